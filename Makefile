@@ -35,13 +35,14 @@ in_node = --config 'target."cfg(unix)".runner="e2e/tools/in-node.sh"'
 
 MAKEFLAGS += --no-print-directory
 ifneq ($(and $(TEST),$(filter test,$(MAKECMDGOALS))),)
-$(error TEST is for asan, e2e, e2e-images, e2e-matrix, e2e-kube, e2e-node, e2e-istio and e2e-envoy-gateway; `make test` runs all)
+$(error TEST is for asan, e2e and e2e-*; `make test` runs all)
 endif
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
-.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node node cluster conformance chaos
+.PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node e2e-istio-node node cluster
+.PHONY: conformance chaos
 .PHONY: static-cli
 .PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
 .PHONY: demo demo-kube asan fuzz bench bench-controller clean
@@ -158,6 +159,12 @@ e2e-node: node wasm module static-cli ## Run the tests on a genuine Kubernetes n
 	@# The tests restart what they share.
 	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/with-node.sh $(test_e2e) --features node --test node --test first-page $(in_node)
+
+e2e-istio-node: node wasm module static-cli ## Run the tests of Istio with its own agent on a node, as root: TEST=name
+	@cargo build --locked -p limpet-e2e --features node --bin backend
+	@echo "Testing Istio's agent on a Kubernetes node with Envoy $(ENVOY_VERSION) (4 minutes the first time)"
+	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	e2e/tools/with-node.sh e2e/tools/with-istio-node.sh $(test_e2e) --features node --test istio-node $(in_node)
 
 e2e-images: build ## Run the tests of the images with a genuine registry: TEST=name
 	@echo "Testing the images (2 minutes the first time)"

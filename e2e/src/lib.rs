@@ -40,6 +40,8 @@ pub mod kube;
 pub mod leaks;
 pub mod poll;
 mod raw;
+#[cfg(any(feature = "images", feature = "node"))]
+mod registry;
 mod site;
 pub mod tools;
 
@@ -58,4 +60,6 @@ pub use crowd::{Crowd, Journey, Journeys, Visit};
 pub use envoy::{Admin, Envoy};
 pub use keyring::{KeyEncryptionKey, Keyring};
 pub use raw::{Fields, RawAnswer, RawUpstream, raw_get};
+#[cfg(any(feature = "images", feature = "node"))]
+pub use registry::Registry;
 pub use site::Site;

@@ -90,7 +90,7 @@ pub fn limpet() -> Result<PathBuf> {
 ///
 /// # Errors
 /// If the variable is not set or does not name a directory; the error says what to do.
-#[cfg(feature = "images")]
+#[cfg(any(feature = "images", feature = "node"))]
 pub fn images() -> Result<PathBuf> {
     directory("LIMPET_IMAGES")
 }
@@ -99,7 +99,7 @@ pub fn images() -> Result<PathBuf> {
 ///
 /// # Errors
 /// If the variable is not set or the program does not exist; the error says what to do.
-#[cfg(feature = "images")]
+#[cfg(any(feature = "images", feature = "node"))]
 pub fn registry(program: &str) -> Result<PathBuf> {
     program_of("OCI_BIN", program, "e2e-images")
 }
@@ -272,6 +272,19 @@ fn directory(variable: &str) -> Result<PathBuf> {
         bail!("{variable} names {}, which is not a directory.", path.display());
     }
     Ok(path)
+}
+
+/// A Helm chart of Istio's (`ISTIO_PROGRAMS`, a directory): `base` or `istiod`.
+///
+/// # Errors
+/// If the variable is not set or the chart does not exist; the error says what to do.
+#[cfg(feature = "node")]
+pub fn istio_chart(name: &str) -> Result<PathBuf> {
+    let chart = directory("ISTIO_PROGRAMS")?.join("charts").join(name);
+    if !chart.is_dir() {
+        bail!("ISTIO_PROGRAMS has no chart {name}. `make e2e-istio-node` gets it.");
+    }
+    Ok(chart)
 }
 
 /// Runs `limpet` in the root directory of the repository with these arguments, and with `env` added to its environment.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the images that are shipped, as archives that container engines and registry clients read.
 
-    images.py DIST OUTPUT VERSION
+    images.py DIST OUTPUT VERSION [NAME...]
 
-DIST has limpet, limpet.wasm and liblimpet.so. In OUTPUT there are then:
+DIST has limpet, limpet.wasm and liblimpet.so. In OUTPUT there are then these, or those that are named:
     limpet.tar              the command and both builds of the filter, and nothing else
     limpet-wasm.tar         the wasm file as an OCI artefact
     limpet-wasm-compat.tar  the wasm file as an image of one layer, for registries and tools that take images only
@@ -94,15 +94,17 @@ class Shipped:
 
 
 def main():
-    if len(sys.argv) != 4:
-        sys.exit("usage: images.py DIST OUTPUT VERSION")
-    shipped = Shipped(*sys.argv[1:])
+    if len(sys.argv) < 4:
+        sys.exit("usage: images.py DIST OUTPUT VERSION [NAME...]")
+    shipped = Shipped(*sys.argv[1:4])
     os.makedirs(shipped.output, exist_ok=True)
-    for name, write in {
+    writers = {
         "limpet": shipped.limpet,
         "limpet-wasm": shipped.wasm,
         "limpet-wasm-compat": shipped.wasm_compat,
-    }.items():
+    }
+    for name in sys.argv[4:] or writers:
+        write = writers[name]
         print(f"{name}:{shipped.version} {write()} {os.path.getsize(shipped.archive(name))} bytes")
 
 

@@ -5,5 +5,4 @@ mod command;
 mod content;
 mod dns;
 mod layout;
-mod registry;
 mod wasm;

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use limpet_e2e::tools;
+use limpet_e2e::{Registry, tools};
 
 use crate::layout::{Layout, run};
-use crate::registry::Registry;
 
 /// Envoy Gateway's fetcher, and Istio's where `make e2e-images` was told where Istio is.
 fn fetchers() -> Result<Vec<PathBuf>> {
@@ -20,7 +19,7 @@ fn fetchers() -> Result<Vec<PathBuf>> {
 
 async fn fetched_from(address: Ipv4Addr, image: &str) -> Result<()> {
     let wasm = fs::read(tools::wasm()?)?;
-    let registry = Registry::start(address).await?;
+    let registry = Registry::start(address.into()).await?;
     let reference = registry.push(image)?;
     for fetcher in fetchers()? {
         let fetched = registry.folder().join("fetched.wasm");

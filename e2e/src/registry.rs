@@ -1,28 +1,30 @@
 //! A genuine registry.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Result;
-use limpet_e2e::{poll, tools};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use crate::layout::{Layout, run};
+use crate::{poll, tools};
 
 /// CNCF's registry at an address of this namespace, over plain HTTP.
 #[derive(Debug)]
-pub(crate) struct Registry {
+pub struct Registry {
     process: Child,
-    address: SocketAddrV4,
+    address: SocketAddr,
     storage: TempDir,
 }
 
 impl Registry {
-    /// Starts one. Each test has an address of its own.
-    pub(crate) async fn start(address: Ipv4Addr) -> Result<Self> {
+    /// Starts one. Each has an address of its own.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start(address: IpAddr) -> Result<Self> {
         let storage = TempDir::new()?;
-        let address = SocketAddrV4::new(address, 5000);
+        let address = SocketAddr::new(address, 5000);
         let config = storage.path().join("config.yaml");
         let text = format!(
             "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\nhttp: {{addr: '{address}'}}\n\
@@ -50,17 +52,23 @@ impl Registry {
     }
 
     /// A folder that is removed with the registry.
-    pub(crate) fn folder(&self) -> &Path {
+    #[must_use]
+    pub fn folder(&self) -> &Path {
         self.storage.path()
     }
 
     /// Pushes an image that `make images` wrote. Returns what it is called by here.
-    pub(crate) fn push(&self, name: &str) -> Result<String> {
-        let image = Layout::shipped(name)?;
+    ///
+    /// # Errors
+    /// If there is no such image, or the registry refuses it.
+    pub fn push(&self, name: &str) -> Result<String> {
+        let layout = TempDir::new()?;
+        let archive = tools::images()?.join(format!("{name}.tar"));
+        run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(layout.path()))?;
         let reference = format!("{}/{name}:test", self.address);
         run(Command::new(tools::registry("crane")?)
             .args(["push", "--insecure"])
-            .arg(image.folder())
+            .arg(layout.path())
             .arg(&reference))?;
         Ok(reference)
     }
@@ -72,4 +80,11 @@ impl Drop for Registry {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {error}");
+    Ok(())
 }

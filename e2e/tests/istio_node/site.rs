@@ -1,0 +1,197 @@
+//! The site of `envoy-configs/istio`, in a namespace of its own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::Client;
+use limpet_e2e::{Answer, Request, Visitor, poll, tools};
+use serde_json::{Value, json};
+
+use crate::mesh::Mesh;
+
+/// The hostname of the route.
+pub(crate) const HOST: &str = "shop.example.com";
+/// The cookie of the sessions.
+pub(crate) const COOKIE: &str = "limpet-session";
+/// The Deployment that Istio makes of the Gateway.
+const GATEWAY: &str = "web-istio";
+pub(crate) const ROLLOUT: Duration = Duration::from_secs(180);
+
+/// A gateway that Istio runs, and three pods of the service `shop` behind it.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) mesh: &'static Mesh,
+    pub(crate) client: Client,
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+}
+
+impl Site {
+    /// A site without sessions, in a namespace with these labels.
+    pub(crate) async fn start(name: &'static str, labels: &Value) -> Result<Self> {
+        let mesh = Mesh::shared().await?;
+        let client = mesh.client(name);
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+        client.apply_object(&namespace).await?;
+        client.apply_object(&mesh.key().await?).await?;
+        client.apply_object(&application()).await?;
+        client.apply(&text(name, "shop.yaml")?).await?;
+        until_rolled_out(&client, GATEWAY).await?;
+        until_rolled_out(&client, "shop").await?;
+        let told = |service: &Value| !service["status"]["loadBalancer"]["ingress"].is_null();
+        let service = client.until("an address", "v1/Service", GATEWAY, told).await?;
+        let address = service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str();
+        let site = Self {
+            mesh,
+            client,
+            name,
+            address: SocketAddr::new(address.context("no address")?.parse()?, 80),
+        };
+        let answers = async || site.visit(&mut site.visitor()).await.ok()?.backend().map(drop);
+        poll::until("the route", answers).await?;
+        Ok(site)
+    }
+
+    /// Removes everything: the next test needs the machine.
+    pub(crate) async fn end(self) -> Result<()> {
+        self.client.delete("v1/Namespace", self.name).await
+    }
+
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor::of(self.address)
+    }
+
+    pub(crate) fn request(&self) -> Request {
+        Request::get(self.address, "/").header("host", HOST)
+    }
+
+    /// Sends a request that a pod has to answer.
+    pub(crate) async fn visit(&self, visitor: &mut Visitor) -> Result<Answer> {
+        let answer = visitor.send(self.request()).await?;
+        let said = String::from_utf8_lossy(&answer.body);
+        ensure!(answer.status == 200, "{}: {said}", answer.status);
+        ensure!(answer.seen()?.internal_headers().is_empty(), "{said}");
+        Ok(answer)
+    }
+
+    /// The policy of docs/get-started/istio.md. Waits until there are sessions.
+    pub(crate) async fn sessions(&self) -> Result<()> {
+        let page = std::fs::read_to_string(tools::checkout().join("docs/get-started/istio.md"))?;
+        let (_, policy) = page.split_once("kind: BackendLBPolicy").context("no policy")?;
+        let (policy, _) = policy.split_once("```").context("no end")?;
+        let policy = policy.replace("namespace: shop", &format!("namespace: {}", self.name));
+        let policy = format!("apiVersion: gateway.networking.k8s.io/v1alpha2\nkind: BackendLBPolicy{policy}");
+        self.client.apply(&policy).await?;
+        self.until_sessions().await
+    }
+
+    pub(crate) async fn until_sessions(&self) -> Result<()> {
+        let begun = async || {
+            let mut visitor = self.visitor();
+            self.visit(&mut visitor).await.ok()?;
+            visitor.cookie(COOKIE).map(drop)
+        };
+        let found = poll::until_within(ROLLOUT, "a session", begun).await;
+        found.with_context(|| self.agent_log().unwrap_or_default())
+    }
+
+    /// What the gateway's agent and Envoy say.
+    pub(crate) fn agent_log(&self) -> Result<String> {
+        let gateway = format!("deployment/{GATEWAY}");
+        self.mesh
+            .kubectl(&["--namespace", self.name, "logs", "--tail=60", &gateway])
+    }
+
+    /// What Envoy's admin interface says, which only the agent reaches.
+    pub(crate) fn admin(&self, path: &str) -> Result<String> {
+        let gateway = format!("deployment/{GATEWAY}");
+        let ask = ["pilot-agent", "request", "GET", path];
+        self.mesh
+            .kubectl(&[&["--namespace", self.name, "exec", &gateway, "--"], &ask[..]].concat())
+    }
+
+    /// Begins sessions on all pods, and checks that each stays where it began.
+    pub(crate) async fn check_sessions_hold(&self) -> Result<()> {
+        let mut pods = std::collections::BTreeSet::new();
+        for _ in 0..12 {
+            let mut visitor = self.visitor();
+            let first = self.visit(&mut visitor).await?;
+            let pod = first.backend().context("no pod")?.to_owned();
+            for _ in 0..10 {
+                let answer = self.visit(&mut visitor).await?;
+                ensure!(
+                    answer.backend() == Some(&pod),
+                    "moved from {pod} to {:?}",
+                    answer.backend()
+                );
+            }
+            pods.insert(pod);
+        }
+        ensure!(pods.len() == 3, "all sessions began on {pods:?}");
+        Ok(())
+    }
+}
+
+/// A file of `envoy-configs/istio`, for this namespace. The tests' backend listens at another port.
+pub(crate) fn text(namespace: &str, file: &str) -> Result<String> {
+    let path = tools::checkout().join("envoy-configs/istio").join(file);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(text
+        .replace("namespace: shop", &format!("namespace: {namespace}"))
+        .replace("trafficextension/shop.", &format!("trafficextension/{namespace}."))
+        .replace("targetPort: 8080", "targetPort: 8000"))
+}
+
+/// Waits until all pods of a Deployment are ready.
+pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
+    let rolled_out = poll::until_within(ROLLOUT, &format!("the rollout of {deployment}"), async || {
+        let object = client.get("apps/v1/Deployment", deployment).await.ok()?;
+        let status = &object["status"];
+        let complete = status["observedGeneration"] == object["metadata"]["generation"]
+            && ["replicas", "updatedReplicas", "readyReplicas"]
+                .iter()
+                .all(|count| status[*count] == object["spec"]["replicas"]);
+        complete.then_some(())
+    })
+    .await;
+    if let Err(error) = rolled_out {
+        let pods = client.list("v1/Pod", "").await?;
+        let states: Vec<_> = pods.iter().map(|pod| &pod["status"]).collect();
+        let events = client.list("v1/Event", "").await?;
+        let events: Vec<_> = events.iter().map(|event| &event["message"]).collect();
+        return Err(error.context(format!("{states:#?}\n{events:#?}")));
+    }
+    Ok(())
+}
+
+fn application() -> Value {
+    let labels = json!({"app": "shop"});
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "shop"},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [{
+                        "name": "backend",
+                        "image": "limpet.dev/e2e/backend:1",
+                        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                        "ports": [{"containerPort": 8000}],
+                        "readinessProbe": {
+                            "httpGet": {"path": "/healthz", "port": 8000},
+                            "periodSeconds": 1,
+                            "timeoutSeconds": 10,
+                        },
+                        // It answers while Envoys learn that it ends.
+                        "lifecycle": {"preStop": {"sleep": {"seconds": 10}}},
+                    }],
+                },
+            },
+        },
+    })
+}
