@@ -66,6 +66,15 @@ impl Diagnostics {
         Self(watch::Sender::new(BTreeMap::new()))
     }
 
+    /// As [`Diagnostics::set`], and logs what is new.
+    pub(crate) fn complain(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
+        for diagnostic in diagnostics.difference(&self.of(about)) {
+            let Diagnostic { kind, name, .. } = diagnostic;
+            tracing::error!(kind, name, reason = diagnostic.reason.name(), "{}", diagnostic.message);
+        }
+        self.set(about, diagnostics);
+    }
+
     /// Replaces the diagnostics about this.
     pub(crate) fn set(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         self.0.send_if_modified(|all| {

@@ -1,6 +1,6 @@
 //! Reads the Secret with the authority, signs this replica's certificate, and does the leader's writes of the Secret.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -200,12 +200,7 @@ impl Reconciler {
         let invalid = invalid.map(|message| diagnostic(Reason::Invalid, message));
         let refused = self.refused.iter();
         let refused = refused.map(|(reason, message)| diagnostic(*reason, message.clone()));
-        let diagnostics: BTreeSet<_> = invalid.into_iter().chain(refused).collect();
-        for diagnostic in diagnostics.difference(&self.diagnostics.of(ABOUT)) {
-            let (secret, reason) = (&diagnostic.name, diagnostic.reason.name());
-            tracing::error!(secret, reason, "{}", diagnostic.message);
-        }
-        self.diagnostics.set(ABOUT, diagnostics);
+        self.diagnostics.complain(ABOUT, invalid.into_iter().chain(refused).collect());
     }
 
     fn authority(&self) -> Option<Arc<Authority>> {

@@ -186,12 +186,7 @@ impl Reconciler {
             reason: *reason,
             message: format!("{words}; Secrets of Gateways that are refused: {}", refused.len()),
         });
-        let diagnostics: BTreeSet<_> = diagnostic.into_iter().collect();
-        for diagnostic in diagnostics.difference(&self.diagnostics.of(ABOUT)) {
-            let (secret, reason) = (&diagnostic.name, diagnostic.reason.name());
-            tracing::error!(secret, reason, "{}", diagnostic.message);
-        }
-        self.diagnostics.set(ABOUT, diagnostics);
+        self.diagnostics.complain(ABOUT, diagnostic.into_iter().collect());
     }
 
     async fn round(&mut self, gateways: &Gateways, authority: &Authority) -> Found {

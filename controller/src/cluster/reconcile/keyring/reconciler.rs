@@ -1,6 +1,6 @@
 //! Reads both Secrets, tells which keyring to serve, and does the leader's writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -239,16 +239,7 @@ impl Reconciler {
         let revoking = self.state.revoking();
         let revoking = revoking.map(|ids| diagnostic(Which::Keyring, Reason::Revoking, revocation::under_way(ids)));
         let diagnostics = invalid.chain(refused).chain(revoking);
-        let diagnostics: BTreeSet<Diagnostic> = diagnostics.collect();
-        for diagnostic in diagnostics.difference(&self.diagnostics.of(SECRET)) {
-            tracing::error!(
-                secret = diagnostic.name,
-                reason = diagnostic.reason.name(),
-                "{}",
-                diagnostic.message
-            );
-        }
-        self.diagnostics.set(SECRET, diagnostics);
+        self.diagnostics.complain(SECRET, diagnostics.collect());
     }
 
     fn waits_for_envoys(&self) -> bool {
