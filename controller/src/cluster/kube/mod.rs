@@ -9,7 +9,7 @@
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
-//! - `wiped`: a Secret in memory.
+//! - `wiped`: a Secret in memory. `delete`: deletes an object that was seen.
 //!
 //! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
@@ -22,6 +22,7 @@ mod client;
 mod config_maps;
 mod decode;
 mod definitions;
+mod delete;
 mod discovery;
 mod item;
 mod kind;
@@ -41,6 +42,7 @@ mod wiped;
 pub(crate) use backoff::Backoff;
 pub(crate) use certificate::{authorities, read as certificate};
 pub(crate) use client::{Connection, FIELD_MANAGER, connect};
+pub(crate) use delete::delete;
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, secret_from_manifest};
 pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use pruned::pruned;

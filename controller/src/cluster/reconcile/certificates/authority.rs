@@ -200,7 +200,8 @@ impl Reconciler {
         let invalid = invalid.map(|message| diagnostic(Reason::Invalid, message));
         let refused = self.refused.iter();
         let refused = refused.map(|(reason, message)| diagnostic(*reason, message.clone()));
-        self.diagnostics.complain(ABOUT, invalid.into_iter().chain(refused).collect());
+        self.diagnostics
+            .complain(ABOUT, invalid.into_iter().chain(refused).collect());
     }
 
     fn authority(&self) -> Option<Arc<Authority>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Error};
 use limpet_xds::{CertificateRole, CertificateUse};
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use super::authority::{Everywhere, KnownAuthority};
 use super::content::Authority;
 use super::gateways::{Place, Wanted};
 use super::schedule::renewal;
-use crate::cluster::kube::{Backoff, FIELD_MANAGER, Wiped};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, Wiped, delete};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
@@ -335,23 +335,14 @@ impl Reconciler {
         }
         let metadata = &secret.object().metadata;
         let [namespace, name] = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
-        let same = Preconditions {
-            uid: metadata.uid.clone(),
-            resource_version: None,
-        };
-        let params = DeleteParams::default().preconditions(same);
-        match self.api(namespace).delete(name, &params).await {
-            Ok(_) => {
-                tracing::info!(
-                    namespace,
-                    secret = name,
-                    "deleted the Secret of Envoys whose Gateway is gone"
-                );
-                Ok(())
-            }
-            Err(Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
+        if delete(&self.api(namespace), metadata).await? {
+            tracing::info!(
+                namespace,
+                secret = name,
+                "deleted the Secret of Envoys whose Gateway is gone"
+            );
         }
+        Ok(())
     }
 
     fn api(&self, namespace: &str) -> Api<SecretObject> {

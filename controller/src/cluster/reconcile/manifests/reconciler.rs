@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::proxies;
 use super::recipient::Recipient;
 use super::scale;
 use super::written::{Wanted, Written};
-use crate::cluster::kube::{Backoff, FIELD_MANAGER};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, delete};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::timer::at;
 use limpet_api::ObjectName;
@@ -388,15 +388,10 @@ impl Reconciler {
         name: &ObjectName,
         object: &DynamicObject,
     ) -> Result<(), Error> {
-        let same = Preconditions {
-            uid: object.metadata.uid.clone(),
-            resource_version: None,
-        };
-        let params = DeleteParams::default().preconditions(same);
         let kind = definition.kind;
-        match self.api(definition, name).delete(&name.name, &params).await {
-            Ok(_) => tracing::info!(kind, object = %name, "deleted"),
-            Err(Error::Api(status)) if status.code == 404 || status.code == 409 => {}
+        match delete(&self.api(definition, name), &object.metadata).await {
+            Ok(true) => tracing::info!(kind, object = %name, "deleted"),
+            Ok(false) => {}
             // What is wanted is written nevertheless, and told.
             Err(Error::Api(status)) if status.code == 403 => {
                 tracing::error!(kind, object = %name, error = status.message, "cannot be deleted");

@@ -2,13 +2,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::wanted::{Change, changes, is_ours};
-use crate::cluster::kube::{Backoff, FIELD_MANAGER, Observation};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, Observation, delete};
 use crate::cluster::reconcile::diagnostics::refusal;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
@@ -147,16 +147,7 @@ impl Reconciler {
         let Some(service) = api.get_opt(&name.name).await?.filter(is_ours) else {
             return Ok(false);
         };
-        let same = Preconditions {
-            uid: service.metadata.uid,
-            resource_version: None,
-        };
-        let params = DeleteParams::default().preconditions(same);
-        match api.delete(&name.name, &params).await {
-            Ok(_) => Ok(true),
-            Err(Error::Api(status)) if status.code == 404 => Ok(false),
-            Err(error) => Err(error),
-        }
+        delete(&api, &service.metadata).await
     }
 
     fn api(&self, name: &ObjectName) -> Api<Service> {
