@@ -20,11 +20,19 @@ const TARGETED: [&str; 7] = [
     "x-accel-expires",
 ];
 
-/// The edits that forbid shared caches to store the response, or to merge it into one that they have stored.
-pub(crate) fn edits(response: &impl ResponseView) -> Result<Vec<HeaderEdit<'static>>, ViewError> {
+/// The edits that forbid shared caches to store the response, or to merge it into one that they have stored. With
+/// `no_store`, they forbid it to every cache.
+pub(crate) fn edits(response: &impl ResponseView, no_store: bool) -> Result<Vec<HeaderEdit<'static>>, ViewError> {
     let field = response.fields(CACHE_CONTROL)?.join(&b", "[..]);
-    let private = made_private(&field).map(|value| HeaderEdit::Set(CACHE_CONTROL, value));
-    let mut edits: Vec<_> = private.into_iter().collect();
+    let value = if no_store {
+        Some(b"no-store".to_vec())
+    } else {
+        made_private(&field)
+    };
+    let mut edits: Vec<_> = value
+        .map(|value| HeaderEdit::Set(CACHE_CONTROL, value))
+        .into_iter()
+        .collect();
     for name in TARGETED {
         if !response.fields(name)?.is_empty() {
             edits.push(HeaderEdit::Remove(name));

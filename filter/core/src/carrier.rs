@@ -1,4 +1,4 @@
-//! Carriers: the cookie or header in which a token travels.
+//! Carriers: the cookie, header or query in which a token travels.
 
 pub mod cookie;
 #[cfg(feature = "public-suffixes")]
@@ -6,7 +6,9 @@ pub mod cookie_domain;
 pub mod cookie_field;
 pub mod cookie_name;
 pub mod header;
+pub mod location;
 pub mod prefix;
+pub mod query;
 pub mod set_cookie;
 
 /// How many values of one name are examined in a request; further ones are ignored. Together with

@@ -7,6 +7,7 @@ mod carrier_rules;
 mod compile;
 mod compiled;
 mod fences_ahead;
+mod further_rules;
 mod header_names;
 mod keyring_document;
 mod keys;
@@ -16,7 +17,7 @@ mod well_known;
 pub mod schema;
 
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
-pub(crate) use compiled::{Carrier, Compiled, Fences, IdleBound, Policy};
+pub(crate) use compiled::{Carrier, Compiled, Fences, Further, IdleBound, Place, Policy};
 pub use fences_ahead::FencesAhead;
 pub use keyring_document::{KeyDocument, KeyringDocument};
 pub use keys::{Environment, Warning};

@@ -14,13 +14,14 @@
 //! - [`Session`]: one request and its response.
 //! - [`view`]: the questions that an adapter answers.
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
-//! - [`carrier`]: the cookie or header that a token travels in.
+//! - [`carrier`]: the cookie, header or query that a token travels in.
 //! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
 //! - [`address`]: addresses of backends as Envoy writes them.
 //! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod also;
 mod application;
 mod bound_policies;
 mod bound_policy;
@@ -31,6 +32,7 @@ mod counters;
 pub mod envoy;
 mod filter;
 pub mod keyring;
+mod location;
 mod name_conflict;
 mod name_watch;
 pub mod outcome;

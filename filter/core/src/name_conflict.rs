@@ -10,19 +10,52 @@ use crate::config::Carrier;
 use crate::plan::HeaderEdit;
 use crate::view::{ResponseView, ViewError};
 
-/// The edits that remove the application's cookie or header from a response; `None` if it sets none.
-pub(crate) fn removal<'a>(
+/// What the application set, and the edits that remove it from the response.
+pub(crate) struct Conflict<'a> {
+    what: &'static str,
+    name: &'a str,
+    pub(crate) edits: Vec<HeaderEdit<'a>>,
+}
+
+/// The application's own cookie or header of the session's name, and its header of the name that tells tokens; `None`
+/// if it sets neither.
+pub(crate) fn find<'a>(
     bound_policy: &'a BoundPolicy,
     response: &impl ResponseView,
-) -> Result<Option<Vec<HeaderEdit<'a>>>, ViewError> {
-    match (&bound_policy.policy.carrier, &bound_policy.cookie_names) {
-        (Carrier::Header { name, .. }, _) => {
-            let is_set = !response.fields(name)?.is_empty();
-            Ok(is_set.then(|| vec![HeaderEdit::Remove(name)]))
+) -> Result<Option<Conflict<'a>>, ViewError> {
+    let own = match (&bound_policy.policy.carrier, &bound_policy.cookie_names) {
+        (Carrier::Header { name, .. }, _) => header_conflict(name, response)?,
+        (Carrier::Cookie { .. }, Some(names)) => {
+            let name = names.current();
+            let edits = cookie_removal(name, response)?;
+            edits.map(|edits| Conflict {
+                what: "cookie",
+                name,
+                edits,
+            })
         }
-        (Carrier::Cookie { .. }, Some(names)) => cookie_removal(names.current(), response),
-        _ => Ok(None),
-    }
+        _ => None,
+    };
+    let told = match &bound_policy.policy.tell {
+        Some(name) => header_conflict(name, response)?,
+        None => None,
+    };
+    Ok(match (own, told) {
+        (Some(mut own), Some(told)) => {
+            own.edits.extend(told.edits);
+            Some(own)
+        }
+        (own, told) => own.or(told),
+    })
+}
+
+fn header_conflict<'a>(name: &'a str, response: &impl ResponseView) -> Result<Option<Conflict<'a>>, ViewError> {
+    let is_set = !response.fields(name)?.is_empty();
+    Ok(is_set.then(|| Conflict {
+        what: "header",
+        name,
+        edits: vec![HeaderEdit::Remove(name)],
+    }))
 }
 
 fn cookie_removal<'a>(name: &str, response: &impl ResponseView) -> Result<Option<Vec<HeaderEdit<'a>>>, ViewError> {
@@ -43,20 +76,13 @@ fn cookie_removal<'a>(name: &str, response: &impl ResponseView) -> Result<Option
     Ok(Some(edits))
 }
 
-/// The line for the log.
-pub(crate) fn line(bound_policy: &BoundPolicy) -> String {
-    let policy = &bound_policy.policy;
-    let what = match policy.carrier {
-        Carrier::Header { .. } => "header",
-        _ => "cookie",
-    };
-    let name = match &bound_policy.cookie_names {
-        Some(names) => names.current(),
-        None => policy.carrier.name(),
-    };
-    format!(
-        "policy {}: the application sets a {what} of its own named {name}, which is the session's: it is removed from \
-         requests and responses, so rename one of the two",
-        policy.name
-    )
+impl Conflict<'_> {
+    /// The line for the log.
+    pub(crate) fn line(&self, policy: &str) -> String {
+        let Self { what, name, .. } = self;
+        format!(
+            "policy {policy}: the application sets a {what} of its own named {name}, which is the session's: it is \
+             removed from requests and responses, so rename one of the two"
+        )
+    }
 }

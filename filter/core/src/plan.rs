@@ -10,6 +10,8 @@ use crate::outcome::{RequestOutcome, ResponseOutcome};
 pub struct RequestPlan<'a> {
     /// The change of a header before the backend sees it.
     pub edit: Option<HeaderEdit<'a>>,
+    /// The changes of other headers, for policies with further carriers.
+    pub further_edits: Vec<HeaderEdit<'a>>,
     /// The backend to send the request to; `None` leaves the choice to load balancing.
     pub steering: Option<Steering>,
     /// What became of the token; `None` if only the response tells.
@@ -25,6 +27,15 @@ pub enum HeaderEdit<'a> {
     Set(&'a str, Vec<u8>),
     /// Appends a field to those of this name.
     Add(&'a str, Vec<u8>),
+}
+
+impl HeaderEdit<'_> {
+    /// The name of the header.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let (Self::Remove(name) | Self::Set(name, _) | Self::Add(name, _)) = self;
+        name
+    }
 }
 
 /// The backend that a request is sent to.

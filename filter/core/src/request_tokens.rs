@@ -1,11 +1,11 @@
-//! The tokens that a request brings in its cookie or header, and what the backend sees of them.
+//! The tokens that a request brings, and what the backend sees of them.
 
+use crate::also::first_of;
 use crate::bound_policy::{BoundPolicy, Honoured, NotHonoured};
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::cookie_name::{CookieNames, Whose};
 use crate::carrier::{Candidates, header, prefix};
 use crate::config::Carrier;
-use crate::outcome::RequestOutcome;
 use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::token;
@@ -17,23 +17,55 @@ pub(crate) struct RequestTokens<'a> {
     pub(crate) verdict: Result<Honoured, NotHonoured>,
     /// The change of the header before the backend sees it.
     pub(crate) edit: Option<HeaderEdit<'a>>,
-    /// The tokens that the change takes out of the header, separated by commas.
+    /// The changes of other headers.
+    pub(crate) further_edits: Vec<HeaderEdit<'a>>,
+    /// The tokens that the changes take out of headers, separated by commas.
     pub(crate) taken: Vec<u8>,
 }
 
-impl RequestTokens<'_> {
+impl<'a> RequestTokens<'a> {
     const NONE: Self = Self {
         verdict: Err(NotHonoured::NO_TOKEN),
         edit: None,
+        further_edits: Vec::new(),
         taken: Vec::new(),
     };
+
+    /// The change of this header.
+    pub(crate) fn edited(&self, header: &str) -> Option<&HeaderEdit<'a>> {
+        let mut edits = self.edit.iter().chain(&self.further_edits);
+        edits.find(|edit| edit.name() == header)
+    }
+
+    /// Changes a header, in place of a former change of it.
+    pub(crate) fn change(&mut self, edit: HeaderEdit<'a>) {
+        let mut edits = self.edit.iter_mut().chain(&mut self.further_edits);
+        match edits.find(|former| former.name() == edit.name()) {
+            Some(former) => *former = edit,
+            None => self.further_edits.push(edit),
+        }
+    }
 }
 
 impl BoundPolicy {
-    /// Reads the cookie or header of the request.
+    /// Reads the tokens of the request.
     pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
+        let mut tokens = self.read_own(request, now)?;
+        for further in &self.policy.also {
+            self.read_further(further, &mut tokens, request, now)?;
+        }
+        Ok(tokens)
+    }
+
+    /// Reads the policy's own carrier.
+    fn read_own(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
         let carrier = &self.policy.carrier;
         let header = match carrier {
+            Carrier::Query { parameter, .. } => {
+                let mut tokens = RequestTokens::NONE;
+                self.read_further(parameter, &mut tokens, request, now)?;
+                return Ok(tokens);
+            }
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
         };
@@ -48,16 +80,18 @@ impl BoundPolicy {
             (Carrier::Header { forward, .. } | Carrier::Cookie { forward, .. }, _) => {
                 (header::candidates(&field), (!forward).then(Vec::new))
             }
+            (Carrier::Query { .. }, _) => return Ok(RequestTokens::NONE),
         };
         let (candidates, rest) = read;
+        let mut taken = Vec::new();
+        if rest.is_some() {
+            add_taken(&mut taken, candidates.iter());
+        }
         Ok(RequestTokens {
             verdict: self.first_alive(candidates.iter(), now),
-            taken: if rest.is_some() {
-                taken(candidates.iter())
-            } else {
-                Vec::new()
-            },
+            taken,
             edit: rest.map(|rest| edit(header, rest)),
+            ..RequestTokens::NONE
         })
     }
 
@@ -87,34 +121,34 @@ impl BoundPolicy {
                         ..honoured
                     });
                 }
-                Err(former) if why.outcome == RequestOutcome::NoToken => verdict = Err(former),
-                Err(_) => {}
+                Err(former) => verdict = Err(first_of(why, former)),
             }
         }
         let own = current.iter().chain(former.iter()).filter(|_| !forward);
+        let mut taken = Vec::new();
+        add_taken(&mut taken, own.chain(others.iter()));
         RequestTokens {
             verdict,
             edit: rest.map(|rest| edit("cookie", rest)),
-            taken: taken(own.chain(others.iter())),
+            taken,
+            ..RequestTokens::NONE
         }
     }
 }
 
-/// The values that may be tokens, separated by commas. There are at most three times
-/// [`MAX_CANDIDATES`](crate::carrier::MAX_CANDIDATES).
-fn taken<'c>(candidates: impl Iterator<Item = &'c [u8]>) -> Vec<u8> {
-    let mut taken = Vec::new();
+/// Adds the values that may be tokens, separated by commas. There are at most three times
+/// [`MAX_CANDIDATES`](crate::carrier::MAX_CANDIDATES) of a carrier.
+pub(crate) fn add_taken<'c>(taken: &mut Vec<u8>, candidates: impl Iterator<Item = &'c [u8]>) {
     for token in candidates.filter(|candidate| candidate.len() <= token::MAX_TEXT_LEN && !candidate.contains(&b',')) {
         if !taken.is_empty() {
             taken.push(b',');
         }
         taken.extend_from_slice(token);
     }
-    taken
 }
 
 /// Replaces a header by what is left of it, and removes it if nothing is left.
-fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
+pub(crate) fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
     if rest.is_empty() {
         HeaderEdit::Remove(name)
     } else {

@@ -12,6 +12,7 @@ use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER, VIA_UPSTREAM};
 use crate::keyring::KeyId;
+use crate::location::{self, Location};
 use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
@@ -31,6 +32,8 @@ pub struct Session {
     taken: Option<Box<Taken>>,
     /// The key of the token that the client has.
     held: Option<KeyId>,
+    /// `:authority` of the request, if redirects to it get the token.
+    authority: Option<Box<[u8]>>,
 }
 
 /// What is known about a session after the request is read.
@@ -54,6 +57,7 @@ impl Session {
             state: SessionState::New,
             taken: None,
             held: None,
+            authority: None,
         }
     }
 
@@ -85,6 +89,7 @@ impl Session {
         now: Timestamp,
     ) -> Result<RequestPlan<'a>, ViewError> {
         let tokens = self.bound_policy.read(request, now)?;
+        self.authority = location::authority(&self.bound_policy.policy, request)?;
         let mut verdict = tokens.verdict;
         self.taken = to_remember(request, tokens.taken)?;
         if verdict.is_err_and(|why| why.outcome == RequestOutcome::NoToken)
@@ -120,6 +125,7 @@ impl Session {
         };
         Ok(RequestPlan {
             edit: tokens.edit,
+            further_edits: tokens.further_edits,
             steering: verdict.ok().map(|honoured| Steering {
                 host: honoured.claims.host,
                 strict: self.bound_policy.policy.strict,
@@ -182,13 +188,13 @@ impl Session {
         if !plan.outcome.has_token() && !watch.looks() {
             return Ok(plan);
         }
-        let Some(mut edits) = name_conflict::removal(&self.bound_policy, response)? else {
+        let Some(mut conflict) = name_conflict::find(&self.bound_policy, response)? else {
             return Ok(plan);
         };
-        edits.extend(plan.edits);
-        let line = watch.conflict().then(|| name_conflict::line(&self.bound_policy));
+        conflict.edits.extend(plan.edits);
+        let line = watch.conflict().then(|| conflict.line(self.policy()));
         Ok(ResponsePlan {
-            edits,
+            edits: conflict.edits,
             name_conflict: Some(NameConflict { line }),
             ..plan
         })
@@ -224,10 +230,14 @@ impl Session {
         } else {
             Application::find(&policy.carrier, response, &now)?
         };
-        // Whether a token is due even if the same host answers. The application's cookie or header always gets one.
-        let renew = application.is_some() || is_own && honoured.is_some_and(|honoured| honoured.renew);
+        let location = Location::find(policy, self.authority.as_deref(), response)?;
+        // Whether a token is due even if the same host answers. The application's cookie or header always gets one, and
+        // so does the URL that a client goes to without the token of this one.
+        let renew =
+            application.is_some() || location.is_some() || is_own && honoured.is_some_and(|honoured| honoured.renew);
         let due = match self.state {
             _ if !is_own => application.is_some(),
+            _ if !policy.reaches_clients(location.is_some()) => false,
             SessionState::Preflight => false,
             SessionState::New => true,
             SessionState::Honoured(_) | SessionState::Uncertain(_) => {
@@ -273,10 +283,15 @@ impl Session {
         let token = self.bound_policy.realm.seal(policy.form, &claims, response.nonce()?);
         let mut edits = match application {
             Some(application) => application.with(&token),
-            None => self.own(token, &claims, response, now)?,
+            None => self.own(&token, &claims, response, now)?,
         };
+        edits.extend(location.as_ref().map(|location| location.with(&token)));
         if !policy.keep_cache_control {
-            edits.extend(cache_control::edits(response)?);
+            // Browsers keep some redirects for good, and would return to this token.
+            edits.extend(cache_control::edits(response, location.is_some())?);
+        }
+        if let Some(header) = &policy.tell {
+            edits.push(HeaderEdit::Set(header, token.into_bytes()));
         }
         let key = self.bound_policy.realm.signing();
         let changes = self.held != Some(key);
@@ -294,20 +309,21 @@ impl Session {
     /// The token in the filter's own cookie or header.
     fn own(
         &self,
-        token: String,
+        token: &str,
         claims: &Claims,
         response: &impl ResponseView,
         now: Timestamp,
     ) -> Result<Vec<HeaderEdit<'_>>, ViewError> {
         let (cookie, names) = match (&self.bound_policy.policy.carrier, &self.bound_policy.cookie_names) {
             (Carrier::Cookie { cookie, .. }, Some(names)) => (cookie, names),
-            (carrier, _) => return Ok(vec![HeaderEdit::Set(carrier.name(), token.into_bytes())]),
+            (Carrier::Query { .. }, _) => return Ok(Vec::new()),
+            (carrier, _) => return Ok(vec![HeaderEdit::Set(carrier.name(), token.as_bytes().to_vec())]),
         };
         let https = cookie.secure == Secure::Auto && response.is_https()?;
         let add = |field: String| HeaderEdit::Add("set-cookie", field.into_bytes());
         let mut edits = vec![add(cookie.set_cookie(
             names.current(),
-            &token,
+            token,
             claims.issued_at,
             now,
             https,

@@ -112,6 +112,14 @@ fn accepted() -> Vec<Value> {
             "header": {"name": "s"}, "absoluteTimeout": "1h30m", "idleTimeout": "500ms",
             "token": "signed", "cacheControl": "keep",
         })),
+        with_policy(&json!({"query": {"name": "a-B_c.9~"}, "tell": {"header": {"name": "x"}}, "idleTimeout": "1h"})),
+        with_policy(&json!({"query": {"name": "s", "forward": true, "redirects": true}, "absoluteTimeout": "1h"})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": []})),
+        with_policy(&json!({
+            "cookie": {"name": "s", "mode": "prefix"},
+            "also": [{"cookie": {"name": "t"}}, {"header": {"name": "s", "forward": true}}, {"query": {"name": "s"}}],
+            "tell": {"header": {"name": "s"}},
+        })),
         json!({
             "keys": [{"id": 1, "env": "KEY"}],
             "policies": {"a.b_c-D9": {"cookie": {"name": "s"}}},
@@ -224,6 +232,29 @@ fn refused() -> Vec<Value> {
     ]
 }
 
+fn refused_carriers() -> Vec<Value> {
+    vec![
+        with_policy(&json!({"query": {"name": "s"}})),
+        with_policy(&json!({"query": {"name": "s", "redirects": false}})),
+        with_policy(&json!({"query": {"name": "s", "redirects": true}, "idleTimeout": "1h"})),
+        with_policy(&json!({"query": {"name": "s", "redirects": true}, "cookie": {"name": "s"}})),
+        with_policy(&json!({"query": {"name": "a b", "redirects": true}})),
+        with_policy(&json!({"query": {"name": "a'b", "redirects": true}})),
+        with_policy(&json!({"query": {"name": "", "redirects": true}})),
+        with_policy(&json!({"query": {"name": "s", "mode": "insert", "redirects": true}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": {"query": {"name": "s"}}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": [{}]})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": [{"query": {}}]})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": [{"query": {"name": "a&b"}}]})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": [{"query": {"name": "s", "redirects": true}}]})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": [{"header": {"name": "a b"}}]})),
+        with_policy(&json!({"cookie": {"name": "s"}, "also": [{"cookie": {"name": "t"}, "header": {"name": "t"}}]})),
+        with_policy(&json!({"cookie": {"name": "s"}, "tell": {}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "tell": {"cookie": {"name": "t"}}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "tell": {"header": {"name": "a b"}}})),
+    ]
+}
+
 #[test]
 fn the_schema_and_the_filter_agree() {
     let schema = jsonschema::validator_for(&checked_in()).unwrap();
@@ -247,7 +278,7 @@ fn the_schema_and_the_filter_agree() {
             filter(&config).unwrap_err()
         );
     }
-    for config in refused() {
+    for config in refused().into_iter().chain(refused_carriers()) {
         assert!(!schema.is_valid(&config), "the schema accepts {config}");
         assert!(filter(&config).is_err(), "the filter accepts {config}");
     }
@@ -290,7 +321,14 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
 
 /// `config` with this value in this field.
 fn with_field(config: &Value, field: &str, value: &Value) -> Value {
-    let policy = if field.contains(".header.") { "api" } else { "web" };
+    let is_of = |part: &str| field.starts_with(&format!("policies.<name>.{part}"));
+    let policy = if ["query.", "also[]", "tell."].into_iter().any(is_of) {
+        "all"
+    } else if is_of("header.") {
+        "api"
+    } else {
+        "web"
+    };
     let dotted = field.replace("[]", ".0").replace("<name>", policy);
     let mut place: Vec<&str> = dotted.split('.').collect();
     let name = place.pop().unwrap();
@@ -313,11 +351,25 @@ fn parse(config: &Value) -> Result<FilterConfig, limpet_core::config::ConfigErro
     limpet_core::config::parse(config.to_string().as_bytes())
 }
 
+/// A place for every field of a policy. `all` can be read, and is refused later.
+fn policies() -> Value {
+    let named = json!({"name": "s"});
+    json!({
+        "web": {"cookie": named},
+        "api": {"header": named},
+        "all": {
+            "query": named,
+            "also": [{"cookie": named, "header": named, "query": named}],
+            "tell": {"header": named},
+        },
+    })
+}
+
 #[test]
 fn the_defaults_are_what_an_absent_field_means() {
     let config = json!({
         "keys": [{"id": 1, "env": "KEY"}],
-        "policies": {"web": {"cookie": {"name": "s"}}, "api": {"header": {"name": "s"}}},
+        "policies": policies(),
         "routes": [{"route": "r", "policy": "web"}],
         "default": {"policy": "web"},
         "fences": [{"address": "10.0.0.7", "notBefore": 0}],
@@ -336,15 +388,27 @@ fn the_defaults_are_what_an_absent_field_means() {
 /// tested in `configuration/policy_json.rs`.
 #[test]
 fn a_policy_field_with_its_default_is_not_written() {
-    let config = json!({
-        "keys": [],
-        "policies": {"web": {"cookie": {"name": "s"}}, "api": {"header": {"name": "s"}}},
-    });
+    let config = json!({"keys": [], "policies": policies()});
     let written = |config: &FilterConfig| serde_json::to_string_pretty(&config.policies).unwrap();
     let shortest = written(&parse(&config).unwrap());
     let fields = fields(&checked_in());
     // The fields that the configuration above sets, because they are required.
-    let required = ["cookie", "header", "cookie.name", "header.name"].map(|field| format!("policies.<name>.{field}"));
+    let required = [
+        "cookie",
+        "header",
+        "cookie.name",
+        "header.name",
+        "query.name",
+        "also[].cookie",
+        "also[].cookie.name",
+        "also[].header",
+        "also[].header.name",
+        "also[].query",
+        "also[].query.name",
+        "tell.header",
+        "tell.header.name",
+    ]
+    .map(|field| format!("policies.<name>.{field}"));
     let optional = fields
         .iter()
         .filter(|(field, _)| field.starts_with("policies.<name>.") && !required.contains(field));

@@ -113,7 +113,7 @@ fn on_request(plugin: &Plugin, exchange: &mut Exchange<'_>) -> Result<Option<Beg
     };
     let plan = session.on_request(&mut request, host::now())?;
     let outcome = plan.outcome;
-    if let Some(edit) = plan.edit {
+    for edit in plan.edit.into_iter().chain(plan.further_edits) {
         apply(exchange, Headers::Request, edit)?;
     }
     let asked = plan.steering.map(|steering| steer(exchange, steering)).transpose()?;

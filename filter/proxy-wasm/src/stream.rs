@@ -71,7 +71,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
     };
     let plan = session.on_request(&mut request, host::now()?)?;
     let outcome = plan.outcome;
-    if let Some(edit) = plan.edit {
+    for edit in plan.edit.into_iter().chain(plan.further_edits) {
         apply(MapType::HttpRequestHeaders, edit)?;
     }
     if let Some(steering) = plan.steering {

@@ -69,6 +69,9 @@ impl Parts<'_> {
         let mut config = PolicyConfig {
             cookie,
             header,
+            query: None,
+            also: Vec::new(),
+            tell: None,
             strict: false,
             strict_status: 503,
             absolute_timeout: None,

@@ -176,7 +176,7 @@ impl Inspection {
             let end = claims.last_seen.after(bound.get());
             // Only the application renews a token in its own cookie or header.
             let kept = match candidate.carrier().0 {
-                CarrierMode::Cookie | CarrierMode::Header => "kept to a tenth",
+                CarrierMode::Cookie | CarrierMode::Header | CarrierMode::Query => "kept to a tenth",
                 CarrierMode::CookiePrefix | CarrierMode::CookieRewrite | CarrierMode::HeaderPrefix => {
                     "from when the application last set it"
                 }

@@ -96,6 +96,7 @@ impl Request {
             CarrierMode::CookiePrefix => ("cookie", format!("{name}={token}~")),
             CarrierMode::Header => (name, token.to_owned()),
             CarrierMode::HeaderPrefix => (name, format!("{token}~")),
+            CarrierMode::Query => (":path", format!("/?{name}={token}")),
         };
         Self {
             header: header.to_ascii_lowercase(),

@@ -19,6 +19,9 @@ pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
     PolicyConfig {
         cookie: Some(CookieConfig::named(cookie)),
         header: None,
+        query: None,
+        also: Vec::new(),
+        tell: None,
         strict,
         strict_status: 503,
         absolute_timeout: None,

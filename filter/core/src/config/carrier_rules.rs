@@ -14,7 +14,7 @@ const MAX_NAME_LEN: usize = 256;
 const MAX_PATH_LEN: usize = 1024;
 
 /// What is wrong with the name of a cookie or header, which must be a `token` of RFC 9110.
-fn name_problem(of: &str, name: &str) -> Option<String> {
+pub(super) fn name_problem(of: &str, name: &str) -> Option<String> {
     let is_tchar = |c: &char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(*c);
     let count = name.chars().count();
     let found = match name.chars().find(|c| !is_tchar(c)) {
@@ -221,6 +221,18 @@ fn check_own_cookie(
     );
 }
 
+/// What is wrong with the name of a header that carries tokens.
+pub(super) fn header_name_problem(name: &str) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    let reserved = || {
+        let owner = header_names::owner(&lower)?;
+        Some(format!(
+            "expected a header that nothing else uses, found {name:?}: {owner}"
+        ))
+    };
+    name_problem("header", &lower).or_else(reserved)
+}
+
 /// The carrier that the header at `field` describes. Adds what is wrong with it to `problems`.
 pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Problem>) -> Carrier {
     let mut problem = |name: &str, message: &str| {
@@ -230,14 +242,7 @@ pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Prob
         });
     };
     let name = config.name.to_ascii_lowercase();
-    let reserved = || {
-        let owner = header_names::owner(&name)?;
-        Some(format!(
-            "expected a header that nothing else uses, found {:?}: {owner}",
-            config.name
-        ))
-    };
-    if let Some(message) = name_problem("header", &name).or_else(reserved) {
+    if let Some(message) = header_name_problem(&config.name) {
         problem("name", &message);
     }
     match config.mode {

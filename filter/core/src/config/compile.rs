@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
-use super::{ConfigError, Problem, carrier_rules, is_policy_name};
+use super::{Carrier, ConfigError, Problem, carrier_rules, further_rules, is_policy_name};
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
@@ -104,14 +104,16 @@ impl Compiler {
         if !(400..=599).contains(&config.strict_status) {
             self.problem(&format!("{field}.strictStatus"), "expected a status from 400 to 599");
         }
-        let carrier = match (&config.cookie, &config.header) {
-            (Some(cookie), None) => {
+        let carrier = match (&config.cookie, &config.header, &config.query) {
+            (Some(cookie), None, None) => {
                 let field = format!("{field}.cookie");
                 carrier_rules::cookie(&field, cookie, config.absolute_timeout, &mut self.problems)
             }
-            (None, Some(header)) => carrier_rules::header(&format!("{field}.header"), header, &mut self.problems),
-            _ => return self.problem(&field, "expected exactly one of cookie and header"),
+            (None, Some(header), None) => carrier_rules::header(&format!("{field}.header"), header, &mut self.problems),
+            (None, None, Some(query)) => further_rules::query(&format!("{field}.query"), query, &mut self.problems),
+            _ => return self.problem(&field, "expected exactly one of cookie, header and query"),
         };
+        let (also, tell) = further_rules::further_carriers(&field, config, &carrier, &mut self.problems);
         if !carrier.is_own() && config.idle_timeout.is_some() {
             self.problem(
                 &format!("{field}.idleTimeout"),
@@ -126,14 +128,18 @@ impl Compiler {
             Some(_) => None,
             None => Some(max_idle.get()),
         });
+        // In redirects alone, a token is renewed by chance.
+        let is_renewable = carrier.is_own() && (tell.is_some() || !matches!(carrier, Carrier::Query { .. }));
         let idle_bound = idle_bound.map(|bound| IdleBound {
             bound,
-            lag: if carrier.is_own() { bound / 10 } else { Duration::ZERO },
+            lag: if is_renewable { bound / 10 } else { Duration::ZERO },
         });
         let policy = Policy {
             name: name.to_owned(),
             index,
             carrier,
+            also,
+            tell,
             strict: config.strict,
             strict_status: config.strict_status,
             absolute_timeout,

@@ -29,6 +29,10 @@ pub(crate) struct Policy {
     /// The index among the policies, sorted by name.
     pub(crate) index: usize,
     pub(crate) carrier: Carrier,
+    /// Where else tokens are accepted, in this order.
+    pub(crate) also: Vec<Further>,
+    /// The response header that has every issued token, in lower case.
+    pub(crate) tell: Option<String>,
     pub(crate) strict: bool,
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,
@@ -36,6 +40,13 @@ pub(crate) struct Policy {
     pub(crate) form: Form,
     pub(crate) keep_cache_control: bool,
     pub(crate) name_watch: NameWatch,
+}
+
+impl Policy {
+    /// Whether a token that a response issues gets to its client. `redirect`: the response is a redirect that gets it.
+    pub(crate) fn reaches_clients(&self, redirect: bool) -> bool {
+        redirect || self.tell.is_some() || !matches!(self.carrier, Carrier::Query { .. })
+    }
 }
 
 /// The carrier of a policy's tokens. Header names are in lower case.
@@ -56,6 +67,29 @@ pub(crate) enum Carrier {
     Header { name: String, forward: bool },
     /// In front of the value of the application's header.
     HeaderPrefix { name: String },
+    /// The filter's own parameter of the query.
+    Query {
+        parameter: Further,
+        /// Whether redirects to the same host get the token.
+        redirects: bool,
+    },
+}
+
+/// A place of a request where the filter's own tokens are accepted. Nothing is issued there.
+#[derive(Debug)]
+pub(crate) struct Further {
+    pub(crate) place: Place,
+    /// The name of a header is in lower case.
+    pub(crate) name: String,
+    /// Whether the backend sees it.
+    pub(crate) forward: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Cookie,
+    Header,
+    Query,
 }
 
 impl Carrier {
@@ -67,6 +101,7 @@ impl Carrier {
             Self::CookieRewrite { .. } => CarrierMode::CookieRewrite,
             Self::Header { .. } => CarrierMode::Header,
             Self::HeaderPrefix { .. } => CarrierMode::HeaderPrefix,
+            Self::Query { .. } => CarrierMode::Query,
         }
     }
 
@@ -78,13 +113,23 @@ impl Carrier {
             | Self::CookieRewrite { name }
             | Self::Header { name, .. }
             | Self::HeaderPrefix { name } => name,
+            Self::Query { parameter, .. } => &parameter.name,
+        }
+    }
+
+    /// Where the token is in a request.
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            Self::Cookie { .. } | Self::CookiePrefix { .. } | Self::CookieRewrite { .. } => Place::Cookie,
+            Self::Header { .. } | Self::HeaderPrefix { .. } => Place::Header,
+            Self::Query { .. } => Place::Query,
         }
     }
 
     /// Whether the carrier is the filter's own, so that a token can be renewed at any time. Otherwise it is the
     /// application's, and a token is sent only when the application sets its cookie or header.
     pub(crate) fn is_own(&self) -> bool {
-        matches!(self, Self::Cookie { .. } | Self::Header { .. })
+        matches!(self, Self::Cookie { .. } | Self::Header { .. } | Self::Query { .. })
     }
 }
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "schema")]
 mod constraints;
 mod duration;
+mod further;
 mod keys;
 mod policy;
 
@@ -13,6 +14,9 @@ use std::marker::PhantomData;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 
+pub use further::{
+    FurtherConfig, FurtherFieldConfig, FurtherParameterConfig, QueryConfig, TellConfig, TellHeaderConfig,
+};
 pub use keys::{InlineKey, KeyConfig, KeyEncryptionKeyConfig, KeyStateConfig, SdsKeysConfig, WrappedKeysConfig};
 pub use policy::{
     CacheControlConfig, CookieConfig, CookieModeConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig,

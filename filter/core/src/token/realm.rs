@@ -24,16 +24,19 @@ pub enum CarrierMode {
     Header,
     /// In front of the value of the application's header.
     HeaderPrefix,
+    /// The filter's own parameter of the query.
+    Query,
 }
 
 impl CarrierMode {
     /// Every mode.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Cookie,
         Self::CookiePrefix,
         Self::CookieRewrite,
         Self::Header,
         Self::HeaderPrefix,
+        Self::Query,
     ];
 
     /// The name in the associated data of tokens and on the command line.
@@ -45,6 +48,7 @@ impl CarrierMode {
             Self::CookieRewrite => "cookie-rewrite",
             Self::Header => "header",
             Self::HeaderPrefix => "header-prefix",
+            Self::Query => "query",
         }
     }
 }
@@ -94,7 +98,9 @@ impl Realm {
     #[must_use]
     pub fn new(keyring: &Keyring, scope: &[u8], mode: CarrierMode, session_name: &str) -> Self {
         let session_name = match mode {
-            CarrierMode::Cookie | CarrierMode::CookiePrefix | CarrierMode::CookieRewrite => session_name.to_owned(),
+            CarrierMode::Cookie | CarrierMode::CookiePrefix | CarrierMode::CookieRewrite | CarrierMode::Query => {
+                session_name.to_owned()
+            }
             CarrierMode::Header | CarrierMode::HeaderPrefix => session_name.to_ascii_lowercase(),
         };
         let bind = |key: &Key, form: Form| {

@@ -16,6 +16,7 @@
 mod base;
 
 mod carriers;
+mod further;
 mod keyring_document;
 mod keys;
 mod policies;

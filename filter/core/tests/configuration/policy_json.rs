@@ -22,16 +22,21 @@ const SHORTEST: [(&str, &str); 2] = [
 ];
 
 /// Policies that set every field to another value than its default.
-const LONGEST: [&str; 2] = [
+const LONGEST: [&str; 3] = [
     concat!(
         r#"{"cookie":{"name":"s","mode":"prefix","path":"/a","domain":"example.com","secure":"always","#,
         r#""httpOnly":false,"sameSite":"Lax","partitioned":true,"lifetimeType":"Permanent","perScope":true,"#,
-        r#""forward":true},"strict":true,"strictStatus":421,"absoluteTimeout":"1h","idleTimeout":"1m","#,
+        r#""forward":true},"also":[{"cookie":{"name":"t","forward":true}},{"header":{"name":"t","forward":true}},"#,
+        r#"{"query":{"name":"t","forward":true}}],"tell":{"header":{"name":"t"}},"strict":true,"strictStatus":421,"absoluteTimeout":"1h","idleTimeout":"1m","#,
         r#""token":"signed","cacheControl":"keep"}"#
     ),
     concat!(
         r#"{"header":{"name":"s","mode":"prefix","forward":true},"strict":true,"strictStatus":421,"#,
         r#""absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
+    ),
+    concat!(
+        r#"{"query":{"name":"s","forward":true,"redirects":true},"tell":{"header":{"name":"t"}},"#,
+        r#""token":"signed","cacheControl":"keep"}"#
     ),
 ];
 

@@ -18,5 +18,6 @@ mod bound_elsewhere;
 mod configuration;
 mod cookie_header;
 mod durations;
+mod query;
 mod spellings;
 mod token;

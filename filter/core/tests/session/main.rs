@@ -15,6 +15,7 @@
 
 mod world;
 
+mod also;
 mod caching;
 mod candidates;
 mod cookie;
@@ -27,8 +28,10 @@ mod modes;
 mod name_conflicts;
 mod per_scope;
 mod preflight;
+mod query;
 mod redirects;
 mod routes;
 mod splits;
 mod strict;
+mod tell;
 mod time;

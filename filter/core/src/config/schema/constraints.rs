@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
 /// RFC 9110's `token`.
 pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$";
+/// What a parameter of a query may be called: RFC 3986's `unreserved`, which nobody escapes.
+pub(super) const PARAMETER: &str = "^[A-Za-z0-9._~-]{1,256}$";
 pub(super) const DOMAIN: &str =
     "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
 
@@ -36,6 +38,16 @@ pub(super) fn permanent_needs_a_timeout() -> Value {
     json!({
         "if": {"properties": {"cookie": permanent}, "required": ["cookie"]},
         "then": {"required": ["absoluteTimeout"]},
+    })
+}
+
+/// A token in a query reaches its client by `tell` or in redirects. In redirects alone, it cannot be renewed.
+pub(super) fn a_query_is_told_or_redirected() -> Value {
+    let redirects = json!({"properties": {"redirects": {"const": true}}, "required": ["redirects"]});
+    let tell = json!({"required": ["tell"], "properties": {"tell": {"type": "object"}}});
+    json!({
+        "if": {"required": ["query"], "not": tell},
+        "then": {"properties": {"query": redirects, "idleTimeout": {"type": "null"}}},
     })
 }
 

@@ -11,24 +11,28 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{is_false, word};
+use super::{FurtherConfig, QueryConfig, TellConfig, is_false, word};
 use crate::time::GatewayDuration;
 use crate::token::CarrierMode;
 
 #[cfg(feature = "schema")]
 use super::constraints::{
-    DOMAIN, TOKEN, exactly_one, needs_secure, no_idle_timeout_in_other_modes, only_defaults_in_other_modes,
-    permanent_needs_a_timeout,
+    DOMAIN, TOKEN, a_query_is_told_or_redirected, exactly_one, needs_secure, no_idle_timeout_in_other_modes,
+    only_defaults_in_other_modes, permanent_needs_a_timeout,
 };
 
-/// How sessions of this policy persist. Exactly one of `cookie` and `header`.
+/// How sessions of this policy persist. Exactly one of `cookie`, `header` and `query`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "schema",
     schemars(extend(
-        "oneOf" = exactly_one(&["cookie", "header"]),
-        "allOf" = [permanent_needs_a_timeout(), no_idle_timeout_in_other_modes()],
+        "oneOf" = exactly_one(&["cookie", "header", "query"]),
+        "allOf" = [
+            permanent_needs_a_timeout(),
+            no_idle_timeout_in_other_modes(),
+            a_query_is_told_or_redirected(),
+        ],
     ))
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -39,6 +43,16 @@ pub struct PolicyConfig {
     /// The token travels in a header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<HeaderConfig>,
+    /// The token travels in the query of URLs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<QueryConfig>,
+    /// Where a token is accepted, too, in this order, if the policy's own carrier brings none that counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = [])))]
+    pub also: Vec<FurtherConfig>,
+    /// Where responses have every token that they issue, besides the policy's own carrier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tell: Option<TellConfig>,
     /// Whether a request fails if the backend of its session is gone or unhealthy. If `false`, the request is
     /// load-balanced and the client gets a new token.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -63,11 +77,12 @@ pub struct PolicyConfig {
 }
 
 impl PolicyConfig {
-    /// The carrier mode and the name of the session; `None` unless exactly one of `cookie` and `header` is set.
+    /// The carrier mode and the name of the session; `None` unless exactly one of `cookie`, `header` and
+    /// `query` is set.
     #[must_use]
     pub fn carrier(&self) -> Option<(CarrierMode, &str)> {
-        match (&self.cookie, &self.header) {
-            (Some(CookieConfig { name, mode, .. }), None) => Some((
+        match (&self.cookie, &self.header, &self.query) {
+            (Some(CookieConfig { name, mode, .. }), None, None) => Some((
                 match mode {
                     CookieModeConfig::Insert => CarrierMode::Cookie,
                     CookieModeConfig::Prefix => CarrierMode::CookiePrefix,
@@ -75,13 +90,14 @@ impl PolicyConfig {
                 },
                 name,
             )),
-            (None, Some(HeaderConfig { name, mode, .. })) => Some((
+            (None, Some(HeaderConfig { name, mode, .. }), None) => Some((
                 match mode {
                     HeaderModeConfig::Insert => CarrierMode::Header,
                     HeaderModeConfig::Prefix => CarrierMode::HeaderPrefix,
                 },
                 name,
             )),
+            (None, None, Some(QueryConfig { name, .. })) => Some((CarrierMode::Query, name)),
             _ => None,
         }
     }

@@ -153,6 +153,10 @@ impl Request {
         self.header("cookie", field)
     }
 
+    pub(crate) fn path(self, path: &str) -> Self {
+        self.header(":path", path)
+    }
+
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.insert(name.to_owned(), value.into());
         self

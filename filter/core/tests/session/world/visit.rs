@@ -30,6 +30,8 @@ pub(crate) struct Visit {
     /// Whether only the response told the outcome.
     pub(crate) told_late: bool,
     pub(crate) request_edit: Option<Edit>,
+    /// For the policy's further carriers.
+    pub(crate) further_edits: Vec<Edit>,
     pub(crate) steering: Option<Steering>,
     pub(crate) response: ResponseOutcome,
     pub(crate) status: Option<u16>,
@@ -46,6 +48,7 @@ impl Visit {
             request: plan.outcome.unwrap_or(RequestOutcome::NoToken),
             told_late: plan.outcome.is_none(),
             request_edit: plan.edit.map(Edit::from),
+            further_edits: plan.further_edits.into_iter().map(Edit::from).collect(),
             steering: plan.steering,
             response: ResponseOutcome::Unchanged,
             status: None,

@@ -1,0 +1,182 @@
+//! The query of a path: parameters between `&`, as browsers write them (the URL Standard,
+//! `application/x-www-form-urlencoded`).
+
+use std::borrow::Cow;
+
+use super::MAX_CANDIDATES;
+use crate::token;
+
+/// The parameters of one name in a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameters<'p> {
+    /// Their values, decoded: the first [`MAX_CANDIDATES`].
+    pub values: Vec<Cow<'p, [u8]>>,
+    /// The path without them. Every other byte is as it was.
+    pub rest: Vec<u8>,
+}
+
+/// The parameters called `name`; `None` if there are none.
+#[must_use]
+pub fn parameters<'p>(path: &'p [u8], name: &str) -> Option<Parameters<'p>> {
+    let (before, query) = split(path);
+    let query = query?;
+    let is_ours = |parameter: &[u8]| is_called(parameter, name.as_bytes());
+    let parameters = || query.split(|byte| *byte == b'&');
+    if !parameters().any(is_ours) {
+        return None;
+    }
+    let mut values = Vec::new();
+    let mut rest = Vec::with_capacity(path.len());
+    rest.extend_from_slice(before);
+    let mut separator = b'?';
+    for parameter in parameters() {
+        if !is_ours(parameter) {
+            rest.push(std::mem::replace(&mut separator, b'&'));
+            rest.extend_from_slice(parameter);
+        } else if values.len() < MAX_CANDIDATES {
+            values.push(value_of(parameter));
+        }
+    }
+    Some(Parameters { values, rest })
+}
+
+/// The URL with this parameter as the only one of its name. `value` needs no escapes.
+#[must_use]
+pub fn with(url: &[u8], name: &str, value: &str) -> Vec<u8> {
+    let fragment = url.iter().position(|byte| *byte == b'#').unwrap_or(url.len());
+    let (url, fragment) = url.split_at_checked(fragment).unwrap_or((url, b""));
+    let url = parameters(url, name).map_or(Cow::Borrowed(url), |found| Cow::Owned(found.rest));
+    let separator: &[u8] = match split(&url) {
+        (_, None) => b"?",
+        (_, Some([] | [.., b'&'])) => b"",
+        _ => b"&",
+    };
+    [&url, separator, name.as_bytes(), b"=", value.as_bytes(), fragment].concat()
+}
+
+/// What is in front of the `?`, and what is behind it.
+fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match path.iter().position(|byte| *byte == b'?') {
+        Some(mark) => (path.get(..mark).unwrap_or_default(), path.get(mark + 1..)),
+        None => (path, None),
+    }
+}
+
+fn is_called(parameter: &[u8], name: &[u8]) -> bool {
+    let raw = parameter.split(|byte| *byte == b'=').next().unwrap_or_default();
+    raw == name || raw.contains(&b'%') && decoded(raw).eq(name.iter().copied())
+}
+
+/// The value of a parameter. Only what a token may be is decoded: nothing longer counts.
+fn value_of(parameter: &[u8]) -> Cow<'_, [u8]> {
+    let mut halves = parameter.splitn(2, |byte| *byte == b'=');
+    let raw = halves.nth(1).unwrap_or_default();
+    if raw.contains(&b'%') && raw.len() <= 3 * token::MAX_TEXT_LEN {
+        Cow::Owned(decoded(raw).collect())
+    } else {
+        Cow::Borrowed(raw)
+    }
+}
+
+/// The bytes that `%` and two digits stand for. A `%` without them stands for itself.
+fn decoded(mut raw: &[u8]) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let (first, rest) = raw.split_first()?;
+        let escaped = match rest {
+            [high, low, rest @ ..] if *first == b'%' => digit(*high).zip(digit(*low)).map(|digits| (digits, rest)),
+            _ => None,
+        };
+        let (byte, rest) = match escaped {
+            Some(((high, low), rest)) => (high << 4 | low, rest),
+            None => (*first, rest),
+        };
+        raw = rest;
+        Some(byte)
+    })
+}
+
+fn digit(hexadecimal: u8) -> Option<u8> {
+    let digit = char::from(hexadecimal).to_digit(16)?;
+    u8::try_from(digit).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(path: &str) -> Option<(Vec<String>, String)> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let Parameters { values, rest } = parameters(path.as_bytes(), "s")?;
+        Some((values.iter().map(|value| text(value)).collect(), text(&rest)))
+    }
+
+    #[test]
+    fn a_path_without_the_name_is_left_alone() {
+        for path in [
+            "",
+            "/",
+            "/s=1",
+            "/?",
+            "/?&",
+            "/?a=s&ss=1",
+            "/?S=1",
+            "/?a=1;s=2",
+            "*",
+            "/?%s=1",
+            "/?s%3D1",
+        ] {
+            assert_eq!(take(path), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn removing_a_parameter_keeps_every_other_byte() {
+        for (path, values, rest) in [
+            ("/?s=1", &["1"][..], "/"),
+            ("/a/b?s=1&a=%20+2", &["1"], "/a/b?a=%20+2"),
+            ("/?a=2&s=1", &["1"], "/?a=2"),
+            ("/?a=2&s=1&b", &["1"], "/?a=2&b"),
+            ("/?&s=1", &["1"], "/?"),
+            ("/?s=1&", &["1"], "/?"),
+            ("/?&&s=1&&", &["1"], "/?&&&"),
+            ("/?s", &[""], "/"),
+            ("/?s=", &[""], "/"),
+            ("/?s==1=", &["=1="], "/"),
+            ("/?s=1?s=2", &["1?s=2"], "/"),
+            ("/?a?s=1&s=2", &["2"], "/?a?s=1"),
+            ("/?s=1&s=2&a=%&s=3", &["1", "2", "3"], "/?a=%"),
+            ("/?%73=%4a%4B%2", &["JK%2"], "/"),
+            ("/?%5A&s=1", &["1"], "/?%5A"),
+            ("?s=1", &["1"], ""),
+        ] {
+            let values = values.iter().map(ToString::to_string).collect();
+            assert_eq!(take(path), Some((values, rest.to_owned())), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_values_are_candidates() {
+        let many = format!("/?{}a=1", "s=1&".repeat(1000));
+        let (values, rest) = take(&many).unwrap();
+        assert_eq!((values.len(), rest.as_str()), (MAX_CANDIDATES, "/?a=1"));
+    }
+
+    #[test]
+    fn a_parameter_goes_to_the_end_of_the_query() {
+        for (url, with_token) in [
+            ("/", "/?s=T"),
+            ("/?", "/?s=T"),
+            ("/?a=1", "/?a=1&s=T"),
+            ("/?a=1&", "/?a=1&s=T"),
+            ("/?s=1&a=2&s=3", "/?a=2&s=T"),
+            ("/?s=1", "/?s=T"),
+            ("/#?a", "/?s=T#?a"),
+            ("/?a#s=1", "/?a&s=T#s=1"),
+            ("https://shop.example/x#", "https://shop.example/x?s=T#"),
+            ("", "?s=T"),
+        ] {
+            let got = with(url.as_bytes(), "s", "T");
+            assert_eq!(String::from_utf8(got).unwrap(), with_token, "{url:?}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Checks of `query`, `also` and `tell`.
+
+use super::carrier_rules::{header_name_problem, name_problem};
+use super::schema::{FurtherConfig, PolicyConfig, QueryConfig};
+use super::{Carrier, Further, Place, Problem};
+
+const MAX_NAME_LEN: usize = 256;
+
+/// The carrier that the query at `field` describes. Adds what is wrong with it to `problems`.
+pub(super) fn query(field: &str, config: &QueryConfig, problems: &mut Vec<Problem>) -> Carrier {
+    let QueryConfig {
+        name,
+        forward,
+        redirects,
+    } = config;
+    let parameter = further(Place::Query, name, *forward);
+    problems.extend(name_problem_of(&parameter, field));
+    Carrier::Query {
+        parameter,
+        redirects: *redirects,
+    }
+}
+
+/// The further carriers of the policy at `field`, and the header that tells tokens. Adds what is wrong with them to
+/// `problems`.
+pub(super) fn further_carriers(
+    field: &str,
+    config: &PolicyConfig,
+    own: &Carrier,
+    problems: &mut Vec<Problem>,
+) -> (Vec<Further>, Option<String>) {
+    let mut also: Vec<Further> = Vec::new();
+    for (i, config) in config.also.iter().enumerate() {
+        let field = format!("{field}.also[{i}]");
+        let Some((word, carrier)) = read(config) else {
+            problems.push(problem(field, "expected exactly one of cookie, header and query"));
+            continue;
+        };
+        let known = also.iter().any(|other| is_same(other, &carrier));
+        let of_own = own.place() == carrier.place && own.name() == carrier.name;
+        let field = format!("{field}.{word}");
+        problems.extend(name_problem_of(&carrier, &field));
+        if known || of_own {
+            let message = format!("expected each carrier once, found the {word} {:?} again", carrier.name);
+            problems.push(problem(format!("{field}.name"), &message));
+        }
+        also.push(carrier);
+    }
+    let tell = config.tell.as_ref().map(|tell| tell.header.name.as_str());
+    if let Some(message) = tell.and_then(|name| tell_problem(name, own)) {
+        problems.push(problem(format!("{field}.tell.header.name"), &message));
+    }
+    if let Carrier::Query { redirects, .. } = own
+        && tell.is_none()
+    {
+        problems.extend(untold(field, config, *redirects));
+    }
+    (also, tell.map(str::to_ascii_lowercase))
+}
+
+fn read(config: &FurtherConfig) -> Option<(&'static str, Further)> {
+    match (&config.cookie, &config.header, &config.query) {
+        (Some(cookie), None, None) => Some(("cookie", further(Place::Cookie, &cookie.name, cookie.forward))),
+        (None, Some(header), None) => {
+            let name = header.name.to_ascii_lowercase();
+            Some(("header", further(Place::Header, &name, header.forward)))
+        }
+        (None, None, Some(query)) => Some(("query", further(Place::Query, &query.name, query.forward))),
+        _ => None,
+    }
+}
+
+fn further(place: Place, name: &str, forward: bool) -> Further {
+    Further {
+        place,
+        name: name.to_owned(),
+        forward,
+    }
+}
+
+fn is_same(one: &Further, other: &Further) -> bool {
+    one.place == other.place && one.name == other.name
+}
+
+fn name_problem_of(carrier: &Further, field: &str) -> Option<Problem> {
+    let message = match carrier.place {
+        Place::Cookie => name_problem("cookie", &carrier.name),
+        Place::Header => header_name_problem(&carrier.name),
+        Place::Query => parameter_name_problem(&carrier.name),
+    };
+    message.map(|message| problem(format!("{field}.name"), &message))
+}
+
+/// Only characters that nobody has to escape in a query.
+fn parameter_name_problem(name: &str) -> Option<String> {
+    let is_unreserved = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    let count = name.chars().count();
+    let found = match name.chars().find(|c| !is_unreserved(*c)) {
+        _ if name.is_empty() => "none".to_owned(),
+        _ if count > MAX_NAME_LEN => format!("{count} characters"),
+        Some(wrong) => format!("{name:?} with {wrong:?}"),
+        None => return None,
+    };
+    Some(format!(
+        "expected a name for a parameter: 1 to {MAX_NAME_LEN} letters, digits or -._~, found {found}"
+    ))
+}
+
+fn tell_problem(name: &str, own: &Carrier) -> Option<String> {
+    let name = name.to_ascii_lowercase();
+    let of_own = own.place() == Place::Header && own.name() == name;
+    let message =
+        format!("expected another header than the policy's own, found {name:?}: responses have the token in it");
+    header_name_problem(&name).or(of_own.then_some(message))
+}
+
+/// What is wrong with a query whose tokens no response header tells.
+fn untold(field: &str, config: &PolicyConfig, redirects: bool) -> Option<Problem> {
+    if !redirects {
+        let message = "expected a header, or redirects: true in query: nothing else gives a client its token";
+        return Some(problem(format!("{field}.tell"), message));
+    }
+    let message = "expected none without tell: a token is renewed only in redirects, so nobody would know when the \
+                   session was last used; absoluteTimeout bounds it";
+    config
+        .idle_timeout
+        .map(|_| problem(format!("{field}.idleTimeout"), message))
+}
+
+fn problem(field: String, message: &str) -> Problem {
+    Problem {
+        field,
+        message: message.to_owned(),
+    }
+}
