@@ -9,6 +9,7 @@ mod endpoint_slices;
 mod http_route;
 mod keyring_document;
 mod proxy;
+mod query;
 mod random;
 mod route_session;
 mod set_cookie;
@@ -22,6 +23,7 @@ pub use cookie_names::{cookie_names, is_of_another_scope};
 pub use endpoint_slices::{endpoint_slices, slices};
 pub use http_route::{graph, http_route};
 pub use keyring_document::keyring_document;
+pub use query::{has_parameter, leads_back, query};
 pub use random::Random;
 pub use route_session::route_session;
 pub use set_cookie::{set_cookie, sets_and_deletes};
@@ -32,9 +34,10 @@ pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is also the folder of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 12] = [
+pub const TARGETS: [(&str, Body); 13] = [
     ("token", token),
     ("cookie_header", cookie_header),
+    ("query", query),
     ("configuration", configuration),
     ("keyring_document", keyring_document),
     ("wrapped_keyring", wrapped_keyring),

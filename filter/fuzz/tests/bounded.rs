@@ -32,7 +32,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 /// Words that the parsers look for.
-const WORDS: [&[u8]; 28] = [
+const WORDS: [&[u8]; 33] = [
     b"session=",
     b"; ",
     b";",
@@ -61,6 +61,11 @@ const WORDS: [&[u8]; 28] = [
     b"@split/",
     b"@destination",
     b"k3rp2x7a",
+    b"&",
+    b"?session=",
+    b"%73ession=",
+    b"//shop.example:8080",
+    b"http:",
 ];
 
 fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut Random) {
@@ -127,6 +132,11 @@ fn token() {
 #[test]
 fn cookie_header() {
     run("cookie_header");
+}
+
+#[test]
+fn query() {
+    run("query");
 }
 
 #[test]
@@ -238,6 +248,10 @@ fn the_corpus_has_inputs_with_and_without_sessions() {
                 "{as_what} {outcome}"
             );
         }
+    }
+    let urls = corpus("query");
+    for predicate in [limpet_fuzz::has_parameter, limpet_fuzz::leads_back] {
+        assert!(urls.iter().any(|(_, url)| predicate(url)) && urls.iter().any(|(_, url)| !predicate(url)));
     }
     let texts = corpus("route_session");
     let is_taken = |text: &[u8]| limpet_core::RouteSession::parse(text).is_ok();

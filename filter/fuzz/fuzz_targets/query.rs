@@ -1,0 +1,4 @@
+//! `cargo fuzz run query --features libfuzzer`
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| limpet_fuzz::query(data));
