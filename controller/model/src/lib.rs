@@ -43,8 +43,8 @@ mod without_status;
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
 pub use envoys::{
-    ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, GATEWAY_NAMESPACE, READY_PORT, envoys_certificate, envoys_keys,
-    envoys_labels, envoys_name, envoys_uri,
+    ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, READY_PORT, envoys_certificate, envoys_keys, envoys_labels,
+    envoys_name, envoys_uri,
 };
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;

@@ -184,15 +184,9 @@ impl Definition {
     }
 }
 
-/// A controller's name as a label value.
+/// A controller's name as a label value, which is limited to 63 characters and has no slash.
 #[must_use]
 pub fn controller_label(controller_name: &str) -> String {
-    label_value(controller_name)
-}
-
-/// A label value, which is limited to 63 characters and has no slash.
-#[must_use]
-pub fn label_value(text: &str) -> String {
     const LONGEST: usize = 63;
     let legal = |c: char| {
         if c.is_ascii_alphanumeric() || "-_.".contains(c) {
@@ -201,11 +195,11 @@ pub fn label_value(text: &str) -> String {
             '_'
         }
     };
-    let label: String = text.chars().map(legal).collect();
+    let label: String = controller_name.chars().map(legal).collect();
     if label.len() <= LONGEST {
         return label;
     }
-    let hash = limpet_model::short_hash(text.as_bytes());
+    let hash = limpet_model::short_hash(controller_name.as_bytes());
     let head: String = label.chars().take(LONGEST - hash.len() - 1).collect();
     format!("{head}-{hash}")
 }

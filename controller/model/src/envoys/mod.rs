@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 pub use name::{
-    ADMIN_PORT, GATEWAY_NAME, GATEWAY_NAMESPACE, READY_PORT, envoys_certificate, envoys_keys, envoys_labels,
-    envoys_name, envoys_uri,
+    ADMIN_PORT, GATEWAY_NAME, READY_PORT, envoys_certificate, envoys_keys, envoys_labels, envoys_name, envoys_uri,
 };
 pub(super) use parameters::{Layer, of_class, of_gateway};
 

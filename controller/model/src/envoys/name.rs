@@ -12,7 +12,7 @@ pub const READY_PORT: u16 = 19001;
 /// The label with the name of the Gateway that an object belongs to (GEP-1762).
 pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 /// The label with its namespace: the object may be in another one.
-pub const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
+const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
 
 /// The name of every object that belongs to the Envoys of a Gateway: at most 50 characters, so that a suffix has room
 /// in the 63 of a label. The hash keeps Gateways of several namespaces apart, because their objects may be in one.

@@ -12,9 +12,9 @@ use std::net::IpAddr;
 use serde_json::{Map, Value, json};
 
 use crate::envoy::{EnvoysNamespace, ManagedOptions};
-use crate::manifests::{Definition, Manifest, Manifests, Owner, Source, Stage, label_value};
+use crate::manifests::{Definition, Manifest, Manifests, Owner, Source, Stage};
 use limpet_api::{Autoscaling, GATEWAY_GROUP, Kind, ObjectName, Patches, ServiceType};
-use limpet_model::{EnvoyDeployment, GATEWAY_NAME, GATEWAY_NAMESPACE};
+use limpet_model::{EnvoyDeployment, envoys_labels};
 
 pub use strategic::merge_key;
 
@@ -169,8 +169,7 @@ impl Wanted<'_> {
     fn labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.deployment.labels.clone();
         labels.extend(self.selector());
-        labels.insert(GATEWAY_NAME.to_owned(), label_value(&self.gateway.name));
-        labels.insert(GATEWAY_NAMESPACE.to_owned(), self.gateway.namespace.clone());
+        labels.extend(envoys_labels(self.gateway));
         labels
     }
 
@@ -260,4 +259,42 @@ fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
     let entries = map.and_then(Value::as_object).into_iter().flatten();
     let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
     entries.filter_map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use limpet_api::EnvoyDeploymentSpec;
+    use limpet_model::{GATEWAY_NAME, envoys_name};
+
+    use super::*;
+
+    #[test]
+    fn all_objects_of_a_gateway_have_one_label_of_its_name() {
+        for length in [63, 64, 253] {
+            let gateway = ObjectName::new("shop", &"w".repeat(length));
+            let deployment = EnvoyDeployment {
+                name: ObjectName::new("limpet-system", &envoys_name(&gateway)),
+                parameters: EnvoyDeploymentSpec::default(),
+                patches: Vec::new(),
+                ports: BTreeSet::new(),
+                addresses: Vec::new(),
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+            };
+            let wanted = Wanted {
+                gateway: &gateway,
+                deployment: &deployment,
+                options: &ManagedOptions::default(),
+                listen_address: IpAddr::from([0, 0, 0, 0]),
+                owner: None,
+            };
+            // The Secrets of its certificate have these.
+            let secrets = &envoys_labels(&gateway)[GATEWAY_NAME];
+            for object in wanted.manifests() {
+                let label = &object.labels[GATEWAY_NAME];
+                assert_eq!(label, secrets, "{}", object.definition.kind);
+                assert!(label.len() <= 63, "{label}");
+            }
+        }
+    }
 }
