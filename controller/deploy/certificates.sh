@@ -77,10 +77,10 @@ certificate server /CN=limpet-controller extendedKeyUsage=serverAuth \
 secret limpet-xds-server server
 for gateway in "$@"; do
   # The name of everything that belongs to the Envoys of a Gateway.
-  head=${gateway#*/} head=${head//./-} head=${head:0:32}
+  head=${gateway#*/} head=${head//./-} head=${head:0:22}
   while [[ $head == *- ]]; do head=${head%-}; done
   hash=$(printf %s "$gateway" | openssl dgst -sha256 -r)
-  name=limpet-$head-${hash:0:8}
+  name=limpet-$head-${hash:0:20}
   certificate client "/CN=$name" extendedKeyUsage=clientAuth "subjectAltName=URI:spiffe://limpet.dev/gateway/$gateway"
   secret "$name-xds" client
 done

@@ -121,8 +121,8 @@ authority: {{ $authority.secret | default "limpet-xds-authority" | toYaml }}
 
 {{/* The name of everything that belongs to the Envoys of a Gateway, `namespace/name`. */}}
 {{- define "limpet.envoys" -}}
-{{- $head := regexReplaceAll "^[^/]*/" . "" | replace "." "-" | trunc 32 -}}
-limpet-{{ regexReplaceAll "-+$" $head "" }}-{{ sha256sum . | trunc 8 }}
+{{- $head := regexReplaceAll "^[^/]*/" . "" | replace "." "-" | trunc 22 -}}
+limpet-{{ regexReplaceAll "-+$" $head "" }}-{{ sha256sum . | trunc 20 }}
 {{- end -}}
 
 {{/*

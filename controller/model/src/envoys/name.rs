@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use limpet_api::ObjectName;
 
 use crate::manager::{MANAGED_BY, MANAGER};
-use crate::short_hash;
+use crate::short_hash::hash;
 
 /// The port of the admin interface of a Gateway's Envoy.
 pub const ADMIN_PORT: u16 = 19000;
@@ -14,13 +14,19 @@ pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 /// The label with its namespace: the object may be in another one.
 const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
 
+/// How many bytes of a hash keep the objects of two Gateways apart. They may be in one namespace, so whoever found a
+/// Gateway with another one's hash would take its requests: nobody tries 2^80 names.
+const HASH: usize = 10;
+/// How much of a Gateway's name is in those of its objects.
+const HEAD: usize = 22;
+
 /// The name of every object that belongs to the Envoys of a Gateway: at most 50 characters, so that a suffix has room
-/// in the 63 of a label. The hash keeps Gateways of several namespaces apart, because their objects may be in one.
+/// in the 63 of a label.
 #[must_use]
 pub fn envoys_name(gateway: &ObjectName) -> String {
-    let hash = short_hash(gateway.to_string().as_bytes());
+    let hash = hash(gateway.to_string().as_bytes(), HASH);
     // A Gateway's name may have dots, a Service's may not, and it begins with a letter.
-    let head: String = gateway.name.replace('.', "-").chars().take(32).collect();
+    let head: String = gateway.name.replace('.', "-").chars().take(HEAD).collect();
     format!("limpet-{}-{hash}", head.trim_end_matches('-'))
 }
 
@@ -68,6 +74,15 @@ mod tests {
     fn gateways_of_one_name_do_not_share_their_objects() {
         let names = ["default", "other"].map(|namespace| envoys_name(&ObjectName::new(namespace, "web")));
         assert!(names[0].starts_with("limpet-web-"), "{names:?}");
+        assert_ne!(names[0], names[1]);
+    }
+
+    /// Who writes Gateways in a namespace chooses their names, and hashes as many of them as it takes. The second name
+    /// was found so: it has the same beginning, and the same 32 bits.
+    #[test]
+    fn a_name_that_somebody_looked_for_is_another_one() {
+        let found = "web-----------------------------5baf45f8";
+        let names = [("default", "web"), ("other", found)].map(|(of, name)| envoys_name(&ObjectName::new(of, name)));
         assert_ne!(names[0], names[1]);
     }
 
