@@ -132,7 +132,7 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
 }
 
 /// Who may write in the namespace of a Gateway must not run programs of their own in that of the controller, next to its
-/// keys.
+/// keys: neither by an image, nor by what labels and annotations make others put into a pod, nor on a node of theirs.
 ///
 /// # Errors
 /// With the field.
@@ -140,7 +140,7 @@ pub(super) fn check_foreign(spec: &EnvoyDeploymentSpec, namespace: &str) -> Resu
     let given = [
         ("spec.envoy.image", spec.envoy.image.is_some()),
         ("spec.limpet.image", spec.limpet.image.is_some()),
-        ("spec.pod.imagePullSecrets", spec.pod.image_pull_secrets.is_some()),
+        ("spec.pod", spec.pod != EnvoyPod::default()),
         ("spec.patch", spec.patch != Patches::default()),
     ];
     match given.iter().find(|(_, is_set)| *is_set) {

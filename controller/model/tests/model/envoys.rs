@@ -226,7 +226,16 @@ fn a_gateway_runs_no_programs_in_the_controllers_namespace() {
     for (own, field) in [
         ("envoy: {image: a}", "spec.envoy.image"),
         ("limpet: {image: a}", "spec.limpet.image"),
-        ("pod: {imagePullSecrets: [{name: a}]}", "spec.pod.imagePullSecrets"),
+        ("pod: {imagePullSecrets: [{name: a}]}", "spec.pod"),
+        // What others run in such pods: `sidecar.istio.io/proxyImage`, for example.
+        ("pod: {annotations: {a: b}}", "spec.pod"),
+        // Whom Services and policies of that namespace select.
+        ("pod: {labels: {a: b}}", "spec.pod"),
+        // Nodes whose owners read the memory of pods.
+        ("pod: {nodeSelector: {a: b}}", "spec.pod"),
+        ("pod: {tolerations: [{operator: Exists}]}", "spec.pod"),
+        ("pod: {affinity: {nodeAffinity: {}}}", "spec.pod"),
+        ("pod: {priorityClassName: system-cluster-critical}", "spec.pod"),
         ("patch: {deployment: {spec: {}}}", "spec.patch"),
     ] {
         let words =

@@ -168,7 +168,13 @@ impl Wanted<'_> {
     /// The labels of all objects. What the Gateway asks for gives way.
     fn labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.deployment.labels.clone();
-        labels.extend(self.selector());
+        labels.extend(self.own_labels());
+        labels
+    }
+
+    /// The labels that nobody asks for.
+    fn own_labels(&self) -> BTreeMap<String, String> {
+        let mut labels = self.selector();
         labels.extend(envoys_labels(self.gateway));
         labels
     }
@@ -263,34 +269,59 @@ fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use limpet_api::EnvoyDeploymentSpec;
     use limpet_model::{GATEWAY_NAME, envoys_name};
 
     use super::*;
+
+    /// The objects of a Gateway whose Envoys run in this namespace, and which asks for a label and an annotation.
+    fn manifests(gateway: &ObjectName, namespace: &str) -> Vec<Manifest> {
+        let extra = |name: &str| BTreeMap::from([(name.to_owned(), "1".to_owned())]);
+        let deployment = EnvoyDeployment {
+            name: ObjectName::new(namespace, &envoys_name(gateway)),
+            parameters: limpet_api::EnvoyDeploymentSpec::default(),
+            patches: Vec::new(),
+            ports: BTreeSet::from([80]),
+            addresses: Vec::new(),
+            labels: extra("sidecar.istio.io/inject"),
+            annotations: extra("sidecar.istio.io/proxyImage"),
+        };
+        let wanted = Wanted {
+            gateway,
+            deployment: &deployment,
+            options: &ManagedOptions::default(),
+            listen_address: IpAddr::from([0, 0, 0, 0]),
+            owner: None,
+        };
+        wanted.manifests()
+    }
+
+    /// What the pods of the Gateway `shop/web` have in this namespace.
+    fn template(namespace: &str) -> Value {
+        let all = manifests(&ObjectName::new("shop", "web"), namespace);
+        assert!(all.iter().all(|one| one.labels.contains_key("sidecar.istio.io/inject")));
+        let pods = all.into_iter().find(|one| *one.definition == DEPLOYMENT);
+        pods.unwrap().spec["template"]["metadata"].take()
+    }
+
+    /// They say what other programs put into pods.
+    #[test]
+    fn what_a_gateway_asks_for_is_on_no_pod_of_another_namespace() {
+        let own = template("shop");
+        assert_eq!(own["labels"]["sidecar.istio.io/inject"], "1");
+        assert_eq!(own["annotations"]["sidecar.istio.io/proxyImage"], "1");
+        let foreign = template("limpet-system");
+        assert_eq!(foreign["labels"]["sidecar.istio.io/inject"], Value::Null);
+        assert_eq!(foreign["annotations"], Value::Null);
+        assert_eq!(foreign["labels"][GATEWAY_NAME], "web");
+    }
 
     #[test]
     fn all_objects_of_a_gateway_have_one_label_of_its_name() {
         for length in [63, 64, 253] {
             let gateway = ObjectName::new("shop", &"w".repeat(length));
-            let deployment = EnvoyDeployment {
-                name: ObjectName::new("limpet-system", &envoys_name(&gateway)),
-                parameters: EnvoyDeploymentSpec::default(),
-                patches: Vec::new(),
-                ports: BTreeSet::new(),
-                addresses: Vec::new(),
-                labels: BTreeMap::new(),
-                annotations: BTreeMap::new(),
-            };
-            let wanted = Wanted {
-                gateway: &gateway,
-                deployment: &deployment,
-                options: &ManagedOptions::default(),
-                listen_address: IpAddr::from([0, 0, 0, 0]),
-                owner: None,
-            };
             // The Secrets of its certificate have these.
             let secrets = &envoys_labels(&gateway)[GATEWAY_NAME];
-            for object in wanted.manifests() {
+            for object in manifests(&gateway, "limpet-system") {
                 let label = &object.labels[GATEWAY_NAME];
                 assert_eq!(label, secrets, "{}", object.definition.kind);
                 assert!(label.len() <= 63, "{label}");

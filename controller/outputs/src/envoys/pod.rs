@@ -1,5 +1,7 @@
 //! The pods of a Gateway's Envoys. Nothing in them needs a shell.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::Wanted;
@@ -23,9 +25,14 @@ const USER: u32 = 65532;
 impl Wanted<'_> {
     pub(super) fn template(&self) -> Value {
         let pod = &self.deployment.parameters.pod;
-        let mut labels = pod.labels.clone();
-        labels.extend(self.labels());
-        let mut annotations = self.deployment.annotations.clone();
+        let (mut labels, mut annotations) = (pod.labels.clone(), BTreeMap::new());
+        // Labels and annotations of pods make others put programs and volumes into them, and lead requests to them: no
+        // matter for who writes Gateways in another namespace.
+        if self.gateway.namespace == self.deployment.name.namespace {
+            labels.extend(self.deployment.labels.clone());
+            annotations.extend(self.deployment.annotations.clone());
+        }
+        labels.extend(self.own_labels());
         annotations.extend(pod.annotations.clone());
         let mut metadata = json!({"labels": labels});
         if let (false, Value::Object(metadata)) = (annotations.is_empty(), &mut metadata) {
