@@ -5,6 +5,7 @@ mod by_hand;
 mod kept;
 mod parameters;
 mod refused;
+mod tenants;
 
 use anyhow::Result;
 use limpet_api::ObjectName;

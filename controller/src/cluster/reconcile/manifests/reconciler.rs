@@ -51,7 +51,7 @@ struct There {
     /// The namespaces that could not be read, and why.
     unreadable: BTreeMap<String, String>,
     /// The Deployments that somebody's autoscaler scales.
-    autoscaled: BTreeSet<String>,
+    autoscaled: BTreeSet<ObjectName>,
 }
 
 /// How a round ended.
@@ -275,7 +275,7 @@ impl Reconciler {
             (Ok(list), _) => {
                 for object in list {
                     if are_autoscalers && !self.is_ours(&object) {
-                        there.autoscaled.extend(scale::scaled(&object).map(str::to_owned));
+                        there.autoscaled.extend(scale::scaled(&object));
                         continue;
                     }
                     let meta = &object.metadata;
@@ -331,7 +331,7 @@ impl Reconciler {
         let mut object = self.object(manifest);
         let key = (manifest.definition, manifest.name.clone());
         if let Some(known) = live.get(&key).filter(|_| *manifest.definition == envoys::DEPLOYMENT) {
-            scale::leave(&mut object, known, &there.autoscaled);
+            scale::leave(&mut object, known, there.autoscaled.contains(&manifest.name));
         }
         if self.is_there(manifest, &object, live) {
             return Ok(Outcome::Unchanged);
@@ -353,11 +353,14 @@ impl Reconciler {
                     metadata.insert("uid".to_owned(), known.metadata.uid.clone().into());
                 }
             }
-            None => {
-                if api.get_opt(&name.name).await?.is_some() {
-                    return Ok(taken());
+            None => match api.get_opt(&name.name).await {
+                Ok(None) => {}
+                Ok(Some(_)) => return Ok(taken()),
+                Err(Error::Api(status)) if is_about_the_object(status.code) => {
+                    return Ok(Outcome::Refused(status.message));
                 }
-            }
+                Err(error) => return Err(error),
+            },
         }
         match api.patch(&name.name, &params, &Patch::Apply(&object)).await {
             Ok(written) => {
@@ -367,9 +370,8 @@ impl Reconciler {
             }
             // Somebody else created it first.
             Err(Error::Api(status)) if status.code == 409 => Ok(taken()),
-            // Refused by the schema, for lack of a right, or by an admission webhook. The message goes to the policy's
-            // status.
-            Err(Error::Api(status)) if (400..500).contains(&status.code) && status.code != 429 => {
+            // The message goes to a status.
+            Err(Error::Api(status)) if is_about_the_object(status.code) => {
                 tracing::error!(kind, object = %name, error = status.message, "refused");
                 let message = format!("{kind} {name} was refused: {}", status.message);
                 Ok(if status.code == 422 {
@@ -393,7 +395,7 @@ impl Reconciler {
             Ok(true) => tracing::info!(kind, object = %name, "deleted"),
             Ok(false) => {}
             // What is wanted is written nevertheless, and told.
-            Err(Error::Api(status)) if status.code == 403 => {
+            Err(Error::Api(status)) if is_about_the_object(status.code) => {
                 tracing::error!(kind, object = %name, error = status.message, "cannot be deleted");
             }
             Err(error) => return Err(error),
@@ -419,6 +421,12 @@ enum Outcome {
     Refused(String),
     /// Refused for its content.
     Invalid(String),
+}
+
+/// Whether the API server refuses this object: for its content, for lack of a right, or by an admission webhook. Other
+/// objects do not wait for it then. What does not fit the schema of a kind of its own, it answers with 500.
+fn is_about_the_object(code: u16) -> bool {
+    (400..=500).contains(&code) && code != 429
 }
 
 fn resource(definition: &Definition) -> ApiResource {

@@ -1,32 +1,29 @@
 //! How many pods a Deployment has: where a `HorizontalPodAutoscaler` decides that, it is not written.
 
-use std::collections::BTreeSet;
-
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::cluster::kube::FIELD_MANAGER;
+use limpet_api::ObjectName;
 use limpet_outputs::envoys::DEPLOYMENT;
 
-/// The Deployment that an autoscaler scales.
-pub(super) fn scaled(autoscaler: &DynamicObject) -> Option<&str> {
+/// The Deployment that an autoscaler scales, which is in its own namespace.
+pub(super) fn scaled(autoscaler: &DynamicObject) -> Option<ObjectName> {
     let target = autoscaler.data.get("spec")?.get("scaleTargetRef")?;
-    target
-        .get("name")?
-        .as_str()
-        .filter(|_| target["kind"] == DEPLOYMENT.kind)
+    let name = target.get("name")?.as_str();
+    let name = name.filter(|_| target["kind"] == DEPLOYMENT.kind)?;
+    Some(ObjectName::new(autoscaler.metadata.namespace.as_deref()?, name))
 }
 
-/// Leaves the number of pods to who decides it: `autoscaled` are the Deployments that have an autoscaler.
+/// Leaves the number of pods to who decides it, for example an autoscaler.
 ///
 /// A field that is not applied any more would get its default, which is one pod. So the number that is there is applied,
 /// unless somebody else has set it.
-pub(super) fn leave(object: &mut Value, live: &DynamicObject, autoscaled: &BTreeSet<String>) {
-    let name = live.metadata.name.as_deref().unwrap_or_default();
+pub(super) fn leave(object: &mut Value, live: &DynamicObject, is_autoscaled: bool) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else {
         return;
     };
-    if spec.contains_key("replicas") && !autoscaled.contains(name) {
+    if spec.contains_key("replicas") && !is_autoscaled {
         return;
     }
     spec.remove("replicas");
@@ -64,13 +61,22 @@ mod tests {
 
     fn left(object: Value, manager: &str, autoscaled: bool) -> Value {
         let mut object = object;
-        let autoscaled = if autoscaled {
-            BTreeSet::from(["a".to_owned()])
-        } else {
-            BTreeSet::new()
-        };
-        leave(&mut object, &live(manager), &autoscaled);
+        leave(&mut object, &live(manager), autoscaled);
         object["spec"]["replicas"].take()
+    }
+
+    #[test]
+    fn an_autoscaler_scales_deployments_of_its_namespace() {
+        let autoscaler = |kind: &str| {
+            let object = json!({
+                "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "x", "namespace": "other"},
+                "spec": {"scaleTargetRef": {"kind": kind, "name": "a"}},
+            });
+            scaled(&serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(autoscaler("Deployment"), Some(ObjectName::new("other", "a")));
+        assert_eq!(autoscaler("StatefulSet"), None);
     }
 
     #[test]
