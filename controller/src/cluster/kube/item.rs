@@ -1,14 +1,38 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use super::levels::{self, LEVELS};
 
 /// An object as a watch brings it. It is decoded later, so that one that cannot be decoded does not stop the watch.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Item {
+    /// Who has written which field has as many levels as the fields.
+    #[serde(deserialize_with = "metadata")]
     pub(super) metadata: ObjectMeta,
+    #[serde(deserialize_with = "spec")]
     pub(super) spec: Option<Value>,
+    #[serde(deserialize_with = "status")]
     pub(super) status: Value,
+}
+
+fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let (metadata, _) = levels::read(deserializer)?;
+    ObjectMeta::deserialize(metadata).map_err(D::Error::custom)
+}
+
+/// In place of a `spec` that could not be read as a whole, there is a text, which no kind takes for its `spec`.
+fn spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Ok(Some(match levels::read(deserializer)? {
+        (spec, true) => spec,
+        (_, false) => format!("more than {LEVELS} levels").into(),
+    }))
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    levels::read(deserializer).map(|(status, _)| status)
 }
 
 /// Implements `kube::Resource` for a type with `metadata`, with the names that discovery found. Debug shows the

@@ -9,7 +9,7 @@
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
-//! - `wiped`: a Secret in memory. `delete`: deletes an object that was seen.
+//! - `wiped`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any depth.
 //!
 //! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
@@ -26,6 +26,7 @@ mod delete;
 mod discovery;
 mod item;
 mod kind;
+mod levels;
 mod manifest;
 pub(crate) mod named_object;
 mod own_status;

@@ -1,7 +1,8 @@
 //! What one tenant does to another's Envoys: nothing.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use limpet_e2e::kube::Refusal;
+use serde_json::{Value, json};
 
 use super::{Site, parameters, refers_to};
 
@@ -31,4 +32,36 @@ async fn what_the_api_server_refuses_is_one_gateways() -> Result<()> {
         site.until_all_there(&good).await?;
     }
     Ok(())
+}
+
+/// Readers of JSON have a limit of levels.
+#[tokio::test]
+async fn an_object_of_many_levels_stops_no_watch() -> Result<()> {
+    let mut site = Site::start("levels", json!({})).await?;
+    parameters(&site.namespace, "own", &json!({"replicas": 3})).await?;
+    site.gateway("web", &refers_to("own")).await?;
+    let has = |replicas: u64| move |object: &Value| object["spec"]["replicas"] == replicas;
+    site.until("three", super::DEPLOYMENT, "web", has(3)).await?;
+    let deep = (0..200).fold(json!({}), |inner, _| json!({"a": inner}));
+    let applied = parameters(
+        &site.namespace,
+        "deep",
+        &json!({"patch": {"deployment": {"spec": deep}}}),
+    )
+    .await;
+    // The answer has too many levels for this client as well.
+    let refusal = applied.as_ref().err().and_then(|error| error.downcast_ref::<Refusal>());
+    ensure!(refusal.is_none(), "{refusal:?}");
+    site.gateway("deep", &refers_to("deep")).await?;
+    let invalid = site
+        .until_condition("deep", "Accepted", "False/InvalidParameters")
+        .await?;
+    ensure!(invalid.contains("more than 64 levels"), "{invalid}");
+    parameters(&site.namespace, "own", &json!({"replicas": 4})).await?;
+    site.until("four", super::DEPLOYMENT, "web", has(4)).await?;
+    site.controller.end().await?;
+    site.controller.launch()?;
+    site.controller.until_ready().await?;
+    parameters(&site.namespace, "own", &json!({"replicas": 5})).await?;
+    site.until("five", super::DEPLOYMENT, "web", has(5)).await.map(drop)
 }
