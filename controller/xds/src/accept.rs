@@ -112,19 +112,19 @@ impl Acceptor {
     }
 }
 
-/// Ends the connection when its client may have renewed the certificates that it has shown.
+/// Ends the connection when its client may have renewed the certificates that it has shown, or has to.
 async fn end_with_certificate(client: Client, shown: Vec<CertificateDer<'static>>, tls: Arc<Tls>) {
     let Some(identity) = &client.peer().identity else {
         return;
     };
-    tokio::select! {
-        () = client.gone() => {}
-        () = renewal::wait(&tls, &shown, identity.validity) => {
-            let (peer, subject) = (client.peer().address, &identity.subject);
-            tracing::info!(%peer, subject, "a connection ends, because its certificate may have been renewed");
-            client.end().await;
-        }
-    }
+    let why = tokio::select! {
+        () = client.gone() => return,
+        () = renewal::wait(&tls, &shown, identity.validity) => "its certificate may have been renewed",
+        () = renewal::distrusted(&tls, &shown, identity.validity) => "its authority is not trusted any more",
+    };
+    let (peer, subject) = (client.peer().address, &identity.subject);
+    tracing::info!(%peer, subject, why, "a connection ends");
+    client.end().await;
 }
 
 type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;

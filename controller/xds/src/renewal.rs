@@ -5,12 +5,14 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
 use tokio::time::sleep;
 
-use super::tls::Tls;
+use super::tls::{Tls, verifies};
 use super::validity::Validity;
 
 /// In which part of its certificate's life a connection ends. It is usual to renew a certificate at two thirds; then
@@ -21,6 +23,8 @@ const TO: f64 = 0.72;
 const AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// More than a client takes to come back.
 const RETURN: Duration = Duration::from_secs(10);
+/// How often connections are compared with the authorities that are trusted.
+const TRUST: Duration = Duration::from_secs(1);
 /// Timers stand still while the machine is suspended, and clocks are set.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -36,6 +40,27 @@ pub(super) async fn wait(tls: &Tls, shown: &[CertificateDer<'_>], validity: Vali
         }
         sleep(if rest.is_zero() { LOOK } else { rest.min(LOOK) }).await;
     }
+}
+
+/// Waits until the authority of these certificates is not trusted any more. Who has stolen its key and has connected
+/// would otherwise go on when it was replaced. That the certificates have ended meanwhile does not matter.
+pub(super) async fn distrusted(tls: &Tls, shown: &[CertificateDer<'_>], validity: Validity) {
+    let mut verified = None;
+    loop {
+        let verifier = tls.verifier();
+        if !is_same(verified.as_ref(), verifier.as_ref()) {
+            let at = SystemTime::now().min(validity.ends);
+            if verifier.as_ref().is_some_and(|by| !verifies(&**by, shown, at)) {
+                return;
+            }
+            verified = verifier;
+        }
+        sleep(TRUST).await;
+    }
+}
+
+fn is_same(one: Option<&Arc<dyn ClientCertVerifier>>, two: Option<&Arc<dyn ClientCertVerifier>>) -> bool {
+    one.zip(two).is_some_and(|(one, two)| Arc::ptr_eq(one, two))
 }
 
 /// When a connection should end that began at this time. `random` is from 0 to 1: the connections of many clients whose

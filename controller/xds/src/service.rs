@@ -172,7 +172,7 @@ impl<W: Wire> StreamTask<W> {
             // A closed channel means that the server is gone.
             _ = ending.wait_for(|ending| *ending) => Err(Status::unavailable("the server is shutting down")),
             () = client.ending() => {
-                let words = "the certificate of this connection may have been renewed: connect again";
+                let words = "the certificate may have been renewed or its authority replaced: connect again";
                 Err(Status::unavailable(words))
             }
             () = responses.closed() => Ok(()),

@@ -55,7 +55,7 @@ impl fmt::Debug for TlsPem<'_> {
 pub struct TlsInMemory(Arc<Mutex<Option<Read>>>);
 
 impl TlsInMemory {
-    /// Takes these certificates for new connections. Those that are open go on.
+    /// Takes these certificates for new connections. Those that are open go on while their authority is trusted.
     ///
     /// # Errors
     /// If they cannot be used. Former ones stay in use then.
@@ -164,6 +164,14 @@ impl Tls {
         }
     }
 
+    /// What certificates of clients are verified with.
+    pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        match self {
+            Self::Files(followed) => Some(Arc::clone(&lock(&followed.state).read.clients)),
+            Self::InMemory(TlsInMemory(read)) => lock(read).as_ref().map(|read| Arc::clone(&read.clients)),
+        }
+    }
+
     /// The certificates that are in use.
     pub(super) fn uses(&self) -> Vec<CertificateUse> {
         match self {
@@ -175,16 +183,18 @@ impl Tls {
 
 impl Read {
     fn admits(&self, shown: &[CertificateDer<'_>], at: SystemTime) -> bool {
-        let (Some((first, chain)), Ok(since)) = (shown.split_first(), at.duration_since(UNIX_EPOCH)) else {
-            return false;
-        };
         let mut own = self.uses.iter().filter(|one| one.role == CertificateRole::Server);
-        let verified = || {
-            let now = UnixTime::since_unix_epoch(since);
-            self.clients.verify_client_cert(first, chain, now)
-        };
-        own.all(|one| one.validity.ends > at) && verified().is_ok()
+        own.all(|one| one.validity.ends > at) && verifies(&*self.clients, shown, at)
     }
+}
+
+/// Whether these certificates of a client are good at this time.
+pub(super) fn verifies(by: &dyn ClientCertVerifier, shown: &[CertificateDer<'_>], at: SystemTime) -> bool {
+    let (Some((first, chain)), Ok(since)) = (shown.split_first(), at.duration_since(UNIX_EPOCH)) else {
+        return false;
+    };
+    let now = UnixTime::since_unix_epoch(since);
+    by.verify_client_cert(first, chain, now).is_ok()
 }
 
 impl FollowedFiles {

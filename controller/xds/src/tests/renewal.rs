@@ -76,3 +76,60 @@ fn who_could_not_come_back_is_not_sent_away() {
     let tls = Tls::load(site.files()).unwrap();
     assert!(tls.admits(&short, now) && !tls.admits(&short, now + 2 * SECOND));
 }
+
+/// A certificate is verified when a client connects. Who keeps the connection must not outlast an authority whose key
+/// was stolen.
+#[tokio::test]
+async fn who_is_trusted_no_more_gets_nothing_more() {
+    let [site, leaked] = [(); 2].map(|()| Site::new());
+    let in_memory = TlsInMemory::default();
+    let trust = |authorities: &[&Site]| {
+        let (certificate, key) = site.sign("controller.limpet", year());
+        let client_ca: String = authorities.iter().map(|authority| authority.pem.as_str()).collect();
+        let pem = TlsPem {
+            certificate: certificate.as_bytes(),
+            key: key.as_bytes(),
+            client_ca: client_ca.as_bytes(),
+            kept_in: "the test",
+        };
+        in_memory.hand_over(&pem).unwrap();
+    };
+    trust(&[&site, &leaked]);
+    let names = ["a".to_owned()];
+    let snapshots = Snapshots::new();
+    let publish = |content: u8| {
+        let resource = Resource::new(ClusterLoadAssignment, "a", vec![content]);
+        snapshots.publish(GROUP, [resource].into_iter().collect());
+        vec![("a".to_owned(), vec![content])]
+    };
+    let expected = publish(1);
+    let options = Options {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        security: Security::MutualTlsInMemory(in_memory.clone()),
+    };
+    let running = run(Server::bind(options, snapshots.clone()).await.unwrap());
+    let thief = site.endpoint_with(running.address, leaked.sign("envoy.example", year()));
+    let channel = thief.connect().await.unwrap();
+    let mut thief = Client::open(channel.clone(), asks_for("thief", &names)).await;
+    let own = site.endpoint(running.address, "envoy.example");
+    let mut own = Client::connect_by(own, asks_for("own", &names)).await;
+    assert_eq!((thief.next().await, own.next().await), (expected.clone(), expected));
+
+    trust(&[&site]);
+    assert_eq!(thief.message().await.unwrap_err().code(), Code::Unavailable);
+    let mut again = AggregatedDiscoveryServiceClient::new(channel);
+    let mut turned_away = async || {
+        let (_requests, sent) = mpsc::channel::<DeltaDiscoveryRequest>(1);
+        let opened = again.delta_aggregated_resources(ReceiverStream::new(sent)).await;
+        opened.is_err()
+    };
+    // The old connection ends a moment after its streams.
+    let no_more = async {
+        while !turned_away().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, no_more).await.unwrap();
+    let expected = publish(2);
+    assert_eq!(own.next().await, expected);
+}

@@ -26,7 +26,7 @@ pub(super) fn year() -> Validity {
 pub(super) struct Site {
     folder: TempDir,
     authority: rcgen::Issuer<'static, rcgen::KeyPair>,
-    pem: String,
+    pub(super) pem: String,
 }
 
 impl Site {
@@ -78,7 +78,11 @@ impl Site {
     }
 
     pub(super) fn endpoint_valid(&self, address: SocketAddr, name: &str, validity: Validity) -> Endpoint {
-        let (certificate, key) = self.sign(name, validity);
+        self.endpoint_with(address, self.sign(name, validity))
+    }
+
+    /// A client with this certificate and its key.
+    pub(super) fn endpoint_with(&self, address: SocketAddr, (certificate, key): (String, String)) -> Endpoint {
         let tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(&self.pem))
             .identity(ClientIdentity::from_pem(certificate, key))
