@@ -1,4 +1,4 @@
-//! Values that the chart refuses.
+//! Values that the chart refuses, and values that another one makes void.
 
 use anyhow::{Result, ensure};
 
@@ -33,6 +33,11 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
             "config.leaderElection.namespace=a",
             "additional properties 'namespace' not allowed",
         ),
+        // The controller would not start.
+        (
+            "xds.certificates=Secret,config.xds.tls.authority.secret=a",
+            "config.xds.tls.authority: expected none, because xds.certificates is Secret",
+        ),
         ("certificates.namespaces={Shop}", "'/certificates/namespaces/0'"),
     ] {
         let Err(refusal) = template(&["--name-template", "limpet", "--set", values]) else {
@@ -41,5 +46,21 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
         let message = format!("{refusal:#}");
         ensure!(message.contains(expected), "{values}: {message}");
     }
+    Ok(())
+}
+
+#[test]
+fn envoys_of_others_need_neither_rights_nor_parameters() -> Result<()> {
+    let of = |values: &str| {
+        let all = format!("crds.install=false,envoys.namespaces={{shop}},{values}");
+        template(&["--name-template", "limpet", "--set", &all])
+    };
+    let kept = of("config.envoy.managed.namespace=Gateway")?;
+    ensure!(kept.contains("managed:") && kept.contains("namespace: shop"), "{kept}");
+    let void = of("envoys.managed=false,config.envoy.managed.namespace=Gateway")?;
+    ensure!(!void.contains("managed:") && !void.contains("namespace: shop"), "{void}");
+    // They run in the controller's own namespace.
+    let own = of("config.envoy.accessLog=true")?;
+    ensure!(own.contains("managed:") && !own.contains("namespace: shop"), "{own}");
     Ok(())
 }

@@ -102,7 +102,14 @@ controller keeps are named after the release, so that a namespace can have sever
 {{- $_ := set $keyring "keyEncryptionKeySecret" (printf "%s-key-encryption-key" $fullname) -}}
 {{- $_ := set $config "keyring" $keyring -}}
 {{- end -}}
-{{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- $given := deepCopy .Values.config -}}
+{{- if and $given.envoy (not .Values.envoys.managed) -}}
+{{- $_ := unset $given.envoy "managed" -}}
+{{- end -}}
+{{- if and (dig "xds" "tls" "authority" "" $given | kindIs "map") (ne .Values.xds.certificates "Controller") -}}
+{{- fail (printf "config.xds.tls.authority: expected none, because xds.certificates is %s" .Values.xds.certificates) -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $config $given) -}}
 {{- end -}}
 
 {{/* The names of the objects that the controller keeps, for its role. */}}
