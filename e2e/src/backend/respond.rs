@@ -88,6 +88,7 @@ async fn what_was_seen(request: Request<Incoming>, answering: &Answering, shared
         "version": format!("{:?}", head.version),
         "method": head.method.as_str(),
         "path": head.uri.path(),
+        "query": head.uri.query(),
         "headers": headers_as_text(&head.headers),
         "body": length,
     });

@@ -12,6 +12,8 @@ pub struct Seen {
     pub method: String,
     /// The request's path.
     pub path: String,
+    /// The request's query, if it has one.
+    pub query: Option<String>,
     /// Names and values. Values are bytes, read as Latin-1. Fields of the same name are in order.
     pub headers: Vec<(String, String)>,
     /// The length of its body.
@@ -60,6 +62,7 @@ impl Seen {
             version: text(&body["version"]),
             method: text(&body["method"]),
             path: text(&body["path"]),
+            query: body["query"].as_str().map(str::to_owned),
             headers: headers.iter().map(|pair| (text(&pair[0]), text(&pair[1]))).collect(),
             body: body["body"].as_u64().unwrap_or_default(),
         })

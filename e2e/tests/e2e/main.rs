@@ -3,6 +3,7 @@
 
 mod application_cookies;
 mod bad_configurations;
+mod carriers;
 mod comparison;
 mod cookie_session;
 mod demo;

@@ -12,6 +12,7 @@ mod header_carrier;
 mod idle_timeout;
 mod key_rotation;
 mod only_in_haproxy;
+mod query_carrier;
 mod readable;
 mod removed_before_the_backend;
 mod replaced_backend;

@@ -91,7 +91,16 @@ impl Socket {
 
     /// Opens a WebSocket for this session at any backend. Also returns the headers of the answer.
     pub(crate) async fn handshake(address: SocketAddr, session: &Session) -> Result<(Self, hyper::HeaderMap)> {
-        let mut request = format!("ws://{address}/chat").into_client_request()?;
+        Self::handshake_at(address, "/chat", session).await
+    }
+
+    /// As [`Socket::handshake`], at this path.
+    pub(crate) async fn handshake_at(
+        address: SocketAddr,
+        path: &str,
+        session: &Session,
+    ) -> Result<(Self, hyper::HeaderMap)> {
+        let mut request = format!("ws://{address}{path}").into_client_request()?;
         if let Some((name, value)) = session.field() {
             let name = HeaderName::from_static(name);
             request.headers_mut().insert(name, value.parse()?);
