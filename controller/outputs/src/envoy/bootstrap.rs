@@ -19,8 +19,8 @@ use envoy_types::pb::envoy::config::core::v3::api_config_source::ApiType;
 use envoy_types::pb::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use envoy_types::pb::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
 use envoy_types::pb::envoy::config::core::v3::{
-    ApiConfigSource, ApiVersion, ConfigSource, DataSource, GrpcService, Node, PathConfigSource, TcpKeepalive,
-    TransportSocket, WatchedDirectory, data_source, transport_socket,
+    ApiConfigSource, ApiVersion, BackoffStrategy, ConfigSource, DataSource, GrpcService, Node, PathConfigSource,
+    RetryPolicy, TcpKeepalive, TransportSocket, WatchedDirectory, data_source, transport_socket,
 };
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
@@ -109,14 +109,15 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
                 grpc_services: vec![GrpcService {
                     target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
                         cluster_name: CONTROLLER.to_owned(),
+                        retry_policy: Some(reconnection()),
                         ..EnvoyGrpc::default()
                     })),
                     ..GrpcService::default()
                 }],
                 ..ApiConfigSource::default()
             }),
-            lds_config: Some(awaited()),
-            cds_config: Some(awaited()),
+            lds_config: Some(ads()),
+            cds_config: Some(ads()),
             ..DynamicResources::default()
         }),
         static_resources: Some(StaticResources {
@@ -127,16 +128,6 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
         ..Bootstrap::default()
     }
 }
-
-/// What Envoy waits for as long as it takes. By default it is ready after half a minute without it, and clients would
-/// come to an Envoy that has no listeners, or no clusters for its routes.
-fn awaited() -> ConfigSource {
-    ConfigSource {
-        initial_fetch_timeout: duration(Duration::ZERO),
-        ..ads()
-    }
-}
-
 /// The admin interface, on loopback only: it controls Envoy and has no authentication.
 pub(super) fn admin(port: u16) -> Admin {
     Admin {
@@ -164,6 +155,18 @@ pub(super) fn runtime<const N: usize>(more: [(&'static str, f64); N]) -> Layered
                 fields: fields.collect(),
             })),
         }],
+    }
+}
+
+/// When Envoy connects to a controller again. By default, it would wait for up to half a minute, and lead sessions away
+/// meanwhile from pods that are new, and that other Envoys know.
+fn reconnection() -> RetryPolicy {
+    RetryPolicy {
+        retry_back_off: Some(BackoffStrategy {
+            base_interval: duration(Duration::from_millis(200)),
+            max_interval: duration(Duration::from_secs(2)),
+        }),
+        ..RetryPolicy::default()
     }
 }
 

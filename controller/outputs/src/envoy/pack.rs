@@ -16,8 +16,12 @@ pub(crate) use envoy_types::util::pack_any as pack;
 use limpet_core::envoy::{METADATA_KEY, METADATA_NAMESPACE};
 
 /// The configuration source of everything: the ADS stream.
+///
+/// An Envoy that starts waits for all of it, however long the controller is away. By default, it would go on after 15
+/// seconds: with listeners, for example, but without their routes, and so be ready and answer 404.
 pub(super) fn ads() -> ConfigSource {
     ConfigSource {
+        initial_fetch_timeout: duration(std::time::Duration::ZERO),
         resource_api_version: ApiVersion::V3.into(),
         config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
         ..ConfigSource::default()

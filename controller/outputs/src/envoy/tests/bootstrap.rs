@@ -31,6 +31,14 @@ fn an_envoy_without_listeners_is_never_ready() {
     }
 }
 
+/// Default: half a minute, for which sessions would be led away from pods that other Envoys know.
+#[test]
+fn an_envoy_soon_connects_to_a_controller_again() {
+    let services = &made()["dynamic_resources"]["ads_config"]["grpc_services"];
+    let back_off = &services[0]["envoy_grpc"]["retry_policy"]["retry_back_off"];
+    assert_eq!(*back_off, json!({"base_interval": "0.200s", "max_interval": "2s"}));
+}
+
 #[test]
 fn the_admin_interface_is_on_loopback_and_nothing_leads_there() {
     let made = made();

@@ -18,7 +18,7 @@ fn a_cluster_has_eds_and_keeps_sessions_on_draining_hosts() {
             "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
             "name": "v1",
             "type": "EDS",
-            "eds_cluster_config": {"eds_config": {"ads": {}, "resource_api_version": "V3"}},
+            "eds_cluster_config": {"eds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}},
             "connect_timeout": "5s",
             "circuit_breakers": {"thresholds": [{"max_retries": 1024}]},
             "lb_policy": "LEAST_REQUEST",
@@ -80,7 +80,7 @@ fn a_cluster_over_tls_names_its_authorities_by_content() {
                     "default_validation_context": {"match_typed_subject_alt_names": names},
                     "validation_context_sds_secret_config": {
                         "name": secret,
-                        "sds_config": {"ads": {}, "resource_api_version": "V3"},
+                        "sds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
                     },
                 },
             },

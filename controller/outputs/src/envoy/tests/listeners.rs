@@ -37,7 +37,7 @@ fn a_port_without_tls_has_one_chain_for_all_hosts() {
     let manager = manager(&listener, 0);
     assert_eq!(
         manager["rds"],
-        json!({"config_source": {"ads": {}, "resource_api_version": "V3"}, "route_config_name": "http-80"})
+        json!({"config_source": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}, "route_config_name": "http-80"})
     );
     assert_eq!(manager["upgrade_configs"], json!([{"upgrade_type": "websocket"}]));
     assert_eq!(manager["use_remote_address"], true);
@@ -90,7 +90,7 @@ fn the_wasm_filters_chain_is_that_of_the_examples() {
     assert_eq!(
         filters[2]["config_discovery"],
         json!({
-            "config_source": {"ads": {}, "resource_api_version": "V3"},
+            "config_source": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
             "type_urls": [
                 "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
                 "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
@@ -220,7 +220,7 @@ fn listeners_with_tls_have_a_chain_and_routes_each() {
     assert_eq!(routes, ["https-443/shop", "https-443/rest", "https-443/all"]);
     let tls = &chains[1]["transport_socket"]["typed_config"]["common_tls_context"];
     assert_eq!(tls["alpn_protocols"], json!(["h2", "http/1.1"]));
-    let sds = |name: &str| json!({"name": name, "sds_config": {"ads": {}, "resource_api_version": "V3"}});
+    let sds = |name: &str| json!({"name": name, "sds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}});
     assert_eq!(
         tls["tls_certificate_sds_secret_configs"],
         json!([sds("shop/rest"), sds("shop/more")])
