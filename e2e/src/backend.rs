@@ -53,8 +53,17 @@ struct Shared {
     protocols: Vec<Arc<dyn Protocol>>,
     under_way: Count,
     behaviour: Mutex<Behaviour>,
-    /// Whether it finishes what it has, and takes nothing new.
-    finishing: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
+}
+
+/// How far a backend is with its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// It asks its clients to connect elsewhere.
+    Leaving,
+    /// It finishes what it has, and takes nothing new.
+    Finishing,
 }
 
 impl Shared {
@@ -108,7 +117,7 @@ impl Backend {
                     requests: 0,
                     last: None,
                 }),
-                finishing: watch::Sender::new(false),
+                phase: watch::Sender::new(Phase::Serving),
             }),
             server: None,
         };
@@ -196,9 +205,16 @@ impl Backend {
         }
     }
 
+    /// Is not healthy any more, and asks its clients to use other connections: its answers over HTTP/1.1 say that theirs
+    /// ends.
+    pub fn leave(&self) {
+        self.set_healthy(false);
+        self.shared.phase.send_replace(Phase::Leaving);
+    }
+
     /// Refuses new connections, and finishes the requests that it has. What is left after this time is broken off.
     pub async fn finish(&mut self, patience: Duration) {
-        self.shared.finishing.send_replace(true);
+        self.shared.phase.send_replace(Phase::Finishing);
         if let Some(server) = &mut self.server {
             // Whatever it is that has not ended is ended below.
             let _ = tokio::time::timeout(patience, server).await;
@@ -229,7 +245,7 @@ impl Backend {
             .with_context(|| format!("backend {} cannot listen at {}", self.name(), self.address))?;
         let listener = socket.listen(1024)?;
         self.address = listener.local_addr()?;
-        self.shared.finishing.send_replace(false);
+        self.shared.phase.send_replace(Phase::Serving);
         self.server = Some(tokio::spawn(serve(listener, Arc::clone(&self.shared))));
         Ok(())
     }
@@ -247,7 +263,9 @@ impl Drop for Backend {
 async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     loop {
+        // Whoever has connected already is served, also at the end.
         let accepted = tokio::select! {
+            biased;
             accepted = listener.accept() => accepted,
             () = finishing(&shared) => break,
         };
@@ -279,5 +297,5 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn finishing(shared: &Shared) {
     // It cannot fail: the sender is there.
-    let _ = shared.finishing.subscribe().wait_for(|is| *is).await;
+    let _ = shared.phase.subscribe().wait_for(|is| *is == Phase::Finishing).await;
 }

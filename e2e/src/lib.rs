@@ -39,6 +39,8 @@ mod keyring;
 pub mod kube;
 pub mod leaks;
 pub mod poll;
+#[cfg(feature = "protocols")]
+pub mod protocols;
 mod raw;
 #[cfg(any(feature = "images", feature = "node"))]
 mod registry;

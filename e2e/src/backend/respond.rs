@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRAILER};
-use hyper::{HeaderMap, Method, Request, Response};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, TRAILER};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use serde_json::json;
 
 use super::protocol::UnderWay;
-use super::{Answering, Shared, Tasks};
+use super::{Answering, Phase, Shared, Tasks};
 use crate::body::{self, Body, BoxError};
 
 /// The time between two server-sent events.
@@ -34,6 +34,7 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
     if answering.hang_up {
         bail!("hanging up");
     }
+    let may_close = request.version() <= Version::HTTP_11;
     let cut_after = request.headers().get("x-cut-after").cloned();
     let asked_for = asked_for(request.headers())?;
     let protocol = shared.protocols.iter().find(|protocol| protocol.speaks(&request));
@@ -51,6 +52,11 @@ pub(super) async fn respond(request: Request<Incoming>, tasks: Tasks, shared: Ar
         response.headers_mut().append(name, value);
     }
     response.headers_mut().insert("x-backend", shared.name.parse()?);
+    if may_close && *shared.phase.borrow() == Phase::Leaving && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     let pieces_left = match cut_after {
         Some(count) => Some(count.to_str()?.parse()?),
         None => None,

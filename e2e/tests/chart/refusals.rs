@@ -58,7 +58,10 @@ fn envoys_of_others_need_neither_rights_nor_parameters() -> Result<()> {
     let kept = of("config.envoy.managed.namespace=Gateway")?;
     ensure!(kept.contains("managed:") && kept.contains("namespace: shop"), "{kept}");
     let void = of("envoys.managed=false,config.envoy.managed.namespace=Gateway")?;
-    ensure!(!void.contains("managed:") && !void.contains("namespace: shop"), "{void}");
+    ensure!(
+        !void.contains("managed:") && !void.contains("namespace: shop"),
+        "{void}"
+    );
     // They run in the controller's own namespace.
     let own = of("config.envoy.accessLog=true")?;
     ensure!(own.contains("managed:") && !own.contains("namespace: shop"), "{own}");

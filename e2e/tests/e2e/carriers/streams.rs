@@ -8,8 +8,7 @@ use serde_json::json;
 
 use super::policy;
 use crate::protocols::Session;
-use crate::protocols::grpc::{Echo, EchoClient, Note};
-use crate::protocols::websocket::{Chat, Socket};
+use limpet_e2e::protocols::{Chat, Echo, EchoClient, Note, Socket};
 
 async fn site() -> Result<Site> {
     let also = json!([{"query": {"name": "s"}}, {"header": {"name": "x-session"}}]);

@@ -6,14 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine};
 use limpet_core::outcome::RequestOutcome;
+use limpet_e2e::protocols::{EchoClient, Socket};
 use limpet_e2e::{Carrier, Config, Request, Site, raw_get};
 use serde_json::json;
 
 use crate::hostile_clients::forger::{Forger, Forgery, SESSIONS};
 use crate::hostile_clients::{config, request};
 use crate::protocols::events::EventSource;
-use crate::protocols::grpc::{EchoClient, say};
-use crate::protocols::websocket::Socket;
+use crate::protocols::grpc::say;
 use crate::protocols::{Session, address, site};
 
 #[tokio::test]

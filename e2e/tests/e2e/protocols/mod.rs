@@ -9,7 +9,6 @@ mod memory;
 mod methods;
 mod parallel;
 mod resets;
-mod session;
 mod trailers;
 mod versions;
 pub(crate) mod websocket;
@@ -18,8 +17,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
+pub(crate) use limpet_e2e::protocols::Session;
+use limpet_e2e::protocols::{Chat, Echo};
 use limpet_e2e::{Carrier, Config, Protocol, Site, filter_with, poll};
-pub(crate) use session::Session;
 
 /// The configuration for streams that people copy, with a second listener for sessions in a header.
 fn config() -> Result<Config> {
@@ -33,7 +33,7 @@ pub(crate) async fn site() -> Result<Site> {
 }
 
 async fn start(config: Config) -> Result<Site> {
-    let protocols: [Arc<dyn Protocol>; 2] = [Arc::new(grpc::Echo), Arc::new(websocket::Chat)];
+    let protocols: [Arc<dyn Protocol>; 2] = [Arc::new(Echo), Arc::new(Chat)];
     Site::start_speaking(config, &protocols).await
 }
 

@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use limpet_e2e::protocols::{EchoClient, Note, Socket};
 use limpet_e2e::{Build, Carrier, Connection, Envoy, Request, poll};
 use serde_json::json;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::events::EventSource;
-use super::grpc::{self, EchoClient, Note};
+use super::grpc;
 use super::resets::{assert_cut_off, echo};
-use super::websocket::Socket;
 use super::{Session, address, bodies, config, start, until_idle};
 
 const CLIENTS: usize = 200;

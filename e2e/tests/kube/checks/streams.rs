@@ -5,30 +5,17 @@
 //! - `XBackend` on a `GRPCRoute`: at least 50 calls of a session reach the same pod, by cookie in metadata and by
 //!   header.
 
-// The tests of the filter explain what the services and their clients do.
-#[path = "../../e2e/protocols/websocket/chat.rs"]
-#[allow(dead_code, reason = "the tests of the filter need more of it")]
-mod chat;
-#[path = "../../e2e/protocols/grpc/echo.rs"]
-#[allow(dead_code, reason = "the tests of the filter need more of it")]
-mod echo;
-#[path = "../../e2e/protocols/session.rs"]
-#[allow(dead_code, reason = "the tests of the filter need more of it")]
-mod session;
-
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Pod, Release};
+use limpet_e2e::protocols::{Chat, Echo, EchoClient, Note, Session, Socket};
 use limpet_e2e::{Answer, Carrier, Protocol, poll, raw_get};
 use serde_json::{Value, json};
 
 use super::destinations::{backend, reference};
 use super::dialect::lb_policy;
 use super::site::{GatewaySite, rule};
-use chat::{Chat, Socket};
-use echo::{Echo, EchoClient, Note};
-use session::Session;
 
 /// Pods with this label `app` that speak gRPC and WebSocket.
 async fn pods(site: &GatewaySite, app: &str) -> Result<Vec<Pod>> {

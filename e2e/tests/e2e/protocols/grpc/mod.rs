@@ -1,15 +1,12 @@
 //! gRPC: tokens travel in metadata.
 
-mod echo;
-
 use anyhow::{Context, Result};
 use futures_util::{Stream, stream};
+use limpet_e2e::protocols::{EchoClient, Note};
 use limpet_e2e::{Carrier, poll};
 use tokio::sync::mpsc;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Streaming};
-
-pub(crate) use echo::{Echo, EchoClient, Note};
 
 use super::{Session, address, site, until_idle};
 

@@ -1,18 +1,15 @@
 //! WebSockets: the answer that opens one carries the token.
 
-mod chat;
-
 use anyhow::Result;
 use hyper::Method;
 use hyper::client::conn::http2;
 use hyper::ext::Protocol;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use limpet_e2e::protocols::Socket;
 use limpet_e2e::{Backend, Carrier, Request, poll};
 use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
-
-pub(crate) use chat::{Chat, Socket};
 
 use super::{Session, address, config, site, start, until_idle};
 

@@ -1,17 +1,17 @@
 //! A session from its client's side, for all protocols.
 
+use crate::{Answer, Carrier, Connection, Exchange, Request};
 use anyhow::{Context, Result, ensure};
 use hyper::HeaderMap;
-use limpet_e2e::{Answer, Carrier, Connection, Exchange, Request};
 
 /// A client's session. It begins with the first answer. All later answers must come from the same backend, without a
 /// token.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     carrier: Carrier,
     held: Option<Held>,
     /// The number of requests with the token.
-    pub(crate) continued: u64,
+    pub continued: u64,
 }
 
 #[derive(Debug)]
@@ -22,7 +22,8 @@ struct Held {
 
 impl Session {
     /// The session of a client that has not sent a request yet.
-    pub(crate) fn new(carrier: Carrier) -> Self {
+    #[must_use]
+    pub fn new(carrier: Carrier) -> Self {
         Self {
             carrier,
             held: None,
@@ -31,27 +32,34 @@ impl Session {
     }
 
     /// How it travels.
-    pub(crate) fn carrier(&self) -> Carrier {
+    #[must_use]
+    pub fn carrier(&self) -> Carrier {
         self.carrier
     }
 
     /// The field that the next request must have: its name and value.
-    pub(crate) fn field(&self) -> Option<(&'static str, String)> {
+    #[must_use]
+    pub fn field(&self) -> Option<(&'static str, String)> {
         self.held.as_ref().map(|held| self.carrier.field(&held.token))
     }
 
     /// The backend that the session is on.
-    pub(crate) fn backend(&self) -> &str {
+    #[must_use]
+    pub fn backend(&self) -> &str {
         self.held.as_ref().map_or("none yet", |held| &held.backend)
     }
 
     /// What the client holds.
-    pub(crate) fn token(&self) -> Option<&str> {
+    #[must_use]
+    pub fn token(&self) -> Option<&str> {
         self.held.as_ref().map(|held| held.token.as_str())
     }
 
     /// Checks the headers of an answer.
-    pub(crate) fn answered(&mut self, headers: &HeaderMap) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it is not as it should be.
+    pub fn answered(&mut self, headers: &HeaderMap) -> Result<()> {
         let (backend, token) = self.read(headers)?;
         match &self.held {
             None => {
@@ -72,7 +80,10 @@ impl Session {
     }
 
     /// Checks the headers of an answer after the session's backend has gone.
-    pub(crate) fn moved(&mut self, headers: &HeaderMap) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the session has not moved, or has no token for that.
+    pub fn moved(&mut self, headers: &HeaderMap) -> Result<()> {
         let (backend, token) = self.read(headers)?;
         ensure!(backend != self.backend(), "{backend} should have been gone");
         let token = token.context("the session has no token for its new backend")?;
@@ -95,7 +106,8 @@ impl Session {
     }
 
     /// Adds the session's token to a request.
-    pub(crate) fn bring(&self, request: Request) -> Request {
+    #[must_use]
+    pub fn bring(&self, request: Request) -> Request {
         match self.field() {
             Some((name, value)) => request.header(name, value),
             None => request,
@@ -103,19 +115,28 @@ impl Session {
     }
 
     /// Sends a request of this session over a new connection.
-    pub(crate) async fn send(&mut self, request: Request) -> Result<Answer> {
+    ///
+    /// # Errors
+    /// If there is no answer, or it is not as it should be.
+    pub async fn send(&mut self, request: Request) -> Result<Answer> {
         self.open(request).await?.rest().await
     }
 
     /// As [`Session::send`], but does not read the body of the answer.
-    pub(crate) async fn open(&mut self, request: Request) -> Result<Exchange> {
+    ///
+    /// # Errors
+    /// If there is no answer, or it is not as it should be.
+    pub async fn open(&mut self, request: Request) -> Result<Exchange> {
         let exchange = self.bring(request).open().await?;
         self.answered(&exchange.head().headers)?;
         Ok(exchange)
     }
 
     /// As [`Session::open`], over this connection.
-    pub(crate) async fn open_over(&mut self, connection: &mut Connection, request: Request) -> Result<Exchange> {
+    ///
+    /// # Errors
+    /// If there is no answer, or it is not as it should be.
+    pub async fn open_over(&mut self, connection: &mut Connection, request: Request) -> Result<Exchange> {
         let exchange = connection.exchange(self.bring(request)).await?;
         self.answered(&exchange.head().headers)?;
         Ok(exchange)

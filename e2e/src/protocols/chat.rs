@@ -10,7 +10,6 @@ use hyper::header::{CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_
 use hyper::upgrade::Upgraded;
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use limpet_e2e::{Body, BoxError, Protocol, Reply, Tasks, poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
@@ -20,11 +19,12 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::Session;
+use crate::{Body, BoxError, Protocol, Reply, Tasks, poll};
 
 /// The service. It sends its name, and then returns every message. At the message `close` it closes the WebSocket, at
 /// `vanish` the connection. At the path `/refuse` it opens no WebSocket.
 #[derive(Debug)]
-pub(crate) struct Chat;
+pub struct Chat;
 
 impl Protocol for Chat {
     fn speaks(&self, request: &hyper::Request<Incoming>) -> bool {
@@ -79,33 +79,51 @@ async fn converse(backend: &str, connection: Upgraded) -> Result<(), Error> {
 }
 
 /// The client's end of an open WebSocket.
-pub(crate) struct Socket<S = TcpStream>(WebSocketStream<S>);
+#[derive(Debug)]
+pub struct Socket<S = TcpStream>(WebSocketStream<S>);
 
 impl Socket {
     /// Opens a WebSocket for this session, and checks that the session's backend greets it.
-    pub(crate) async fn open(address: SocketAddr, session: &mut Session) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn open(address: SocketAddr, session: &mut Session) -> Result<Self> {
         let (socket, headers) = Self::handshake(address, session).await?;
         session.answered(&headers)?;
         socket.greeted_by(session).await
     }
 
     /// Opens a WebSocket for this session at any backend. Also returns the headers of the answer.
-    pub(crate) async fn handshake(address: SocketAddr, session: &Session) -> Result<(Self, hyper::HeaderMap)> {
+    ///
+    /// # Errors
+    /// If the answer opens none.
+    pub async fn handshake(address: SocketAddr, session: &Session) -> Result<(Self, hyper::HeaderMap)> {
         Self::handshake_at(address, "/chat", session).await
     }
 
     /// As [`Socket::handshake`], at this path.
-    pub(crate) async fn handshake_at(
-        address: SocketAddr,
-        path: &str,
-        session: &Session,
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn handshake_at(address: SocketAddr, path: &str, session: &Session) -> Result<(Self, hyper::HeaderMap)> {
+        let stream = TcpStream::connect(address).await?;
+        Self::handshake_on(stream, &format!("{address}{path}"), session.field()).await
+    }
+
+    /// Opens a WebSocket on this connection, with a header field. Also returns the headers of the answer.
+    ///
+    /// # Errors
+    /// If the answer opens none.
+    pub async fn handshake_on(
+        stream: TcpStream,
+        place: &str,
+        field: Option<(&'static str, String)>,
     ) -> Result<(Self, hyper::HeaderMap)> {
-        let mut request = format!("ws://{address}{path}").into_client_request()?;
-        if let Some((name, value)) = session.field() {
+        let mut request = format!("ws://{place}").into_client_request()?;
+        if let Some((name, value)) = field {
             let name = HeaderName::from_static(name);
             request.headers_mut().insert(name, value.parse()?);
         }
-        let stream = TcpStream::connect(address).await?;
         let (socket, response) = poll::patiently("a WebSocket", async {
             Ok(tokio_tungstenite::client_async(request, stream).await?)
         })
@@ -116,12 +134,15 @@ impl Socket {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// The client's end of a WebSocket on a stream that is already open.
-    pub(crate) async fn over(stream: S) -> Self {
+    pub async fn over(stream: S) -> Self {
         Self(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
     }
 
     /// Waits for the greeting, which must come from the session's backend.
-    pub(crate) async fn greeted_by(mut self, session: &Session) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn greeted_by(mut self, session: &Session) -> Result<Self> {
         let greeting = self.receive().await?;
         if greeting.to_text()? != session.backend() {
             bail!("{greeting} answered a session of {}", session.backend());
@@ -130,7 +151,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Sends a message, which must come back.
-    pub(crate) async fn echo(&mut self, message: impl Into<Message>) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn echo(&mut self, message: impl Into<Message>) -> Result<()> {
         let message = message.into();
         self.send(message.clone()).await?;
         let back = self.receive().await?;
@@ -140,18 +164,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         Ok(())
     }
 
-    pub(crate) async fn send(&mut self, message: impl Into<Message>) -> Result<()> {
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// If the WebSocket is closed.
+    pub async fn send(&mut self, message: impl Into<Message>) -> Result<()> {
         Ok(self.0.send(message.into()).await?)
     }
 
     /// The next message.
-    pub(crate) async fn receive(&mut self) -> Result<Message> {
+    ///
+    /// # Errors
+    /// If none comes.
+    pub async fn receive(&mut self) -> Result<Message> {
         let message = poll::patiently("a message", async { Ok(self.0.next().await) }).await?;
         Ok(message.context("the WebSocket is closed")??)
     }
 
     /// Closes the WebSocket, and waits until the backend has closed it too.
-    pub(crate) async fn close(mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the backend does not.
+    pub async fn close(mut self) -> Result<()> {
         self.0.close(None).await?;
         match self.receive().await? {
             Message::Close(_) => Ok(()),

@@ -16,7 +16,6 @@ use futures_util::{Stream, StreamExt, TryStreamExt};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::http::uri::PathAndQuery;
-use limpet_e2e::{BoxError, Protocol, Reply, Tasks};
 use tonic::client::Grpc as Calls;
 use tonic::metadata::MetadataMap;
 use tonic::server::Grpc as Handlers;
@@ -24,6 +23,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
+
+use crate::{BoxError, Protocol, Reply, Tasks};
 
 const SAY: &str = "/limpet.test.Echo/Say";
 const REPEAT: &str = "/limpet.test.Echo/Repeat";
@@ -35,19 +36,22 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The message of all calls.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Note {
+pub struct Note {
+    /// What is said.
     #[prost(string, tag = "1")]
-    pub(crate) text: String,
+    pub text: String,
     /// In an answer: the backend that sent it.
     #[prost(string, tag = "2")]
-    pub(crate) backend: String,
+    pub backend: String,
     /// In an answer: the number of notes.
     #[prost(uint32, tag = "3")]
-    pub(crate) count: u32,
+    pub count: u32,
 }
 
 impl Note {
-    pub(crate) fn new(text: &str) -> Self {
+    /// A note of a client.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
         Self {
             text: text.to_owned(),
             ..Self::default()
@@ -58,7 +62,7 @@ impl Note {
 /// The service. A note `fail` makes a call fail. Metadata `x-note` and `x-note-bin` are returned, and `x-seen` of the
 /// answer lists all other metadata.
 #[derive(Debug)]
-pub(crate) struct Echo;
+pub struct Echo;
 
 impl Protocol for Echo {
     fn speaks(&self, request: &hyper::Request<Incoming>) -> bool {
@@ -179,23 +183,41 @@ fn answered(asked: &MetadataMap) -> MetadataMap {
 
 /// A client with its own connection.
 #[derive(Debug, Clone)]
-pub(crate) struct EchoClient(Calls<Channel>);
+pub struct EchoClient(Calls<Channel>);
 
 type Called<T> = Result<Response<T>, Status>;
 
 impl EchoClient {
-    pub(crate) async fn connect(address: SocketAddr) -> Result<Self> {
+    /// Connects.
+    ///
+    /// # Errors
+    /// If nothing listens there.
+    pub async fn connect(address: SocketAddr) -> Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{address}"))?.connect().await?;
         Ok(Self(Calls::new(channel)))
     }
 
-    pub(crate) async fn say(&mut self, call: Request<Note>) -> Called<Note> {
+    /// A client with this channel.
+    #[must_use]
+    pub fn over(channel: Channel) -> Self {
+        Self(Calls::new(channel))
+    }
+
+    /// One note, one answer.
+    ///
+    /// # Errors
+    /// The status, if the call fails.
+    pub async fn say(&mut self, call: Request<Note>) -> Called<Note> {
         self.ready().await?;
         let codec = ProstCodec::<Note, Note>::default();
         self.0.unary(call, PathAndQuery::from_static(SAY), codec).await
     }
 
-    pub(crate) async fn repeat(&mut self, call: Request<Note>) -> Called<Streaming<Note>> {
+    /// One note, a stream of answers.
+    ///
+    /// # Errors
+    /// The status, if the call fails.
+    pub async fn repeat(&mut self, call: Request<Note>) -> Called<Streaming<Note>> {
         self.ready().await?;
         let codec = ProstCodec::<Note, Note>::default();
         self.0
@@ -203,7 +225,11 @@ impl EchoClient {
             .await
     }
 
-    pub(crate) async fn gather<S>(&mut self, call: Request<S>) -> Called<Note>
+    /// A stream of notes, one answer.
+    ///
+    /// # Errors
+    /// The status, if the call fails.
+    pub async fn gather<S>(&mut self, call: Request<S>) -> Called<Note>
     where
         S: Stream<Item = Note> + Send + 'static,
     {
@@ -214,7 +240,11 @@ impl EchoClient {
             .await
     }
 
-    pub(crate) async fn converse<S>(&mut self, call: Request<S>) -> Called<Streaming<Note>>
+    /// A stream of notes, an answer to each.
+    ///
+    /// # Errors
+    /// The status, if the call fails.
+    pub async fn converse<S>(&mut self, call: Request<S>) -> Called<Streaming<Note>>
     where
         S: Stream<Item = Note> + Send + 'static,
     {
