@@ -1,11 +1,13 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
 # DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
-# `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME.
+# `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME. MINUTES: how long
+# `make chaos` is.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
 SUITE ?=
 RUNS ?= 1000000
+MINUTES ?=
 # The e2e targets run only the tests whose name contains this. Not taken from the environment, where a variable of this
 # name would leave tests out of `make test`.
 TEST :=
@@ -183,10 +185,10 @@ conformance: node wasm module static-cli ## Run the Gateway API's conformance su
 	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
 	e2e/tools/with-conformance.sh e2e/tools/in-node.sh $(cargo_target)/debug/conformance $(SUITE)
 
-chaos: node wasm module static-cli ## End pods and processes in every way under 200 sessions, on a node, as root: FILTER=module
+chaos: node wasm module static-cli ## End pods and processes under 200 sessions on a node, as root: FILTER=module MINUTES=2
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin chaos
 	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
-	e2e/tools/in-node.sh $(cargo_target)/debug/chaos
+	MINUTES=$(MINUTES) e2e/tools/in-node.sh $(cargo_target)/debug/chaos
 
 # Says what this machine lacks before minutes go into building the rest.
 node:

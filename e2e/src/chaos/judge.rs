@@ -124,7 +124,10 @@ impl<'a> Judge<'a> {
                 Role::Envoy => loss.envoy.is_some() && pod.address == loss.envoy,
                 Role::Controller => false,
             };
-            let end = pod.ends.iter().find(|end| is_its && was_killed_during(end, visit))?;
+            let end = pod
+                .ends
+                .iter()
+                .find(|end| is_its && was_killed_during(end, visit, loss))?;
             Some((pod.role, end.cause))
         });
         match reason {
@@ -133,12 +136,14 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// A killed Envoy refuses connections until kube-proxy knows.
     fn refused(&mut self, visit: &Visit, loss: &Loss) {
-        let end = self.envoy(loss.envoy).and_then(|pod| {
-            let refuses = |end: &&End| end.cause.is_sudden() && explains_move(end, visit);
-            pod.ends.iter().find(refuses)
-        });
-        match end.map(|end| end.cause) {
+        let envoys = self.pods.iter().filter(|pod| pod.role == Role::Envoy);
+        let mut ends = envoys.flat_map(|pod| &pod.ends);
+        let cause = ends
+            .find(|end| end.cause.is_sudden() && explains_move(end, visit))
+            .map(|end| end.cause);
+        match cause {
             Some(cause) => count(&mut self.row(Role::Envoy, cause).refused, visit),
             None => self.unexplained(visit, loss),
         }
@@ -185,9 +190,11 @@ fn explains_move(end: &End, visit: &Visit) -> bool {
     end.begins <= visit.ended && end.over.is_none_or(|over| visit.begun <= over + PROPAGATION)
 }
 
-/// Whether a process was killed while it may have had this request.
-fn was_killed_during(end: &End, visit: &Visit) -> bool {
-    let during = |(from, to)| visit.begun <= to && from <= visit.ended;
+/// Whether a process was killed while it may have had this request. A client that sends one on the connection of a
+/// process that is gone has not noticed yet.
+fn was_killed_during(end: &End, visit: &Visit, loss: &Loss) -> bool {
+    let during =
+        |(from, to): (Duration, Duration)| loss.opening <= to && visit.begun <= to + NOTICE && from <= visit.ended;
     end.cause.is_sudden() && end.process.is_some_and(during)
 }
 

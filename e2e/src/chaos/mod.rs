@@ -2,9 +2,20 @@
 //! what is pure of it: the rules by which a failure or a move has a reason, and how the result is shown.
 
 mod judge;
+mod page;
+mod picture;
 mod pods;
+mod report;
+mod samples;
 mod visits;
 
 pub use judge::{Counts, Row, Verdict, judge};
+pub use page::{page, summary};
+pub use picture::picture;
 pub use pods::{Cause, End, Pod, Role};
+pub use report::{MOST_GROWTH, Report};
+pub use samples::{Sample, memory_between};
 pub use visits::{Loss, Outcome, Protocol, Visit};
+
+#[cfg(test)]
+mod tests;

@@ -70,6 +70,8 @@ pub enum Outcome {
 pub struct Loss {
     /// What the client was told.
     pub reason: String,
-    /// The address of the Envoy that the connection led to.
+    /// When the client began to connect. It may learn late that it is connected.
+    pub opening: Duration,
+    /// The address of the Envoy that the connection led to. Nobody knows where one would have led that was refused.
     pub envoy: Option<IpAddr>,
 }

@@ -1,12 +1,10 @@
 //! Connections whose Envoy is known: kube-proxy leads each to one of them, and the kernel remembers where.
 
-use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use limpet_e2e::chaos::Loss;
 use tokio::net::{TcpSocket, TcpStream};
 
 /// The connections that the kernel translates, those that ended a moment ago too.
@@ -19,40 +17,35 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Line {
     address: SocketAddr,
     port: u16,
+    /// When the client began to connect.
+    pub(crate) opening: Duration,
 }
 
-impl Line {
-    /// What was lost on this connection.
-    pub(crate) fn loss(self, reason: impl fmt::Display) -> Loss {
-        Loss {
-            reason: reason.to_string(),
-            envoy: self.envoy(),
-        }
-    }
-
-    /// Where the connection leads.
-    fn envoy(self) -> Option<IpAddr> {
-        let table = fs::read_to_string(TABLE).ok()?;
-        destination(&table, self.address, self.port)
-    }
+/// Finds out where these connections lead.
+pub(crate) fn envoys(lines: &[Line]) -> Vec<Option<IpAddr>> {
+    let table = fs::read_to_string(TABLE).unwrap_or_default();
+    lines
+        .iter()
+        .map(|line| destination(&table, line.address, line.port))
+        .collect()
 }
 
 /// Connects to a Service's address. Nobody may listen where it leads.
-pub(crate) async fn dial(address: SocketAddr) -> Result<(Line, Result<TcpStream, Loss>)> {
+pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(Line, TcpStream), String>> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
-    let port = socket.local_addr()?.port();
-    let line = Line { address, port };
-    let connected = tokio::time::timeout(PATIENCE, socket.connect(address)).await;
-    let stream = match connected {
-        Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(error)) => Err(line.loss(error)),
-        Err(_) => Err(line.loss("no connection in 10 s")),
+    let line = Line {
+        address,
+        port: socket.local_addr()?.port(),
+        opening: begun.elapsed(),
     };
-    if let Ok(stream) = &stream {
-        stream.set_nodelay(true).context("TCP_NODELAY")?;
-    }
-    Ok((line, stream))
+    let stream = match tokio::time::timeout(PATIENCE, socket.connect(address)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Ok(Err(error.to_string())),
+        Err(_) => return Ok(Err("no connection in 10 s".to_owned())),
+    };
+    stream.set_nodelay(true).context("TCP_NODELAY")?;
+    Ok(Ok((line, stream)))
 }
 
 /// Whose answers are to come: the source of the second direction.

@@ -4,28 +4,44 @@
 
 mod clients;
 mod connections;
+mod counters;
 mod events;
 mod processes;
+mod results;
+mod samples;
 mod site;
 mod watch;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use limpet_e2e::Build;
-use limpet_e2e::chaos::{Protocol, judge};
+use anyhow::{Context, Result, ensure};
+use hyper::Method;
+use limpet_e2e::chaos::{Protocol, Report, judge};
+use limpet_e2e::kube::Release;
+use limpet_e2e::{Build, tools};
+use serde_json::{Value, json};
+use tokio::task::LocalSet;
 
 use self::clients::Clients;
+use self::counters::Counters;
+use self::events::Stage;
 use self::processes::Processes;
+use self::samples::Samples;
 use self::site::Site;
 use self::watch::Watch;
 
-const CLIENTS: usize = 20;
+const CLIENTS: usize = 200;
+/// How long it is, unless `MINUTES` says something else. The results of such a run are for docs.
+const MINUTES: u64 = 10;
+/// How long clients go on before the first event and after the last.
+const PEACE: Duration = Duration::from_secs(5);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    match run().await {
+    // Of one thread, so what events wait for need not be sent to another.
+    match LocalSet::new().run_until(Box::pin(run())).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nThe run failed: {error:#}");
@@ -36,17 +52,76 @@ async fn main() -> ExitCode {
 
 /// Everything ends with the namespaces that this runs in, by whatever ends it.
 async fn run() -> Result<()> {
-    let site = Site::install(Build::tested()?).await?;
+    if std::env::args().nth(1).as_deref() == Some(counters::READ) {
+        return counters::print().await;
+    }
+    let minutes = minutes()?;
+    let filter = Build::tested()?;
+    let site = Site::install(filter).await?;
+    let mut about = about(&site, filter, minutes).await?;
+    println!("Everything ends for {minutes} minutes, and then until it is back");
     let begun = Instant::now();
-    let watch = Watch::start(begun, site.default.clone(), Processes::watch(begun)?);
-    let clients = Clients::start(begun, CLIENTS, &[Protocol::Http1], site.address);
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    events::application_rollout(&site, 1).await?;
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    let processes = Processes::watch(begun)?;
+    let samples = Samples::take(begun, processes.clone())?;
+    let counters = Counters::watch(processes.clone());
+    let watch = Watch::start(begun, site.default.clone(), processes);
+    let clients = Clients::start(begun, CLIENTS, &Protocol::ALL, site.address);
+    let stage = Arc::new(Stage::new(site, watch));
+    tokio::time::sleep(PEACE).await;
+    let happened = stage.happen(Duration::from_secs(minutes * 60)).await;
+    tokio::time::sleep(PEACE).await;
     let visits = clients.leave().await?;
-    let pods = watch.history();
-    let verdict = judge(&pods, &visits);
-    println!("{verdict:#?}");
-    ensure!(verdict.failed.is_empty() && verdict.moved.is_empty() && verdict.moved_again.is_empty());
+    let pods = stage.watch.history();
+    let (envoys, counters) = counters.sums();
+    about["envoys"] = envoys.into();
+    let happened = happened.inspect_err(|error| eprintln!("An event failed: {error:#}"));
+    let events = happened
+        .as_ref()
+        .map(|happened| happened.iter().map(|(event, times)| (event.name(), *times)));
+    let report = Report {
+        about,
+        events: events.into_iter().flatten().collect(),
+        verdict: judge(&pods, &visits),
+        counters,
+        samples: samples.all(),
+    };
+    results::write(&report, minutes == MINUTES)?;
+    happened?;
+    let faults = report.faults();
+    for pod in pods.iter().filter(|_| !faults.is_empty()) {
+        eprintln!("{:?} {} {:?} {:?}", pod.role, pod.name, pod.address, pod.ends);
+    }
+    for fault in faults.iter().take(50) {
+        eprintln!("{fault}");
+    }
+    ensure!(faults.is_empty(), "{} faults", faults.len());
     Ok(())
+}
+
+/// How long events begin (`MINUTES`).
+fn minutes() -> Result<u64> {
+    match std::env::var("MINUTES").ok().filter(|minutes| !minutes.is_empty()) {
+        None => Ok(MINUTES),
+        Some(minutes) => {
+            let number = minutes.parse().ok().filter(|minutes| *minutes > 0);
+            number.with_context(|| format!("MINUTES is {minutes}: expected a whole number above 0"))
+        }
+    }
+}
+
+async fn about(site: &Site, filter: Build, minutes: u64) -> Result<Value> {
+    let version = site.default.call(Method::GET, "/version", "", None).await?;
+    let (major, minor) = tools::envoy_version()?;
+    let namespace = site.default.get("v1/Namespace", site::SYSTEM).await?;
+    let date = namespace["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+    Ok(json!({
+        "filter": match filter { Build::Wasm => "wasm", Build::Module => "module" },
+        "minutes": minutes,
+        "clients": CLIENTS,
+        "date": date.split('T').next(),
+        "envoy": format!("{major}.{minor}"),
+        "kubernetes": version["gitVersion"],
+        "gatewayApi": Release::V1_7_0.tag(),
+        "machine": results::machine()?,
+    }))
 }

@@ -82,7 +82,7 @@ impl Processes {
         for process in self.lock().values_mut().filter(|process| process.gone.is_none()) {
             if runs(process.id) {
                 process.seen = now;
-            } else {
+            } else if !is_known(process.id) {
                 process.gone = Some(self.begun.elapsed());
             }
         }
@@ -122,8 +122,13 @@ fn ids() -> Vec<u32> {
         .collect()
 }
 
-/// What has ended, and waits for its parent to ask how, has no program any more.
-fn runs(id: u32) -> bool {
+/// Whether anything is left of it. Its connections end between its last instruction and this.
+fn is_known(id: u32) -> bool {
+    Path::new("/proc").join(id.to_string()).exists()
+}
+
+/// What has begun to end has no program any more.
+pub(crate) fn runs(id: u32) -> bool {
     fs::read_link(format!("/proc/{id}/exe")).is_ok()
 }
 

@@ -17,6 +17,9 @@ pub(crate) const CONTROLLER: &str = "limpet-controller";
 /// The Gateway, the application, and its routes.
 pub(crate) const WEB: &str = "web";
 
+/// The host of the gRPC route.
+pub(crate) const GRPC_HOST: &str = "grpc.example";
+
 /// How long a Deployment may take: its pods drain, one after the other.
 const ROLLOUT: Duration = Duration::from_secs(300);
 
@@ -47,7 +50,14 @@ impl Site {
         node.define(Release::V1_7_0).await?;
         install(&node, filter)?;
         let (default, system) = (node.admin(), node.admin().in_namespace(SYSTEM));
-        for object in [application(), service(), budget(), gateway(), http_routes()] {
+        for object in [
+            application(),
+            service(),
+            budget(),
+            gateway(),
+            http_routes(),
+            grpc_routes(),
+        ] {
             default.apply_object(&object).await?;
         }
         until_rolled_out(&default, WEB).await?;
@@ -194,6 +204,23 @@ fn http_routes() -> Value {
                 "name": "all",
                 "backendRefs": [{"name": WEB, "port": 80}],
                 "sessionPersistence": {"type": "Cookie", "cookie": {"name": "limpet-session"}},
+            }],
+        },
+    })
+}
+
+fn grpc_routes() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GRPCRoute",
+        "metadata": {"name": WEB},
+        "spec": {
+            "parentRefs": [{"name": WEB}],
+            "hostnames": [GRPC_HOST],
+            "rules": [{
+                "name": "all",
+                "backendRefs": [{"name": WEB, "port": 80}],
+                "sessionPersistence": {"type": "Header", "header": {"name": "x-session"}},
             }],
         },
     })

@@ -16,6 +16,7 @@ const INTERVAL: Duration = Duration::from_millis(200);
 
 /// What is known of a pod.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "conditions of an object")]
 struct Known {
     role: Role,
     name: String,
@@ -26,6 +27,7 @@ struct Known {
     evicted: bool,
     deleted: bool,
     restarts: u64,
+    out_of_memory: bool,
     ready: bool,
     /// When it was last seen to be ready.
     last_ready: Option<Duration>,
@@ -98,6 +100,7 @@ impl Watch {
             known.evicted |= now.evicted;
             known.deleted |= now.deleted;
             known.restarts = now.restarts;
+            known.out_of_memory |= now.out_of_memory;
             known.ready = now.ready;
         }
         let there: Vec<_> = found.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
@@ -140,6 +143,19 @@ impl Watch {
             })
         };
         ready.filter_map(with_process).collect()
+    }
+
+    /// Whether this pod is ready with a newer process, or has to end.
+    pub(crate) fn is_over(&self, name: &str, restarts: u64) -> bool {
+        let pods = self.pods();
+        let pod = pods.values().find(|pod| pod.name == name);
+        pod.is_none_or(|pod| pod.deleted || pod.ready && pod.restarts > restarts)
+    }
+
+    /// Whether the kubelet has said of this pod that a process of it was ended for its memory.
+    pub(crate) fn was_out_of_memory(&self, name: &str) -> bool {
+        let pods = self.pods();
+        pods.values().any(|pod| pod.name == name && pod.out_of_memory)
     }
 
     /// Everything that pods were seen to do.
@@ -216,6 +232,7 @@ fn read(pod: &Value) -> Option<(String, Known)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let (meta, status) = (&pod["metadata"], &pod["status"]);
     let labels = &meta["labels"];
+    let container = &status["containerStatuses"][0];
     let role = match (labels["app"].as_str(), labels["app.kubernetes.io/name"].as_str()) {
         (Some("web"), _) => Role::Application,
         (_, Some("limpet-envoy")) => Role::Envoy,
@@ -233,9 +250,10 @@ fn read(pod: &Value) -> Option<(String, Known)> {
         template: text(&labels["pod-template-hash"]).unwrap_or_default(),
         evicted: is("DisruptionTarget"),
         deleted: !meta["deletionTimestamp"].is_null(),
-        restarts: status["containerStatuses"][0]["restartCount"]
-            .as_u64()
-            .unwrap_or_default(),
+        restarts: container["restartCount"].as_u64().unwrap_or_default(),
+        out_of_memory: ["state", "lastState"]
+            .iter()
+            .any(|state| container[state]["terminated"]["reason"] == "OOMKilled"),
         ready,
         last_ready: None,
         again: Vec::new(),

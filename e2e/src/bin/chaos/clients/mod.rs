@@ -1,10 +1,13 @@
 //! Clients with a session each, which send requests until they are told to leave.
 
+mod grpc;
 mod http;
+mod websocket;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -12,7 +15,7 @@ use limpet_e2e::chaos::{Loss, Outcome, Protocol, Visit};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::connections::{Line, dial};
+use crate::connections::{Line, dial, envoys};
 
 /// How long a client waits after each answer.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -33,18 +36,24 @@ pub(crate) struct Clients {
 #[derive(Debug, Clone)]
 struct Notes {
     begun: Instant,
-    visits: Arc<Mutex<Vec<Visit>>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    visits: Vec<Visit>,
+    /// The visits whose Envoy is not known yet, and their connections.
+    unknown: Vec<(usize, Line)>,
 }
 
 /// What all clients have in common.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Client {
     number: usize,
     protocol: Protocol,
     address: SocketAddr,
     notes: Notes,
     leaving: Arc<AtomicBool>,
-    token: Option<String>,
 }
 
 impl Clients {
@@ -53,7 +62,7 @@ impl Clients {
         let mut clients = Self {
             notes: Notes {
                 begun,
-                visits: Arc::default(),
+                kept: Arc::default(),
             },
             leaving: Arc::default(),
             running: JoinSet::new(),
@@ -65,7 +74,6 @@ impl Clients {
                 address,
                 notes: clients.notes.clone(),
                 leaving: Arc::clone(&clients.leaving),
-                token: None,
             };
             // Their requests are spread over the pause.
             let at = PAUSE * u32::try_from(number % 64).unwrap_or_default() / 64;
@@ -74,6 +82,7 @@ impl Clients {
                 client.run().await
             });
         }
+        tokio::spawn(clients.notes.clone().find_envoys());
         clients
     }
 
@@ -83,18 +92,36 @@ impl Clients {
         while let Some(ended) = self.running.join_next().await {
             ended??;
         }
-        Ok(self.notes.taken())
-    }
-
-    /// The number of visits so far.
-    pub(crate) fn visits(&self) -> usize {
-        self.notes.visits.lock().unwrap_or_else(PoisonError::into_inner).len()
+        // The last losses.
+        tokio::time::sleep(AGAIN * 10).await;
+        Ok(std::mem::take(&mut self.notes.lock().visits))
     }
 }
 
 impl Notes {
-    fn taken(&self) -> Vec<Visit> {
-        std::mem::take(&mut self.visits.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Finds out where the connections of losses led, before the kernel forgets it.
+    async fn find_envoys(self) {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            let unknown = std::mem::take(&mut self.lock().unknown);
+            if unknown.is_empty() {
+                continue;
+            }
+            let lines: Vec<_> = unknown.iter().map(|(_, line)| *line).collect();
+            let found = tokio::task::spawn_blocking(move || envoys(&lines)).await;
+            let mut kept = self.lock();
+            for ((index, _), envoy) in unknown.into_iter().zip(found.unwrap_or_default()) {
+                if let Some(Outcome::Failed(loss) | Outcome::Ended(loss)) =
+                    kept.visits.get_mut(index).map(|visit| &mut visit.outcome)
+                {
+                    loss.envoy = envoy;
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +129,8 @@ impl Client {
     async fn run(self) -> Result<()> {
         match self.protocol {
             Protocol::Http1 | Protocol::Http2 => http::run(self).await,
-            Protocol::WebSocket | Protocol::Grpc => bail!("not yet"),
+            Protocol::WebSocket => websocket::run(self).await,
+            Protocol::Grpc => grpc::run(self).await,
         }
     }
 
@@ -114,7 +142,7 @@ impl Client {
         self.notes.begun.elapsed()
     }
 
-    fn note(&self, begun: Duration, outcome: Outcome) {
+    fn note(&self, begun: Duration, line: Option<Line>, outcome: Outcome) {
         let visit = Visit {
             client: self.number,
             protocol: self.protocol,
@@ -122,28 +150,50 @@ impl Client {
             ended: self.now(),
             outcome,
         };
-        self.notes
-            .visits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(visit);
+        let mut kept = self.notes.lock();
+        let index = kept.visits.len();
+        kept.visits.push(visit);
+        kept.unknown.extend(line.map(|line| (index, line)));
     }
 
     /// Connects. Where nobody listens, this is noted, and the client connects again.
     async fn connect(&self) -> Result<(Line, TcpStream)> {
         for _ in 0..TRIES {
             let begun = self.now();
-            let (line, connected) = dial(self.address).await?;
-            match connected {
-                Ok(stream) => return Ok((line, stream)),
-                Err(loss) => self.note(begun, Outcome::Refused(loss)),
+            match dial(self.address, self.notes.begun).await? {
+                Ok(connected) => return Ok(connected),
+                Err(reason) => self.note(begun, None, Outcome::Refused(lost(None, reason))),
             }
             tokio::time::sleep(AGAIN).await;
         }
         bail!("client {} is refused {TRIES} times", self.number)
     }
 
-    fn failed(&self, begun: Duration, loss: Loss) {
-        self.note(begun, Outcome::Failed(loss));
+    /// Whether it is one of the half of its protocol that differs from the other: clients take the protocols in turn.
+    fn is_second(&self) -> bool {
+        !(self.number / Protocol::ALL.len()).is_multiple_of(2)
+    }
+
+    fn answered(&self, begun: Duration, backend: &str, has_token: bool) {
+        let backend = backend.to_owned();
+        self.note(begun, None, Outcome::Answered { backend, has_token });
+    }
+
+    fn failed(&self, begun: Duration, line: impl Into<Option<Line>>, reason: impl fmt::Display) {
+        let line = line.into();
+        self.note(begun, line, Outcome::Failed(lost(line, reason)));
+    }
+
+    fn ended(&self, begun: Duration, line: impl Into<Option<Line>>, reason: impl fmt::Display) {
+        let line = line.into();
+        self.note(begun, line, Outcome::Ended(lost(line, reason)));
+    }
+}
+
+fn lost(line: Option<Line>, reason: impl fmt::Display) -> Loss {
+    Loss {
+        reason: reason.to_string(),
+        opening: line.map(|line| line.opening).unwrap_or_default(),
+        envoy: None,
     }
 }

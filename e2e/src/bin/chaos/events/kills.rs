@@ -1,0 +1,102 @@
+//! Processes end as nobody can prevent. The kubelet starts each again in its pod.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::chaos::{Cause, Role};
+use limpet_e2e::poll;
+
+use super::{PATIENCE, Stage};
+use crate::processes::{self, Process};
+use crate::watch::Ready;
+
+/// One is killed, another one may be evicted: somebody has to be left, or there is nobody whom requests could go to.
+const ENOUGH: usize = 3;
+
+pub(super) async fn application(stage: &Stage) -> Result<()> {
+    let pod = one_of(stage, Role::Application).await?;
+    kill(stage, &pod.process)?;
+    until_back(stage, &pod).await
+}
+
+pub(super) async fn envoy(stage: &Stage) -> Result<()> {
+    let alone = stage.envoys.lock().await;
+    let pod = one_of(stage, Role::Envoy).await?;
+    kill(stage, &pod.process)?;
+    until_back(stage, &pod).await?;
+    drop(alone);
+    Ok(())
+}
+
+pub(super) async fn controllers(stage: &Stage) -> Result<()> {
+    let pods = stage.until_ready(Role::Controller, 2).await?;
+    for pod in &pods {
+        kill(stage, &pod.process)?;
+    }
+    for pod in &pods {
+        until_back(stage, pod).await?;
+    }
+    Ok(())
+}
+
+/// The limit of its memory sinks below what it uses, so the kernel ends it.
+pub(super) async fn envoy_out_of_memory(stage: &Stage) -> Result<()> {
+    let alone = stage.envoys.lock().await;
+    let pod = one_of(stage, Role::Envoy).await?;
+    stage.watch.will_end(&pod.process, Cause::OutOfMemory);
+    let cgroup = processes::cgroup(pod.process.id, "memory").context("no cgroup for memory")?;
+    poll::until("an Envoy to be out of memory", async || {
+        sink(&cgroup);
+        (!processes::runs(pod.process.id)).then_some(())
+    })
+    .await?;
+    until_back(stage, &pod).await?;
+    ensure!(
+        stage.watch.was_out_of_memory(&pod.name),
+        "{} was not ended for its memory, as its status says",
+        pod.name
+    );
+    drop(alone);
+    Ok(())
+}
+
+/// Lowers the limit to a little less than what is used. The kernel finds less and less that it could take away.
+fn sink(cgroup: &Path) {
+    for (usage, limit) in [
+        ("memory.current", "memory.max"),
+        ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+    ] {
+        let used = fs::read_to_string(cgroup.join(usage)).ok();
+        let Some(used) = used.and_then(|used| used.trim().parse::<u64>().ok()) else {
+            continue;
+        };
+        for limited in [used.saturating_sub(1 << 20), used] {
+            // The first cgroups refuse a limit that they cannot reach.
+            if fs::write(cgroup.join(limit), limited.to_string()).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+fn kill(stage: &Stage, process: &Process) -> Result<()> {
+    stage.watch.will_end(process, Cause::Killed);
+    processes::kill(process)
+}
+
+/// The pod that was started again least often, because the kubelet takes longer each time.
+async fn one_of(stage: &Stage, role: Role) -> Result<Ready> {
+    let ready = stage.until_ready(role, ENOUGH).await?;
+    ready.into_iter().min_by_key(|pod| pod.restarts).context("no pod")
+}
+
+/// Waits until the pod is ready again, or has to end for another reason.
+async fn until_back(stage: &Stage, pod: &Ready) -> Result<()> {
+    poll::until_within(PATIENCE, &format!("{} to be ready again", pod.name), async || {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stage.watch.is_over(&pod.name, pod.restarts).then_some(())
+    })
+    .await
+}
