@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::Objects;
 use super::envoys::Envoys;
 use super::reports::{Address, Condition};
-use limpet_api::{AddressRequest, GatewaySpec, ServiceSpec};
+use limpet_api::{AddressRequest, GatewaySpec, Object, ObjectName, ServiceSpec};
 
 /// `Accepted: False` if an address has a type that is not supported.
 pub(super) fn unsupported(gateway: &GatewaySpec) -> Option<Condition> {
@@ -16,36 +16,63 @@ pub(super) fn unsupported(gateway: &GatewaySpec) -> Option<Condition> {
     Some(Condition::fails("Accepted", "UnsupportedAddress", message))
 }
 
-/// Where a Gateway can be reached; `None`: no Service is known.
+/// The most that a status may have.
+const ADDRESSES: usize = 16;
+
+/// Where a Gateway can be reached; `None`: no Service is known, or not yet where its pods are.
 pub(super) fn of_gateway(envoys: &Envoys, objects: &Objects) -> Option<Vec<Address>> {
-    let service = objects.services.get(envoys.service.as_ref()?);
-    Some(service.map(|service| of_service(&service.spec)).unwrap_or_default())
+    let name = envoys.service.as_ref()?;
+    let Some(service) = objects.services.get(name) else {
+        return Some(Vec::new());
+    };
+    let mut addresses = of_service(&service.spec);
+    if is_node_port(&service.spec) {
+        addresses.extend(of_nodes(name, objects)?);
+    }
+    addresses.truncate(ADDRESSES);
+    Some(addresses)
+}
+
+/// Whether a Service is reached by a port of its nodes. From outside, nothing else leads to it.
+#[must_use]
+pub fn is_node_port(service: &ServiceSpec) -> bool {
+    service.kind.as_deref() == Some("NodePort")
+}
+
+/// Of the nodes with a ready pod: without one, a node leads nowhere if `externalTrafficPolicy` is `Local`.
+fn of_nodes(service: &ObjectName, objects: &Objects) -> Option<Vec<Address>> {
+    let nodes = objects.readiness.get(service)?.nodes.iter();
+    let known = nodes.filter_map(|node| objects.nodes.get(&ObjectName::new("", node))?.as_ref().ok());
+    Some(known.flatten().map(|value| ip(value)).collect())
+}
+
+fn ip(value: &str) -> Address {
+    Address {
+        kind: "IPAddress",
+        value: value.to_owned(),
+    }
 }
 
 /// What a Service has, by its type.
 fn of_service(service: &ServiceSpec) -> Vec<Address> {
-    let ip = |value: &String| Address {
-        kind: "IPAddress",
-        value: value.clone(),
-    };
     let host = |value: &String| Address {
         kind: "Hostname",
         value: value.clone(),
     };
-    let mut addresses: Vec<Address> = service.external_ips.iter().map(ip).collect();
+    let mut addresses: Vec<Address> = service.external_ips.iter().map(|value| ip(value)).collect();
     match service.kind.as_deref() {
         Some("LoadBalancer") => {
             for ingress in &service.ingress {
-                addresses.extend(ingress.ip.as_ref().map(ip));
+                addresses.extend(ingress.ip.as_deref().map(ip));
                 addresses.extend(ingress.hostname.as_ref().map(host));
             }
         }
         Some("ExternalName") => addresses.extend(service.external_name.as_ref().map(host)),
-        // The addresses of nodes are not read.
+        Some("NodePort") => {}
         _ => {
             let all = service.cluster_ips.iter();
             let all = all.chain(service.cluster_ip.iter().filter(|_| service.cluster_ips.is_empty()));
-            addresses.extend(all.filter(|value| is_ip(value)).map(ip));
+            addresses.extend(all.filter(|value| is_ip(value)).map(|value| ip(value)));
         }
     }
     addresses
@@ -53,11 +80,24 @@ fn of_service(service: &ServiceSpec) -> Vec<Address> {
 
 /// `Programmed: False` if the Gateway has no address, or not one that it asks for. `addresses` are those that it has,
 /// if that is known.
-pub(super) fn missing(gateway: &GatewaySpec, envoys: &Envoys, addresses: Option<&[Address]>) -> Option<Condition> {
+pub(super) fn missing(
+    gateway: &GatewaySpec,
+    envoys: &Envoys,
+    addresses: Option<&[Address]>,
+    objects: &Objects,
+) -> Option<Condition> {
     let fails = |reason, message| Some(Condition::fails("Programmed", reason, message));
-    let service = envoys.service.as_ref();
-    if let (Some(service), Some([])) = (service, addresses) {
-        return fails("AddressNotAssigned", format!("Service {service} has no address yet"));
+    match (&envoys.service, addresses) {
+        (Some(service), Some([])) => {
+            let why = without_node(service, objects);
+            return fails(
+                "AddressNotAssigned",
+                format!("Service {service} has no address yet{why}"),
+            );
+        }
+        // It will be known soon.
+        (Some(_), None) => return None,
+        _ => {}
     }
     for (index, asked) in gateway.addresses.iter().enumerate() {
         let field = format!("spec.addresses[{index}]");
@@ -91,6 +131,39 @@ pub(super) fn missing(gateway: &GatewaySpec, envoys: &Envoys, addresses: Option<
         }
     }
     None
+}
+
+/// Why a Service has no address of a node; empty if it wants none.
+fn without_node(service: &ObjectName, objects: &Objects) -> String {
+    let is_node_port = |service: &Object<ServiceSpec>| is_node_port(&service.spec);
+    if !objects.services.get(service).is_some_and(is_node_port) {
+        return String::new();
+    }
+    let readiness = objects.readiness.get(service);
+    let is_ready = readiness.is_some_and(|readiness| readiness.any);
+    let mut nodes = readiness.into_iter().flat_map(|readiness| &readiness.nodes);
+    let unknown = nodes.find_map(|node| {
+        let read = objects.nodes.get(&ObjectName::new("", node))?;
+        Some(format!(": Node {node}: {}", read.as_ref().err()?))
+    });
+    unknown.unwrap_or_else(|| {
+        let why = if is_ready {
+            ": no node of its pods has an IP address"
+        } else {
+            ": none of its pods is ready"
+        };
+        why.to_owned()
+    })
+}
+
+/// `Programmed: False` if none of the Envoys that the controller keeps is ready: their Service leads nowhere, although
+/// they may have acknowledged everything.
+pub(super) fn unready(envoys: &Envoys, objects: &Objects) -> Option<Condition> {
+    envoys.deployment.as_ref()?;
+    let service = envoys.service.as_ref()?;
+    let is_unready = objects.readiness.get(service).is_some_and(|ready| !ready.any);
+    let message = || format!("No pod of Service {service} is ready");
+    is_unready.then(|| Condition::fails("Programmed", "Pending", message()))
 }
 
 fn kind(address: &AddressRequest) -> &str {

@@ -1,6 +1,6 @@
 //! A Service's endpoints, from its EndpointSlices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -27,6 +27,17 @@ pub struct SliceEndpoint {
     pub state: EndpointState,
     /// The uid of the pod that has the address. The same address with another owner is another backend.
     pub owner: Option<Arc<str>>,
+    /// The node that the pod runs on.
+    pub node: Option<Arc<str>>,
+}
+
+/// Where the pods of a Service can be reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Whether one of them is ready.
+    pub any: bool,
+    /// The nodes with a ready one.
+    pub nodes: BTreeSet<Arc<str>>,
 }
 
 /// Which sessions may use an endpoint.
@@ -66,6 +77,7 @@ pub struct RawEndpoint {
     addresses: Vec<String>,
     conditions: Option<Conditions>,
     target_ref: Option<TargetRef>,
+    node_name: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -91,7 +103,10 @@ impl EndpointSlice {
             .into_iter()
             .filter(|port| matches!(port.protocol.as_deref(), None | Some("TCP")))
             .filter_map(|port| Some((port.name.unwrap_or_default(), port.number?)));
-        let mut endpoints: Vec<SliceEndpoint> = endpoints.into_iter().filter_map(RawEndpoint::kept).collect();
+        // Many endpoints share a node.
+        let mut nodes = BTreeSet::new();
+        let endpoints = endpoints.into_iter();
+        let mut endpoints: Vec<SliceEndpoint> = endpoints.filter_map(|raw| raw.kept(&mut nodes)).collect();
         endpoints.shrink_to_fit();
         Self {
             service,
@@ -104,12 +119,28 @@ impl EndpointSlice {
 impl RawEndpoint {
     /// Only the first address counts (discovery.k8s.io/v1, `Endpoint.addresses`). The names in FQDN slices are left
     /// out.
-    fn kept(self) -> Option<SliceEndpoint> {
+    fn kept(self, nodes: &mut BTreeSet<Arc<str>>) -> Option<SliceEndpoint> {
         let address: IpAddr = self.addresses.first()?.parse().ok()?;
         let state = self.conditions.unwrap_or_default().state()?;
         let owner = self.target_ref.and_then(|target| target.uid).map(Arc::from);
-        Some(SliceEndpoint { address, state, owner })
+        let node = self.node_name.map(|name| shared(nodes, &name));
+        Some(SliceEndpoint {
+            address,
+            state,
+            owner,
+            node,
+        })
     }
+}
+
+/// The name, one allocation for all who ask.
+fn shared(known: &mut BTreeSet<Arc<str>>, name: &str) -> Arc<str> {
+    if let Some(known) = known.get(name) {
+        return Arc::clone(known);
+    }
+    let name: Arc<str> = name.into();
+    known.insert(Arc::clone(&name));
+    name
 }
 
 impl Conditions {
@@ -143,6 +174,18 @@ pub fn endpoints<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>, port_n
     all.sort();
     all.dedup_by(|next, kept| next.address == kept.address);
     all
+}
+
+/// Where the pods of these slices are ready.
+#[must_use]
+pub fn readiness<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>) -> Readiness {
+    let endpoints = slices.into_iter().flat_map(|slice| &slice.endpoints);
+    let mut readiness = Readiness::default();
+    for endpoint in endpoints.filter(|endpoint| endpoint.state == EndpointState::Ready) {
+        readiness.any = true;
+        readiness.nodes.extend(endpoint.node.clone());
+    }
+    readiness
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(super) struct GatewayState<'a> {
     /// Where it can be reached, if that is known, and why it does not have the addresses that it asks for.
     addresses: Option<Vec<Address>>,
     without_address: Option<Condition>,
+    unready: Option<Condition>,
     /// Unsupported fields without which the object is still served.
     ignored: Vec<String>,
 }
@@ -132,6 +133,7 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
         parameters: None,
         addresses: None,
         without_address: None,
+        unready: None,
         ignored: Vec::new(),
     }
 }
@@ -163,7 +165,7 @@ fn gateway<'a>(
     let without_address = match &parameters {
         _ if refused.is_some() => None,
         Some(_) => Some(Condition::fails("Programmed", "Invalid", UNCHANGED)),
-        None => addresses::missing(&object.spec, &envoys, addresses.as_deref()),
+        None => addresses::missing(&object.spec, &envoys, addresses.as_deref(), objects),
     };
     let mut listeners: Vec<ListenerState<'a>> = object
         .spec
@@ -187,6 +189,7 @@ fn gateway<'a>(
         object,
         listeners,
         refused,
+        unready: addresses::unready(&envoys, objects),
         envoys,
         parameters,
         addresses,
@@ -437,6 +440,7 @@ impl GatewayState<'_> {
             conditions: std::iter::once(accepted).chain(self.without_address.clone()).collect(),
             listeners: self.listeners.iter().map(listener_report).collect(),
             addresses: self.addresses.clone(),
+            unready: self.unready.clone(),
         }
     }
 }

@@ -40,6 +40,7 @@ mod unread;
 mod unsupported;
 mod without_status;
 
+pub use addresses::is_node_port;
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
 pub use envoys::{

@@ -4,6 +4,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
+use super::endpoints::Readiness;
 use super::memory::Memory;
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, DecodeError, EnvoyDeploymentSpec, Filter, GatewayClassSpec, GatewaySpec,
@@ -39,6 +40,11 @@ pub struct Objects {
     pub envoy_deployments: BTreeMap<ObjectName, Object<EnvoyDeploymentSpec>>,
     /// The Secrets that listeners name: their certificates, or why they are not valid certificates.
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
+    /// Where the pods are ready that a Service leads to which leads to Envoys. A Service that is missing here was not
+    /// looked at yet.
+    pub readiness: BTreeMap<ObjectName, Readiness>,
+    /// The IP addresses of the nodes with Envoys that are reached by a port of their node, or why they are not known.
+    pub nodes: BTreeMap<ObjectName, Result<Vec<String>, String>>,
     /// Namespaces with their labels.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// What is remembered of the objects as they were.

@@ -118,6 +118,9 @@ pub struct GatewayReport {
     /// Where it can be reached. `None`: not known here, so what its status says stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<Address>>,
+    /// Why it is not programmed although its Envoys have acknowledged everything.
+    #[serde(skip)]
+    pub unready: Option<Condition>,
 }
 
 /// Where a Gateway can be reached.

@@ -184,6 +184,14 @@ fn by_annotation(gateway: &Object<GatewaySpec>) -> Option<ObjectName> {
     Some(ObjectName::new(namespace, name))
 }
 
+impl Envoys {
+    /// The Service that leads to them, if it is known.
+    #[must_use]
+    pub fn service(&self) -> Option<&ObjectName> {
+        self.service.as_ref()
+    }
+}
+
 impl EnvoyDeployment {
     /// The type of the Service.
     #[must_use]

@@ -217,7 +217,9 @@ impl Wanted<'_> {
         let asked = self.asked();
         if kind == ServiceType::LoadBalancer {
             set("loadBalancerIP", asked.first().map(|first| json!(first)));
-        } else if let Some(first) = asked.first() {
+        } else if kind == ServiceType::ClusterIp
+            && let Some(first) = asked.first()
+        {
             set("clusterIP", Some(json!(first)));
             set("clusterIPs", Some(json!(asked)));
             set("ipFamilyPolicy", (asked.len() > 1).then(|| json!("RequireDualStack")));

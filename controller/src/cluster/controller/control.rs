@@ -350,6 +350,7 @@ impl Control {
     fn publish(&mut self, mut built: Built) {
         self.memory.remember(std::mem::take(&mut built.memory));
         self.guard.lead(std::mem::take(&mut built.led_from));
+        let followed = self.store.follow(std::mem::take(&mut built.services_of_envoys));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.metrics.built(built.took, now);
         let objects = Arc::clone(&built.objects);
@@ -381,6 +382,7 @@ impl Control {
             }
             before != Readiness::Ready
         });
+        self.take(&followed);
         self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
         let published = self.publisher.published_filter();

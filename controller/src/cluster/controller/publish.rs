@@ -16,7 +16,7 @@ use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
-use limpet_model::{Memory, Objects, Reports, Settings};
+use limpet_model::{Envoys, Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions, ManagedOptions};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
@@ -32,6 +32,8 @@ pub(crate) struct Built {
     pub(crate) memory: Memory,
     /// The namespaces of the routes that lead to a Service.
     pub(crate) led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    /// The Services that lead to Envoys.
+    pub(crate) services_of_envoys: BTreeSet<ObjectName>,
     pub(crate) took: Duration,
     /// The routes that Envoys refused, and the refusals that still count.
     quarantined: BTreeSet<ObjectRef>,
@@ -59,6 +61,7 @@ struct Attempt {
     reports: Reports,
     memory: Memory,
     led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    services_of_envoys: BTreeSet<ObjectName>,
 }
 
 /// Everything that resources depend on.
@@ -147,6 +150,7 @@ impl Builder {
             reports,
             memory,
             led_from,
+            services_of_envoys,
         } = attempt;
         let is_published = self.published.as_ref().is_some_and(|published| *published == made);
         let changes = (!is_published).then(|| Changes {
@@ -162,6 +166,7 @@ impl Builder {
             objects,
             memory,
             led_from,
+            services_of_envoys,
             took: start.elapsed(),
             changes,
         }
@@ -172,6 +177,7 @@ impl Builder {
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
         let led_from = std::mem::take(&mut graph.led_from);
+        let services_of_envoys = graph.envoys.values().filter_map(Envoys::service).cloned().collect();
         // A Gateway without any route gets resources, too.
         let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
         let retained = self.retained(&graph);
@@ -201,6 +207,7 @@ impl Builder {
             reports,
             memory,
             led_from,
+            services_of_envoys,
         }
     }
 }

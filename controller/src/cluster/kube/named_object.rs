@@ -65,7 +65,11 @@ pub(super) async fn send<K>(
         kind: kind.to_owned(),
         plural: plural.to_owned(),
     };
-    let api: Api<K> = Api::namespaced_with(client, &name.namespace, &resource);
+    let api: Api<K> = if name.namespace.is_empty() {
+        Api::all_with(client, &resource)
+    } else {
+        Api::namespaced_with(client, &name.namespace, &resource)
+    };
     let mut states = pin!(follow(api, kind, &name.name));
     while let Some(seen) = states.next().await {
         if updates.send(update(seen)).await.is_err() {

@@ -11,7 +11,7 @@ use super::definitions::Definitions;
 use super::discovery::{self, Served};
 use super::wanted::{Choice, Wanted};
 use super::watch::{self as objects, Scope, Update, Updates};
-use super::{config_maps, secrets};
+use super::{config_maps, nodes, secrets};
 use limpet_api::Kind;
 
 /// How many answers in a row must lack a kind before its objects count as deleted.
@@ -28,7 +28,8 @@ pub(crate) struct Watched {
     pub(crate) serves: bool,
     /// The namespaces; all of them if empty.
     pub(crate) namespaces: Vec<Arc<str>>,
-    /// The controller's own, if it keeps Envoys: their Services may be there, and the parameters of classes.
+    /// The controller's own, if it keeps Envoys: their Services may be there with their endpoints, and the
+    /// parameters of classes.
     pub(crate) own: Option<Arc<str>>,
 }
 
@@ -52,7 +53,7 @@ impl Watched {
         let own = self
             .own
             .iter()
-            .filter(|_| matches!(kind, Kind::EnvoyDeployment | Kind::Service));
+            .filter(|_| matches!(kind, Kind::EndpointSlice | Kind::EnvoyDeployment | Kind::Service));
         let own = own.filter(|own| !self.namespaces.contains(own));
         self.namespaces.iter().chain(own).cloned().map(Some).collect()
     }
@@ -239,6 +240,7 @@ async fn single_objects(client: Client, mut wanted: watch::Receiver<BTreeMap<Wan
                 let handle = match object {
                     Wanted::Secret(name) => tasks.spawn(secrets::watch(client, name, updates)),
                     Wanted::ConfigMap(name) => tasks.spawn(config_maps::watch(client, name, updates)),
+                    Wanted::Node(name) => tasks.spawn(nodes::watch(client, name, updates)),
                 };
                 (since, handle)
             });

@@ -57,7 +57,7 @@ mod tests {
             "endpoints": [
                 {
                     "addresses": ["10.0.0.1", "10.0.0.9"], "conditions": {"ready": true},
-                    "targetRef": {"kind": "Pod", "uid": "u-1"}, "zone": "a"
+                    "targetRef": {"kind": "Pod", "uid": "u-1"}, "zone": "a", "nodeName": "n-1"
                 },
                 {"addresses": ["fd00::1"], "conditions": {"ready": false, "serving": true, "terminating": true}},
                 {"addresses": ["10.0.0.3"], "conditions": {"ready": false}},
@@ -65,17 +65,18 @@ mod tests {
                 {"addresses": []}
             ]
         }));
-        let endpoint = |address: &str, state, owner: Option<&str>| SliceEndpoint {
+        let endpoint = |address: &str, state, owner: Option<&str>, node: Option<&str>| SliceEndpoint {
             address: address.parse().unwrap(),
             state,
             owner: owner.map(Arc::from),
+            node: node.map(Arc::from),
         };
         let expected = EndpointSlice {
             service: ObjectName::new("web", "shop"),
             ports: [("http".to_owned(), 8080), (String::new(), 9000)].into(),
             endpoints: vec![
-                endpoint("10.0.0.1", EndpointState::Ready, Some("u-1")),
-                endpoint("fd00::1", EndpointState::Draining, None),
+                endpoint("10.0.0.1", EndpointState::Ready, Some("u-1"), Some("n-1")),
+                endpoint("fd00::1", EndpointState::Draining, None, None),
             ],
         };
         assert_eq!(read, Some(expected));

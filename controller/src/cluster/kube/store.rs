@@ -31,6 +31,8 @@ pub(crate) struct Store {
     wanted: BTreeMap<Wanted, Choice>,
     choice: Choice,
     answered: BTreeSet<Wanted>,
+    /// The Services that lead to Envoys.
+    followed: BTreeSet<ObjectName>,
 }
 
 /// What an object with a status of ours says of itself.
@@ -97,6 +99,7 @@ impl Store {
             wanted: BTreeMap::new(),
             choice: Choice::default(),
             answered: BTreeSet::new(),
+            followed: BTreeSet::new(),
         }
     }
 
@@ -111,6 +114,37 @@ impl Store {
         if self.objects.memory != memory {
             Arc::make_mut(&mut self.objects).memory = memory;
         }
+    }
+
+    /// Sets the Services that lead to Envoys: where their pods are ready is part of the objects.
+    pub(crate) fn follow(&mut self, services: BTreeSet<ObjectName>) -> Change {
+        let mut change = Change::default();
+        if self.followed != services {
+            let before = std::mem::replace(&mut self.followed, services);
+            let both = before.union(&self.followed).cloned().collect();
+            change.objects = self.note_readiness(&both);
+            change.wanted = change.objects && self.choose();
+        }
+        change
+    }
+
+    /// Notes where the pods of these Services are ready, if they lead to Envoys. Returns whether that changed anything.
+    fn note_readiness(&mut self, services: &BTreeSet<ObjectName>) -> bool {
+        let mut changed = false;
+        for service in services {
+            let slices = self.slices.by_service.get(service).into_iter();
+            let slices = slices.flat_map(BTreeMap::values);
+            let now = self.followed.contains(service).then(|| endpoints::readiness(slices));
+            if self.objects.readiness.get(service) != now.as_ref() {
+                let readiness = &mut Arc::make_mut(&mut self.objects).readiness;
+                match now {
+                    Some(now) => drop(readiness.insert(service.clone(), now)),
+                    None => drop(readiness.remove(service)),
+                }
+                changed = true;
+            }
+        }
+        changed
     }
 
     /// Whether all kinds were listed. Until then, nothing may be served: what is missing would count as deleted.
@@ -204,7 +238,12 @@ impl Store {
                 let object = Wanted::ConfigMap(name);
                 change.objects = self.answer(object, |all| &all.authorities, |all| &mut all.authorities, found);
             }
+            Update::Node(name, found) => {
+                let object = Wanted::Node(name);
+                change.objects = self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
+            }
         }
+        change.objects |= self.note_readiness(&change.services);
         if change.objects {
             change.wanted = self.choose();
         }
@@ -251,6 +290,7 @@ impl Store {
             match object {
                 Wanted::Secret(name) => drop(objects.certificates.remove(name)),
                 Wanted::ConfigMap(name) => drop(objects.authorities.remove(name)),
+                Wanted::Node(name) => drop(objects.nodes.remove(name)),
             }
         }
         let since = |object: &Wanted| self.wanted.get(object).copied().unwrap_or(self.choice);

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::{config_maps, secrets};
+use super::{config_maps, nodes, secrets};
 use limpet_api::ObjectName;
 use limpet_model::Objects;
 
@@ -11,12 +11,14 @@ pub(crate) enum Wanted {
     Secret(ObjectName),
     /// The authorities of backends.
     ConfigMap(ObjectName),
+    /// A node with Envoys that are reached by its address.
+    Node(ObjectName),
 }
 
 impl Wanted {
     pub(crate) fn name(&self) -> &ObjectName {
         match self {
-            Self::Secret(name) | Self::ConfigMap(name) => name,
+            Self::Secret(name) | Self::ConfigMap(name) | Self::Node(name) => name,
         }
     }
 }
@@ -36,5 +38,7 @@ impl Choice {
 pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<Wanted> {
     let secrets = secrets::wanted(objects, controller).into_iter().map(Wanted::Secret);
     let config_maps = config_maps::wanted(objects, controller).into_iter();
-    secrets.chain(config_maps.map(Wanted::ConfigMap)).collect()
+    let nodes = nodes::wanted(objects).into_iter().map(Wanted::Node);
+    let all = secrets.chain(config_maps.map(Wanted::ConfigMap));
+    all.chain(nodes).collect()
 }

@@ -41,6 +41,8 @@ pub(crate) enum Update {
     Secret(ObjectName, Option<Result<Certificate, String>>),
     /// The authorities in a ConfigMap; `None`: it does not exist.
     ConfigMap(ObjectName, Option<Result<Authorities, String>>),
+    /// The addresses of a Node; `None`: it does not exist.
+    Node(ObjectName, Option<Result<Vec<String>, String>>),
     /// A kind is served and watched in this version.
     Served(Kind, ApiResource),
 }

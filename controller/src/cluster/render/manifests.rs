@@ -73,6 +73,8 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         store.apply(match object {
             Wanted::Secret(name) => Update::Secret(name, found.map(secret_from_manifest)),
             Wanted::ConfigMap(name) => Update::ConfigMap(name, found.map(config_map_from_manifest)),
+            // Nothing runs on it: pods are in clusters.
+            Wanted::Node(name) => Update::Node(name, None),
         });
     }
     let config_maps = named

@@ -4,6 +4,8 @@ mod addresses;
 mod by_hand;
 mod kept;
 mod parameters;
+mod placement;
+mod readiness;
 mod refused;
 mod tenants;
 
@@ -89,12 +91,17 @@ async fn namespace(name: &str) -> Result<(&'static Cluster, Namespace)> {
 }
 
 async fn gateway(namespace: &Namespace, name: &str, fields: &Value) -> Result<()> {
+    gateway_of(namespace, namespace.name(), name, fields).await
+}
+
+/// Applies a Gateway of this class.
+async fn gateway_of(namespace: &Namespace, class: &str, name: &str, fields: &Value) -> Result<()> {
     let mut gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "Gateway",
         "metadata": {"name": name},
         "spec": {
-            "gatewayClassName": namespace.name(),
+            "gatewayClassName": class,
             "listeners": [{"name": "http", "port": 8080, "protocol": "HTTP"}],
         },
     });

@@ -375,3 +375,45 @@ fn the_services_of_envoys_are_read_beside_the_namespaces() {
     assert_eq!(names(Kind::EnvoyDeployment), ["shop", "limpet-system"]);
     assert_eq!(names(Kind::HttpRoute), ["shop"]);
 }
+
+#[test]
+fn where_pods_are_ready_counts_for_services_of_envoys_alone() {
+    let mut store = store(&[]);
+    let (envoys, other) = (ObjectName::new("shop", "envoys"), ObjectName::new("shop", "other"));
+    let slice = |service: &str, node: &str, ready: bool| {
+        let rest = json!({
+            "metadata": {
+                "namespace": "shop",
+                "name": format!("{service}-1"),
+                "labels": {"kubernetes.io/service-name": service},
+            },
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": ready}, "nodeName": node}],
+        });
+        entry(Kind::EndpointSlice, "shop", &format!("{service}-1"), "1", &rest)
+    };
+    let service = |name: &str| entry(Kind::Service, "shop", name, "1", &json!({"spec": {"type": "NodePort"}}));
+    for name in ["envoys", "other"] {
+        applied(&mut store, Kind::Service, service(name));
+        let change = applied(&mut store, Kind::EndpointSlice, slice(name, "a", true));
+        assert!(!change.objects, "nobody asked for it");
+    }
+    let change = store.follow(BTreeSet::from([envoys.clone()]));
+    assert!(change.objects && change.wanted, "{change:?}");
+    assert!(!store.follow(BTreeSet::from([envoys.clone()])).objects);
+    assert_eq!(store.objects().readiness.keys().collect::<Vec<_>>(), [&envoys]);
+    let a = ObjectName::new("", "a");
+    assert!(store.wanted().keys().eq([&Wanted::Node(a.clone())]));
+    assert!(!store.has_wanted(), "a build waits for the address");
+    let address = Update::Node(a.clone(), Some(Ok(vec!["192.0.2.1".to_owned()])));
+    assert!(store.apply(address).objects);
+    assert!(store.has_wanted() && store.objects().nodes.contains_key(&a));
+
+    let moved = applied(&mut store, Kind::EndpointSlice, slice("envoys", "b", true));
+    assert!(moved.objects && moved.wanted, "{moved:?}");
+    assert!(store.objects().nodes.is_empty(), "nothing runs there any more");
+    let gone = applied(&mut store, Kind::EndpointSlice, slice("envoys", "b", false));
+    assert!(gone.objects && !store.objects().readiness[&envoys].any);
+    assert!(!applied(&mut store, Kind::EndpointSlice, slice("other", "b", true)).objects);
+    assert!(store.follow(BTreeSet::from([other])).objects);
+    assert!(!store.objects().readiness.contains_key(&envoys));
+}

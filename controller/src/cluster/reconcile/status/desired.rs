@@ -81,7 +81,7 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
         _ => false,
     };
     let is_refused = report.conditions.iter().any(is_bad);
-    let with_programmed = |conditions: &[Condition]| {
+    let with_programmed = |conditions: &[Condition], programmed: &Condition| {
         let mut all = conditions.to_vec();
         // A valid listener of a Gateway that is not accepted is not served, either.
         let bad = is_refused || conditions.iter().any(is_bad);
@@ -92,9 +92,11 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     };
     let mut listeners = report.listeners.clone();
     for listener in &mut listeners {
-        listener.conditions = with_programmed(&listener.conditions);
+        listener.conditions = with_programmed(&listener.conditions, programmed);
     }
-    let mut conditions = with_programmed(&report.conditions);
+    // What Envoys refuse comes first: it may be the reason why none is ready.
+    let unready = report.unready.as_ref().filter(|_| programmed.is_true());
+    let mut conditions = with_programmed(&report.conditions, unready.unwrap_or(programmed));
     // It is the reason why there is no address, and why no Envoy is connected.
     if let Some(without) = facts.without_envoys.get(name).filter(|_| !is_refused) {
         conditions.retain(|condition| condition.kind != without.kind);
@@ -174,6 +176,16 @@ mod tests {
 
     /// Of a Gateway with this condition, whose listener is valid.
     fn wanted(accepted: Condition) -> (Vec<Condition>, Vec<Condition>) {
+        let acknowledged = Condition::holds("Programmed", "Programmed", "");
+        wanted_if(accepted, None, acknowledged)
+    }
+
+    /// The same with what its Envoys have acknowledged, and why they are not ready.
+    fn wanted_if(
+        accepted: Condition,
+        unready: Option<Condition>,
+        programmed: Condition,
+    ) -> (Vec<Condition>, Vec<Condition>) {
         let name = ObjectName::new("shop", "web");
         let listener = ListenerReport {
             conditions: vec![Condition::holds("Accepted", "Accepted", "")],
@@ -182,13 +194,13 @@ mod tests {
         let report = GatewayReport {
             conditions: vec![accepted],
             listeners: vec![listener],
+            unready,
             ..GatewayReport::default()
         };
         let reports = Reports {
             gateways: BTreeMap::from([(name.clone(), report)]),
             ..Reports::default()
         };
-        let programmed = Condition::holds("Programmed", "Programmed", "");
         let facts = Facts {
             programmed: BTreeMap::from([(name.clone(), programmed)]),
             ..Facts::default()
@@ -220,6 +232,19 @@ mod tests {
         let (gateway, listener) = wanted(Condition::holds("Accepted", "Accepted", ""));
         assert_eq!(programmed(&gateway), Some((true, "Programmed")));
         assert_eq!(programmed(&listener), Some((true, "Programmed")));
+    }
+
+    #[test]
+    fn what_envoys_refuse_is_told_rather_than_that_none_is_ready() {
+        let unready = || Some(Condition::fails("Programmed", "Pending", "none is ready"));
+        let accepted = || Condition::holds("Accepted", "Accepted", "");
+        let acknowledged = Condition::holds("Programmed", "Programmed", "");
+        let (gateway, listener) = wanted_if(accepted(), unready(), acknowledged.clone());
+        assert_eq!(gateway[1..], [unready().expect("one")]);
+        assert_eq!(listener[1..], [acknowledged], "the Envoys that are there have it");
+        let refused = Condition::fails("Programmed", "Invalid", "a port");
+        let (gateway, _) = wanted_if(accepted(), unready(), refused.clone());
+        assert_eq!(gateway[1..], [refused]);
     }
 
     #[test]
