@@ -167,7 +167,12 @@ impl Wanted<'_> {
             // The dynamic module, if that is the build of the filter.
             "env": [{"name": "ENVOY_DYNAMIC_MODULES_SEARCH_PATH", "value": FOLDER}],
             "ports": ports,
-            "readinessProbe": {"httpGet": {"path": "/ready", "port": READY_PORT}, "periodSeconds": 5},
+            "readinessProbe": {
+                "httpGet": {"path": "/ready", "port": READY_PORT},
+                "periodSeconds": 5,
+                // On a busy node an answer may take longer than a second: not a reason to leave the rest with more.
+                "timeoutSeconds": 5,
+            },
             "lifecycle": {"preStop": {"exec": {"command": [
                 format!("{FOLDER}/limpet"), "drain", "--admin-port", ADMIN_PORT.to_string(), "--time", drain,
             ]}}},
