@@ -4,7 +4,7 @@
 //! - [`reconcile_loop`]: the loop that all of them run in.
 //! - [`status`]: statuses and Events. [`keyring`], [`fences`], `memory`: the Secret and the `ConfigMap`s that Limpet
 //!   keeps. [`config_map`]: how a ConfigMap is kept.
-//! - [`certificates`]: those of xDS, in Secrets.
+//! - [`certificates`]: those of xDS, in Secrets. `own_secret`: how the Secrets of keyring and authority are written.
 //! - [`services`]: the Services of `XBackend`s. [`manifests`]: objects for another control plane.
 //! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.
 //! - [`diagnostics`]: what is wrong with the controller's own objects.
@@ -17,6 +17,7 @@ pub(super) mod fences;
 pub(super) mod keyring;
 pub(super) mod manifests;
 mod memory;
+mod own_secret;
 pub(super) mod reconcile_loop;
 pub(super) mod replicas;
 pub(super) mod reported;

@@ -7,25 +7,21 @@ use std::time::{Duration, Instant, SystemTime};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use kube::api::PostParams;
-use kube::{Api, Error};
+use kube::Api;
 use tokio::sync::watch;
 
 use super::config::AuthorityConfig;
-use super::content::{Authority, Step, heeded};
+use super::content::{Authority, Step};
 use super::schedule::{self, Due};
 use super::sign;
+use crate::cluster::kube::Wiped;
 use crate::cluster::kube::named_object::{self, Seen};
-use crate::cluster::kube::{Backoff, Wiped};
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
+use crate::cluster::reconcile::own_secret::{Writer, Written};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use limpet_api::ObjectName;
 use limpet_xds::{TlsInMemory, TlsPem};
 
-/// The timeout of one call.
-const CALL: Duration = Duration::from_secs(5);
-/// How long to wait for the watch to show what was written, before anything else is written.
-const SEEN: Duration = Duration::from_secs(5);
 /// Timers stand still while the machine is suspended.
 const LONGEST: Duration = Duration::from_secs(60);
 /// What the diagnostics are about.
@@ -58,7 +54,7 @@ enum Found {
 }
 
 pub(crate) struct Reconciler {
-    secrets: Api<SecretObject>,
+    writer: Writer,
     config: AuthorityConfig,
     names: Vec<String>,
     states: BoxStream<'static, Seen<SecretObject>>,
@@ -72,9 +68,6 @@ pub(crate) struct Reconciler {
     diagnostics: Diagnostics,
     /// The API server's messages for what it refuses.
     refused: BTreeMap<Reason, String>,
-    /// When something was written that the watch has not shown yet.
-    wrote: Option<Instant>,
-    backoff: Backoff,
 }
 
 impl Reconcile for Reconciler {
@@ -117,7 +110,7 @@ impl Reconciler {
         let (told, known) = watch::channel(KnownAuthority { authority, missing });
         let reconciler = Self {
             states: named_object::follow(secrets.clone(), "Secret", &config.secret).boxed(),
-            secrets,
+            writer: Writer::new(secrets),
             names: config.server_names(service),
             config: config.clone(),
             found: Found::Unknown,
@@ -128,8 +121,6 @@ impl Reconciler {
             leads,
             diagnostics,
             refused: BTreeMap::new(),
-            wrote: None,
-            backoff: Backoff::of_the_api(),
         };
         (reconciler, known)
     }
@@ -137,7 +128,7 @@ impl Reconciler {
     fn saw(&mut self, seen: Seen<SecretObject>) {
         match seen {
             Ok(secret) => {
-                self.wrote = None;
+                self.writer.saw();
                 self.refused.remove(&Reason::ReadRefused);
                 self.found = secret.map_or(Found::Missing, |secret| {
                     let read = Authority::read(&secret).map(Arc::new);
@@ -248,11 +239,9 @@ impl Reconciler {
 
     /// Does the leader's next write.
     async fn lead(&mut self) -> Option<Duration> {
-        let rest = self.wrote.map(|at| SEEN.saturating_sub(at.elapsed()));
-        if let Some(rest) = rest.filter(|rest| !rest.is_zero()) {
+        if let Some(rest) = self.writer.rest() {
             return Some(rest);
         }
-        self.wrote = None;
         let (now, life) = (SystemTime::now(), self.config.life.get());
         let written = match &self.found {
             Found::Unknown | Found::There(_, Err(_)) => return None,
@@ -268,10 +257,9 @@ impl Reconciler {
                     Due::In(rest) => return Some(rest.max(Duration::from_millis(1))),
                     Due::WithSecrets => return None,
                     Due::Now(step) => authority.after(step, now, life).map(|after| {
-                        let changed = after.within(secret.object());
                         let begins = matches!(step, Step::Introduce | Step::Replace);
-                        let wish = authority.wanted.as_deref().filter(|_| begins);
-                        (heeded(changed.object().clone(), wish), Some(step))
+                        let heeded = authority.wanted.as_deref().filter(|_| begins);
+                        (after.within(secret.object(), heeded), Some(step))
                     }),
                 }
             }
@@ -280,7 +268,7 @@ impl Reconciler {
             Ok((secret, step)) => self.write(secret, step).await,
             Err(error) => {
                 tracing::error!(%error, "an authority cannot be made");
-                Some(self.backoff.next())
+                Some(self.writer.failed())
             }
         }
     }
@@ -296,43 +284,21 @@ impl Reconciler {
 
     /// Creates the Secret, or replaces it for this step.
     async fn write(&mut self, secret: Wiped, step: Option<Step>) -> Option<Duration> {
-        let post = PostParams::default();
         let name = &self.config.secret;
-        let call = async {
-            match step {
-                None => self.secrets.create(&post, secret.object()).await,
-                // With its resourceVersion: of two writers, the second gets a conflict.
-                Some(_) => self.secrets.replace(name, &post, secret.object()).await,
-            }
-        };
-        match tokio::time::timeout(CALL, call).await {
-            Ok(Ok(written)) => {
-                drop(Wiped::new(written));
-                self.backoff.reset();
-                self.wrote = Some(Instant::now());
+        let (written, rest) = self.writer.write(name, &secret, step.is_none()).await;
+        match written {
+            Written::Done => {
                 tracing::info!(secret = name, "{}", after_step(step));
                 self.refused.remove(&Reason::WriteRefused);
                 self.complain();
-                Some(SEEN)
             }
-            Ok(Err(Error::Api(status))) if status.code == 409 => {
-                self.wrote = Some(Instant::now());
-                Some(SEEN)
+            Written::Refused(words) => {
+                self.refused.insert(Reason::WriteRefused, words);
+                self.complain();
             }
-            Ok(Err(error)) => {
-                if let Some(refusal) = refusal(&error) {
-                    self.refused.insert(Reason::WriteRefused, refusal);
-                    self.complain();
-                }
-                Some(self.failed(&error.to_string()))
-            }
-            Err(_) => Some(self.failed("no answer")),
+            Written::Not => {}
         }
-    }
-
-    fn failed(&mut self, error: &str) -> Duration {
-        tracing::warn!(secret = self.config.secret, error, "cannot be written");
-        self.backoff.next()
+        Some(rest)
     }
 }
 

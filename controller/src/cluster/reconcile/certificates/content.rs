@@ -22,6 +22,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::sign::{self, Pair};
 use crate::cluster::kube::{self, Wiped};
+use crate::cluster::reconcile::own_secret;
 use limpet_model::{MANAGED_BY, MANAGER};
 
 pub(super) const TLS: &str = "kubernetes.io/tls";
@@ -30,11 +31,6 @@ pub(super) const KEY: &str = "tls.key";
 pub(super) const TRUSTED: &str = "ca.crt";
 const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
-
-/// The annotation that asks for another authority, unless `limpet.dev/rotated` has the same value.
-const ROTATE: &str = "limpet.dev/rotate";
-/// The value of `limpet.dev/rotate` that led to the last rotation.
-const ROTATED: &str = "limpet.dev/rotated";
 
 /// What is wrong with a Secret: the field and what was expected. The value is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,13 +120,12 @@ impl Authority {
                 )));
             }
         }
-        let annotation = |name| secret.metadata.annotations.as_ref()?.get(name).cloned();
         Ok(Self {
             signing,
             validity,
             next,
             trusted: trusted.pem().to_owned(),
-            wanted: annotation(ROTATE).filter(|wish| Some(wish) != annotation(ROTATED).as_ref()),
+            wanted: own_secret::wish(secret),
         })
     }
 
@@ -180,7 +175,7 @@ impl Authority {
     /// A new Secret with it.
     pub(super) fn object(&self, name: &str) -> Wiped {
         let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
-        self.within(&SecretObject {
+        let named = SecretObject {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels: Some(labels),
@@ -188,13 +183,15 @@ impl Authority {
             },
             type_: Some(TLS.to_owned()),
             ..SecretObject::default()
-        })
+        };
+        self.within(&named, None)
     }
 
-    /// The Secret with this authority and everything else unchanged. A wish for another one counts as heeded with
-    /// phase 1.
-    pub(super) fn within(&self, secret: &SecretObject) -> Wiped {
+    /// The Secret with this authority and everything else unchanged. `heeded` is the value of `limpet.dev/rotate` that
+    /// this answers: a wish for another authority counts as heeded with phase 1.
+    pub(super) fn within(&self, secret: &SecretObject, heeded: Option<&str>) -> Wiped {
         let mut changed = secret.clone();
+        own_secret::heed(&mut changed, heeded);
         let data = changed.data.get_or_insert_default();
         let mut put = |field: &str, value: Option<&str>| {
             let before = match value {
@@ -215,15 +212,6 @@ impl Authority {
         put(NEXT_KEY, self.next.as_ref().map(|next| next.key.as_str()));
         Wiped::new(changed)
     }
-}
-
-/// The Secret with the wish for another authority marked as heeded.
-pub(super) fn heeded(mut secret: SecretObject, wish: Option<&str>) -> Wiped {
-    if let Some(wish) = wish {
-        let annotations = secret.metadata.annotations.get_or_insert_default();
-        annotations.insert(ROTATED.to_owned(), wish.to_owned());
-    }
-    Wiped::new(secret)
 }
 
 /// The value of a field.

@@ -4,7 +4,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
 use super::config::AuthorityConfig;
-use super::content::{Authority, Phase, Step, heeded};
+use super::content::{Authority, Phase, Step};
 use super::gateways::{Place, Wanted};
 use super::schedule::{Due, due, renewal};
 use super::sign;
@@ -125,7 +125,7 @@ fn a_wish_for_another_authority_is_heeded_once() {
     let wished = Authority::read(&secret).unwrap();
     assert_eq!(wished.wanted.as_deref(), Some("1"));
     let next = wished.after(Step::Introduce, now(), DAY).unwrap();
-    let begun = heeded(next.within(&secret).object().clone(), wished.wanted.as_deref());
+    let begun = next.within(&secret, wished.wanted.as_deref());
     assert_eq!(Authority::read(begun.object()).unwrap().wanted, None);
 }
 

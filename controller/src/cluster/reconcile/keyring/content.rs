@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize as _;
 
 use crate::cluster::kube::Wiped;
+use crate::cluster::reconcile::own_secret;
 use crate::tools::keys::rotation;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
 use limpet_core::config::{KeyDocument, KeyringDocument};
@@ -21,11 +22,6 @@ const KEYRING: &str = "keyring.json";
 /// The fields with key-encryption keys are named with this prefix and an id, as are the variables of Envoy's
 /// environment.
 const KEY_ENCRYPTION_KEY: &str = "LIMPET_KEK_";
-/// The annotation that asks for another key, unless `limpet.dev/rotated` has the same value.
-pub(super) const ROTATE: &str = "limpet.dev/rotate";
-/// The value of `limpet.dev/rotate` that led to the last rotation.
-pub(super) const ROTATED: &str = "limpet.dev/rotated";
-
 /// The annotation that revokes the keys with these ids. It stays until every Envoy has the keyring without them.
 pub(super) const REVOKE: &str = "limpet.dev/revoke";
 /// The value of `limpet.dev/revoke` that was done last.
@@ -87,11 +83,10 @@ pub(super) fn ring(secret: &SecretObject) -> Result<Ring, Broken> {
     let document = KeyringDocument::parse(json).map_err(|error| broken(&error))?;
     rotation::check_times(&document).map_err(|error| broken(&error))?;
     let annotation = |name| secret.metadata.annotations.as_ref()?.get(name).cloned();
-    let wanted = annotation(ROTATE).filter(|wish| Some(wish) != annotation(ROTATED).as_ref());
     let revocation = annotation(REVOKE).map(|text| revocation(&text, &document));
     Ok(Ring {
         document,
-        wanted,
+        wanted: own_secret::wish(secret),
         revocation,
     })
 }
@@ -133,10 +128,7 @@ pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heede
     if let Some(mut old) = data.insert(KEYRING.to_owned(), bytes(document)) {
         old.0.zeroize();
     }
-    if let Some(wish) = heeded {
-        let annotations = changed.metadata.annotations.get_or_insert_default();
-        annotations.insert(ROTATED.to_owned(), wish.to_owned());
-    }
+    own_secret::heed(&mut changed, heeded);
     Wiped::new(changed)
 }
 

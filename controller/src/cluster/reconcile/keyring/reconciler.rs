@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use k8s_openapi::api::core::v1::Secret as SecretObject;
-use kube::api::PostParams;
-use kube::{Api, Error};
+use kube::Api;
 use tokio::sync::watch;
 
 use super::config::KeyringConfig;
@@ -15,9 +14,9 @@ use super::revocation::{self, Progress};
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
 use crate::cluster::kube::named_object::{self, Seen};
-use crate::cluster::kube::{Backoff, Wiped};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
+use crate::cluster::reconcile::own_secret::{Writer, Written};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
 use crate::time_format;
@@ -29,11 +28,6 @@ use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
 use limpet_core::keyring::KeyState;
 use limpet_core::time::Timestamp;
 use limpet_outputs::FilterKeys;
-
-/// The timeout of one call.
-const CALL: Duration = Duration::from_secs(5);
-/// How long to wait for the watch to show what was written, before anything else is written.
-const SEEN: Duration = Duration::from_secs(5);
 
 const SECRET: &str = "Secret";
 
@@ -57,7 +51,7 @@ pub(crate) struct Figures {
 }
 
 pub(crate) struct Reconciler {
-    secrets: Api<SecretObject>,
+    writer: Writer,
     config: KeyringConfig,
     /// The states of both Secrets, as they change.
     states: BoxStream<'static, (Which, Seen<SecretObject>)>,
@@ -77,9 +71,6 @@ pub(crate) struct Reconciler {
     revoking: Option<Progress>,
     /// The published text, and since when it is published.
     published: Option<(String, Instant)>,
-    /// When something was written that the watch has not shown yet.
-    wrote: Option<Instant>,
-    backoff: Backoff,
 }
 
 impl Reconcile for Reconciler {
@@ -112,19 +103,14 @@ impl Reconcile for Reconciler {
         }
         self.wait_for_others(served.as_mut());
         self.complain();
-        if let Some(rest) = self
-            .wrote
-            .map(|at| SEEN.saturating_sub(at.elapsed()))
-            .filter(|rest| !rest.is_zero())
-        {
+        if let Some(rest) = self.writer.rest() {
             return Some(rest);
         }
-        self.wrote = None;
         let fresh = match generate::secret() {
             Ok(fresh) => fresh,
             Err(error) => {
                 tracing::error!(%error, "cannot generate a key");
-                return Some(self.backoff.next());
+                return Some(self.writer.failed());
             }
         };
         match self.state.next(time_format::now(), served, fresh) {
@@ -161,7 +147,7 @@ impl Reconciler {
         let key_encryption_key = follow(Which::KeyEncryptionKey, &config.key_encryption_key_secret);
         let reconciler = Self {
             states: stream::select(keyring, key_encryption_key).boxed(),
-            secrets,
+            writer: Writer::new(secrets),
             config: config.clone(),
             state,
             told,
@@ -174,8 +160,6 @@ impl Reconciler {
             waits: String::new(),
             revoking: None,
             published: None,
-            wrote: None,
-            backoff: Backoff::of_the_api(),
         };
         (reconciler, keys)
     }
@@ -183,7 +167,7 @@ impl Reconciler {
     fn saw(&mut self, which: Which, seen: Seen<SecretObject>) {
         match seen {
             Ok(secret) => {
-                self.wrote = None;
+                self.writer.saw();
                 self.refused.remove(&(which, Reason::ReadRefused));
                 self.state.saw(which, secret);
             }
@@ -332,7 +316,6 @@ impl Reconciler {
     }
 
     async fn write(&mut self, write: Write) -> Option<Duration> {
-        let post = PostParams::default();
         let (which, what) = match &write {
             Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created".to_owned()),
             Write::Create(which, _) => (*which, "the key-encryption key is created".to_owned()),
@@ -340,48 +323,29 @@ impl Reconciler {
             Write::Revoke(ids, _) => (Which::Keyring, revocation::are_revoked(ids)),
             Write::RevocationDone(ids, _) => (Which::Keyring, revocation::everywhere(ids)),
         };
+        let (Write::Create(_, secret)
+        | Write::Step(_, secret)
+        | Write::Revoke(_, secret)
+        | Write::RevocationDone(_, secret)) = &write;
         let name = self.name(which).to_owned();
-        let call = async {
-            match &write {
-                Write::Create(_, secret) => self.secrets.create(&post, secret.object()).await,
-                // With its resourceVersion: of two writers, the second gets a conflict.
-                Write::Step(_, secret) | Write::Revoke(_, secret) | Write::RevocationDone(_, secret) => {
-                    self.secrets.replace(&name, &post, secret.object()).await
-                }
-            }
-        };
-        match tokio::time::timeout(CALL, call).await {
-            Ok(Ok(written)) => {
-                drop(Wiped::new(written));
-                self.backoff.reset();
-                self.wrote = Some(Instant::now());
+        let is_new = matches!(write, Write::Create(..));
+        let (written, rest) = self.writer.write(&name, secret, is_new).await;
+        match written {
+            Written::Done => {
                 tracing::info!(secret = name, "{what}");
                 self.refused.remove(&(which, Reason::WriteRefused));
                 if let Write::RevocationDone(..) = write {
                     self.diagnostics.announce(self.diagnostic(which, Reason::Revoked, what));
                 }
                 self.complain();
-                Some(SEEN)
             }
-            Ok(Err(Error::Api(status))) if status.code == 409 => {
-                self.wrote = Some(Instant::now());
-                Some(SEEN)
+            Written::Refused(words) => {
+                self.refused.insert((which, Reason::WriteRefused), words);
+                self.complain();
             }
-            failed => {
-                let error = match failed {
-                    Ok(Err(error)) => {
-                        if let Some(refusal) = refusal(&error) {
-                            self.refused.insert((which, Reason::WriteRefused), refusal);
-                            self.complain();
-                        }
-                        error.to_string()
-                    }
-                    _ => "no answer".to_owned(),
-                };
-                tracing::warn!(secret = name, error, "cannot be written");
-                Some(self.backoff.next())
-            }
+            Written::Not => {}
         }
+        Some(rest)
     }
 }
 

@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1::Secret as SecretObject;
 use proptest::prelude::*;
 
 use super::KeyringConfig;
-use super::content::{REVOKE, ROTATE, ROTATED};
+use super::content::REVOKE;
 use super::schedule::Served;
 use super::state::{Next, State, Which, Write};
+use crate::cluster::reconcile::own_secret::{ROTATE, ROTATED};
 use crate::tools::keys::rotation::{MAX_RETIRING, MAX_REVOKED, Step};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::KeyStateConfig;
