@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
@@ -12,7 +13,7 @@ use crate::{poll, tools};
 /// CNCF's registry at an address of this namespace, over plain HTTP.
 #[derive(Debug)]
 pub struct Registry {
-    process: Child,
+    process: Mutex<Option<Child>>,
     address: SocketAddr,
     storage: TempDir,
 }
@@ -32,23 +33,40 @@ impl Registry {
             storage.path().display()
         );
         std::fs::write(&config, text)?;
-        // It logs as an error what a client asks for before it pushes.
-        let process = Command::new(tools::registry("registry")?)
-            .arg("serve")
-            .arg(config)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
         let registry = Self {
-            process,
+            process: Mutex::default(),
             address,
             storage,
         };
-        poll::until("the registry", async || {
-            tokio::net::TcpStream::connect(address).await.ok()
-        })
-        .await?;
+        registry.launch().await?;
         Ok(registry)
+    }
+
+    /// Starts the registry again, after [`Registry::stop`], with what was pushed before.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn launch(&self) -> Result<()> {
+        // It logs as an error what a client asks for before it pushes.
+        let process = Command::new(tools::registry("registry")?)
+            .arg("serve")
+            .arg(self.storage.path().join("config.yaml"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        *self.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        let answers = async || tokio::net::TcpStream::connect(self.address).await.ok().map(drop);
+        poll::until("the registry", answers).await
+    }
+
+    /// Stops the registry: nothing listens at its address.
+    pub fn stop(&self) {
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut process) = process {
+            // It may have ended by itself.
+            drop(process.kill());
+            drop(process.wait());
+        }
     }
 
     /// A folder that is removed with the registry.
@@ -76,9 +94,7 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        drop(self.process.kill());
-        drop(self.process.wait());
+        self.stop();
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Mesh {
     node: Node,
     /// The image as an artefact, and as one of one layer, as a `WasmPlugin` names them.
     pub(crate) images: [String; 2],
-    _registry: Registry,
+    pub(crate) registry: Registry,
     _network: Network,
 }
 
@@ -41,7 +41,7 @@ impl Mesh {
         let mesh = Self {
             images: [push("limpet-wasm")?, push("limpet-wasm-compat")?],
             node,
-            _registry: registry,
+            registry,
             _network: network,
         };
         let values = tools::checkout().join("e2e/tests/istio_node/istiod.yaml");

@@ -10,8 +10,6 @@ use serde_json::{Value, json};
 
 use crate::mesh::Mesh;
 
-/// The hostname of the route.
-pub(crate) const HOST: &str = "shop.example.com";
 /// The cookie of the sessions.
 pub(crate) const COOKIE: &str = "limpet-session";
 /// The Deployment that Istio makes of the Gateway.
@@ -63,7 +61,12 @@ impl Site {
     }
 
     pub(crate) fn request(&self) -> Request {
-        Request::get(self.address, "/").header("host", HOST)
+        self.request_at(self.address)
+    }
+
+    /// The same request, to another listener of the gateway.
+    pub(crate) fn request_at(&self, address: SocketAddr) -> Request {
+        Request::get(address, "/").header("host", host(self.name))
     }
 
     /// Sends a request that a pod has to answer.
@@ -87,13 +90,37 @@ impl Site {
     }
 
     pub(crate) async fn until_sessions(&self) -> Result<()> {
+        let mut last = None;
         let begun = async || {
             let mut visitor = self.visitor();
-            self.visit(&mut visitor).await.ok()?;
+            last = Some(self.visit(&mut visitor).await.map(|answer| answer.headers));
             visitor.cookie(COOKIE).map(drop)
         };
-        let found = poll::until_within(ROLLOUT, "a session", begun).await;
-        found.with_context(|| self.agent_log().unwrap_or_default())
+        let begun = poll::until_within(ROLLOUT, "a session", begun).await;
+        if begun.is_err() {
+            let policy = self.client.get("BackendLBPolicy", "sticky").await?;
+            let log = self.agent_log()?;
+            return begun.with_context(|| format!("{log}\n{:#}\n{last:?}", policy["status"]));
+        }
+        Ok(())
+    }
+
+    /// Replaces the gateway's pod, whose agent then fetches the filter anew.
+    pub(crate) async fn restart_gateway(&self) -> Result<()> {
+        let labels = "gateway.networking.k8s.io/gateway-name=web";
+        for pod in self.client.list("v1/Pod", labels).await? {
+            let name = pod["metadata"]["name"].as_str().context("no name")?;
+            self.client.delete_now("v1/Pod", name).await?;
+            self.client.until_gone("v1/Pod", name).await?;
+        }
+        let ready = async || {
+            let pods = self.client.list("v1/Pod", labels).await.ok()?;
+            let mut conditions = pods.first()?["status"]["conditions"].as_array()?.iter();
+            conditions
+                .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+                .then_some(())
+        };
+        poll::until_within(ROLLOUT, "another pod of the gateway", ready).await
     }
 
     /// What the gateway's agent and Envoy say.
@@ -133,6 +160,11 @@ impl Site {
     }
 }
 
+/// The hostname of a site's route. Gateways of one hostname would give their cookies different names.
+pub(crate) fn host(namespace: &str) -> String {
+    format!("{namespace}.example.com")
+}
+
 /// A file of `envoy-configs/istio`, for this namespace. The tests' backend listens at another port.
 pub(crate) fn text(namespace: &str, file: &str) -> Result<String> {
     let path = tools::checkout().join("envoy-configs/istio").join(file);
@@ -140,6 +172,7 @@ pub(crate) fn text(namespace: &str, file: &str) -> Result<String> {
     Ok(text
         .replace("namespace: shop", &format!("namespace: {namespace}"))
         .replace("trafficextension/shop.", &format!("trafficextension/{namespace}."))
+        .replace("shop.example.com", &host(namespace))
         .replace("targetPort: 8080", "targetPort: 8000"))
 }
 

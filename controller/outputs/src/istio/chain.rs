@@ -18,8 +18,6 @@ use super::{ENVOY_FILTER, object_name, owned_by_gateway, plugin, target_refs};
 
 const MANAGER: &str = "envoy.filters.network.http_connection_manager";
 const ROUTER: &str = "envoy.filters.http.router";
-/// What Istio's agent puts in the place of the filter when it cannot fetch the image.
-const RBAC: &str = "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC";
 
 pub(super) fn manifest(source: &Source<'_>, gateway: &ObjectName) -> Manifest {
     Manifest {
@@ -45,7 +43,9 @@ fn patches(plugin: &ObjectName) -> Vec<Value> {
     let ours = filter_name(plugin);
     let place = json!({"name": MANAGER, "subFilter": {"name": ours}});
     // The gateway has routes that do not know of our filter. Without a default, Envoy would refuse all their requests.
-    let types = vec![Wasm::type_url(), RBAC.to_owned()];
+    // If Istio's agent cannot fetch the image, it puts an RBAC filter in the place of ours, which denies all requests.
+    // Its type is not taken, so Envoy keeps the filter that it has, or the default.
+    let types = vec![Wasm::type_url()];
     let discovered = chain::discovered(&ours, types, Some(pass_through()));
     let removed = json!({"request_headers_to_remove": INTERNAL_HEADERS});
     vec![
