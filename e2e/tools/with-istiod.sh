@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # with-istiod.sh COMMAND...: runs a command with the environment variables that the tests with Istio need: ISTIOD, the
-# program pilot-discovery, which is not fetched here (docs/reference/istio.md says how to get one), and ISTIO_CRDS, a file with
-# the definitions of its kinds. The default is that of the Go module istio.io/api with which the program was built.
+# program pilot-discovery, by default that of istio.sh, and ISTIO_CRDS, a file with the definitions of its kinds. The
+# default is that of the Go module istio.io/api with which the program was built.
 set -euo pipefail
+tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 die() { echo "with-istiod: $*" >&2; exit 1; }
 
-how="docs/reference/istio.md says how to get one."
-[[ -n ${ISTIOD:-} ]] ||
-  die "ISTIOD is not set: make e2e-istio ISTIOD=FILE, where FILE is Istio's pilot-discovery. $how"
-[[ -x $ISTIOD ]] || die "ISTIOD is $ISTIOD, which is not a program. $how"
+ISTIOD=${ISTIOD:-$("$tools/istio.sh")/pilot-discovery}
+[[ -x $ISTIOD ]] || die "ISTIOD is $ISTIOD, which is not a program. docs/reference/istio.md says how to get one."
 ISTIOD=$(realpath "$ISTIOD")
 
 if [[ -z ${ISTIO_CRDS:-} ]]; then

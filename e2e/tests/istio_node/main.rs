@@ -3,5 +3,7 @@
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod gateway;
+mod https;
 mod mesh;
+mod sidecars;
 mod site;
