@@ -203,7 +203,7 @@ e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Run the tests with Envo
 envoy-gateway:
 	@e2e/tools/with-envoy-gateway.sh true
 
-# Not part of `make test`, because nothing here fetches istiod.
+# Not part of `make test`, because the first build of istiod takes long.
 e2e-istio: istiod wasm module test-cli ## Run the tests with Istio: ISTIOD=<pilot-discovery> TEST=name
 	@echo "Testing in Istio with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh \
