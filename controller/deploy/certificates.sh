@@ -9,15 +9,17 @@
 # FOLDER, old and new ones trust each other. The certificates in FOLDER/former.crt, if it is there, are trusted, too.
 set -euo pipefail
 usage() {
-  echo "usage: [DAYS=365] [NAMESPACE=limpet-system] certificates.sh FOLDER NAMESPACE/NAME...: FOLDER keeps the authority," \
-    "the others are Gateways" >&2
+  echo "usage: [DAYS=365] [NAMESPACE=limpet-system] certificates.sh FOLDER NAMESPACE/NAME...:" \
+    "FOLDER keeps the authority, the others are Gateways" >&2
   exit 2
 }
 [[ $# -ge 2 && $1 != -* ]] || usage
 folder=$1 namespace=${NAMESPACE:-limpet-system} days=${DAYS:-365}
 shift
 for gateway in "$@"; do
-  [[ $gateway =~ ^[a-z0-9-]+/[a-z0-9.-]+$ ]] || { echo "expected NAMESPACE/NAME of a Gateway, found $gateway" >&2; usage; }
+  [[ $gateway =~ ^[a-z0-9-]+/[a-z0-9.-]+$ ]] && continue
+  echo "expected NAMESPACE/NAME of a Gateway, found $gateway" >&2
+  usage
 done
 umask 077
 tmp=$(mktemp -d)
@@ -36,7 +38,8 @@ if [[ ! -e $folder/ca.key ]]; then
   quietly openssl genpkey "${key[@]}" -out "$tmp/ca.key"
   mv "$tmp/ca.key" "$folder/ca.key"
 fi
-# An authority must outlast what it signs. Its certificate is made anew with the same key, so what it signed stays valid.
+# An authority must outlast what it signs. Its certificate is made anew with the same key, so what it signed stays
+# valid.
 if ! openssl x509 -checkend $((days * 86400 + 86400)) -in "$folder/ca.crt" >/dev/null 2>&1; then
   quietly openssl req -x509 -key "$folder/ca.key" -out "$tmp/ca.crt" -days $((days + 3650)) -subj /CN=limpet-xds \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign

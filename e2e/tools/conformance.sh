@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # conformance.sh: prints a directory with the Gateway API's conformance suite, suite.test, its backend, echo-basic, and
-# `images`, the names of the images that its manifests want. Everything else goes to stderr. Go builds them, unmodified, from the modules that e2e/tools/conformance/go.sum names.
-# What is built is kept in .tools of this checkout.
+# `images`, the names of the images that its manifests want. Everything else goes to stderr. Go builds them, unmodified,
+# from the modules that e2e/tools/conformance/go.sum names. What is built is kept in .tools of this checkout.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 module=$root/e2e/tools/conformance

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# crds.sh gateway-api|istio|envoy-gateway|cert-manager [VERSION]: prints the directory with the custom resource definitions of that
-# release. Everything else goes to stderr. The definitions come from a Go module of the project, which Go fetches as
-# GOPROXY says and which must have the digest below. They are kept in .tools of this checkout.
+# crds.sh gateway-api|istio|envoy-gateway|cert-manager [VERSION]: prints the directory with the custom resource
+# definitions of that release. Everything else goes to stderr. The definitions come from a Go module of the project,
+# which Go fetches as GOPROXY says and which must have the digest below. They are kept in .tools of this checkout.
 set -euo pipefail
 usage="usage: crds.sh gateway-api|istio|envoy-gateway|cert-manager [VERSION]"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# helm.sh: prints the path of the Helm that the tests run, which has kubectl beside it. Everything else goes to stderr. Go
-# builds both from the modules that go.sum names in e2e/tools/helm, so that all machines have the same ones. They are kept
-# in .tools of this checkout.
+# helm.sh: prints the path of the Helm that the tests run, which has kubectl beside it. Everything else goes to stderr.
+# Go builds both from the modules that go.sum names in e2e/tools/helm, so that all machines have the same ones. They are
+# kept in .tools of this checkout.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 module=$root/e2e/tools/helm

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # node.sh: prints a directory with the programs of a Kubernetes node and of the control plane's other half: kubelet,
-# kube-proxy, kube-scheduler, kube-controller-manager, containerd with its shim and ctr, CoreDNS, pause, and agnhost, the
-# application of a page. Everything else goes to stderr. Says first what this machine lacks for a node. Go builds them
-# from the modules that go.sum names in e2e/tools/kube, e2e/tools/containerd and e2e/tools/coredns. What is built is kept
-# in .tools of this checkout.
+# kube-proxy, kube-scheduler, kube-controller-manager, containerd with its shim and ctr, CoreDNS, pause, and agnhost,
+# the application of a page. Everything else goes to stderr. Says first what this machine lacks for a node. Go builds
+# them from the modules that go.sum names in e2e/tools/kube, e2e/tools/containerd and e2e/tools/coredns. What is built
+# is kept in .tools of this checkout.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tools=$root/e2e/tools

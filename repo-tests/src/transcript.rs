@@ -1,4 +1,5 @@
-//! Transcripts: commands, and what they print. `…` stands for anything within a line, and alone on a line for any lines.
+//! Transcripts: commands, and what they print. `…` stands for anything within a line, and alone on a line for any
+//! lines.
 
 use crate::Block;
 

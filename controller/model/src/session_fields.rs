@@ -1,5 +1,5 @@
-//! The table of session fields that objects have no field for, or not in every release. Annotations and the controller's
-//! `sessionDefaults` set them.
+//! The table of session fields that objects have no field for, or not in every release. Annotations and the
+//! controller's `sessionDefaults` set them.
 //!
 //! Each field has one entry. Everything else follows from it: the name of the annotation (`same-site` for `same_site`),
 //! the name in `sessionDefaults` (`sameSite`), the accepted values and the message for others, precedence, what is

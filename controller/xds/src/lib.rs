@@ -33,8 +33,8 @@
 //! - A refused response is halved until the bad resource is found; the others are accepted. A refused resource is not
 //!   sent again until it changes, except for listeners, whose port may have been taken for a while.
 //! - Certificates are read again when their files change, or are those that were handed over last ([`TlsInMemory`]).
-//! - A connection ends after seven tenths of its client's certificate's life, so that the client shows a renewed one. It
-//!   comes back at once, and counts as connected meanwhile. It ends within a second when the authority of the
+//! - A connection ends after seven tenths of its client's certificate's life, so that the client shows a renewed one.
+//!   It comes back at once, and counts as connected meanwhile. It ends within a second when the authority of the
 //!   certificate is not trusted any more.
 //! - Virtual hosts that are published as such are sent one by one to nodes that can take them so, and within their
 //!   route configurations to others.

@@ -29,8 +29,8 @@ pub(super) fn clip(message: &mut String) {
     }
 }
 
-/// The pace of requests that answer nothing, or ask for something again. Answers come as fast as the server sends, but a
-/// client can ask again and again. Then it waits: nothing is lost.
+/// The pace of requests that answer nothing, or ask for something again. Answers come as fast as the server sends, but
+/// a client can ask again and again. Then it waits: nothing is lost.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// The time up to which requests are paid for. It may be ahead of now by [`Pace::AHEAD`].

@@ -32,8 +32,8 @@ const DNS: &str = include_str!("node/dns.yaml");
 
 /// A Kubernetes cluster of one node whose pods run: kubelet, kube-proxy, containerd with runc, scheduler,
 /// controller-manager and `CoreDNS`, all of them the genuine ones. It knows the images that `e2e/tools/with-node.sh`
-/// made, and no registry. Services of the type `LoadBalancer` get addresses. It stops when the value is dropped, except for its containers: those end with the namespaces
-/// of `e2e/tools/in-node.sh`.
+/// made, and no registry. Services of the type `LoadBalancer` get addresses. It stops when the value is dropped, except
+/// for its containers: those end with the namespaces of `e2e/tools/in-node.sh`.
 #[derive(Debug)]
 pub struct Node {
     daemons: Vec<Daemon>,

@@ -11,7 +11,8 @@ use crate::{checkout, compare};
 
 const HEAD: &str = "# Written by `make manifests` from controller/deploy/chart.\n";
 
-/// What kustomize does without: it has the class in an example, the definitions in files, and its own way to certificates.
+/// What kustomize does without: it has the class in an example, the definitions in files, and its own way to
+/// certificates.
 const VALUES: &str = "gatewayClass.create=false,crds.install=false";
 
 /// A folder: its place in `controller/deploy`, the namespace that it installs into, more values, and its files with the

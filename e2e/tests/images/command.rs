@@ -56,7 +56,8 @@ async fn the_command_finds_a_server_by_its_name() -> Result<()> {
     let root = empty_root()?;
     fs::create_dir(root.path().join("etc"))?;
     fs::write(root.path().join("etc/resolv.conf"), format!("nameserver {NAMES}\n"))?;
-    // As a service account has it. Without one, the authorities of a system would be asked for, of which there are none.
+    // As a service account has it. Without one, the authorities of a system would be asked for, of which there are
+    // none.
     let authority = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     fs::write(root.path().join("ca.crt"), authority.cert.pem())?;
     let kubeconfig = format!(

@@ -78,8 +78,8 @@ fn check(graph: &Graph) {
     assert!(is_served, "the other route: {other:?}");
     for route in hosts.iter().flat_map(|host| &host.routes) {
         for text in expressions(&route.matches) {
-            // It was printed in the syntax that every RE2 reads, so another translation changes nothing. What is printed
-            // may be longer than what is read.
+            // It was printed in the syntax that every RE2 reads, so another translation changes nothing. What is
+            // printed may be longer than what is read.
             let again = Expression::parse(text).map(|again| again.as_str().to_owned());
             let is_long = text.len() > Expression::MOST_BYTES;
             assert!(

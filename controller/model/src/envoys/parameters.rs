@@ -131,8 +131,9 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Who may write in the namespace of a Gateway must not run programs of their own in that of the controller, next to its
-/// keys: neither by an image, nor by what labels and annotations make others put into a pod, nor on a node of theirs.
+/// Who may write in the namespace of a Gateway must not run programs of their own in that of the controller, next to
+/// its keys: neither by an image, nor by what labels and annotations make others put into a pod, nor on a node of
+/// theirs.
 ///
 /// # Errors
 /// With the field.

@@ -11,7 +11,8 @@ pub enum Session {
     None,
     /// The rule's: a session keeps its destination, whatever the weights are.
     Rule(SessionUse),
-    /// Each destination's own ([`session`](super::Cluster::session)): the split chooses the destination of every request.
+    /// Each destination's own ([`session`](super::Cluster::session)): the split chooses the destination of every
+    /// request.
     Destinations,
 }
 

@@ -8,8 +8,8 @@ use crate::session_fields::SessionFields;
 use limpet_api::SessionPersistence;
 use limpet_core::time::GatewayDuration;
 
-/// Checks that policies can be made with these defaults, with timeouts up to `longest`. Otherwise every object would report a mistake that is not its
-/// own.
+/// Checks that policies can be made with these defaults, with timeouts up to `longest`. Otherwise every object would
+/// report a mistake that is not its own.
 ///
 /// # Errors
 /// If the filter would refuse a policy with these defaults. The text names the fields and what was expected.

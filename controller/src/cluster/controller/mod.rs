@@ -173,7 +173,8 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     result.map_err(|error| failed(&error))?
 }
 
-/// Starts what keeps the Services of `XBackend`s, if we serve routes ourselves. The receiver has those that are refused.
+/// Starts what keeps the Services of `XBackend`s, if we serve routes ourselves. The receiver has those that are
+/// refused.
 fn start_services(
     tasks: &mut JoinSet<()>,
     context: &Context,

@@ -45,7 +45,8 @@ pub(crate) enum Deliverer {
     Writer(Box<manifests::Reconciler>),
 }
 
-/// Objects go to `plane` if there is one, else resources go to Envoys. `tls` gets the certificates of our own authority.
+/// Objects go to `plane` if there is one, else resources go to Envoys. `tls` gets the certificates of our own
+/// authority.
 ///
 /// # Errors
 /// If the address of the xDS server cannot be listened on.

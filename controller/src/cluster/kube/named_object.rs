@@ -103,7 +103,8 @@ where
             if std::mem::take(&mut self.failed) {
                 self.backoff.wait().await;
                 if self.forbidden {
-                    // A watch that is permitted after it was refused tells nothing until something changes. A list does.
+                    // A watch that is permitted after it was refused tells nothing until something changes. A list
+                    // does.
                     self.changes = watch_object(self.api.clone(), &self.name).boxed();
                 }
             }

@@ -34,8 +34,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Whether objects of the kind are read. Another control plane follows policies for TLS itself, and has Envoys of its
-    /// own.
+    /// Whether objects of the kind are read. Another control plane follows policies for TLS itself, and has Envoys of
+    /// its own.
     pub(crate) fn reads(&self, kind: Kind) -> bool {
         self.serves || !matches!(kind, Kind::BackendTlsPolicy | Kind::EnvoyDeployment)
     }

@@ -94,8 +94,8 @@ async fn a_due_token_comes_in_the_cookie() -> Result<()> {
     Ok(())
 }
 
-/// The route that a token's parameter matches is not left when the module takes the parameter out. With the wasm filter,
-/// Envoy itself matches again whenever a filter of this ABI changes a request header.
+/// The route that a token's parameter matches is not left when the module takes the parameter out. With the wasm
+/// filter, Envoy itself matches again whenever a filter of this ABI changes a request header.
 #[tokio::test]
 async fn the_module_does_not_have_the_route_matched_again() -> Result<()> {
     let routes = json!([

@@ -71,7 +71,8 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("create", &["events"]),
 ];
 
-/// Takes a verb for these resources from a role: a cluster role, or the `Role` in the namespace. Only a cluster role has a name behind its kind.
+/// Takes a verb for these resources from a role: a cluster role, or the `Role` in the namespace. Only a cluster role
+/// has a name behind its kind.
 pub(crate) async fn without(
     namespace: &Namespace,
     kind: &str,

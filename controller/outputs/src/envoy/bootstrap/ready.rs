@@ -22,7 +22,8 @@ use super::super::listeners::{bind, network_filter};
 use super::super::pack::{duration, no, number, pack};
 use super::super::routes::{answer_all, exactly};
 
-/// The name of the listener, and the prefix of its statistics, by which `limpet drain` tells them from those of clients.
+/// The name of the listener, and the prefix of its statistics, by which `limpet drain` tells them from those of
+/// clients.
 const NAME: &str = "limpet.ready";
 
 /// How many connections it may have at the same time. They are short, and few ask.

@@ -1,5 +1,5 @@
-//! Keeps a Secret with a certificate for the Envoys of each Gateway. In the namespaces of Gateways, it keeps a copy of the
-//! key-encryption keys beside it, because a pod can use no Secret of another namespace.
+//! Keeps a Secret with a certificate for the Envoys of each Gateway. In the namespaces of Gateways, it keeps a copy of
+//! the key-encryption keys beside it, because a pod can use no Secret of another namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -17,8 +17,8 @@ pub(super) fn scaled(autoscaler: &DynamicObject) -> Option<ObjectName> {
 
 /// Leaves the number of pods to who decides it, for example an autoscaler.
 ///
-/// A field that is not applied any more would get its default, which is one pod. So the number that is there is applied,
-/// unless somebody else has set it.
+/// A field that is not applied any more would get its default, which is one pod. So the number that is there is
+/// applied, unless somebody else has set it.
 pub(super) fn leave(object: &mut Value, live: &DynamicObject, is_autoscaled: bool) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else {
         return;
