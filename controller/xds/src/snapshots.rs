@@ -20,7 +20,8 @@ use limpet_resources::{Name, Resource, ResourceType, Resources};
 #[derive(Debug, Clone, Default)]
 pub struct Snapshots(Arc<Shared>);
 
-/// The limit of streams of one node. More than one connection may be left of a network that failed.
+/// The limit of streams of one node at one address. More than one connection may be left of a network that failed. A
+/// node elsewhere may call itself by the same name.
 pub(super) const STREAMS: usize = 16;
 
 type Groups = BTreeMap<Name, Arc<GroupCell>>;
@@ -192,7 +193,9 @@ impl Shared {
         let mut groups = lock(&self.groups);
         let cell = Arc::clone(Self::cell(&mut groups, group));
         let mut streams = lock(&cell.streams);
-        let own = streams.values().filter(|other| other.node == stream.node);
+        let own = streams
+            .values()
+            .filter(|other| other.node == stream.node && other.origin == stream.origin);
         if own.count() >= STREAMS {
             return None;
         }

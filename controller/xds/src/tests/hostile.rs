@@ -212,6 +212,26 @@ async fn a_node_and_a_connection_have_so_many_streams() {
     ninth.await.unwrap().next().await;
 }
 
+/// Who has a certificate of a Gateway can call itself as any Envoy of it.
+#[tokio::test]
+async fn a_namesake_elsewhere_keeps_no_node_out() {
+    let snapshots = Snapshots::new();
+    snapshots.publish(GROUP, Resources::new());
+    let running = serve(&snapshots).await;
+    let from = async |address: [u8; 4]| {
+        let endpoint = Endpoint::from_shared(format!("http://{}", running.address)).unwrap();
+        let endpoint = endpoint.local_address(Some(address.into()));
+        let mut client = Client::connect_by(endpoint, asks_for("one", &["a".to_owned()])).await;
+        client.message().await.map(|_| client)
+    };
+    let mut open = Vec::new();
+    while let Ok(client) = from([127, 0, 0, 2]).await {
+        open.push(client);
+    }
+    assert_eq!(times(&snapshots, TurnedAway::Streams), 1);
+    assert!(from([127, 0, 0, 1]).await.is_ok());
+}
+
 /// Waits until this many nodes are connected.
 async fn until_nodes(snapshots: &Snapshots, nodes: usize) {
     let mut status = snapshots.status();
