@@ -45,15 +45,15 @@ pub(super) async fn wait(tls: &Tls, shown: &[CertificateDer<'_>], validity: Vali
 /// Waits until the authority of these certificates is not trusted any more. Who has stolen its key and has connected
 /// would otherwise go on when it was replaced. That the certificates have ended meanwhile does not matter.
 pub(super) async fn distrusted(tls: &Tls, shown: &[CertificateDer<'_>], validity: Validity) {
-    let mut verified = None;
+    let mut compared = None;
     loop {
         let verifier = tls.verifier();
-        if !is_same(verified.as_ref(), verifier.as_ref()) {
+        if !is_same(compared.as_ref(), verifier.as_ref()) {
             let at = SystemTime::now().min(validity.ends);
             if verifier.as_ref().is_some_and(|by| !verifies(&**by, shown, at)) {
                 return;
             }
-            verified = verifier;
+            compared = verifier;
         }
         sleep(TRUST).await;
     }
