@@ -168,11 +168,13 @@ e2e-istio-node: node wasm module static-cli ## Run the tests of Istio with its o
 	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/with-node.sh e2e/tools/with-istio-node.sh $(test_e2e) --features node --test istio-node $(in_node)
 
-e2e-images: build ## Run the tests of the images with a genuine registry: TEST=name
-	@echo "Testing the images (2 minutes the first time)"
+e2e-images: build ## Run the tests of what is released with a genuine registry, and cosign: TEST=name
+	@echo "Testing what is released (2 minutes the first time, and 5 more to build cosign)"
 	@e2e/tools/images.sh --archives
-	@OCI_BIN=$$(e2e/tools/registry.sh) && export OCI_BIN && \
-	LIMPET_IMAGES=dist/images LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
+	@e2e/tools/release.sh
+	@OCI_BIN=$$(e2e/tools/registry.sh) && COSIGN=$$(e2e/tools/cosign.sh) && export OCI_BIN COSIGN && \
+	LIMPET_RELEASE=dist/release LIMPET_IMAGES=dist/images \
+	LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
 	$(test_e2e) --features images --test images $(in_netns)
 
 cluster: node wasm module static-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C

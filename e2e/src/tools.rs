@@ -95,6 +95,24 @@ pub fn images() -> Result<PathBuf> {
     directory("LIMPET_IMAGES")
 }
 
+/// What is released (`LIMPET_RELEASE`): a directory.
+///
+/// # Errors
+/// If the variable is not set or does not name a directory; the error says what to do.
+#[cfg(feature = "images")]
+pub fn release() -> Result<PathBuf> {
+    directory("LIMPET_RELEASE")
+}
+
+/// cosign (`COSIGN`), which signs what is released.
+///
+/// # Errors
+/// If the variable is not set or does not name a file; the error says what to do.
+#[cfg(feature = "images")]
+pub fn cosign() -> Result<PathBuf> {
+    from_environment("COSIGN")
+}
+
 /// A program of the tests with a registry (`OCI_BIN`, a directory): `registry`, or a client of it.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # release.sh: writes what is released into dist/release, from the files in dist and the images in dist/images: archives
 # of the command, of the wasm file and of the module, the images as OCI layouts, the Helm chart, an SBOM (CycloneDX) of
-# each program, and SHA256SUMS of all. Made of the same commit, the files are the same.
+# each of these, and SHA256SUMS of all. Made of the same commit, the files are the same.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=SCRIPTDIR/stamp.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sbom.sh DIRECTORY VERSION: writes the SBOM (CycloneDX) of each program that is shipped: the crates that are compiled
-# into it, for its target. cargo-cyclonedx is built into .tools unless it is installed.
+# sbom.sh DIRECTORY VERSION: writes the SBOM (CycloneDX) of each file of a release beside it (sbom.py). Of programs, the
+# crates that are compiled into them for their targets are what cargo-cyclonedx says, which is built into .tools.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 directory=$(realpath "$1")
@@ -19,13 +19,21 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git ls-files -z -- Cargo.toml Cargo.lock rust-toolchain.toml '*/Cargo.toml' '*.rs' |
   tar --create --null --files-from - | tar --extract --directory "$copy"
-# sbom NAME CRATE TARGET
-sbom() {
+# crates PROGRAM CRATE TARGET
+crates() {
   (cd "$copy" && "$cyclonedx" cyclonedx --quiet --manifest-path "$2/Cargo.toml" --format json --spec-version 1.5 \
     --target "$3" --no-build-deps --override-filename sbom)
   # Paths are those of the repository.
-  sed "s|$copy|/limpet|g" "$copy/$2/sbom.json" >"$directory/$1.cdx.json"
+  sed "s|$copy|/limpet|g" "$copy/$2/sbom.json" >"$copy/$1.json"
 }
-sbom "limpet-$version-linux-$(uname -m)" controller "$(uname -m)-unknown-linux-musl"
-sbom "limpet-module-$version-linux-$(uname -m)" filter/dynamic-module "$(uname -m)-unknown-linux-gnu"
-sbom "limpet-wasm-$version" filter/proxy-wasm wasm32-wasip1
+crates limpet controller "$(uname -m)-unknown-linux-musl"
+crates liblimpet.so filter/dynamic-module "$(uname -m)-unknown-linux-gnu"
+crates limpet.wasm filter/proxy-wasm wasm32-wasip1
+
+zig=$(e2e/tools/zig.sh)/ziglang
+RUST=$(rustc -vV | sed -n 's/^release: //p')
+RUST_COMMIT=$(rustc -vV | sed -n 's/^commit-hash: //p')
+ZIG=$("$zig/zig" version)
+MUSL=$(sed -n 's/^#define VERSION "\(.*\)"/\1/p' "$zig/lib/libc/musl/src/internal/version.h")
+export RUST RUST_COMMIT ZIG MUSL
+python3 e2e/tools/sbom.py "$directory" "$version" "linux-$(uname -m)" "$copy" dist

@@ -5,4 +5,6 @@ mod command;
 mod content;
 mod dns;
 mod layout;
+mod sbom;
+mod signatures;
 mod wasm;
