@@ -95,6 +95,55 @@ fn limpet_check_accepts_every_file() -> Result<()> {
     Ok(())
 }
 
+/// Everything under this name in a document, with numbers as text, as they are in 64-bit fields of golden cases.
+fn all_of(name: &str, document: &Value) -> Vec<Value> {
+    match document {
+        Value::Object(fields) => {
+            let found = fields.get(name).map(as_text);
+            let below = fields.values().flat_map(|value| all_of(name, value));
+            found.into_iter().chain(below).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(|item| all_of(name, item)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn as_text(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), as_text(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(as_text).collect(),
+        Value::Number(number) => number.to_string().into(),
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn the_files_retry_as_routes_of_the_controller_do() -> Result<()> {
+    let read = |file: &str| -> Result<Vec<Value>> {
+        let text = std::fs::read_to_string(tools::checkout().join(file))?;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+        Ok(documents
+            .iter()
+            .flat_map(|document| all_of("retry_policy", document))
+            .collect())
+    };
+    let of_the_controller = read("controller/tests/golden/cases/policy-cookie/out.yaml")?;
+    let expected = of_the_controller.first().context("no retries")?;
+    let mut files = 0;
+    for file in all() {
+        let found = read(&format!("envoy-configs/{file}"))?;
+        for policy in &found {
+            assert_eq!(policy, expected, "{file}");
+        }
+        files += usize::from(!found.is_empty());
+    }
+    ensure!(files > 10, "only {files} files retry");
+    Ok(())
+}
+
 /// The names of the YAML files of a folder, sorted.
 fn files_of(folder: &str) -> Result<Vec<String>> {
     let mut files = Vec::new();

@@ -14,6 +14,7 @@ mod key_rotation;
 mod only_in_haproxy;
 mod query_carrier;
 mod readable;
+mod redispatch;
 mod removed_before_the_backend;
 mod replaced_backend;
 mod rewritten_cookie;
@@ -170,6 +171,13 @@ async fn reached(at: SocketAddr, pair: &str) -> Result<BTreeSet<String>> {
         backends.insert(answer.backend().unwrap_or("none").to_owned());
     }
     Ok(backends)
+}
+
+/// Stops the backend of a session.
+async fn stop(backends: &mut [Backend; 3], session: &Session) -> Result<()> {
+    let backend = backends.iter_mut().find(|backend| backend.name() == session.backend);
+    backend.context("another test's backend answered")?.stop().await;
+    Ok(())
 }
 
 fn one(name: &str) -> BTreeSet<String> {

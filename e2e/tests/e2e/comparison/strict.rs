@@ -12,12 +12,6 @@ async fn assert_refused(session: &Session) -> Result<()> {
     Ok(())
 }
 
-async fn stop(backends: &mut [Backend; 3], session: &Session) -> Result<()> {
-    let backend = backends.iter_mut().find(|backend| backend.name() == session.backend);
-    backend.context("another test's backend answered")?.stop().await;
-    Ok(())
-}
-
 #[tokio::test]
 async fn envoy_refuses_while_the_backend_is_unhealthy() -> Result<()> {
     let config = native_config(&json!({"strict": true}), &json!({}))?.health_checks();

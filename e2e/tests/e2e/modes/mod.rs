@@ -113,7 +113,7 @@ fn every_mode(more: &Value) -> Result<Config> {
             "route": {
                 "cluster": "backends",
                 "retry_policy": {
-                    "retry_on": "connect-failure",
+                    "retry_on": "connect-failure,refused-stream,reset-before-request",
                     "num_retries": 2,
                     "retry_host_predicate": [{
                         "name": "envoy.retry_host_predicates.previous_hosts",
@@ -122,7 +122,7 @@ fn every_mode(more: &Value) -> Result<Config> {
                                 PreviousHostsPredicate",
                         },
                     }],
-                    "host_selection_retry_max_attempts": 5,
+                    "host_selection_retry_max_attempts": 32,
                 },
             },
         })
