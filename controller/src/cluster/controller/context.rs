@@ -4,6 +4,7 @@ use kube::Client;
 use tokio::sync::watch;
 
 use crate::cluster::config::Config;
+use crate::cluster::reconcile::diagnostics::Diagnostics;
 use crate::cluster::reconcile::status::EventRecorder;
 use limpet_model::Settings;
 
@@ -17,6 +18,8 @@ pub(crate) struct Context {
     pub(crate) instance: String,
     /// Whether this replica writes.
     pub(crate) leads: watch::Receiver<bool>,
+    /// What is wrong with the controller's own objects.
+    pub(crate) diagnostics: Diagnostics,
 }
 
 impl Context {

@@ -44,8 +44,6 @@ pub(crate) struct Filter {
     pub(crate) memory: KeptMemory,
     /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
-    /// What is wrong with the controller's own objects.
-    pub(crate) diagnostics: Diagnostics,
     /// Of the certificates in the Secrets of Gateways, the one that ends first.
     pub(crate) first_to_end: Option<watch::Receiver<Option<CertificateUse>>>,
     /// Aborted when it is dropped.
@@ -66,11 +64,14 @@ pub(crate) fn start(
     reported: watch::Receiver<Option<Reported>>,
 ) -> Result<Filter, Failure> {
     let Context {
-        client, config, leads, ..
+        client,
+        config,
+        leads,
+        diagnostics,
+        ..
     } = context;
     let namespace = context.namespace();
     let mut tasks = JoinSet::new();
-    let diagnostics = Diagnostics::new();
     let lease = ReplicaLease {
         namespace: namespace.to_owned(),
         name: format!("{}-replicas", config.leader_election.name),
@@ -107,11 +108,11 @@ pub(crate) fn start(
     let (reconciler, memory) =
         config_map::Reconciler::<Memory>::new(client, namespace, &name, remembered, leading, about);
     tasks.spawn(reconcile_loop::run(reconciler));
-    let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), &diagnostics, leads.clone());
+    let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
     let authority = config.authority().filter(|_| matches!(delivery, Delivery::Xds(_)));
     let (authority, first_to_end) = authority
-        .map(|authority| start_authority(context, authority, tls, reported, &diagnostics, &mut tasks))
+        .map(|authority| start_authority(context, authority, tls, reported, &mut tasks))
         .unzip();
     let (combined, inputs) = CombinedInputs::new(
         config,
@@ -128,7 +129,6 @@ pub(crate) fn start(
         guard: Guard::new(fences, wanting, delivery.clone()),
         memory: KeptMemory::new(memory, remembering),
         replicas,
-        diagnostics,
         first_to_end,
         tasks,
     })
@@ -140,7 +140,6 @@ fn start_authority(
     config: &AuthorityConfig,
     tls: &TlsInMemory,
     reported: watch::Receiver<Option<Reported>>,
-    diagnostics: &Diagnostics,
     tasks: &mut JoinSet<()>,
 ) -> (watch::Receiver<KnownAuthority>, watch::Receiver<Option<CertificateUse>>) {
     let (client, namespace) = (&context.client, context.namespace());
@@ -154,7 +153,7 @@ fn start_authority(
         tls.clone(),
         everywhere,
         context.leads.clone(),
-        diagnostics.clone(),
+        context.diagnostics.clone(),
     );
     tasks.spawn(reconcile_loop::run(reconciler));
     let (managed, keyring) = (context.config.envoy.managed.as_ref(), &context.config.keyring);
@@ -174,7 +173,7 @@ fn start_authority(
         known.clone(),
         telling,
         context.leads.clone(),
-        diagnostics.clone(),
+        context.diagnostics.clone(),
     );
     tasks.spawn(reconcile_loop::run(reconciler));
     (known, first_to_end)

@@ -36,6 +36,7 @@ use tokio::task::JoinSet;
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::cluster::config::Config;
 use crate::cluster::kube::{Connection, Observation, connect};
+use crate::cluster::reconcile::diagnostics::Diagnostics;
 use crate::cluster::reconcile::manifests::Written;
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::status::{self, Facts, Inputs};
@@ -89,6 +90,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         config: Arc::new(config),
         instance,
         leads,
+        diagnostics: Diagnostics::new(),
     };
 
     let snapshots = limpet_xds::Snapshots::new();
@@ -133,7 +135,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     };
     if let Some(certificates) = certificates {
         let pod = context.replica();
-        reconcilers.spawn(certificates::follow(certificates, filter.diagnostics, pod));
+        reconcilers.spawn(certificates::follow(certificates, context.diagnostics.clone(), pod));
     }
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = Target { envoys, ..target };

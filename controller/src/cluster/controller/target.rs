@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::context::Context;
 use crate::cluster::reconcile::certificates::permission;
 use crate::cluster::reconcile::delivery::Delivery;
-use crate::cluster::reconcile::manifests::{self, Recipient, Wanted, Written};
+use crate::cluster::reconcile::manifests::{self, Complaints, Recipient, Wanted, Written};
 use crate::cluster::reconcile::reconcile_loop;
 use crate::exit::Failure;
 use limpet_outputs::ControlPlane;
@@ -78,6 +78,7 @@ pub(crate) async fn target(
         config.propagation_time.get(),
         wanted,
         leads.clone(),
+        Complaints::new(&context.diagnostics, context.replica()),
     );
     let target = Target {
         delivery: Delivery::Objects {
@@ -108,6 +109,7 @@ pub(crate) fn envoys(
         Duration::ZERO,
         wanted,
         context.leads.clone(),
+        Complaints::new(&context.diagnostics, context.replica()),
     );
     let envoys = Envoys {
         options: Arc::new(options.clone()),

@@ -28,6 +28,8 @@ pub(crate) enum Reason {
     ReadRefused,
     /// The API server refuses to write it.
     WriteRefused,
+    /// The API server refuses to delete what it has written.
+    DeleteRefused,
     /// A certificate that it uses ends soon.
     CertificateEnds,
     /// Its key is revoked, and Envoys may not know yet.
@@ -43,6 +45,7 @@ impl Reason {
             Self::Invalid => "Invalid",
             Self::ReadRefused => "ReadRefused",
             Self::WriteRefused => "WriteRefused",
+            Self::DeleteRefused => "DeleteRefused",
             Self::CertificateEnds => "CertificateEnds",
             Self::Revoking => "Revoking",
             Self::Revoked => "Revoked",

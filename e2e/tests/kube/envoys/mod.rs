@@ -38,14 +38,26 @@ struct Site {
 impl Site {
     /// `managed` is `envoy.managed` of the controller's configuration.
     async fn start(name: &str, managed: Value) -> Result<Self> {
+        let mut site = Self::prepare(name, managed).await?;
+        site.launch().await?;
+        Ok(site)
+    }
+
+    /// As [`Site::start`], with a controller that does not run yet.
+    async fn prepare(name: &str, managed: Value) -> Result<Self> {
         let (cluster, namespace) = namespace(name).await?;
         let change = |config: &mut Value| config["envoy"]["managed"] = managed;
-        let controller = Controller::start(cluster.server(), &namespace, change).await?;
+        let controller = Controller::prepare(cluster.server(), &namespace, change).await?;
         Ok(Self {
             cluster,
             namespace,
             controller,
         })
+    }
+
+    async fn launch(&mut self) -> Result<()> {
+        self.controller.launch()?;
+        self.controller.until_ready().await
     }
 
     /// Applies a Gateway with these fields besides its class.

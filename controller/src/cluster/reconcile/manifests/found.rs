@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::complaints::Undeleted;
 use limpet_api::ObjectName;
 use limpet_model::Extent;
 use limpet_model::reports::Condition;
@@ -27,6 +28,8 @@ pub(super) struct Found {
     parts: Problems,
     /// The Gateways that ask for an address which the API server refuses.
     without_address: BTreeSet<ObjectName>,
+    /// What is not wanted and cannot be deleted.
+    pub(super) undeleted: Undeleted,
     /// Whether something was written. The control plane may still object to it.
     pub(super) wrote: bool,
 }

@@ -2,11 +2,12 @@
 //! leader writes.
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
-//! - `reconciler`: writes them, stage by stage. `found`: what is told of that.
+//! - `reconciler`: writes them, stage by stage. `found`, `complaints`: what is told of that.
 //! - `recipient`: who the objects are for. `scale`: how many pods a Deployment has, where somebody else decides that.
 //! - `proxies`: whether proxies have the environment variables that the filter needs.
 //! - `written`: what was written, for statuses and for rotations of the keyring.
 
+mod complaints;
 mod difference;
 mod found;
 mod proxies;
@@ -15,6 +16,7 @@ mod reconciler;
 mod scale;
 mod written;
 
+pub(crate) use complaints::Complaints;
 pub(crate) use recipient::Recipient;
 pub(crate) use reconciler::Reconciler;
 pub(crate) use written::{Wanted, Written};

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::complaints::Complaints;
 use super::difference::{Kept, Live, excess, is_as_wanted, keep};
 use super::found::Found;
 use super::proxies;
@@ -36,6 +37,7 @@ pub(crate) struct Reconciler {
     wanted: watch::Receiver<Option<Arc<Wanted>>>,
     leads: watch::Receiver<bool>,
     told: watch::Sender<Written>,
+    complaints: Complaints,
     backoff: Backoff,
     /// When all proxies should have the generation that was written last.
     settles: Option<Instant>,
@@ -82,6 +84,7 @@ impl Reconcile for Reconciler {
         let leads = *self.leads.borrow_and_update();
         let wanted = self.wanted.borrow_and_update().clone();
         let (true, Some(wanted)) = (leads, wanted) else {
+            self.complaints.tell(&BTreeMap::new());
             return None;
         };
         match self.round(&wanted).await {
@@ -107,6 +110,7 @@ impl Reconciler {
         propagation: Duration,
         wanted: watch::Receiver<Option<Arc<Wanted>>>,
         leads: watch::Receiver<bool>,
+        complaints: Complaints,
     ) -> (Self, watch::Receiver<Written>) {
         let (told, written) = watch::channel(Written::default());
         let reconciler = Self {
@@ -117,6 +121,7 @@ impl Reconciler {
             wanted,
             leads,
             told,
+            complaints,
             backoff: Backoff::of_the_api(),
             settles: None,
             kept: Kept::new(),
@@ -125,6 +130,7 @@ impl Reconciler {
     }
 
     fn tell(&mut self, wanted: &Wanted, found: &Found) {
+        self.complaints.tell(&found.undeleted);
         let condition = |gateway: &ObjectName| match &self.recipient {
             Recipient::Plane(plane) => Some(found.condition(gateway, plane.name())),
             Recipient::Envoys(_) => found.of_envoys(gateway),
@@ -171,7 +177,7 @@ impl Reconciler {
             if !*self.leads.borrow() {
                 return Ok(Round::Outdated);
             }
-            self.delete(definition, name, object).await?;
+            self.delete(definition, name, object, &mut found).await?;
         }
         self.look_at_proxies(wanted, &mut found).await;
         Ok(Round::Done(found))
@@ -389,14 +395,15 @@ impl Reconciler {
         definition: &'static Definition,
         name: &ObjectName,
         object: &DynamicObject,
+        found: &mut Found,
     ) -> Result<(), Error> {
         let kind = definition.kind;
         match delete(&self.api(definition, name), &object.metadata).await {
             Ok(true) => tracing::info!(kind, object = %name, "deleted"),
             Ok(false) => {}
-            // What is wanted is written nevertheless, and told.
+            // The others are deleted nevertheless.
             Err(Error::Api(status)) if is_about_the_object(status.code) => {
-                tracing::error!(kind, object = %name, error = status.message, "cannot be deleted");
+                found.undeleted.insert(format!("{kind} {name}"), status.message);
             }
             Err(error) => return Err(error),
         }
