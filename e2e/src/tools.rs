@@ -271,13 +271,7 @@ fn of_istio(variable: &str) -> Result<PathBuf> {
     let file = std::env::var_os(variable)
         .map(PathBuf::from)
         .filter(|file| file.is_file());
-    file.with_context(|| {
-        format!(
-            "{variable} does not name a file. `make e2e-istio ISTIOD=FILE` sets it; docs/reference/istio.md says \
-             how to get an \
-            istiod."
-        )
-    })
+    file.with_context(|| format!("{variable} does not name a file. `make e2e-istio` builds an istiod, and sets it."))
 }
 
 #[cfg(any(feature = "images", feature = "kube"))]
