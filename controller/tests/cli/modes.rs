@@ -8,7 +8,14 @@ use crate::{KEY, assert_one, example, file, findings, limpet, path};
 
 const CONFIG: &str = "envoy-configs/prefix.yaml";
 const HOST: &str = "127.0.0.1:8081";
-const MODES: [&str; 5] = ["cookie", "cookie-prefix", "cookie-rewrite", "header", "header-prefix"];
+const MODES: [&str; 6] = [
+    "cookie",
+    "cookie-prefix",
+    "cookie-rewrite",
+    "header",
+    "header-prefix",
+    "query",
+];
 
 /// A token that is issued by these arguments.
 fn issued(more: &[&str]) -> String {
@@ -70,6 +77,7 @@ fn every_mode_is_issued_and_opened_with_keys_alone() {
             "cookie-prefix" => (format!("Session={token}~abc"), "Session"),
             "header" => (format!("Session: {token}"), "Session"),
             "header-prefix" => (format!("session: {token}~abc"), "session"),
+            "query" => (format!("https://shop.example/a?b=1&Session={token}#top"), "Session"),
             _ => (format!("Session={token}"), "Session"),
         };
         let session = json!({"policy": null, "scope": "default", "mode": mode, "name": name});

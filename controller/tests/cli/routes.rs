@@ -302,3 +302,28 @@ fn a_virtual_host_must_be_in_the_domain_of_its_cookie() {
         }
     }
 }
+
+/// With the wasm filter, Envoy matches a request again whose parameter was taken out.
+#[test]
+fn a_route_must_not_match_on_the_parameter_of_its_session() {
+    let policies = |web: Value| json!({"policies": {"web": web, "cart": {"cookie": {"name": "c"}, "strict": true}}});
+    let matching = |name: &str, web: Value| {
+        let envoy = changed(|routes| {
+            routes[1]["match"]["query_parameters"] = json!([{"name": "a"}, {"name": name, "present_match": true}]);
+        });
+        with_fields(envoy, &policies(web))
+    };
+    let own = |forward: bool| json!({"query": {"name": "s", "redirects": true, "forward": forward}});
+    let also = |forward: bool| json!({"cookie": {"name": "w"}, "also": [{"query": {"name": "s", "forward": forward}}]});
+    for policy in [own, also] {
+        assert_one(
+            &matching("s", policy(false)),
+            "warning",
+            "routes[1].match.query_parameters[1]",
+            "the parameter s, which the filter takes out",
+        );
+        for envoy in [matching("t", policy(false)), matching("s", policy(true))] {
+            assert_eq!(findings(&envoy), (0, Vec::new()));
+        }
+    }
+}

@@ -7,6 +7,7 @@ mod destinations;
 mod failure_policy;
 mod filter;
 mod headers;
+mod matched_parameters;
 mod mutations;
 mod per_route;
 mod print;

@@ -121,14 +121,18 @@ impl Candidates {
         let name = without_scope(name, &scope);
         let mode = args.mode.or(argument.and_then(|argument| argument.mode));
         let mode = mode.unwrap_or(CarrierMode::Cookie);
-        let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
+        let mut policy = json!({"absoluteTimeout": absolute_timeout, "idleTimeout": idle_timeout});
+        if mode == CarrierMode::Query {
+            policy["query"] = json!({"name": name});
+            // A query needs a header that tells its tokens. No token is bound to it.
+            policy["tell"] = json!({"header": {"name": "x-token"}});
+        } else {
+            let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
+            policy[carrier] = json!({"name": name, "mode": how});
+        }
         let written = json!({
             "keys": [],
-            "policies": {"-": {
-                carrier: {"name": name, "mode": how},
-                "absoluteTimeout": absolute_timeout,
-                "idleTimeout": idle_timeout,
-            }},
+            "policies": {"-": policy},
             // Without timeouts, the configuration of the token is unknown, so no bound ends its session.
             "maxIdle": "99999h",
         });

@@ -12,10 +12,13 @@ pub(super) struct TokenArgument<'a> {
 }
 
 impl<'a> TokenArgument<'a> {
-    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...` or `name: value`. No token contains
-    /// `=`, `:` or `~`. A cookie without `~` may also be one of mode rewrite.
+    /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...`, `name: value` or a URL. No token
+    /// contains `=`, `:` or `~`. A cookie without `~` may also be one of mode rewrite.
     pub(super) fn parse(text: &'a str) -> Self {
         let text = text.trim();
+        if let Some(argument) = Self::in_url(text) {
+            return argument;
+        }
         let (field, value) = match text.split_once(':') {
             Some((field, value)) => (Some(field.trim()), value.trim()),
             None => (None, text),
@@ -37,6 +40,19 @@ impl<'a> TokenArgument<'a> {
         let all = value.split(';').map(Self::pair).filter(|_| is("cookie"));
         let has_token = |argument: &Self| is_token(argument.token.as_bytes());
         all.into_iter().find(has_token).unwrap_or(first)
+    }
+
+    /// The token in the query of a URL or path, or of the first line of a request.
+    fn in_url(text: &'a str) -> Option<Self> {
+        let (_, query) = text.split_once('?')?;
+        let query = query.split(|c: char| c == '#' || c.is_whitespace()).next()?;
+        let mut parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
+        let (name, token) = parameters.find(|(_, value)| is_token(value.as_bytes()))?;
+        Some(Self {
+            token,
+            name: Some(name),
+            mode: Some(CarrierMode::Query),
+        })
     }
 
     /// Reads a value or `name=value`.
@@ -104,6 +120,28 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_token_is_found_in_a_url() {
+        let token = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let expected = TokenArgument {
+            token,
+            name: Some("s"),
+            mode: Some(CarrierMode::Query),
+        };
+        for url in [
+            format!("https://shop.example:8443/a?b=1&s={token}&c#top"),
+            format!("/?s={token}"),
+            format!("Location: /next?a&s={token}#x"),
+            format!("GET /a?s={token} HTTP/1.1"),
+        ] {
+            assert_eq!(TokenArgument::parse(&url), expected, "{url}");
+        }
+        // A header with a query in its value has no token there.
+        let header = TokenArgument::parse("x-session: T~a?b=c");
+        assert_eq!((header.token, header.name), ("T", Some("x-session")));
+    }
+
     #[test]
     fn a_token_is_found_among_a_clients_cookies() {
         let token = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
