@@ -1,6 +1,6 @@
 //! Connections, and exchanges on them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::AbortHandle;
 
 #[cfg(feature = "tls")]
@@ -40,7 +40,30 @@ impl Connection {
     /// # Errors
     /// If nothing listens there.
     pub async fn open(address: SocketAddr, http2: bool) -> Result<Self> {
-        Self::over(connect(address).await?, http2, "http").await
+        Self::open_from(None, address, http2).await
+    }
+
+    /// As [`Connection::open`], from this address of the machine.
+    ///
+    /// # Errors
+    /// If nothing listens there, or the address is none of the machine's.
+    pub async fn open_from(from: Option<IpAddr>, to: SocketAddr, http2: bool) -> Result<Self> {
+        let Some(from) = from else {
+            return Self::over(connect(to).await?, http2, "http").await;
+        };
+        let socket = if to.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
+        socket.bind(SocketAddr::new(from, 0))?;
+        let stream = socket.connect(to).await;
+        Self::over(
+            stream.with_context(|| format!("no connection from {from} to {to}"))?,
+            http2,
+            "http",
+        )
+        .await
     }
 
     /// Connects with TLS, for requests over HTTP/1.1 or over HTTP/2.

@@ -1,6 +1,6 @@
 //! Requests.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 use hyper::body::Bytes;
@@ -21,6 +21,7 @@ pub struct Request {
     http2: bool,
     body: Body,
     informational: Option<UnboundedSender<Informational>>,
+    from: Option<IpAddr>,
 }
 
 /// An informational answer: the status, such as 100 (Continue), and headers.
@@ -38,7 +39,15 @@ impl Request {
             http2: false,
             body: body::whole(Bytes::new()),
             informational: None,
+            from: None,
         }
+    }
+
+    /// Comes from this address of the machine, if the request opens its own connection.
+    #[must_use]
+    pub fn from(mut self, ip: impl Into<IpAddr>) -> Self {
+        self.from = Some(ip.into());
+        self
     }
 
     /// Uses HTTP/2, if the request opens its own connection.
@@ -113,7 +122,7 @@ impl Request {
     /// # Errors
     /// If there is no HTTP answer.
     pub async fn open(self) -> Result<Exchange> {
-        let mut connection = Connection::open(self.address, self.http2).await?;
+        let mut connection = Connection::open_from(self.from, self.address, self.http2).await?;
         Ok(connection.exchange(self).await?.with(connection))
     }
 

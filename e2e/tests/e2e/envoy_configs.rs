@@ -20,7 +20,7 @@ const WITH_MODULE: [&str; 3] = ["module-ecds.yaml", "module.yaml", "split-module
 /// Files with the dynamic module and a secret, which an Envoy before 1.40 refuses.
 const WITH_SECRET: [&str; 1] = ["module-sds.yaml"];
 
-const WITH_WASM: [&str; 14] = [
+const WITH_WASM: [&str; 15] = [
     "access-log.yaml",
     "cookie.yaml",
     "destination.yaml",
@@ -31,6 +31,7 @@ const WITH_WASM: [&str; 14] = [
     "inline-key.yaml",
     "prefix.yaml",
     "several-carriers.yaml",
+    "source.yaml",
     "split.yaml",
     "streams.yaml",
     "two-keys.yaml",

@@ -38,6 +38,7 @@ mod refusals;
 mod revoked_keys;
 mod sds_keys;
 mod shared_caches;
+mod source_session;
 mod splits;
 mod tokens;
 mod vm_memory;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
-use crate::config::{Carrier, Fences, IdleBound, Policy};
+use crate::config::{Carrier, Fences, IdleBound, Policy, Source};
 use crate::keyring::{KeyId, Keyring};
 use crate::outcome::RequestOutcome;
+use crate::source::ScopeId;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Opened, Realm, Refusal, Unverified};
 
@@ -21,7 +22,10 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct BoundPolicy {
     pub(crate) policy: Arc<Policy>,
-    pub(crate) realm: Realm,
+    /// `None` unless there are tokens.
+    pub(crate) realm: Option<Realm>,
+    /// `None` if there are tokens.
+    scope: Option<ScopeId>,
     /// The namespace of a scope `<kind>/<namespace>/…`.
     namespace: Option<Box<str>>,
     /// `None` unless the carrier is the filter's own cookie.
@@ -57,15 +61,19 @@ impl NotHonoured {
 }
 
 impl BoundPolicy {
-    pub(crate) fn new(keyring: &Keyring, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Self {
+    pub(crate) fn new(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Self {
         let carrier = &policy.carrier;
         let cookie_names = match carrier {
             Carrier::Cookie { name, per_scope, .. } => Some(CookieNames::new(name, scope, *per_scope)),
             _ => None,
         };
+        let realm = keyring.zip(carrier.mode());
         Self {
             policy: Arc::clone(policy),
-            realm: Realm::new(keyring, scope, carrier.mode(), carrier.name()),
+            realm: realm.map(|(keyring, mode)| Realm::new(keyring, scope, mode, carrier.name())),
+            scope: carrier
+                .source()
+                .map(|source| ScopeId::new(&policy.name, &source.rules, scope)),
             namespace: namespace(scope).map(Box::from),
             cookie_names,
             limits: Arc::clone(limits),
@@ -94,7 +102,10 @@ impl BoundPolicy {
             outcome: RequestOutcome::Refused(refusal),
             key,
         };
-        match self.realm.open(token) {
+        let Some(realm) = &self.realm else {
+            return Err(NotHonoured::NO_TOKEN);
+        };
+        match realm.open(token) {
             Ok(opened) => self
                 .check(opened, now)
                 .map_err(|refusal| refused(refusal, Some(opened.key))),
@@ -129,8 +140,7 @@ impl BoundPolicy {
         if claims.issued_at > horizon || claims.last_seen > horizon {
             return Err(Refusal::FromTheFuture);
         }
-        let namespace = self.namespace.as_deref();
-        if self.limits.fences.refuse(namespace, claims.host, claims.issued_at) {
+        if self.is_fenced(&claims) {
             return Err(Refusal::Fenced);
         }
         Ok(Honoured {
@@ -139,6 +149,29 @@ impl BoundPolicy {
             renew: lagging || key_retiring,
             under_former_name: false,
         })
+    }
+
+    fn is_fenced(&self, claims: &Claims) -> bool {
+        let namespace = self.namespace.as_deref();
+        self.limits.fences.refuse(namespace, claims.host, claims.issued_at)
+    }
+
+    /// The table of clients, and where in it; `None` if there are tokens.
+    pub(crate) fn source(&self) -> Option<(&Source, ScopeId)> {
+        self.policy.carrier.source().zip(self.scope)
+    }
+
+    /// Why the session of an entry is over, if it is. Only this process wrote it, so its time is never in the future
+    /// for longer than a clock that was set back.
+    pub(crate) fn refuses_entry(&self, claims: &Claims, timeout: Duration, now: Timestamp) -> Option<Refusal> {
+        let absolute_timeout = self.policy.absolute_timeout;
+        if absolute_timeout.is_some_and(|timeout| now.since(claims.issued_at) >= timeout) {
+            return Some(Refusal::Expired);
+        }
+        if now.since(claims.last_seen) >= timeout {
+            return Some(Refusal::Idle);
+        }
+        self.is_fenced(claims).then_some(Refusal::Fenced)
     }
 }
 

@@ -12,12 +12,13 @@ mod header_names;
 mod keyring_document;
 mod keys;
 mod read;
+mod source_rules;
 mod well_known;
 
 pub mod schema;
 
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
-pub(crate) use compiled::{Carrier, Compiled, Fences, Further, IdleBound, Place, Policy};
+pub(crate) use compiled::{Carrier, Compiled, Fences, Further, IdleBound, Place, Policy, Source};
 pub use fences_ahead::FencesAhead;
 pub use keyring_document::{KeyDocument, KeyringDocument};
 pub use keys::{Environment, Warning};
@@ -117,7 +118,8 @@ pub fn read<T: DeserializeOwned>(json: &[u8], whole: &str) -> Result<T, ConfigEr
 #[must_use]
 pub fn longest_life(config: &FilterConfig) -> Duration {
     let life = |policy: &PolicyConfig| {
-        let bound = policy.idle_timeout.or(policy.absolute_timeout);
+        let timeout = policy.source.as_ref().map(|source| source.timeout);
+        let bound = timeout.or(policy.idle_timeout).or(policy.absolute_timeout);
         bound.unwrap_or(config.max_idle).get()
     };
     let longest = config.policies.values().map(life).max();

@@ -27,6 +27,8 @@ struct PolicyCounters<Handle> {
     requests: Vec<Handle>,
     responses: Vec<Handle>,
     name_conflicts: Handle,
+    /// `None` without a table.
+    evicted: Option<Handle>,
 }
 
 #[derive(Debug)]
@@ -50,6 +52,11 @@ impl<Handle> Counters<Handle> {
                 requests: requests.map(of_word).collect::<Result<_, E>>()?,
                 responses: responses.map(of_word).collect::<Result<_, E>>()?,
                 name_conflicts: of_word(outcome::NAME_CONFLICTS)?,
+                evicted: if filter.has_table(policy) {
+                    Some(of_word(outcome::EVICTED)?)
+                } else {
+                    None
+                },
             })
         });
         let keys = filter.keyring().into_iter().flat_map(Keyring::ids);
@@ -98,6 +105,11 @@ impl<Handle> Counters<Handle> {
     /// The counter of conflicts about the session's name.
     pub fn name_conflicts(&self, policy: usize) -> Option<&Handle> {
         Some(&self.policies.get(policy)?.name_conflicts)
+    }
+
+    /// The counter of sessions that had to go from a full table.
+    pub fn evicted(&self, policy: usize) -> Option<&Handle> {
+        self.policies.get(policy)?.evicted.as_ref()
     }
 
     /// The counter for the reason why a request has no session.

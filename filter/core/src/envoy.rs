@@ -53,6 +53,14 @@ pub const INTERNAL_HEADERS: [&str; 4] = [HOST_HEADER, STRICT_HOST_HEADER, DESTIN
 /// Overrides the number of retries of Envoy's router. A strict request says `0`: a retry ignores the override host.
 pub const MAX_RETRIES_HEADER: &str = "x-envoy-max-retries";
 
+/// The filter state that a route hashes in the place of the client's address, where a policy takes several addresses
+/// for one client. It holds an address, `ip:0`. Of all objects that every supported Envoy makes for a filter and can
+/// hash, this is the one that nothing else reads from a request: a listener behind an internal listener would.
+pub const HASH_STATE: &str = "envoy.filters.listener.original_dst.remote_ip";
+
+/// How a cluster balances load by a hash (`lb_policy`).
+pub const HASHING_POLICIES: [&str; 2] = ["MAGLEV", "RING_HASH"];
+
 /// Says that two requests are one: it stays when Envoy begins a request again.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 

@@ -9,6 +9,7 @@ use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
 use crate::keyring::Keyring;
 use crate::route_session::{RouteSession, RouteSessionError, without_split};
 use crate::session::Session;
+use crate::source::{Rules, Table};
 use crate::view::{RequestView, ViewError};
 
 /// The scope of sessions on a route without a name.
@@ -113,6 +114,21 @@ impl Filter {
     /// The names of the policies, sorted.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
         self.config.policies.keys().map(String::as_str)
+    }
+
+    /// Says where the tables of policies live whose sessions addresses hold. Without this, each has one in memory.
+    pub fn keep_tables(&self, table: impl Fn(&str, &Rules) -> Arc<dyn Table>) {
+        for policy in self.config.policies.values() {
+            if let Some(source) = policy.carrier.source() {
+                source.keep(|| table(&policy.name, &source.rules));
+            }
+        }
+    }
+
+    /// Whether addresses hold the sessions of the policy of this name.
+    pub(crate) fn has_table(&self, policy: &str) -> bool {
+        let policy = self.config.policies.get(policy);
+        policy.is_some_and(|policy| policy.carrier.source().is_some())
     }
 
     /// The keyring, unless it is in a secret that has not arrived.
@@ -242,7 +258,10 @@ impl Filter {
     }
 
     fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<BoundPolicy, SessionError> {
-        let keyring = self.keyring.as_ref().ok_or(SessionError::NoKeys)?;
+        let keyring = self.keyring.as_ref();
+        if keyring.is_none() && policy.carrier.source().is_none() {
+            return Err(SessionError::NoKeys);
+        }
         Ok(BoundPolicy::new(keyring, policy, scope, &self.limits))
     }
 }

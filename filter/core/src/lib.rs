@@ -14,7 +14,7 @@
 //! - [`Session`]: one request and its response.
 //! - [`view`]: the questions that an adapter answers.
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
-//! - [`carrier`]: the cookie, header or query that a token travels in.
+//! - [`carrier`]: the cookie, header or query that a token travels in. [`source`]: the table of sessions without one.
 //! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
 //! - [`address`]: addresses of backends as Envoy writes them.
 //! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.
@@ -23,6 +23,7 @@
 pub mod address;
 mod also;
 mod application;
+mod arrival;
 mod bound_policies;
 mod bound_policy;
 mod cache_control;
@@ -42,6 +43,8 @@ mod request_tokens;
 mod route_session;
 mod session;
 mod siv;
+pub mod source;
+mod source_session;
 pub mod time;
 pub mod token;
 pub mod view;

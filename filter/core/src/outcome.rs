@@ -10,7 +10,7 @@ use crate::token::Refusal;
 pub enum RequestOutcome {
     /// The token was honoured.
     Steered,
-    /// The request had no token.
+    /// The request had no token, or the table has no entry of its client.
     NoToken,
     /// The token was not honoured.
     Refused(Refusal),
@@ -145,6 +145,9 @@ pub fn key_counter_name(key: KeyId, outcome: KeyOutcome) -> String {
 
 /// The word of the counter of responses in which the application set a cookie or header of the session's name.
 pub const NAME_CONFLICTS: &str = "name_conflicts";
+
+/// The word of the counter of sessions that had to go from a full table of addresses.
+pub const EVICTED: &str = "evicted";
 
 /// Counts requests that continued without a session because the proxy did not answer.
 pub const HOST_ERRORS: &str = "limpet.host_errors";

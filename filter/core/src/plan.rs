@@ -1,6 +1,6 @@
 //! What an adapter has to do with a request and its response.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::keyring::KeyId;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
@@ -16,6 +16,9 @@ pub struct RequestPlan<'a> {
     pub steering: Option<Steering>,
     /// What became of the token; `None` if only the response tells.
     pub outcome: Option<RequestOutcome>,
+    /// What load balancing hashes in the place of the client's address: the adapter sets
+    /// [`HASH_STATE`](crate::envoy::HASH_STATE) to it.
+    pub hash: Option<IpAddr>,
 }
 
 /// A change of one header.
@@ -63,6 +66,8 @@ pub struct ResponsePlan<'a> {
     pub key_change: Option<KeyChange>,
     /// The application's own cookie or header of the session's name, which the edits remove.
     pub name_conflict: Option<NameConflict>,
+    /// Whether the session of another client had to go from a full table.
+    pub evicted: bool,
 }
 
 /// A client gets a token of a key that it had none of.
@@ -90,5 +95,6 @@ impl ResponsePlan<'_> {
         outcome: ResponseOutcome::Unchanged,
         key_change: None,
         name_conflict: None,
+        evicted: false,
     };
 }

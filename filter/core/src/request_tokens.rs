@@ -68,6 +68,7 @@ impl BoundPolicy {
             }
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
+            Carrier::Source(_) => return Ok(RequestTokens::NONE),
         };
         let Some(field) = request.header(header)? else {
             return Ok(RequestTokens::NONE);
@@ -80,7 +81,7 @@ impl BoundPolicy {
             (Carrier::Header { forward, .. } | Carrier::Cookie { forward, .. }, _) => {
                 (header::candidates(&field), (!forward).then(Vec::new))
             }
-            (Carrier::Query { .. }, _) => return Ok(RequestTokens::NONE),
+            (Carrier::Query { .. } | Carrier::Source(_), _) => return Ok(RequestTokens::NONE),
         };
         let (candidates, rest) = read;
         let mut taken = Vec::new();

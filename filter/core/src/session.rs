@@ -1,11 +1,11 @@
 //! A session during one request and its response.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::address;
 use crate::application::Application;
+use crate::arrival::{Arrival, arrival};
 use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
@@ -17,6 +17,7 @@ use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
 use crate::redirect::{Taken, Unanswered};
+use crate::source_session::SourceSession;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
@@ -34,6 +35,8 @@ pub struct Session {
     held: Option<KeyId>,
     /// `:authority` of the request, if redirects to it get the token.
     authority: Option<Box<[u8]>>,
+    /// Set during a request whose session the client's address holds.
+    by_address: Option<Box<SourceSession>>,
 }
 
 /// What is known about a session after the request is read.
@@ -58,6 +61,7 @@ impl Session {
             taken: None,
             held: None,
             authority: None,
+            by_address: None,
         }
     }
 
@@ -88,6 +92,11 @@ impl Session {
         request: &mut impl RequestView,
         now: Timestamp,
     ) -> Result<RequestPlan<'a>, ViewError> {
+        if let Some(source) = self.bound_policy.source() {
+            let (session, plan) = SourceSession::on_request(&self.bound_policy, source, self.split, request, now)?;
+            self.by_address = Some(Box::new(session));
+            return Ok(plan);
+        }
         let tokens = self.bound_policy.read(request, now)?;
         self.authority = location::authority(&self.bound_policy.policy, request)?;
         let mut verdict = tokens.verdict;
@@ -107,10 +116,11 @@ impl Session {
         if verdict.is_err_and(|why| why == RequestOutcome::Refused(Refusal::Malformed)) {
             self.bound_policy.policy.name_watch.suspect();
         }
+        let strict = self.bound_policy.policy.strict;
         self.state = match verdict {
             Err(_) if is_preflight(request)? => SessionState::Preflight,
             Err(_) => SessionState::New,
-            Ok(honoured) => match self.arrival(honoured.claims.destination, request)? {
+            Ok(honoured) => match arrival(self.split, strict, honoured.claims.destination, request)? {
                 Arrival::There => SessionState::Honoured(honoured),
                 Arrival::Unknown => SessionState::Uncertain(honoured),
                 Arrival::Elsewhere => {
@@ -128,9 +138,10 @@ impl Session {
             further_edits: tokens.further_edits,
             steering: verdict.ok().map(|honoured| Steering {
                 host: honoured.claims.host,
-                strict: self.bound_policy.policy.strict,
+                strict,
             }),
             outcome,
+            hash: None,
         })
     }
 
@@ -144,24 +155,6 @@ impl Session {
         }
     }
 
-    /// Reroutes a request of a split route to the destination of its session, and tells whether it gets there. A
-    /// session that does not get there is over: its backend is in another cluster, so a strict request could only fail.
-    fn arrival(&self, destination: Destination, request: &mut impl RequestView) -> Result<Arrival, ViewError> {
-        let cluster = if self.split {
-            request.reroute(destination)?
-        } else if self.bound_policy.policy.strict {
-            request.cluster_name()?.or(Some(Cow::default()))
-        } else {
-            // Envoy looks for the host in the routed cluster only, and falls back to load balancing there.
-            return Ok(Arrival::There);
-        };
-        Ok(match cluster {
-            None => Arrival::Unknown,
-            Some(cluster) if Destination::of_cluster(&cluster) == destination => Arrival::There,
-            Some(_) => Arrival::Elsewhere,
-        })
-    }
-
     /// Gives the client a token if it needs one. In the steady state it does not, so the time is a function that is
     /// called only then.
     ///
@@ -172,6 +165,9 @@ impl Session {
         response: &impl ResponseView,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'a>, ViewError> {
+        if let (Some(session), Some((source, _))) = (&mut self.by_address, self.bound_policy.source()) {
+            return session.on_response(&self.bound_policy, source, response, now);
+        }
         let request = self.settle(response)?;
         let plan = self.answer(response, now)?;
         let plan = self.without_namesake(response, plan)?;
@@ -220,6 +216,9 @@ impl Session {
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'_>, ViewError> {
         let policy = &*self.bound_policy.policy;
+        let Some(realm) = &self.bound_policy.realm else {
+            return Ok(ResponsePlan::NO_CHANGE);
+        };
         let honoured = match self.state {
             SessionState::Honoured(honoured) | SessionState::Uncertain(honoured) => Some(honoured),
             SessionState::New | SessionState::Preflight => None,
@@ -280,7 +279,7 @@ impl Session {
             Some(_) => (started(host, destination, now), ResponseOutcome::Reissued),
             None => (started(host, destination, now), ResponseOutcome::Issued),
         };
-        let token = self.bound_policy.realm.seal(policy.form, &claims, response.nonce()?);
+        let token = realm.seal(policy.form, &claims, response.nonce()?);
         let mut edits = match application {
             Some(application) => application.with(&token),
             None => self.own(&token, &claims, response, now)?,
@@ -293,7 +292,7 @@ impl Session {
         if let Some(header) = &policy.tell {
             edits.push(HeaderEdit::Set(header, token.into_bytes()));
         }
-        let key = self.bound_policy.realm.signing();
+        let key = realm.signing();
         let changes = self.held != Some(key);
         Ok(ResponsePlan {
             edits,
@@ -337,15 +336,6 @@ impl Session {
         }
         Ok(edits)
     }
-}
-
-/// Whether a request goes to the destination of its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Arrival {
-    There,
-    Elsewhere,
-    /// The proxy tells only with the response.
-    Unknown,
 }
 
 /// The claims of a session that starts now.

@@ -34,6 +34,8 @@ pub trait RequestView {
     fn virtual_host(&self) -> Answer<'_>;
     /// The name of the cluster that the route leads to.
     fn cluster_name(&self) -> Answer<'_>;
+    /// The client's address as `ip:port`: what the proxy takes for it behind the hops that it trusts.
+    fn client_address(&self) -> Answer<'_>;
     /// A request header by its lower-case name, with all fields [`joined`].
     fn header(&self, name: &str) -> Answer<'_>;
     /// Sets [`DESTINATION_HEADER`](crate::envoy::DESTINATION_HEADER) to the destination and makes the proxy match the

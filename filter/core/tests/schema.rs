@@ -120,6 +120,11 @@ fn accepted() -> Vec<Value> {
             "also": [{"cookie": {"name": "t"}}, {"header": {"name": "s", "forward": true}}, {"query": {"name": "s"}}],
             "tell": {"header": {"name": "s"}},
         })),
+        with_policy(&json!({"source": {}})),
+        with_policy(&json!({
+            "source": {"prefixV4": 24, "prefixV6": 128, "timeout": "1s", "entries": 10_000_000},
+            "strict": true, "absoluteTimeout": "1h", "token": "sealed", "cacheControl": "private",
+        })),
         json!({
             "keys": [{"id": 1, "env": "KEY"}],
             "policies": {"a.b_c-D9": {"cookie": {"name": "s"}}},
@@ -255,6 +260,28 @@ fn refused_carriers() -> Vec<Value> {
     ]
 }
 
+/// Policies whose sessions addresses hold.
+fn refused_sources() -> Vec<Value> {
+    vec![
+        with_policy(&json!({"source": true})),
+        with_policy(&json!({"source": {}, "cookie": {"name": "s"}})),
+        with_policy(&json!({"source": {}, "header": {"name": "s"}})),
+        with_policy(&json!({"source": {"name": "s"}})),
+        with_policy(&json!({"source": {"prefixV4": 0}})),
+        with_policy(&json!({"source": {"prefixV4": 33}})),
+        with_policy(&json!({"source": {"prefixV6": 0}})),
+        with_policy(&json!({"source": {"prefixV6": 129}})),
+        with_policy(&json!({"source": {"timeout": 3600}})),
+        with_policy(&json!({"source": {"entries": 0}})),
+        with_policy(&json!({"source": {"entries": 10_000_001}})),
+        with_policy(&json!({"source": {}, "idleTimeout": "1h"})),
+        with_policy(&json!({"source": {}, "token": "signed"})),
+        with_policy(&json!({"source": {}, "cacheControl": "keep"})),
+        with_policy(&json!({"source": {}, "also": [{"header": {"name": "s"}}]})),
+        with_policy(&json!({"source": {}, "tell": {"header": {"name": "s"}}})),
+    ]
+}
+
 #[test]
 fn the_schema_and_the_filter_agree() {
     let schema = jsonschema::validator_for(&checked_in()).unwrap();
@@ -278,7 +305,7 @@ fn the_schema_and_the_filter_agree() {
             filter(&config).unwrap_err()
         );
     }
-    for config in refused().into_iter().chain(refused_carriers()) {
+    for config in refused().into_iter().chain(refused_carriers()).chain(refused_sources()) {
         assert!(!schema.is_valid(&config), "the schema accepts {config}");
         assert!(filter(&config).is_err(), "the filter accepts {config}");
     }
@@ -326,6 +353,8 @@ fn with_field(config: &Value, field: &str, value: &Value) -> Value {
         "all"
     } else if is_of("header.") {
         "api"
+    } else if is_of("source.") {
+        "ip"
     } else {
         "web"
     };
@@ -357,6 +386,7 @@ fn policies() -> Value {
     json!({
         "web": {"cookie": named},
         "api": {"header": named},
+        "ip": {"source": {}},
         "all": {
             "query": named,
             "also": [{"cookie": named, "header": named, "query": named}],

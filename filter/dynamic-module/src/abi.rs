@@ -124,6 +124,7 @@ callbacks! {
         http_clear_route_cache: fn(*mut c_void);
         http_get_metadata_string: fn(*mut c_void, c_int, Buffer, Buffer, *mut Buffer) -> bool;
         http_set_filter_state_bytes: fn(*mut c_void, Buffer, Buffer) -> bool;
+        http_set_filter_state_typed: fn(*mut c_void, Buffer, Buffer) -> bool;
         http_set_upstream_override_host: fn(*mut c_void, Buffer, bool) -> bool;
         http_filter_config_define_counter: fn(*mut c_void, Buffer, *mut Buffer, usize, *mut usize) -> c_int;
         http_filter_increment_counter: fn(*mut c_void, usize, *mut Buffer, usize, u64) -> c_int;
@@ -392,6 +393,15 @@ impl Exchange<'_> {
         // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
         let did = unsafe { (callbacks.http_set_filter_state_bytes)(self.handle, key, value) };
         accepted(did, "filter state")
+    }
+
+    /// Sets an object of Envoy's own. The key says what it is made of.
+    pub(crate) fn set_typed_filter_state(&mut self, key: &str, value: &str) -> Result<(), HostError> {
+        let callbacks = callbacks()?;
+        let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
+        // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
+        let did = unsafe { (callbacks.http_set_filter_state_typed)(self.handle, key, value) };
+        accepted(did, "typed filter state")
     }
 
     /// Increments a counter.

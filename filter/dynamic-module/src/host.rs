@@ -88,6 +88,10 @@ impl RequestView for Request<'_, '_> {
         Ok(self.exchange.cluster_name()?.map(Cow::Borrowed))
     }
 
+    fn client_address(&self) -> Answer<'_> {
+        attribute(self.exchange, Attribute::SourceAddress)
+    }
+
     fn header(&self, name: &str) -> Answer<'_> {
         Ok(view::joined(name, self.exchange.fields(Headers::Request, name)?))
     }

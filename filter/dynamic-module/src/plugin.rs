@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use limpet_core::config::FencesAhead;
 use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
+use limpet_core::source::Tables;
 use limpet_core::{Counters, Filter, config};
 
 use crate::abi::{self, Configuring, Counter, Exchange, HostError, Level};
@@ -13,6 +14,9 @@ use crate::host;
 
 /// Of all configurations that Envoy gives to this library.
 static FENCES_AHEAD: Mutex<FencesAhead> = Mutex::new(FencesAhead::new());
+
+/// Of all configurations, too: entries outlast a configuration that does not change their policy.
+static TABLES: Tables = Tables::new();
 
 /// The warnings that are in Envoy's log.
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -109,6 +113,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
         let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
         (filter, None, warnings)
     };
+    filter.keep_tables(|policy, rules| TABLES.of(policy, rules));
     let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
     for warning in warnings.into_iter().chain(ahead) {
         warn_once(format!("{}: {warning}", warning.field()));

@@ -1,8 +1,9 @@
 //! A request and its response.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use limpet_core::envoy::MAX_RETRIES_HEADER;
+use limpet_core::envoy::{HASH_STATE, MAX_RETRIES_HEADER};
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
@@ -116,6 +117,9 @@ fn on_request(plugin: &Plugin, exchange: &mut Exchange<'_>) -> Result<Option<Beg
     for edit in plan.edit.into_iter().chain(plan.further_edits) {
         apply(exchange, Headers::Request, edit)?;
     }
+    if let Some(ip) = plan.hash {
+        exchange.set_typed_filter_state(HASH_STATE, &SocketAddr::new(ip, 0).to_string())?;
+    }
     let asked = plan.steering.map(|steering| steer(exchange, steering)).transpose()?;
     if let Some(outcome) = outcome {
         count(exchange, plugin.counters.request(session.policy_index(), outcome));
@@ -150,6 +154,9 @@ fn on_response(
         count(exchange, plugin.counters.request(policy, outcome));
     }
     count(exchange, plugin.counters.response(policy, plan.outcome));
+    if plan.evicted {
+        count(exchange, plugin.counters.evicted(policy));
+    }
     if let Some(change) = plan.key_change {
         let counters = plugin.counters.key_change(change);
         counters.for_each(|counter| count(exchange, Some(counter)));

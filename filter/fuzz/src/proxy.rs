@@ -20,6 +20,10 @@ impl RequestView for Request<'_> {
         Ok(None)
     }
 
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
     fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }
@@ -35,6 +39,43 @@ impl RequestView for Request<'_> {
     fn header(&self, name: &str) -> Answer<'_> {
         let header = self.0.filter(|(known, _)| *known == name);
         Ok(header.map(|(_, value)| Cow::Borrowed(value)))
+    }
+
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+}
+
+/// A request of the client at this address.
+pub(crate) struct OfClient<'a>(pub(crate) &'a [u8]);
+
+impl RequestView for OfClient<'_> {
+    fn route_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn client_address(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(self.0)))
+    }
+
+    fn route_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn virtual_host(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(CLUSTER.as_bytes())))
+    }
+
+    fn header(&self, _: &str) -> Answer<'_> {
+        Ok(None)
     }
 
     fn reroute(&mut self, _: Destination) -> Answer<'_> {

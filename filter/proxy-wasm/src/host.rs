@@ -115,6 +115,10 @@ impl RequestView for Request {
         cluster_name()
     }
 
+    fn client_address(&self) -> Answer<'_> {
+        property("source.address", &["source", "address"])
+    }
+
     fn header(&self, name: &str) -> Answer<'_> {
         let fields = self.headers.iter().filter(|(known, _)| known == name);
         Ok(view::joined(name, fields.map(|(_, field)| field.as_slice())))

@@ -11,6 +11,7 @@ mod plugin;
 mod root;
 mod steering;
 mod stream;
+mod table;
 
 use proxy_wasm::traits::RootContext;
 

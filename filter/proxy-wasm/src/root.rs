@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use limpet_core::config::{self, FencesAhead};
 use limpet_core::{Counters, Filter};
@@ -12,6 +13,7 @@ use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
 use crate::host;
 use crate::plugin::{self, Plugin, log};
 use crate::stream::Stream;
+use crate::table::{self, PlaceTable};
 
 thread_local! {
     /// A worker's VM lives on when the configuration changes.
@@ -58,6 +60,8 @@ fn configure(size: usize) -> Result<Plugin, String> {
     let now = host::now().map_err(|error| error.to_string())?;
     let ahead = FENCES_AHEAD.with_borrow_mut(|fences| fences.bound(&mut config, now));
     let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
+    let seed = table::seed().map_err(|error| error.to_string())?;
+    filter.keep_tables(|_, rules| Arc::new(PlaceTable::new(*rules, seed)));
     let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
         .map_err(|status| format!("no counters (status {})", status as u32))?;
     for warning in warnings.into_iter().chain(ahead) {

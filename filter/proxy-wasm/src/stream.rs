@@ -74,6 +74,9 @@ fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
     for edit in plan.edit.into_iter().chain(plan.further_edits) {
         apply(MapType::HttpRequestHeaders, edit)?;
     }
+    if let Some(ip) = plan.hash {
+        steering::hash(ip)?;
+    }
     if let Some(steering) = plan.steering {
         steering::apply(steering)?;
     }
@@ -111,6 +114,9 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
         plugin::count(plugin.counters.request(policy, outcome));
     }
     plugin::count(plugin.counters.response(policy, plan.outcome));
+    if plan.evicted {
+        plugin::count(plugin.counters.evicted(policy));
+    }
     if let Some(change) = plan.key_change {
         plugin
             .counters

@@ -72,6 +72,7 @@ impl Parts<'_> {
             query: None,
             also: Vec::new(),
             tell: None,
+            source: None,
             strict: false,
             strict_status: 503,
             absolute_timeout: None,

@@ -110,6 +110,10 @@ impl RequestView for Request {
         Ok(None)
     }
 
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
     fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }

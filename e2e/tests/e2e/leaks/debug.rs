@@ -32,6 +32,9 @@ impl RequestView for Request {
     fn cluster_session(&self) -> Answer<'_> {
         Ok(None)
     }
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
     fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }

@@ -22,6 +22,7 @@ pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
         query: None,
         also: Vec::new(),
         tell: None,
+        source: None,
         strict,
         strict_status: 503,
         absolute_timeout: None,

@@ -58,6 +58,9 @@ impl RequestView for Exchange {
     fn route_session(&self) -> Answer<'_> {
         Ok(Some(Cow::Borrowed(&self.session)))
     }
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
     fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
-use super::{Carrier, ConfigError, Problem, carrier_rules, further_rules, is_policy_name};
+use super::{Carrier, ConfigError, Problem, carrier_rules, further_rules, is_policy_name, source_rules};
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
@@ -104,17 +104,22 @@ impl Compiler {
         if !(400..=599).contains(&config.strict_status) {
             self.problem(&format!("{field}.strictStatus"), "expected a status from 400 to 599");
         }
-        let carrier = match (&config.cookie, &config.header, &config.query) {
-            (Some(cookie), None, None) => {
+        let carrier = match (&config.cookie, &config.header, &config.query, &config.source) {
+            (Some(cookie), None, None, None) => {
                 let field = format!("{field}.cookie");
                 carrier_rules::cookie(&field, cookie, config.absolute_timeout, &mut self.problems)
             }
-            (None, Some(header), None) => carrier_rules::header(&format!("{field}.header"), header, &mut self.problems),
-            (None, None, Some(query)) => further_rules::query(&format!("{field}.query"), query, &mut self.problems),
-            _ => return self.problem(&field, "expected exactly one of cookie, header and query"),
+            (None, Some(header), None, None) => {
+                carrier_rules::header(&format!("{field}.header"), header, &mut self.problems)
+            }
+            (None, None, Some(query), None) => {
+                further_rules::query(&format!("{field}.query"), query, &mut self.problems)
+            }
+            (None, None, None, Some(source)) => source_rules::source(&field, config, source, &mut self.problems),
+            _ => return self.problem(&field, "expected exactly one of cookie, header, query and source"),
         };
         let (also, tell) = further_rules::further_carriers(&field, config, &carrier, &mut self.problems);
-        if !carrier.is_own() && config.idle_timeout.is_some() {
+        if carrier.mode().is_some() && !carrier.is_own() && config.idle_timeout.is_some() {
             self.problem(
                 &format!("{field}.idleTimeout"),
                 "expected none in this mode: a token is renewed only when the application sets its cookie or header \

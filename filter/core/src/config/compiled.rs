@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::carrier::cookie::SessionCookie;
 use crate::name_watch::NameWatch;
+use crate::source::{Rules, SharedTable, Table};
 use crate::time::Timestamp;
 use crate::token::{CarrierMode, Form};
 
@@ -73,6 +74,8 @@ pub(crate) enum Carrier {
         /// Whether redirects to the same host get the token.
         redirects: bool,
     },
+    /// None: there are no tokens, and the client's address holds the session.
+    Source(Source),
 }
 
 /// A place of a request where the filter's own tokens are accepted. Nothing is issued there.
@@ -92,20 +95,54 @@ pub(crate) enum Place {
     Query,
 }
 
-impl Carrier {
-    /// The mode that tokens are bound to.
-    pub(crate) fn mode(&self) -> CarrierMode {
-        match self {
-            Self::Cookie { .. } => CarrierMode::Cookie,
-            Self::CookiePrefix { .. } => CarrierMode::CookiePrefix,
-            Self::CookieRewrite { .. } => CarrierMode::CookieRewrite,
-            Self::Header { .. } => CarrierMode::Header,
-            Self::HeaderPrefix { .. } => CarrierMode::HeaderPrefix,
-            Self::Query { .. } => CarrierMode::Query,
+/// The table of a policy.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) rules: Rules,
+    table: OnceLock<Arc<dyn Table>>,
+}
+
+impl Source {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            table: OnceLock::new(),
         }
     }
 
-    /// The name of the session.
+    /// Says where the table is, unless it is known.
+    pub(crate) fn keep(&self, table: impl FnOnce() -> Arc<dyn Table>) {
+        self.table.get_or_init(table);
+    }
+
+    pub(crate) fn table(&self) -> &dyn Table {
+        &**self.table.get_or_init(|| Arc::new(SharedTable::new(&self.rules)))
+    }
+}
+
+impl Carrier {
+    /// The mode that tokens are bound to; `None` without tokens.
+    pub(crate) fn mode(&self) -> Option<CarrierMode> {
+        match self {
+            Self::Cookie { .. } => Some(CarrierMode::Cookie),
+            Self::CookiePrefix { .. } => Some(CarrierMode::CookiePrefix),
+            Self::CookieRewrite { .. } => Some(CarrierMode::CookieRewrite),
+            Self::Header { .. } => Some(CarrierMode::Header),
+            Self::HeaderPrefix { .. } => Some(CarrierMode::HeaderPrefix),
+            Self::Query { .. } => Some(CarrierMode::Query),
+            Self::Source(_) => None,
+        }
+    }
+
+    /// The table of clients; `None` if there are tokens.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        match self {
+            Self::Source(source) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// The name of the session; empty without tokens.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Cookie { name, .. }
@@ -114,15 +151,17 @@ impl Carrier {
             | Self::Header { name, .. }
             | Self::HeaderPrefix { name } => name,
             Self::Query { parameter, .. } => &parameter.name,
+            Self::Source(_) => "",
         }
     }
 
-    /// Where the token is in a request.
-    pub(crate) fn place(&self) -> Place {
+    /// Where the token is in a request; `None` without tokens.
+    pub(crate) fn place(&self) -> Option<Place> {
         match self {
-            Self::Cookie { .. } | Self::CookiePrefix { .. } | Self::CookieRewrite { .. } => Place::Cookie,
-            Self::Header { .. } | Self::HeaderPrefix { .. } => Place::Header,
-            Self::Query { .. } => Place::Query,
+            Self::Cookie { .. } | Self::CookiePrefix { .. } | Self::CookieRewrite { .. } => Some(Place::Cookie),
+            Self::Header { .. } | Self::HeaderPrefix { .. } => Some(Place::Header),
+            Self::Query { .. } => Some(Place::Query),
+            Self::Source(_) => None,
         }
     }
 

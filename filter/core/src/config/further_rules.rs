@@ -37,7 +37,7 @@ pub(super) fn further_carriers(
             continue;
         };
         let known = also.iter().any(|other| is_same(other, &carrier));
-        let of_own = own.place() == carrier.place && own.name() == carrier.name;
+        let of_own = own.place() == Some(carrier.place) && own.name() == carrier.name;
         let field = format!("{field}.{word}");
         problems.extend(name_problem_of(&carrier, &field));
         if known || of_own {
@@ -108,7 +108,7 @@ fn parameter_name_problem(name: &str) -> Option<String> {
 
 fn tell_problem(name: &str, own: &Carrier) -> Option<String> {
     let name = name.to_ascii_lowercase();
-    let of_own = own.place() == Place::Header && own.name() == name;
+    let of_own = own.place() == Some(Place::Header) && own.name() == name;
     let message =
         format!("expected another header than the policy's own, found {name:?}: responses have the token in it");
     header_name_problem(&name).or(of_own.then_some(message))

@@ -6,6 +6,7 @@ mod duration;
 mod further;
 mod keys;
 mod policy;
+mod source;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +23,8 @@ pub use policy::{
     CacheControlConfig, CookieConfig, CookieModeConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig,
     PolicyConfig, SameSiteConfig, SecureConfig, TokenConfig,
 };
+
+pub use source::SourceConfig;
 
 use crate::time::GatewayDuration;
 

@@ -31,6 +31,9 @@ impl RequestView for OfRoute {
     fn route_session(&self) -> Answer<'_> {
         Ok(Some(Cow::Borrowed(self.metadata.as_bytes())))
     }
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
     fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }

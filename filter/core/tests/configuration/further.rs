@@ -26,7 +26,7 @@ fn a_policy_has_one_carrier_of_its_own() {
         json!({ "query": {"name": "s", "redirects": true}, "header": {"name": "s"} }),
         json!({ "also": [{"query": {"name": "s"}}] }),
     ] {
-        let message = "policies.shop: expected exactly one of cookie, header and query";
+        let message = "policies.shop: expected exactly one of cookie, header, query and source";
         assert_eq!(found(policy), [message]);
     }
 }

@@ -25,4 +25,5 @@ mod references;
 mod sds_keys;
 mod secrets;
 mod shape;
+mod source;
 mod wrapped_keys;

@@ -7,7 +7,7 @@ use limpet_core::config::schema::PolicyConfig;
 use serde_json::Value;
 
 /// Policies that set only what is required, and their JSON.
-const SHORTEST: [(&str, &str); 2] = [
+const SHORTEST: [(&str, &str); 3] = [
     (
         r#"{"cookie":{"name":"s"}}"#,
         concat!(
@@ -19,10 +19,14 @@ const SHORTEST: [(&str, &str); 2] = [
         r#"{"header":{"name":"s"}}"#,
         r#"{"header":{"name":"s","mode":"insert"},"token":"sealed","cacheControl":"private"}"#,
     ),
+    (
+        r#"{"source":{}}"#,
+        r#"{"source":{},"token":"sealed","cacheControl":"private"}"#,
+    ),
 ];
 
 /// Policies that set every field to another value than its default.
-const LONGEST: [&str; 3] = [
+const LONGEST: [&str; 4] = [
     concat!(
         r#"{"cookie":{"name":"s","mode":"prefix","path":"/a","domain":"example.com","secure":"always","#,
         r#""httpOnly":false,"sameSite":"Lax","partitioned":true,"lifetimeType":"Permanent","perScope":true,"#,
@@ -37,6 +41,10 @@ const LONGEST: [&str; 3] = [
     concat!(
         r#"{"query":{"name":"s","forward":true,"redirects":true},"tell":{"header":{"name":"t"}},"#,
         r#""token":"signed","cacheControl":"keep"}"#
+    ),
+    concat!(
+        r#"{"source":{"prefixV4":24,"prefixV6":128,"timeout":"1h","entries":7},"strict":true,"strictStatus":421,"#,
+        r#""absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
     ),
 ];
 

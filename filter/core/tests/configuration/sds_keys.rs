@@ -78,6 +78,9 @@ impl limpet_core::view::RequestView for Request {
     fn cluster_session(&self) -> limpet_core::view::Answer<'_> {
         Ok(None)
     }
+    fn client_address(&self) -> limpet_core::view::Answer<'_> {
+        Ok(None)
+    }
     fn route_name(&self) -> limpet_core::view::Answer<'_> {
         Ok(Some(b"somewhere"[..].into()))
     }

@@ -82,6 +82,9 @@ impl RequestView for Request {
     fn route_session(&self) -> Answer<'_> {
         Ok(Some(Cow::Borrowed(b"web/scope")))
     }
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
     fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }

@@ -25,6 +25,7 @@ fn full() -> Value {
                 "token": "signed", "cacheControl": "keep",
             },
             "api": { "header": { "name": "X-Session", "forward": true } },
+            "ip": { "source": { "prefixV4": 24, "prefixV6": 48, "timeout": "1h", "entries": 1000 } },
         },
         "routes": [{ "route": "r", "virtualHost": "v", "policy": "shop", "scope": "s" }],
         "default": { "policy": "api", "scope": "all" },

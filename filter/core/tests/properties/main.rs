@@ -20,4 +20,5 @@ mod cookie_header;
 mod durations;
 mod query;
 mod spellings;
+mod tables;
 mod token;

@@ -31,6 +31,7 @@ mod preflight;
 mod query;
 mod redirects;
 mod routes;
+mod source;
 mod splits;
 mod strict;
 mod tell;

@@ -94,6 +94,7 @@ fn start() -> (*const c_void, *const c_void) {
         http_clear_route_cache: keep_route,
         http_get_metadata_string: no_metadata,
         http_set_filter_state_bytes: set_filter_state,
+        http_set_filter_state_typed: set_filter_state,
         http_set_upstream_override_host: refuse_host,
         http_filter_config_define_counter: define,
         http_filter_increment_counter: increment,

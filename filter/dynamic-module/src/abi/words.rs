@@ -29,6 +29,8 @@ pub(crate) enum Headers {
 /// An attribute of a request (`envoy_dynamic_module_type_attribute_id`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Attribute {
+    /// Behind the hops that Envoy trusts.
+    SourceAddress = 24,
     UpstreamAddress = 41,
     RouteName = 61,
     /// Before 1.40, Envoy returns the name of the virtual cluster instead.

@@ -44,6 +44,9 @@ impl RequestView for Exchange {
     fn cluster_session(&self) -> Answer<'_> {
         Ok(None)
     }
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
     fn route_name(&self) -> Answer<'_> {
         Ok(None)
     }

@@ -90,3 +90,17 @@ pub(super) fn no_idle_timeout_in_other_modes() -> Value {
         "then": {"properties": {"idleTimeout": {"type": "null"}}},
     })
 }
+
+/// There are no tokens, and `source` has a timeout of its own.
+pub(super) fn nothing_of_tokens_with_source() -> Value {
+    json!({
+        "if": {"properties": {"source": {"type": "object"}}, "required": ["source"]},
+        "then": {"properties": {
+            "idleTimeout": {"type": "null"},
+            "also": {"maxItems": 0},
+            "tell": {"type": "null"},
+            "token": {"const": "sealed"},
+            "cacheControl": {"const": "private"},
+        }},
+    })
+}

@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::source::SourceConfig;
 use super::{FurtherConfig, QueryConfig, TellConfig, is_false, word};
 use crate::time::GatewayDuration;
 use crate::token::CarrierMode;
@@ -18,20 +19,21 @@ use crate::token::CarrierMode;
 #[cfg(feature = "schema")]
 use super::constraints::{
     DOMAIN, TOKEN, a_query_is_told_or_redirected, exactly_one, needs_secure, no_idle_timeout_in_other_modes,
-    only_defaults_in_other_modes, permanent_needs_a_timeout,
+    nothing_of_tokens_with_source, only_defaults_in_other_modes, permanent_needs_a_timeout,
 };
 
-/// How sessions of this policy persist. Exactly one of `cookie`, `header` and `query`.
+/// How sessions of this policy persist. Exactly one of `cookie`, `header`, `query` and `source`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "schema",
     schemars(extend(
-        "oneOf" = exactly_one(&["cookie", "header", "query"]),
+        "oneOf" = exactly_one(&["cookie", "header", "query", "source"]),
         "allOf" = [
             permanent_needs_a_timeout(),
             no_idle_timeout_in_other_modes(),
             a_query_is_told_or_redirected(),
+            nothing_of_tokens_with_source(),
         ],
     ))
 )]
@@ -53,6 +55,9 @@ pub struct PolicyConfig {
     /// Where responses have every token that they issue, besides the policy's own carrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tell: Option<TellConfig>,
+    /// The client's address holds the session, without a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceConfig>,
     /// Whether a request fails if the backend of its session is gone or unhealthy. If `false`, the request is
     /// load-balanced and the client gets a new token.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -77,8 +82,7 @@ pub struct PolicyConfig {
 }
 
 impl PolicyConfig {
-    /// The carrier mode and the name of the session; `None` unless exactly one of `cookie`, `header` and
-    /// `query` is set.
+    /// The carrier mode and the name of the session; `None` without tokens.
     #[must_use]
     pub fn carrier(&self) -> Option<(CarrierMode, &str)> {
         match (&self.cookie, &self.header, &self.query) {

@@ -47,6 +47,7 @@ pub(crate) struct Request {
     destinations: Vec<String>,
     /// Whether the proxy matches the request again only after the filter returns.
     rerouted_later: bool,
+    client: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
     unanswered: Option<&'static Unanswered>,
     questions: Questions,
@@ -63,6 +64,7 @@ impl Request {
             cluster_session: None,
             destinations: Vec::new(),
             rerouted_later: false,
+            client: None,
             headers: BTreeMap::from([(":scheme".to_owned(), b"http".to_vec())]),
             unanswered: None,
             questions: Questions::default(),
@@ -145,6 +147,14 @@ impl Request {
         self.header("x-envoy-original-url", "http://shop/from")
     }
 
+    /// A request of the client at this address, `ip:port`.
+    pub(crate) fn client(self, address: &str) -> Self {
+        Self {
+            client: Some(address.into()),
+            ..self
+        }
+    }
+
     pub(crate) fn https(self) -> Self {
         self.header(":scheme", "https")
     }
@@ -188,6 +198,9 @@ impl RequestView for Request {
     }
     fn cluster_name(&self) -> Answer<'_> {
         self.questions.answer("cluster_name", self.cluster.as_ref())
+    }
+    fn client_address(&self) -> Answer<'_> {
+        self.questions.answer("client_address", self.client.as_ref())
     }
     fn header(&self, name: &str) -> Answer<'_> {
         self.questions.answer(name, self.headers.get(name))

@@ -1,5 +1,7 @@
 //! The results of a request and its response.
 
+use std::net::IpAddr;
+
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, KeyChange, RequestPlan, ResponsePlan, Steering};
 
@@ -39,6 +41,9 @@ pub(crate) struct Visit {
     /// The line of a conflict about the session's name, or empty.
     pub(crate) name_conflict: Option<String>,
     pub(crate) key_change: Option<KeyChange>,
+    /// What load balancing hashes in the place of the client's address.
+    pub(crate) hash: Option<IpAddr>,
+    pub(crate) evicted: bool,
 }
 
 impl Visit {
@@ -55,6 +60,8 @@ impl Visit {
             edits: Vec::new(),
             name_conflict: None,
             key_change: None,
+            hash: plan.hash,
+            evicted: false,
         }
     }
 
@@ -66,6 +73,7 @@ impl Visit {
             status: plan.status,
             edits: plan.edits.into_iter().map(Edit::from).collect(),
             key_change: plan.key_change,
+            evicted: plan.evicted,
             name_conflict: plan.name_conflict.map(|conflict| conflict.line.unwrap_or_default()),
             ..self
         }

@@ -1,0 +1,159 @@
+//! Sessions that the client's address holds.
+//!
+//! Most tests balance load in turn, so that only the table can keep a client where it is. `source.yaml` hashes.
+
+mod agreement;
+mod ends;
+mod splits;
+mod updates;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use limpet_e2e::{Answer, Config, Site};
+use serde_json::{Value, json};
+
+/// An address of the machine for a client.
+fn client(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 7, number)
+}
+
+/// `source.yaml` with this policy, and with load balancing in turn.
+fn in_turn(policy: &Value) -> Result<Config> {
+    Ok(Config::load("source.yaml")?
+        .policy(policy)
+        .cluster(&json!({"lb_policy": "ROUND_ROBIN"})))
+}
+
+/// A request of this client.
+async fn ask(site: &Site, number: u8) -> Result<Answer> {
+    site.envoy.get("/").from(client(number)).send().await
+}
+
+/// The backend that answers this client.
+async fn backend(site: &Site, number: u8) -> Result<String> {
+    backend_of(&ask(site, number).await?)
+}
+
+fn backend_of(answer: &Answer) -> Result<String> {
+    Ok(answer.backend().context("Envoy answered without a backend")?.to_owned())
+}
+
+async fn pass(seconds: f64) {
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+#[tokio::test]
+async fn each_address_keeps_its_backend() -> Result<()> {
+    let site = Site::start(in_turn(&json!({"source": {}}))?).await?;
+    let mut first = Vec::new();
+    for number in 1..=6 {
+        first.push(backend(&site, number).await?);
+    }
+    assert!(
+        first.iter().any(|backend| *backend != first[0]),
+        "load is not balanced: {first:?}"
+    );
+    for _ in 0..10 {
+        for (number, first) in (1..=6).zip(&first) {
+            assert_eq!(&backend(&site, number).await?, first, "client {number}");
+        }
+    }
+    assert_eq!(site.envoy.metric("web.issued").await?, 6);
+    assert_eq!(site.envoy.metric("web.steered").await?, 60);
+    Ok(())
+}
+
+#[tokio::test]
+async fn neither_client_nor_backend_sees_anything() -> Result<()> {
+    let site = Site::start(Config::load("source.yaml")?).await?;
+    let plain = Site::start(Config::load("source.yaml")?.without_limpet()).await?;
+    for _ in 0..2 {
+        let names = |answer: &Answer| answer.headers.keys().map(ToString::to_string).collect::<Vec<_>>();
+        let (answer, other) = (ask(&site, 1).await?, ask(&plain, 1).await?);
+        assert_eq!(names(&answer), names(&other));
+        assert!(answer.set_cookies().is_empty());
+        for name in limpet_core::envoy::INTERNAL_HEADERS {
+            assert!(answer.seen()?.all(name).is_empty(), "{name}");
+        }
+    }
+    Ok(())
+}
+
+/// Two workers, and a connection for every request: each worker sees what the other one has noted.
+#[tokio::test]
+async fn all_workers_have_one_table() -> Result<()> {
+    let site = Site::start(in_turn(&json!({"source": {}}))?.workers(4)).await?;
+    let first = backend(&site, 1).await?;
+    for _ in 0..40 {
+        assert_eq!(backend(&site, 1).await?, first);
+    }
+    assert_eq!(site.envoy.metric("web.no_token").await?, 1);
+    Ok(())
+}
+
+/// What a client says of itself does not count; what the hops that Envoy trusts say does.
+#[tokio::test]
+async fn the_address_is_what_envoy_takes_for_it() -> Result<()> {
+    // A single worker takes turns for all.
+    let site = Site::start(in_turn(&json!({"source": {}}))?.workers(1)).await?;
+    let (one, two) = (backend(&site, 1).await?, backend(&site, 2).await?);
+    assert_ne!(one, two);
+    for name in ["x-forwarded-for", "x-real-ip", "forwarded", "x-envoy-external-address"] {
+        let request = site.envoy.get("/").from(client(1)).header(name, client(2).to_string());
+        assert_eq!(backend_of(&request.send().await?)?, one, "{name}");
+    }
+    assert_eq!(site.envoy.metric("web.issued").await?, 2);
+
+    let behind = in_turn(&json!({"source": {}}))?.connection_manager(&json!({"xff_num_trusted_hops": 1}));
+    let behind = behind.workers(1);
+    let site = Site::start(behind).await?;
+    let through = async |proxy: u8, forwarded: &str| {
+        let request = site
+            .envoy
+            .get("/")
+            .from(client(proxy))
+            .header("x-forwarded-for", forwarded);
+        backend_of(&request.send().await?)
+    };
+    let (one, two) = (through(1, "192.0.2.1").await?, through(1, "192.0.2.2").await?);
+    assert_ne!(one, two);
+    for (proxy, forwarded, expected) in [
+        (2, "192.0.2.1", &one),
+        (2, "192.0.2.2", &two),
+        (3, "192.0.2.2, 192.0.2.1", &one),
+        (3, "not an address, 192.0.2.2", &two),
+        // One client may come in either family.
+        (1, "::ffff:192.0.2.1", &one),
+    ] {
+        assert_eq!(&through(proxy, forwarded).await?, expected, "{forwarded}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn addresses_of_one_prefix_are_one_client() -> Result<()> {
+    let policy = json!({"source": {"prefixV4": 24, "prefixV6": 48}});
+    let behind = in_turn(&policy)?.connection_manager(&json!({"xff_num_trusted_hops": 1}));
+    let behind = behind.workers(1);
+    let site = Site::start(behind).await?;
+    let of = async |address: &str| backend_of(&site.envoy.get("/").header("x-forwarded-for", address).send().await?);
+    for (first, others, stranger) in [
+        ("192.0.2.1", ["192.0.2.2", "192.0.2.255"], "192.0.3.1"),
+        (
+            "2001:db8:1::1",
+            ["2001:db8:1:ffff::7", "2001:db8:1:2:3:4:5:6"],
+            "2001:db8:2::1",
+        ),
+    ] {
+        let backend = of(first).await?;
+        assert_ne!(of(stranger).await?, backend);
+        for other in others {
+            assert_eq!(of(other).await?, backend, "{other}");
+        }
+    }
+    assert_eq!(site.envoy.metric("web.issued").await?, 4);
+    assert_eq!(site.envoy.metric("host_errors").await?, 0);
+    Ok(())
+}

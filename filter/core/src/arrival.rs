@@ -1,0 +1,38 @@
+//! Whether a request goes to the destination of its session.
+
+use std::borrow::Cow;
+
+use crate::token::Destination;
+use crate::view::{RequestView, ViewError};
+
+/// Whether a request goes to the destination of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    There,
+    Elsewhere,
+    /// The proxy tells only with the response.
+    Unknown,
+}
+
+/// Reroutes a request of a split route to the destination of its session, and tells whether it gets there. A session
+/// that does not get there is over: its backend is in another cluster, so a strict request could only fail.
+pub(crate) fn arrival(
+    split: bool,
+    strict: bool,
+    destination: Destination,
+    request: &mut impl RequestView,
+) -> Result<Arrival, ViewError> {
+    let cluster = if split {
+        request.reroute(destination)?
+    } else if strict {
+        request.cluster_name()?.or(Some(Cow::default()))
+    } else {
+        // Envoy looks for the host in the routed cluster only, and falls back to load balancing there.
+        return Ok(Arrival::There);
+    };
+    Ok(match cluster {
+        None => Arrival::Unknown,
+        Some(cluster) if Destination::of_cluster(&cluster) == destination => Arrival::There,
+        Some(_) => Arrival::Elsewhere,
+    })
+}

@@ -1,0 +1,173 @@
+//! Who a client is: its address without the bits beyond the policy's prefix.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+/// How a policy takes addresses for clients, and how many of them it remembers for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// How many bits of an IPv4 address count.
+    pub prefix_v4: u8,
+    /// How many bits of an IPv6 address count.
+    pub prefix_v6: u8,
+    /// How long an entry stays unused.
+    pub timeout: Duration,
+    /// The most entries.
+    pub entries: u32,
+}
+
+/// A client of a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// The bits that count; the others are 0.
+    pub(crate) ip: IpAddr,
+    /// Whether this is the address as Envoy knows it.
+    pub(crate) is_whole: bool,
+}
+
+impl Rules {
+    /// The client at an address as Envoy writes it, `ip:port`; `None` if it has no IP address.
+    pub(crate) fn client(&self, address: &[u8]) -> Option<Client> {
+        let address: SocketAddr = std::str::from_utf8(address).ok()?.parse().ok()?;
+        // A client of IPv4 may come in either family, for example through a proxy that forwards its address.
+        let ip = match address.ip().to_canonical() {
+            IpAddr::V4(ip) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix_v4.min(32)));
+                IpAddr::V4(Ipv4Addr::from(u32::from(ip) & mask.unwrap_or(0)))
+            }
+            IpAddr::V6(ip) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix_v6.min(128)));
+                IpAddr::V6(Ipv6Addr::from(u128::from(ip) & mask.unwrap_or(0)))
+            }
+        };
+        Some(Client {
+            ip,
+            is_whole: ip == address.ip(),
+        })
+    }
+}
+
+/// What an entry is found by: a client, and the sessions that the entry is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    client: [u8; 16],
+    scope: ScopeId,
+}
+
+/// A scope of a policy. All scopes of all policies may share a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ScopeId([u8; 8]);
+
+impl ScopeId {
+    /// Clients with other prefixes are other clients, so the prefixes are a part of it.
+    pub(crate) fn new(policy: &str, rules: &Rules, scope: &[u8]) -> Self {
+        let mut digest = Sha256::new();
+        // No policy's name contains it.
+        for part in [policy.as_bytes(), b"\0", &[rules.prefix_v4, rules.prefix_v6], scope] {
+            digest.update(part);
+        }
+        let mut short = [0; 8];
+        for (to, from) in short.iter_mut().zip(digest.finalize()) {
+            *to = from;
+        }
+        Self(short)
+    }
+}
+
+impl Key {
+    /// Bytes of an encoded key.
+    pub(super) const LEN: usize = 24;
+
+    pub(crate) fn new(client: Client, scope: ScopeId) -> Self {
+        let ip = match client.ip {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        Self {
+            client: ip.octets(),
+            scope,
+        }
+    }
+
+    /// The key of any client in a scope of this number, for tests and measurements.
+    #[must_use]
+    pub fn of_client(client: [u8; 16], scope: u64) -> Self {
+        let scope = ScopeId(scope.to_be_bytes());
+        Self { client, scope }
+    }
+
+    /// The key as bytes.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        for (to, from) in bytes.iter_mut().zip(self.client.iter().chain(&self.scope.0)) {
+            *to = *from;
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(prefix_v4: u8, prefix_v6: u8) -> Rules {
+        Rules {
+            prefix_v4,
+            prefix_v6,
+            timeout: Duration::from_secs(1),
+            entries: 1,
+        }
+    }
+
+    #[test]
+    fn the_bits_beyond_the_prefix_do_not_count() {
+        for (prefixes, address, ip, is_whole) in [
+            ((32, 64), "192.0.2.7:4711", "192.0.2.7", true),
+            ((24, 64), "192.0.2.7:4711", "192.0.2.0", false),
+            ((24, 64), "192.0.2.0:0", "192.0.2.0", true),
+            ((1, 64), "192.0.2.7:1", "128.0.0.0", false),
+            ((32, 64), "[2001:db8:1:2:3:4:5:6]:1", "2001:db8:1:2::", false),
+            ((32, 128), "[2001:db8:1:2:3:4:5:6]:1", "2001:db8:1:2:3:4:5:6", true),
+            ((32, 1), "[2001:db8:1:2:3:4:5:6]:1", "::", false),
+            ((32, 64), "[::ffff:192.0.2.7]:1", "192.0.2.7", false),
+        ] {
+            let ip = ip.parse().unwrap();
+            let client = rules(prefixes.0, prefixes.1).client(address.as_bytes());
+            assert_eq!(client, Some(Client { ip, is_whole }), "{address} {prefixes:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_ip_address_is_no_client() {
+        for address in [
+            "",
+            "192.0.2.7",
+            "/run/envoy.sock",
+            "envoy://internal/1",
+            "localhost:1",
+            "192.0.2.7:x",
+        ] {
+            assert_eq!(rules(32, 64).client(address.as_bytes()), None, "{address}");
+        }
+        assert_eq!(rules(32, 64).client(b"\xff"), None);
+    }
+
+    #[test]
+    fn scopes_policies_and_prefixes_have_keys_of_their_own() {
+        let client = rules(32, 64).client(b"192.0.2.7:1").unwrap();
+        let keys = [
+            ("web", rules(32, 64), "cart"),
+            ("web", rules(32, 64), "shop"),
+            ("api", rules(32, 64), "cart"),
+            ("web", rules(32, 128), "cart"),
+            ("web", rules(24, 64), "cart"),
+        ];
+        let keys =
+            keys.map(|(policy, rules, scope)| Key::new(client, ScopeId::new(policy, &rules, scope.as_bytes())).bytes());
+        let distinct: std::collections::BTreeSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+    }
+}

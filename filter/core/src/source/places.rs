@@ -1,0 +1,187 @@
+//! Entries in the memory of somebody else, who keeps bytes by name and never gives them back.
+//!
+//! So there is a fixed number of names. An address has its place under one of them, which it shares with others, and
+//! the least recently used of those goes first.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use super::{Key, Rules};
+use crate::time::Timestamp;
+use crate::token::{Claims, Destination};
+
+/// How many entries have the same name. More of them take longer to copy; fewer are full sooner.
+const OF_A_NAME: u32 = 32;
+
+/// Bytes of an entry: key, address, port, kind of address, destination, two times.
+const LEN: usize = Key::LEN + 16 + 2 + 1 + 4 + 6 + 6;
+const IPV4: u8 = 4;
+const IPV6: u8 = 6;
+
+/// The entries that have one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places(Vec<u8>);
+
+impl Places {
+    /// The number of names for as many entries as the rules allow.
+    #[must_use]
+    pub fn names(rules: &Rules) -> u32 {
+        rules.entries.div_ceil(OF_A_NAME).max(1)
+    }
+
+    /// The number of the name that a key's entry has. Nobody who does not know the seed knows which clients share one.
+    #[must_use]
+    pub fn number(rules: &Rules, seed: &[u8], key: &Key) -> u32 {
+        let digest = Sha256::new().chain_update(seed).chain_update(key.bytes()).finalize();
+        let (number, _) = digest.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+        let number = u64::from_be_bytes(*number) % u64::from(Self::names(rules));
+        u32::try_from(number).unwrap_or_default()
+    }
+
+    /// How many entries may have the name of this number. All names together have as many as the rules allow.
+    fn most(rules: &Rules, name: u32) -> usize {
+        let names = Self::names(rules);
+        let most = rules.entries / names + u32::from(name < rules.entries % names);
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
+    /// Reads what was kept under a name. Bytes of another form count as no entries.
+    #[must_use]
+    pub fn read(bytes: Vec<u8>) -> Self {
+        Self(if bytes.len().is_multiple_of(LEN) {
+            bytes
+        } else {
+            Vec::new()
+        })
+    }
+
+    /// What to keep under the name.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The entry of a key.
+    #[must_use]
+    pub fn find(&self, key: &Key) -> Option<Claims> {
+        decode(self.0.chunks_exact(LEN).find(|entry| is_of(entry, key))?)
+    }
+
+    /// Sets the entry of a key, under the name of this number. Whether another one had to go that was not over.
+    pub fn put(&mut self, key: &Key, claims: &Claims, rules: &Rules, name: u32) -> bool {
+        self.remove(key);
+        let mut evicted = false;
+        while self.0.len() / LEN >= Self::most(rules, name).max(1) {
+            let last_seen = |entry: &[u8]| decode(entry).map(|claims| claims.last_seen);
+            let ages = self.0.chunks_exact(LEN).map(last_seen).enumerate();
+            let Some((oldest, seen)) = ages.min_by_key(|(_, last_seen)| *last_seen) else {
+                break;
+            };
+            evicted |= seen.is_some_and(|seen| claims.last_seen.since(seen) < rules.timeout);
+            self.0.drain(oldest * LEN..(oldest + 1) * LEN);
+        }
+        self.0.extend(encode(key, claims));
+        evicted
+    }
+
+    /// Removes the entry of a key. Whether there was one.
+    pub fn remove(&mut self, key: &Key) -> bool {
+        let Some(at) = self.0.chunks_exact(LEN).position(|entry| is_of(entry, key)) else {
+            return false;
+        };
+        self.0.drain(at * LEN..(at + 1) * LEN);
+        true
+    }
+
+    /// How far the noted time of the last use may lag behind: to note it costs more than to read it.
+    #[must_use]
+    pub fn lag(rules: &Rules) -> Duration {
+        (rules.timeout / 100).min(Duration::from_secs(1))
+    }
+}
+
+fn is_of(entry: &[u8], key: &Key) -> bool {
+    entry.starts_with(&key.bytes())
+}
+
+fn encode(key: &Key, claims: &Claims) -> impl Iterator<Item = u8> {
+    let (ip, kind) = match claims.host.ip() {
+        IpAddr::V4(ip) => (ip.to_ipv6_mapped(), IPV4),
+        IpAddr::V6(ip) => (ip, IPV6),
+    };
+    // `Timestamp::MAX` ensures that the two high bytes are zero.
+    let time = |time: Timestamp| time.unix_millis().to_be_bytes().into_iter().skip(2);
+    let entry = key.bytes().into_iter().chain(ip.octets());
+    let entry = entry.chain(claims.host.port().to_be_bytes()).chain([kind]);
+    let entry = entry.chain(claims.destination.0);
+    entry.chain(time(claims.issued_at)).chain(time(claims.last_seen))
+}
+
+fn decode(entry: &[u8]) -> Option<Claims> {
+    let (ip, rest) = entry.get(Key::LEN..)?.split_first_chunk::<16>()?;
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let (kind, rest) = rest.split_first()?;
+    let (destination, rest) = rest.split_first_chunk::<4>()?;
+    let (issued_at, last_seen) = rest.split_first_chunk::<6>()?;
+    let ip = match *kind {
+        IPV6 => IpAddr::V6(Ipv6Addr::from(*ip)),
+        _ => IpAddr::V4(Ipv6Addr::from(*ip).to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED)),
+    };
+    let time = |bytes: &[u8]| {
+        let millis = bytes.iter().fold(0, |millis, byte| millis << 8 | u64::from(*byte));
+        Timestamp::from_unix_millis(millis)
+    };
+    Some(Claims {
+        host: SocketAddr::new(ip, u16::from_be_bytes(*port)),
+        destination: Destination(*destination),
+        issued_at: time(issued_at),
+        last_seen: time(last_seen),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(entries: u32) -> Rules {
+        Rules {
+            prefix_v4: 32,
+            prefix_v6: 64,
+            timeout: Duration::from_secs(3600),
+            entries,
+        }
+    }
+
+    #[test]
+    fn all_names_together_have_as_many_places_as_entries() {
+        for entries in [1, 31, 32, 33, 100, 100_000, 1_000_000, 10_000_000] {
+            let rules = rules(entries);
+            let places = (0..Places::names(&rules)).map(|name| Places::most(&rules, name));
+            assert!(places.clone().all(|places| (1..=32).contains(&places)), "{entries}");
+            assert_eq!(places.sum::<usize>(), entries as usize);
+        }
+    }
+
+    /// With the name and a node of Envoy's map for up to 32 entries, that is less than 70 bytes for each.
+    #[test]
+    fn an_entry_takes_59_bytes() {
+        assert_eq!(LEN, 59);
+    }
+
+    /// Some names have no room while others have: what that costs a table that is full for the first time.
+    #[test]
+    fn few_entries_go_before_all_places_are_taken() {
+        let rules = rules(100_000);
+        let mut counts = vec![0; Places::names(&rules) as usize];
+        for client in 0..rules.entries {
+            let key = Key::of_client(u128::from(client).to_be_bytes(), 1);
+            if let Some(count) = counts.get_mut(Places::number(&rules, b"seed", &key) as usize) {
+                *count += 1;
+            }
+        }
+        let gone: u32 = counts.iter().map(|count: &u32| count.saturating_sub(32)).sum();
+        assert!((5_000..8_000).contains(&gone), "{gone} of 100,000");
+    }
+}

@@ -1,0 +1,174 @@
+//! A session that the client's address holds, during one request and its response.
+
+use crate::address;
+use crate::arrival::{Arrival, arrival};
+use crate::bound_policy::BoundPolicy;
+use crate::config::Source;
+use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
+use crate::outcome::{RequestOutcome, ResponseOutcome};
+use crate::plan::{RequestPlan, ResponsePlan, Steering};
+use crate::source::{Key, ScopeId};
+use crate::time::Timestamp;
+use crate::token::{Claims, Destination, Refusal};
+use crate::view::{RequestView, ResponseView, ViewError};
+
+/// What is known of the session of a request.
+#[derive(Debug)]
+pub(crate) struct SourceSession {
+    /// `None` if the client has no IP address.
+    key: Option<Key>,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// The session starts with the response.
+    New,
+    /// The session continues.
+    Found(Claims),
+    /// The session continues if the request reached its destination. The response tells.
+    Uncertain(Claims),
+}
+
+impl SourceSession {
+    /// Finds the entry of the client and decides where the request goes.
+    pub(crate) fn on_request(
+        bound_policy: &BoundPolicy,
+        (source, scope): (&Source, ScopeId),
+        split: bool,
+        request: &mut impl RequestView,
+        now: Timestamp,
+    ) -> Result<(Self, RequestPlan<'static>), ViewError> {
+        let strict = bound_policy.policy.strict;
+        let client = request
+            .client_address()?
+            .and_then(|address| source.rules.client(&address));
+        let key = client.map(|client| Key::new(client, scope));
+        let found = key.map(|key| entry(bound_policy, source, &key, now)).transpose()?;
+        let mut verdict = found.unwrap_or(Err(RequestOutcome::NoToken));
+        let state = match verdict {
+            Err(_) => State::New,
+            Ok(claims) => match arrival(split, strict, claims.destination, request)? {
+                Arrival::There => State::Found(claims),
+                Arrival::Unknown => State::Uncertain(claims),
+                Arrival::Elsewhere => {
+                    verdict = Err(RequestOutcome::Refused(Refusal::UnknownDestination));
+                    State::New
+                }
+            },
+        };
+        let plan = RequestPlan {
+            edit: None,
+            further_edits: Vec::new(),
+            steering: verdict.ok().map(|Claims { host, .. }| Steering { host, strict }),
+            outcome: match state {
+                State::Uncertain(_) => None,
+                _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
+            },
+            hash: client.filter(|client| !client.is_whole).map(|client| client.ip),
+        };
+        Ok((Self { key, state }, plan))
+    }
+
+    /// Notes which backend the client has.
+    pub(crate) fn on_response(
+        &mut self,
+        bound_policy: &BoundPolicy,
+        source: &Source,
+        response: &impl ResponseView,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<ResponsePlan<'static>, ViewError> {
+        let request = self.settle(response)?;
+        let plan = self.answer(bound_policy, source, response, now)?;
+        Ok(ResponsePlan { request, ..plan })
+    }
+
+    /// Tells what became of an entry if that depends on where the request went.
+    fn settle(&mut self, response: &impl ResponseView) -> Result<Option<RequestOutcome>, ViewError> {
+        let State::Uncertain(claims) = self.state else {
+            return Ok(None);
+        };
+        let cluster = response.cluster_name()?.unwrap_or_default();
+        let arrived = Destination::of_cluster(&cluster) == claims.destination;
+        self.state = if arrived { State::Found(claims) } else { State::New };
+        Ok(Some(if arrived {
+            RequestOutcome::Steered
+        } else {
+            RequestOutcome::Refused(Refusal::UnknownDestination)
+        }))
+    }
+
+    fn answer(
+        &self,
+        bound_policy: &BoundPolicy,
+        source: &Source,
+        response: &impl ResponseView,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<ResponsePlan<'static>, ViewError> {
+        let policy = &bound_policy.policy;
+        let Some(key) = &self.key else {
+            return Ok(ResponsePlan::NO_CHANGE);
+        };
+        let former = match self.state {
+            State::New => None,
+            State::Found(claims) | State::Uncertain(claims) => Some(claims),
+        };
+        // Only the response of its backend is a use of a strict session. To note it costs the others nothing.
+        if former.is_some() && !policy.strict && !response.maybe_other_host(false)? {
+            return Ok(ResponsePlan::NO_CHANGE);
+        }
+        let details = response.code_details()?.unwrap_or_default();
+        if former.is_some() && policy.strict && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
+            let status = (policy.strict_status != 503).then_some(policy.strict_status);
+            return Ok(ResponsePlan {
+                status,
+                ..ResponsePlan::NO_CHANGE
+            });
+        }
+        if *details != *VIA_UPSTREAM.as_bytes() {
+            return Ok(ResponsePlan::NO_CHANGE);
+        }
+        let host = response.upstream_address()?;
+        let Some(host) = host.and_then(|host| address::addressable(&host)) else {
+            return Ok(ResponsePlan {
+                outcome: ResponseOutcome::Unaddressable,
+                ..ResponsePlan::NO_CHANGE
+            });
+        };
+        let now = now()?;
+        let (issued_at, outcome) = match former {
+            Some(claims) if claims.host == host && !policy.strict => return Ok(ResponsePlan::NO_CHANGE),
+            Some(claims) if claims.host == host => (claims.issued_at, ResponseOutcome::Unchanged),
+            Some(_) => (now, ResponseOutcome::Reissued),
+            None => (now, ResponseOutcome::Issued),
+        };
+        let claims = Claims {
+            host,
+            destination: Destination::of_cluster(&response.cluster_name()?.unwrap_or_default()),
+            issued_at,
+            last_seen: now,
+        };
+        Ok(ResponsePlan {
+            outcome,
+            evicted: source.table().put(key, &claims)?,
+            ..ResponsePlan::NO_CHANGE
+        })
+    }
+}
+
+/// The entry of a client whose session is alive, or why there is none.
+fn entry(
+    bound_policy: &BoundPolicy,
+    source: &Source,
+    key: &Key,
+    now: Timestamp,
+) -> Result<Result<Claims, RequestOutcome>, ViewError> {
+    let table = source.table();
+    let timeout = source.rules.timeout + table.lag();
+    let refusal = |claims: &Claims| bound_policy.refuses_entry(claims, timeout, now);
+    let is_use = |claims: &Claims| !bound_policy.policy.strict && refusal(claims).is_none();
+    Ok(match table.find(key, now, &is_use)? {
+        None => Err(RequestOutcome::NoToken),
+        Some(claims) => refusal(&claims).map_or(Ok(claims), |refusal| Err(RequestOutcome::Refused(refusal))),
+    })
+}

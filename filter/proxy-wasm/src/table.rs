@@ -1,0 +1,109 @@
+//! The table of clients in Envoy's shared data, which all workers have in common.
+//!
+//! Shared data is never given back, and Envoy outlives any number of configurations. So all policies share one set of
+//! names, of which each uses as many as its entries need.
+
+use std::time::Duration;
+
+use limpet_core::source::{Key, Places, Rules, Table};
+use limpet_core::time::Timestamp;
+use limpet_core::token::Claims;
+use limpet_core::view::ViewError;
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::Status;
+
+use crate::host;
+
+/// How often a change is tried again that another worker came before.
+const ATTEMPTS: usize = 16;
+
+const SEED: &str = "limpet.source.seed";
+
+/// What the hashes of all workers begin with, so that nobody outside knows which clients share a place.
+pub(crate) type Seed = [u8; 16];
+
+/// Takes the seed that a worker has set before, or sets one.
+pub(crate) fn seed() -> Result<Seed, ViewError> {
+    let kept = || {
+        let (kept, _) = hostcalls::get_shared_data(SEED).ok()?;
+        Seed::try_from(kept?).ok()
+    };
+    if let Some(seed) = kept() {
+        return Ok(seed);
+    }
+    let mut seed = Seed::default();
+    getrandom::fill(&mut seed).map_err(|_| host::failed("random bytes")(Status::InternalFailure))?;
+    // Envoy tries a configuration on its main thread before workers get it, so nobody sets another seed meanwhile.
+    hostcalls::set_shared_data(SEED, Some(&seed), None).map_err(host::failed("shared data"))?;
+    Ok(seed)
+}
+
+/// The table of a policy.
+#[derive(Debug)]
+pub(crate) struct PlaceTable {
+    rules: Rules,
+    seed: Seed,
+}
+
+impl PlaceTable {
+    pub(crate) fn new(rules: Rules, seed: Seed) -> Self {
+        Self { rules, seed }
+    }
+
+    /// The number of the name that a key's entry has.
+    fn number(&self, key: &Key) -> u32 {
+        Places::number(&self.rules, &self.seed, key)
+    }
+
+    /// Changes what is kept under a name. `change` says whether anything has changed, and its result.
+    fn change<T>(&self, number: u32, change: impl Fn(&mut Places) -> (bool, T)) -> Result<T, ViewError> {
+        let failed = host::failed("shared data");
+        let name = format!("limpet.source.{number}");
+        let mut left = ATTEMPTS;
+        loop {
+            let (bytes, version) = hostcalls::get_shared_data(&name).map_err(&failed)?;
+            let mut places = Places::read(bytes.unwrap_or_default());
+            let (has_changed, result) = change(&mut places);
+            if !has_changed {
+                return Ok(result);
+            }
+            left -= 1;
+            // Two workers may be the first ones of a name, and one of their entries is lost. Envoy has no call for this;
+            // the client gets another entry with its next request.
+            match hostcalls::set_shared_data(&name, Some(places.bytes()), version) {
+                Ok(()) => return Ok(result),
+                Err(Status::CasMismatch) if left > 0 => {}
+                Err(status) => return Err(failed(status)),
+            }
+        }
+    }
+}
+
+impl Table for PlaceTable {
+    fn find(&self, key: &Key, now: Timestamp, is_alive: &dyn Fn(&Claims) -> bool) -> Result<Option<Claims>, ViewError> {
+        let number = self.number(key);
+        self.change(number, |places| {
+            let found = places.find(key);
+            let lags = |claims: &Claims| now.since(claims.last_seen).max(claims.last_seen.since(now)) >= self.lag();
+            let used = found.filter(|claims| lags(claims) && is_alive(claims));
+            if let Some(claims) = used {
+                let last_seen = now;
+                places.put(key, &Claims { last_seen, ..claims }, &self.rules, number);
+            }
+            (used.is_some(), found)
+        })
+    }
+
+    fn put(&self, key: &Key, claims: &Claims) -> Result<bool, ViewError> {
+        let number = self.number(key);
+        self.change(number, |places| (true, places.put(key, claims, &self.rules, number)))
+    }
+
+    fn remove(&self, key: &Key) -> Result<(), ViewError> {
+        self.change(self.number(key), |places| (places.remove(key), ()))
+    }
+
+    fn lag(&self) -> Duration {
+        Places::lag(&self.rules)
+    }
+}
