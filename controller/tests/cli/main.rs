@@ -6,6 +6,7 @@
     reason = "a test may panic"
 )]
 
+mod addresses;
 mod chain;
 mod check;
 #[cfg(feature = "controller")]

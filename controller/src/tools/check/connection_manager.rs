@@ -3,7 +3,7 @@
 
 use super::chain::Chain;
 use super::report::Report;
-use super::{headers, routes};
+use super::{addresses, headers, routes};
 use crate::envoy_config::discovery::{self, Sources};
 use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
 use crate::envoy_config::node::Node;
@@ -98,6 +98,7 @@ fn check<'a>(report: &mut Report, chain: &Chain<'a>, located: Option<&LocatedFil
         report.error(&part.node, message);
     }
     check_access_log(report, chain, config);
+    addresses::check_manager(report, chain, config);
     if let Some(last) = chain.last().filter(|last| !last.may_be_router()) {
         report.error(&last.node, "expected the router as the last filter");
     }

@@ -1,5 +1,6 @@
 //! `limpet check`: configurations of the filter, and of Envoy with the filter inside.
 
+mod addresses;
 mod chain;
 mod connection_manager;
 mod destination_routes;

@@ -10,6 +10,10 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>, session: &Session<'_
     let Some(policy) = entry.route.at(&["route", "internal_redirect_policy"]) else {
         return;
     };
+    // Addresses stay as they are.
+    if session.config.source.is_some() {
+        return;
+    }
     let generates = chain.manager.get("generate_request_id");
     if generates.is_some_and(|generates| generates.value == false) {
         let message = format!(

@@ -7,7 +7,7 @@ use super::route_entry::RouteEntry;
 use super::route_sessions::{self, Sessions};
 use super::session::Session;
 use super::session_conflicts::SessionConflicts;
-use super::{destinations, headers, matched_parameters, redirects, steering};
+use super::{addresses, destinations, headers, matched_parameters, redirects, steering};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
@@ -128,6 +128,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         steering::check(self.report, self.chain, std::slice::from_ref(session), entry, is_last);
         redirects::check(self.report, self.chain, session, entry);
         matched_parameters::check(self.report, self.chain, session, entry);
+        addresses::check(self.report, self.chain, self.sources, session, entry);
         self.check_domain(session, entry.virtual_host, entry.route);
         self.conflicts.add(self.report, session, entry.route, &entry.clusters);
     }
@@ -157,6 +158,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         for (session, node) in sessions.iter().zip(&nodes) {
             redirects::check(self.report, self.chain, session, entry);
             matched_parameters::check(self.report, self.chain, session, entry);
+            addresses::check(self.report, self.chain, self.sources, session, entry);
             self.check_domain(session, entry.virtual_host, node);
             self.conflicts.add(self.report, session, node, &[]);
         }
