@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod clients;
 mod configuration;
 mod cookie_header;
 mod cookie_names;
@@ -17,6 +18,7 @@ mod token;
 mod wrapped_keyring;
 
 pub use application::{application, has_prefix, prefixed_request, starts_sessions};
+pub use clients::{clients, has_clients};
 pub use configuration::configuration;
 pub use cookie_header::{cookie_header, has_ours};
 pub use cookie_names::{cookie_names, is_of_another_scope};
@@ -34,7 +36,7 @@ pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is also the folder of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 13] = [
+pub const TARGETS: [(&str, Body); 14] = [
     ("token", token),
     ("cookie_header", cookie_header),
     ("query", query),
@@ -48,4 +50,5 @@ pub const TARGETS: [(&str, Body); 13] = [
     ("cookie_names", cookie_names),
     ("endpoint_slices", endpoint_slices),
     ("http_route", http_route),
+    ("clients", clients),
 ];

@@ -180,6 +180,11 @@ fn cookie_names() {
 }
 
 #[test]
+fn clients() {
+    run("clients");
+}
+
+#[test]
 fn endpoint_slices() {
     run("endpoint_slices");
 }
@@ -259,6 +264,9 @@ fn the_corpus_has_inputs_with_and_without_sessions() {
     let slices = corpus("endpoint_slices");
     let is_taken = |data: &[u8]| limpet_fuzz::slices(data).is_some();
     assert!(slices.iter().any(|(_, data)| is_taken(data)) && slices.iter().any(|(_, data)| !is_taken(data)));
+    let lists = corpus("clients");
+    let has = |data: &[u8]| limpet_fuzz::has_clients(data);
+    assert!(lists.iter().any(|(_, data)| has(data)) && lists.iter().any(|(_, data)| !has(data)));
     let names = corpus("cookie_names");
     let of_another = |data: &[u8]| limpet_fuzz::is_of_another_scope(data);
     assert!(names.iter().any(|(_, data)| of_another(data)) && names.iter().any(|(_, data)| !of_another(data)));
