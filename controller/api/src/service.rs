@@ -17,6 +17,9 @@ pub struct ServiceSpec {
     /// `None` or `ClientIP`.
     #[serde(default)]
     pub session_affinity: Option<String>,
+    /// How affinity works.
+    #[serde(default)]
+    pub session_affinity_config: Option<SessionAffinityConfig>,
     /// The labels of its pods.
     #[serde(default)]
     pub selector: BTreeMap<String, String>,
@@ -35,6 +38,23 @@ pub struct ServiceSpec {
     /// Where its load balancer can be reached. It is read from its status.
     #[serde(skip)]
     pub ingress: Vec<Ingress>,
+}
+
+/// How affinity works, by its kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct SessionAffinityConfig {
+    /// That by the client's address.
+    #[serde(rename = "clientIP", default)]
+    pub client_ip: Option<ClientIpConfig>,
+}
+
+/// Affinity by the client's address.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientIpConfig {
+    /// How long it lasts after the last use: 1 to 86400, and 10800 if it is not set.
+    #[serde(default)]
+    pub timeout_seconds: Option<u32>,
 }
 
 /// Where a load balancer can be reached.

@@ -151,6 +151,7 @@ fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
         },
         RuleAction::Forward(forward) => Action::Forward(Forward {
             session: session.clone(),
+            by_address: rule.backends.iter().any(|backend| backend.spec.by_address),
             ..forward.clone()
         }),
     };

@@ -53,7 +53,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
     } else {
         TlsPolicies::default()
     };
-    let references = references::References::with_tls(objects, &tls);
+    let references = references::References::to_serve(objects, &tls, settings.judges());
     let (gateway_classes, accepted) = gateways::classes(objects, settings);
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);

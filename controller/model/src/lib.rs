@@ -8,6 +8,7 @@
 //! Envoy resource ([`endpoints`]).
 
 mod addresses;
+mod affinity;
 mod assemble;
 mod backend_tls;
 mod backend_tls_status;

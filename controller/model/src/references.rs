@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Objects;
+use super::affinity;
 use super::backend_tls::TlsPolicies;
 use super::graph::{BackendTls, Cluster, ClusterName, Protocol};
 use super::manager::{MANAGED_BY, MANAGER};
@@ -51,6 +52,8 @@ pub struct References<'a> {
     /// By their namespace.
     grants: BTreeMap<&'a str, Vec<&'a ReferenceGrantSpec>>,
     tls: Option<&'a TlsPolicies<'a>>,
+    /// Whether the affinity of Services counts.
+    follows_affinity: bool,
 }
 
 impl<'a> References<'a> {
@@ -65,13 +68,15 @@ impl<'a> References<'a> {
             objects,
             grants,
             tls: None,
+            follows_affinity: false,
         }
     }
 
-    /// With the policies that say which backends are reached over TLS.
-    pub(super) fn with_tls(objects: &'a Objects, tls: &'a TlsPolicies<'a>) -> Self {
+    /// With the policies that say which backends are reached over TLS, and with the affinity of Services.
+    pub(super) fn to_serve(objects: &'a Objects, tls: &'a TlsPolicies<'a>, follows_affinity: bool) -> Self {
         Self {
             tls: Some(tls),
+            follows_affinity,
             ..Self::new(objects)
         }
     }
@@ -178,6 +183,7 @@ impl<'a> References<'a> {
                 port_name: port.name.clone(),
                 protocol,
                 tls,
+                by_address: self.follows_affinity && matches!(affinity::of(&service.spec), Ok(Some(_))),
                 session: None,
             },
             object,
@@ -266,6 +272,7 @@ impl<'a> References<'a> {
                 port_name: String::new(),
                 protocol,
                 tls,
+                by_address: false,
                 session: None,
             },
             object,

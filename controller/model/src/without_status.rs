@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::affinity;
 use super::reports::Condition;
 use super::routes::gateway_name;
 use super::{Objects, Settings};
@@ -16,6 +17,9 @@ type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 /// policies of others to them.
 pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
     leave_to_others(objects, settings, found);
+    if settings.judges() {
+        found.extend(affinity::problems(objects));
+    }
     let mut add = |kind: Kind, name: &ObjectName, reason: &'static str, problems: Vec<String>| {
         if !problems.is_empty() {
             let object = ObjectRef {

@@ -56,6 +56,9 @@ pub struct Forward {
     pub destinations: Vec<Destination>,
     /// The sessions.
     pub session: Session,
+    /// Whether any of its clusters is one in which the client's address chooses.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_address: bool,
     /// Host and path on the way to the backend.
     #[serde(skip_serializing_if = "Rewrite::is_empty")]
     pub rewrite: Rewrite,

@@ -33,6 +33,9 @@ pub struct Cluster {
     /// TLS; plain text if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<BackendTls>,
+    /// Whether the client's address chooses the endpoint of requests without a session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_address: bool,
     /// The backend's own sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,

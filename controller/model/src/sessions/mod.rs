@@ -108,7 +108,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
     };
     let mut chosen = chooser.choose(rules);
     domains::refuse_foreign(&mut chosen);
-    let statuses = Statuses::new(objects, &policies, &targets, &chosen);
+    let statuses = Statuses::new(objects, settings, &policies, &targets, &chosen);
     refuse_without_room(&statuses, &mut chosen);
 
     let mut emitted = Policies::default();
@@ -162,7 +162,9 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             },
             problems: rule.problems.clone(),
             notes: match rule.source {
-                Source::Inline if !rule.is_refused => policy_status::affinity_notes(objects, facts),
+                Source::Inline | Source::None if !rule.is_refused => {
+                    policy_status::affinity_notes(objects, settings, facts)
+                }
                 _ => Vec::new(),
             }
             .into_iter()

@@ -11,7 +11,7 @@ use super::status::{Remarks, ancestor, invalid, report};
 use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
-use crate::{Objects, SessionPolicyKind, SessionPolicyName};
+use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings, affinity};
 use limpet_api::{ObjectName, ObjectRef};
 
 /// The maximum number of ancestors of a policy, by GEP-713.
@@ -20,6 +20,7 @@ pub(crate) const MAX_ANCESTORS: usize = 16;
 /// Reports on session policies.
 pub(super) struct Statuses<'p> {
     objects: &'p Objects,
+    settings: &'p Settings,
     policies: &'p [PolicyObject<'p>],
     targets: &'p PolicyTargets<'p>,
     /// The Gateways with a rule that names a target of the policy other than as a valid backend.
@@ -32,6 +33,7 @@ type GatewaysByPolicy<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeSet<&'p ObjectNa
 impl<'p> Statuses<'p> {
     pub(super) fn new(
         objects: &'p Objects,
+        settings: &'p Settings,
         policies: &'p [PolicyObject<'p>],
         targets: &'p PolicyTargets<'p>,
         chosen: &[RuleChoice<'p>],
@@ -51,6 +53,7 @@ impl<'p> Statuses<'p> {
         }
         Self {
             objects,
+            settings,
             policies,
             targets,
             naming,
@@ -228,7 +231,7 @@ impl<'p> Statuses<'p> {
             let text = "the sessions belong to the rule, so they use all of its backends and not only the targets, on";
             remarks.add(text.to_owned(), rule_name(facts));
         }
-        for service in services(facts).filter(|service| has_affinity(self.objects, service)) {
+        for service in affinity_without_effect(self.objects, self.settings, facts) {
             remarks.add(AFFINITY.to_owned(), format!("Service {service}"));
         }
     }
@@ -303,20 +306,23 @@ fn accepted(about: &Remarks, unread: &[String]) -> Condition {
     Condition::holds("Accepted", "Accepted", no_effect(&message, unread))
 }
 
-const AFFINITY: &str =
-    "sessionAffinity ClientIP has no effect, because requests go to endpoints and not to the Service's address, on";
+const AFFINITY: &str = "sessionAffinity ClientIP has no effect with another control plane, on";
 
-/// Whether the Service has session affinity. The GEP rejects a route for it if requests go to the address of the
-/// Service; Limpet's go to endpoints.
-pub(super) fn has_affinity(objects: &Objects, service: &ObjectName) -> bool {
-    let service = objects.services.get(service);
-    service.is_some_and(|service| service.spec.session_affinity.as_deref() == Some("ClientIP"))
+/// The Services of the rule whose affinity has no effect: another control plane serves them, and has load balancers of
+/// its own that choose by the client's address.
+fn affinity_without_effect<'r>(
+    objects: &Objects,
+    settings: &Settings,
+    facts: &'r RuleFacts<'_>,
+) -> impl Iterator<Item = &'r ObjectName> {
+    let is_foreign = !settings.judges();
+    services(facts).filter(move |service| is_foreign && affinity::of_named(objects, service).is_some())
 }
 
-/// Notes on the Services with affinity of a rule with `sessionPersistence`.
-pub(super) fn affinity_notes(objects: &Objects, facts: &RuleFacts<'_>) -> Vec<String> {
+/// The same in notes on a rule without a policy.
+pub(super) fn affinity_notes(objects: &Objects, settings: &Settings, facts: &RuleFacts<'_>) -> Vec<String> {
     let mut remarks = Remarks::default();
-    for service in services(facts).filter(|service| has_affinity(objects, service)) {
+    for service in affinity_without_effect(objects, settings, facts) {
         remarks.add(format!("{}: {AFFINITY}", facts.field), format!("Service {service}"));
     }
     if remarks.is_empty() {

@@ -58,7 +58,12 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             }],
             ..CircuitBreakers::default()
         }),
-        lb_policy: LbPolicy::LeastRequest.into(),
+        lb_policy: if cluster.by_address {
+            // Its ring takes little memory, and does not depend on the order of the hosts: Envoys choose alike.
+            LbPolicy::RingHash.into()
+        } else {
+            LbPolicy::LeastRequest.into()
+        },
         common_lb_config: Some(CommonLbConfig {
             override_host_status: Some(HealthStatusSet {
                 statuses: SESSIONS_STAY.map(i32::from).to_vec(),

@@ -44,6 +44,7 @@ pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
         tls: None,
+        by_address: false,
         session: None,
     };
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));

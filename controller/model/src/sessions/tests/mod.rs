@@ -23,7 +23,7 @@ use super::{RuleFacts, RuleSession, Sessions, sessions};
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
 use crate::objects::RuleBackend;
 use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
-use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+use crate::{Gateways, Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence};
 use limpet_core::config::schema::PolicyConfig;
 

@@ -262,20 +262,31 @@ fn targets_are_services_each_once_one_to_sixteen() {
     assert_eq!((names(&sessions), sessions.report("p").ancestors.len()), (vec![""], 0));
 }
 
-/// Check 15: requests go to endpoints, so session affinity of the Service has no effect.
+/// Check 15: where another control plane serves the Service, its affinity has no effect.
 #[test]
-fn a_services_own_affinity_is_noted() {
+fn a_services_affinity_is_noted_where_it_has_no_effect() {
     let mut world = with_policy(&named("s"));
     world.add(json!({"kind": "Service", "metadata": {"name": "a"}, "spec": {"sessionAffinity": "ClientIP"}}));
-    let sessions = world.sessions();
-    assert_eq!(names(&sessions), ["s"]);
-    let note = "sessionAffinity ClientIP has no effect, because requests go to endpoints and not to the Service's \
-                address, on: Service shop/a";
-    assert_eq!(sessions.status("p"), [format!("{ACCEPTED}; {note}")]);
+    world.add(json!({"kind": "Service", "metadata": {"name": "c"}, "spec": {"sessionAffinity": "ClientIP"}}));
+    world.add(route(
+        "web",
+        &json!([rule(&["b"]), inline(&["c"], &named("s")), rule(&["c"])]),
+    ));
+    world.add(route("other", &json!([rule(&["a"])])));
+    let ours = world.sessions();
+    assert_eq!(names(&ours), ["s", "", "s", ""]);
+    assert_eq!(ours.status("p"), [ACCEPTED]);
+    assert!(ours.rules.iter().all(|rule| rule.notes.is_empty()));
 
-    world.add(route("web", &json!([rule(&["b"]), inline(&["a"], &named("s"))])));
+    world.settings.gateways = Gateways::Of(BTreeSet::from(["example.com/other".to_owned()]));
     let sessions = world.sessions();
-    assert_eq!(names(&sessions), ["", "s"]);
-    assert_eq!(sessions.rules[1].notes, [format!("spec.rules[1]: {note}")]);
-    assert!(sessions.rules[0].notes.is_empty());
+    let note = |service: &str| {
+        format!("sessionAffinity ClientIP has no effect with another control plane, on: Service shop/{service}")
+    };
+    assert_eq!(names(&sessions), ["s", "", "s", ""]);
+    assert_eq!(sessions.status("p"), [format!("{ACCEPTED}; {}", note("a"))]);
+    let notes: Vec<&[String]> = sessions.rules.iter().map(|rule| &rule.notes[..]).collect();
+    let [inline, other] =
+        [("spec.rules[1]", "c"), ("spec.rules[2]", "c")].map(|(rule, service)| [format!("{rule}: {}", note(service))]);
+    assert_eq!(notes, [&[], &[], &inline[..], &other[..]]);
 }

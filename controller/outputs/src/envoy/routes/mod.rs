@@ -13,8 +13,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
+use envoy_types::pb::envoy::config::route::v3::route_action::hash_policy::{ConnectionProperties, PolicySpecifier};
 use envoy_types::pb::envoy::config::route::v3::route_action::{
-    ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier,
+    ClusterNotFoundResponseCode, ClusterSpecifier, HashPolicy, HostRewriteSpecifier,
 };
 use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::{
@@ -353,6 +354,16 @@ fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
     }
 }
 
+/// Clusters that hash get the client's address, as Envoy knows it behind its trusted proxies.
+fn by_address() -> HashPolicy {
+    HashPolicy {
+        policy_specifier: Some(PolicySpecifier::ConnectionProperties(ConnectionProperties {
+            source_ip: true,
+        })),
+        ..HashPolicy::default()
+    }
+}
+
 fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> EnvoyAction {
     let mut action = RouteAction {
         cluster_specifier: Some(clusters),
@@ -362,6 +373,11 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
         timeout: duration(forward.request_timeout.unwrap_or(Duration::ZERO)),
         retry_policy: Some(retries::policy(forward)),
         request_mirror_policies: forward.mirrors.iter().map(mirrors::policy).collect(),
+        hash_policy: if forward.by_address {
+            vec![by_address()]
+        } else {
+            Vec::new()
+        },
         ..RouteAction::default()
     };
     if let Some(hostname) = &forward.rewrite.hostname {

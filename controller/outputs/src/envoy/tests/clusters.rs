@@ -47,6 +47,28 @@ fn a_cluster_may_speak_http2_and_have_sessions_of_its_own() {
 }
 
 #[test]
+fn a_cluster_may_be_one_in_which_the_address_chooses() {
+    let mut forward = forward(vec![to("v1", 1), to("v2", 1)]);
+    forward.by_address = true;
+    let mut graph = graph(vec![with_session(forward, "web")]);
+    let mut spec = cluster("v1");
+    spec.by_address = true;
+    graph.clusters.insert(ClusterName("v1".to_owned()), spec);
+    let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
+    let policies: Vec<&str> = clusters.iter().filter_map(|made| made["lb_policy"].as_str()).collect();
+    assert_eq!(policies, ["RING_HASH", "LEAST_REQUEST"]);
+    let routes = all(&graph, &EnvoyOptions::default(), ResourceType::RouteConfiguration).remove(0);
+    let routes = routes["virtual_hosts"][0]["routes"].as_array().expect("routes").clone();
+    assert_eq!(routes.len(), 3, "one for each cluster, and the weighted one");
+    for route in routes {
+        assert_eq!(
+            route["route"]["hash_policy"],
+            json!([{"connection_properties": {"source_ip": true}}])
+        );
+    }
+}
+
+#[test]
 fn a_cluster_over_tls_names_its_authorities_by_content() {
     let mut graph = graph(vec![route(vec![to("v1", 1)]), route(vec![to("v2", 1)])]);
     let authorities = Authorities::of_pem("one");

@@ -91,6 +91,7 @@ pub(super) fn cluster(service: &str) -> Cluster {
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
         tls: None,
+        by_address: false,
         session: None,
     }
 }

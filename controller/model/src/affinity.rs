@@ -1,0 +1,62 @@
+//! Services with `sessionAffinity: ClientIP`: the client's address holds the session, as kube-proxy has it. It lasts
+//! for so long after its last use, for each port of a Service on its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::reports::Condition;
+use super::{Objects, problem::Problem};
+use limpet_api::{Kind, ObjectName, ObjectRef, ServiceSpec};
+
+/// What the API server fills in.
+const DEFAULT_TIMEOUT: u32 = 10_800;
+/// A day: the longest one that the API server accepts.
+const MAX_TIMEOUT: u32 = 86_400;
+
+/// How long the affinity of a Service lasts after its last use; `None` if it has none.
+///
+/// # Errors
+/// If its fields are not what the API server would accept.
+pub(super) fn of(service: &ServiceSpec) -> Result<Option<Duration>, Problem> {
+    match service.session_affinity.as_deref() {
+        None | Some("None") => return Ok(None),
+        Some("ClientIP") => {}
+        Some(other) => {
+            return Err(Problem {
+                field: "spec.sessionAffinity".to_owned(),
+                message: format!("expected None or ClientIP, found {other:?}"),
+            });
+        }
+    }
+    let config = service.session_affinity_config.as_ref();
+    let seconds = config.and_then(|config| config.client_ip.as_ref()?.timeout_seconds);
+    let seconds = seconds.unwrap_or(DEFAULT_TIMEOUT);
+    if (1..=MAX_TIMEOUT).contains(&seconds) {
+        return Ok(Some(Duration::from_secs(seconds.into())));
+    }
+    Err(Problem {
+        field: "spec.sessionAffinityConfig.clientIP.timeoutSeconds".to_owned(),
+        message: format!("expected 1 to {MAX_TIMEOUT}, found {seconds}"),
+    })
+}
+
+/// The same for a Service by its name. One with a mistake has no affinity, and [`problems`] tells of it.
+pub(super) fn of_named(objects: &Objects, service: &ObjectName) -> Option<Duration> {
+    of(&objects.services.get(service)?.spec).ok().flatten()
+}
+
+/// What is wrong with the affinity of Services. Only those from files can have such a mistake.
+pub(super) fn problems(objects: &Objects) -> BTreeMap<ObjectRef, Condition> {
+    let wrong = objects.services.iter().filter_map(|(name, service)| {
+        let Problem { field, message } = of(&service.spec).err()?;
+        let object = ObjectRef {
+            kind: Kind::Service,
+            name: name.clone(),
+        };
+        Some((
+            object,
+            Condition::fails("Accepted", "Invalid", format!("{field}: {message}")),
+        ))
+    });
+    wrong.collect()
+}
