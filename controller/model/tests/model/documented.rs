@@ -1,6 +1,7 @@
 //! The table of annotations in `docs/reference/annotations.md` is what the code reads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use limpet_core::config::schema::{PolicyConfig, SecureConfig};
 use limpet_model::reports::ConditionStatus;
@@ -63,6 +64,8 @@ spec:
     );
     let mut settings = Settings::default();
     settings.session_defaults.secure = Some(secure);
+    // A permanent cookie needs it.
+    settings.session_defaults.absolute_timeout = Some(Duration::from_secs(60).into());
     let (graph, reports) = build(&objects::read(&manifests), &settings);
     let accepted = condition(&reports, "Accepted");
     assert_eq!(
