@@ -106,7 +106,7 @@ fn signed_digests_are_verified_and_changed_ones_refused() -> Result<()> {
 #[tokio::test]
 async fn signed_images_are_verified_in_a_registry_and_others_refused() -> Result<()> {
     let [sign_files, _, sign, verify] = blocks()?;
-    let registry = Registry::start(Ipv4Addr::new(10, 66, 50, 3)).await?;
+    let registry = Registry::start(Ipv4Addr::new(10, 66, 50, 3).into()).await?;
     let bench = Bench::new()?;
     bench.release()?;
     // It makes the key.
