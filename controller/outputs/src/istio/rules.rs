@@ -15,7 +15,8 @@ use limpet_core::envoy::SPLIT_PREFIX;
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
-use limpet_model::{Extent, Unsupported, short_hash};
+use limpet_model::short_hash::hash;
+use limpet_model::{Extent, Unsupported};
 
 use super::chain::written;
 use super::names::{Names, Which, route_name};
@@ -69,9 +70,13 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
     }
 }
 
+/// How many bytes of the hash are in a name: so many that nobody finds a rule of theirs with the name of another's,
+/// because the objects of all routes are in the namespace of the Gateway.
+const HASHED: usize = 10;
+
 /// Gateway and rule are in the name for people. The hash makes it unique.
 fn name(gateway: &ObjectName, origin: &RuleOrigin, rule: &RuleName) -> String {
-    let hash = short_hash(format!("{gateway} {rule}").as_bytes());
+    let hash = hash(format!("{gateway} {rule}").as_bytes(), HASHED);
     format!("limpet-rule-{}-{}-{hash}", gateway.name, origin.route.name.name)
 }
 
