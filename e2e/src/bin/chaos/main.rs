@@ -86,7 +86,6 @@ async fn run() -> Result<()> {
         samples: samples.all(),
     };
     results::write(&report, minutes == MINUTES)?;
-    happened?;
     let faults = report.faults();
     for pod in pods.iter().filter(|_| !faults.is_empty()) {
         eprintln!("{:?} {} {:?} {:?}", pod.role, pod.name, pod.address, pod.ends);
@@ -94,6 +93,7 @@ async fn run() -> Result<()> {
     for fault in faults.iter().take(50) {
         eprintln!("{fault}");
     }
+    happened?;
     ensure!(faults.is_empty(), "{} faults", faults.len());
     Ok(())
 }

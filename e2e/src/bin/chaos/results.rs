@@ -44,6 +44,7 @@ pub(crate) fn machine() -> Result<String> {
         .find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next());
     let kibibytes: u64 = memory.context("no MemTotal")?.parse()?;
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let kernel = kernel.trim().split('-').next().unwrap_or_default();
     let cpus = std::thread::available_parallelism()?;
-    Ok(format!("{cpus} CPUs, {} GiB, Linux {}", kibibytes >> 20, kernel.trim()))
+    Ok(format!("{cpus} CPUs, {} GiB, Linux {kernel}", kibibytes >> 20))
 }

@@ -20,8 +20,8 @@ pub(crate) const WEB: &str = "web";
 /// The host of the gRPC route.
 pub(crate) const GRPC_HOST: &str = "grpc.example";
 
-/// How long a Deployment may take: its pods drain, one after the other.
-const ROLLOUT: Duration = Duration::from_secs(300);
+/// How long a Deployment may take: its pods drain, one after the other, and other events are in its way.
+const ROLLOUT: Duration = Duration::from_secs(900);
 
 /// Three Envoys, because two of them may end at the same time. A key is rotated in half a minute, not in two.
 const VALUES: &str = "

@@ -26,6 +26,8 @@ struct Known {
     template: String,
     evicted: bool,
     deleted: bool,
+    /// Why it was deleted, if it was.
+    cause: Option<Cause>,
     restarts: u64,
     out_of_memory: bool,
     ready: bool,
@@ -103,11 +105,27 @@ impl Watch {
             known.out_of_memory |= now.out_of_memory;
             known.ready = now.ready;
         }
+        let newest: BTreeMap<Role, (String, String)> = pods
+            .values()
+            .map(|pod| (pod.role, (pod.created.clone(), pod.template.clone())))
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect();
         let there: Vec<_> = found.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
         for (uid, known) in pods.iter_mut() {
             if !there.contains(&uid.as_str()) {
                 known.deleted = true;
                 known.ready = false;
+            }
+            let is_newest = newest
+                .get(&known.role)
+                .is_some_and(|(_, template)| *template == known.template);
+            if known.deleted && known.cause.is_none() {
+                known.cause = Some(match (known.evicted, is_newest) {
+                    (true, _) => Cause::Drained,
+                    (false, true) => Cause::Scaled,
+                    (false, false) => Cause::Rollout,
+                });
             }
         }
         Ok(())
@@ -162,23 +180,11 @@ impl Watch {
     pub(crate) fn history(&self) -> Vec<Pod> {
         let pods = self.pods().clone();
         let processes = self.processes.all();
-        let newest = |role| {
-            let of_role = pods.values().filter(move |pod| pod.role == role);
-            of_role.max_by_key(|pod| &pod.created).map(|pod| pod.template.clone())
-        };
         let mut history = Vec::new();
         for (uid, pod) in &pods {
             let own = processes.iter().filter(|process| process.pod == *uid);
             let mut ends: Vec<End> = own.filter_map(|process| self.end(pod, process)).collect();
-            let sudden = ends.len();
-            if let Some(last_ready) = pod.last_ready.filter(|_| pod.deleted) {
-                let cause = if pod.evicted {
-                    Cause::Drained
-                } else if newest(pod.role).as_ref() == Some(&pod.template) {
-                    Cause::Scaled
-                } else {
-                    Cause::Rollout
-                };
+            if let Some((last_ready, cause)) = pod.last_ready.zip(pod.cause) {
                 let last = processes.iter().rfind(|process| process.pod == *uid);
                 let in_peace = |process: &&Process| !self.kills().iter().any(|kill| kill.process == process.id);
                 let process = last
@@ -191,7 +197,6 @@ impl Watch {
                     process,
                 });
             }
-            debug_assert!(ends.len() <= sudden + 1);
             history.push(Pod {
                 role: pod.role,
                 name: pod.name.clone(),
@@ -250,6 +255,7 @@ fn read(pod: &Value) -> Option<(String, Known)> {
         template: text(&labels["pod-template-hash"]).unwrap_or_default(),
         evicted: is("DisruptionTarget"),
         deleted: !meta["deletionTimestamp"].is_null(),
+        cause: None,
         restarts: container["restartCount"].as_u64().unwrap_or_default(),
         out_of_memory: ["state", "lastState"]
             .iter()

@@ -24,6 +24,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// How often it does so.
 const TRIES: usize = 100;
 
+/// How often a connection is looked for in vain.
+const SEARCHES: usize = 50;
+
 /// All clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
@@ -43,7 +46,15 @@ struct Notes {
 struct Kept {
     visits: Vec<Visit>,
     /// The visits whose Envoy is not known yet, and their connections.
-    unknown: Vec<(usize, Line)>,
+    unknown: Vec<Unknown>,
+}
+
+#[derive(Debug)]
+struct Unknown {
+    visit: usize,
+    line: Line,
+    /// How often it was looked for in vain: whoever reads the kernel's table while it changes may miss lines.
+    searches: usize,
 }
 
 /// What all clients have in common.
@@ -107,14 +118,16 @@ impl Notes {
             if unknown.is_empty() {
                 continue;
             }
-            let lines: Vec<_> = unknown.iter().map(|(_, line)| *line).collect();
+            let lines: Vec<_> = unknown.iter().map(|unknown| unknown.line).collect();
             let found = tokio::task::spawn_blocking(move || envoys(&lines)).await;
             let mut kept = self.lock();
-            for ((index, _), envoy) in unknown.into_iter().zip(found.unwrap_or_default()) {
-                if let Some(Outcome::Failed(loss) | Outcome::Ended(loss)) =
-                    kept.visits.get_mut(index).map(|visit| &mut visit.outcome)
-                {
+            for (unknown, envoy) in unknown.into_iter().zip(found.unwrap_or_default()) {
+                let visit = kept.visits.get_mut(unknown.visit).map(|visit| &mut visit.outcome);
+                if let (Some(Outcome::Failed(loss) | Outcome::Ended(loss)), Some(_)) = (visit, envoy) {
                     loss.envoy = envoy;
+                } else if unknown.searches < SEARCHES {
+                    let searches = unknown.searches + 1;
+                    kept.unknown.push(Unknown { searches, ..unknown });
                 }
             }
         }
@@ -153,7 +166,11 @@ impl Client {
         let mut kept = self.notes.lock();
         let index = kept.visits.len();
         kept.visits.push(visit);
-        kept.unknown.extend(line.map(|line| (index, line)));
+        kept.unknown.extend(line.map(|line| Unknown {
+            visit: index,
+            line,
+            searches: 0,
+        }));
     }
 
     /// Connects. Where nobody listens, this is noted, and the client connects again.

@@ -17,7 +17,8 @@ pub(super) async fn run(client: Client) -> Result<()> {
         let begun = client.now();
         let (line, stream) = client.connect().await?;
         let field = token.as_deref().map(|token| CARRIER.field(token));
-        let opened = Socket::handshake(stream, &client.address.to_string(), field).await;
+        let place = format!("{}/chat", client.address);
+        let opened = Socket::handshake_on(stream, &place, field).await;
         match opened.and_then(|(socket, headers)| {
             let backend = headers.get("x-backend").context("no backend answered")?.to_str()?;
             Ok((socket, backend.to_owned(), CARRIER.token_in(&headers)))

@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use crate::site::{CONTROLLER, Site, WEB, until_rolled_out};
 use crate::watch::Watch;
 
-/// How long what is waited for may take: other events are in its way.
-const PATIENCE: Duration = Duration::from_secs(400);
+/// How long what is waited for may take: other events are in its way, perhaps until the last of them is over.
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// How long after another an event begins.
 const BEGIN: Duration = Duration::from_secs(3);
@@ -72,9 +72,11 @@ impl Event {
         Duration::from_secs(match self {
             Self::ApplicationRollout | Self::EnvoyRollout | Self::Scaling => 15,
             Self::ApplicationKilled | Self::EnvoyKilled | Self::EnvoyOutOfMemory => 20,
-            Self::ControllerRollout | Self::ControllersKilled => 30,
+            // A phase of a rotation ends when all replicas have told that their Envoys have it, and one that says
+            // nothing any more is waited for for 75 seconds.
+            Self::ControllerRollout | Self::ControllersKilled => 130,
             // A keyring has room for eight keys that retire.
-            Self::KeyRotation => 90,
+            Self::KeyRotation => 60,
             Self::Drain => 100,
         })
     }
