@@ -205,8 +205,8 @@ impl Backend {
         }
     }
 
-    /// Is not healthy any more, and asks its clients to use other connections: its answers over HTTP/1.1 say that theirs
-    /// ends.
+    /// Is not healthy any more, and asks its clients to use other connections: its answers over HTTP/1.1 say that
+    /// theirs ends.
     pub fn leave(&self) {
         self.set_healthy(false);
         self.shared.phase.send_replace(Phase::Leaving);

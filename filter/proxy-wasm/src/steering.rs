@@ -1,5 +1,5 @@
-//! Steers requests: by headers for Envoy's native `stateful_session` filters behind this one, and by what load balancing
-//! hashes.
+//! Steers requests: by headers for Envoy's native `stateful_session` filters behind this one, and by what load
+//! balancing hashes.
 
 use std::net::{IpAddr, SocketAddr};
 

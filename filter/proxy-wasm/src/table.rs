@@ -68,8 +68,8 @@ impl PlaceTable {
                 return Ok(result);
             }
             left -= 1;
-            // Two workers may be the first ones of a name, and one of their entries is lost. Envoy has no call for this;
-            // the client gets another entry with its next request.
+            // Two workers may be the first ones of a name, and one of their entries is lost. Envoy has no call for
+            // this; the client gets another entry with its next request.
             match hostcalls::set_shared_data(&name, Some(places.bytes()), version) {
                 Ok(()) => return Ok(result),
                 Err(Status::CasMismatch) if left > 0 => {}

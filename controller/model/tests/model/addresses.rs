@@ -55,7 +55,8 @@ spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: 80, protocol: 
     (report, graph.gateways.contains_key(&name))
 }
 
-/// The Gateway with a Service of the type `NodePort` with these `externalIPs`, whose pods are ready on these nodes, and what is known of nodes.
+/// The Gateway with a Service of the type `NodePort` with these `externalIPs`, whose pods are ready on these nodes, and
+/// what is known of nodes.
 fn on_nodes(
     external: &str,
     fields: &str,

@@ -1,5 +1,5 @@
-//! The filter's counters in each Envoy. An Envoy that ends takes its own with it, so they are read all the time, and the
-//! last ones of each count.
+//! The filter's counters in each Envoy. An Envoy that ends takes its own with it, so they are read all the time, and
+//! the last ones of each count.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -15,7 +15,8 @@ const OF_A_PART: usize = 1024;
 const MOST_PARTS: usize = 256;
 
 /// A table that workers share. In the steady state they only read: a part is locked for writing when a session begins
-/// in it or moves. A table of up to 1,024 entries knows the least recently used one of all; a larger one that of a part.
+/// in it or moves. A table of up to 1,024 entries knows the least recently used one of all; a larger one that of a
+/// part.
 #[derive(Debug)]
 pub struct SharedTable {
     rules: Rules,
