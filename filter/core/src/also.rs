@@ -5,11 +5,10 @@
 
 use std::borrow::Cow;
 
-use crate::bound_policy::{BoundPolicy, NotHonoured};
+use crate::bound_policy::BoundPolicy;
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::{Candidates, header, query};
 use crate::config::{Further, Place};
-use crate::outcome::RequestOutcome;
 use crate::plan::HeaderEdit;
 use crate::request_tokens::{RequestTokens, add_taken, edit};
 use crate::time::Timestamp;
@@ -92,7 +91,7 @@ impl BoundPolicy {
         let candidates = || found.candidates.iter().map(|candidate| &**candidate);
         tokens.verdict = tokens
             .verdict
-            .or_else(|why| self.first_alive(candidates(), now).map_err(|this| first_of(why, this)));
+            .or_else(|why| self.first_alive(candidates(), now).map_err(|this| why.or(this)));
         if further.is_lost_by_redirect() {
             add_taken(&mut tokens.taken, candidates());
         }
@@ -100,14 +99,5 @@ impl BoundPolicy {
             tokens.change(edit(header, found.rest));
         }
         Ok(())
-    }
-}
-
-/// The first refusal of two.
-pub(crate) fn first_of(one: NotHonoured, other: NotHonoured) -> NotHonoured {
-    if one.outcome == RequestOutcome::NoToken {
-        other
-    } else {
-        one
     }
 }

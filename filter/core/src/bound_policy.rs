@@ -58,6 +58,15 @@ impl NotHonoured {
         outcome: RequestOutcome::NoToken,
         key: None,
     };
+
+    /// The first refusal of two.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if self.outcome == RequestOutcome::NoToken {
+            other
+        } else {
+            self
+        }
+    }
 }
 
 impl BoundPolicy {

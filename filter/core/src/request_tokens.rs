@@ -1,6 +1,5 @@
 //! The tokens that a request brings, and what the backend sees of them.
 
-use crate::also::first_of;
 use crate::bound_policy::{BoundPolicy, Honoured, NotHonoured};
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::cookie_name::{CookieNames, Whose};
@@ -122,7 +121,7 @@ impl BoundPolicy {
                         ..honoured
                     });
                 }
-                Err(former) => verdict = Err(first_of(why, former)),
+                Err(former) => verdict = Err(why.or(former)),
             }
         }
         let own = current.iter().chain(former.iter()).filter(|_| !forward);
