@@ -23,9 +23,9 @@ impl Registry {
     ///
     /// # Errors
     /// If it does not start.
-    pub async fn start(address: IpAddr) -> Result<Self> {
+    pub async fn start(address: impl Into<IpAddr>) -> Result<Self> {
         let storage = TempDir::new()?;
-        let address = SocketAddr::new(address, 5000);
+        let address = SocketAddr::new(address.into(), 5000);
         let config = storage.path().join("config.yaml");
         let text = format!(
             "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\nhttp: {{addr: '{address}'}}\n\

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::layout::{Layout, run};
 
-/// CycloneDX's schema, and those that it refers to, from <https://github.com/CycloneDX/specification> (Apache-2.0).
+/// `CycloneDX`'s schema, and those that it refers to, from <https://github.com/CycloneDX/specification> (Apache-2.0).
 const SCHEMA: &str = include_str!("cyclonedx/bom-1.5.schema.json");
 const REFERENCED: [&str; 2] = [
     include_str!("cyclonedx/spdx.schema.json"),

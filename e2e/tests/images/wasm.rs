@@ -19,7 +19,7 @@ fn fetchers() -> Result<Vec<PathBuf>> {
 
 async fn fetched_from(address: Ipv4Addr, image: &str) -> Result<()> {
     let wasm = fs::read(tools::wasm()?)?;
-    let registry = Registry::start(address.into()).await?;
+    let registry = Registry::start(address).await?;
     let reference = registry.push(image)?;
     for fetcher in fetchers()? {
         let fetched = registry.folder().join("fetched.wasm");

@@ -36,7 +36,7 @@ fn has_sidecar(pod: &Value) -> bool {
     let containers = ["containers", "initContainers"];
     let mut containers = containers
         .iter()
-        .flat_map(|list| pod["spec"][*list].as_array())
+        .filter_map(|list| pod["spec"][*list].as_array())
         .flatten();
     containers.any(|container| container["name"] == "istio-proxy")
 }
