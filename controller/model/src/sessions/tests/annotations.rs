@@ -116,13 +116,14 @@ fn the_charts_schema_knows_every_field() {
 }
 
 /// What the Gateway API's own fields say, and what must not depend on an object.
-const NOT_IN_THE_TABLE: [&str; 10] = [
+const NOT_IN_THE_TABLE: [&str; 11] = [
     "cookie",
     "header",
     // No field of the Gateway API leads to them.
     "query",
     "also",
     "tell",
+    "source",
     "cookie.mode",
     "cookie.name",
     // The controller decides it by the rules that share a name.
