@@ -2,7 +2,7 @@
 //! network without any other service than the registry.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -106,7 +106,7 @@ fn signed_digests_are_verified_and_changed_ones_refused() -> Result<()> {
 #[tokio::test]
 async fn signed_images_are_verified_in_a_registry_and_others_refused() -> Result<()> {
     let [sign_files, _, sign, verify] = blocks()?;
-    let registry = Registry::start(Ipv4Addr::new(10, 66, 50, 3).into()).await?;
+    let registry = Registry::start(IpAddr::from([10, 66, 50, 3])).await?;
     let bench = Bench::new()?;
     bench.release()?;
     // It makes the key.

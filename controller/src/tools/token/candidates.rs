@@ -121,15 +121,21 @@ impl Candidates {
         let name = without_scope(name, &scope);
         let mode = args.mode.or(argument.and_then(|argument| argument.mode));
         let mode = mode.unwrap_or(CarrierMode::Cookie);
-        let mut policy = json!({"absoluteTimeout": absolute_timeout, "idleTimeout": idle_timeout});
-        if mode == CarrierMode::Query {
-            policy["query"] = json!({"name": name});
-            // A query needs a header that tells its tokens. No token is bound to it.
-            policy["tell"] = json!({"header": {"name": "x-token"}});
+        let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
+        // A query has no mode, and needs a header that tells its tokens. No token is bound to it.
+        let is_query = mode == CarrierMode::Query;
+        let place = if is_query {
+            json!({"name": name})
         } else {
-            let (carrier, how) = mode.name().split_once('-').unwrap_or((mode.name(), "insert"));
-            policy[carrier] = json!({"name": name, "mode": how});
-        }
+            json!({"name": name, "mode": how})
+        };
+        let tell = is_query.then(|| json!({"header": {"name": "x-token"}}));
+        let policy = json!({
+            carrier: place,
+            "tell": tell,
+            "absoluteTimeout": absolute_timeout,
+            "idleTimeout": idle_timeout,
+        });
         let written = json!({
             "keys": [],
             "policies": {"-": policy},

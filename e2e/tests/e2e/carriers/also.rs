@@ -202,7 +202,8 @@ async fn a_redirect_that_envoy_follows_keeps_the_session() -> Result<()> {
 async fn hostile_queries_change_nothing_but_their_tokens() -> Result<()> {
     let site = site(&json!([{"query": {"name": "s"}}])).await?;
     let (token, first) = begun(&site).await?;
-    let encoded: String = token.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded: Vec<_> = token.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded = encoded.concat();
     let many = (0..8_000)
         .map(|number| format!("p{number}"))
         .collect::<Vec<_>>()
