@@ -105,21 +105,14 @@ impl Watch {
             known.out_of_memory |= now.out_of_memory;
             known.ready = now.ready;
         }
-        let newest: BTreeMap<Role, (String, String)> = pods
-            .values()
-            .map(|pod| (pod.role, (pod.created.clone(), pod.template.clone())))
-            .collect::<std::collections::BTreeSet<_>>()
-            .into_iter()
-            .collect();
+        let newest = newest(pods.values());
         let there: Vec<_> = found.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).collect();
         for (uid, known) in pods.iter_mut() {
             if !there.contains(&uid.as_str()) {
                 known.deleted = true;
                 known.ready = false;
             }
-            let is_newest = newest
-                .get(&known.role)
-                .is_some_and(|(_, template)| *template == known.template);
+            let is_newest = newest.get(&known.role) == Some(&known.template);
             if known.deleted && known.cause.is_none() {
                 known.cause = Some(match (known.evicted, is_newest) {
                     (true, _) => Cause::Drained,
@@ -168,6 +161,12 @@ impl Watch {
         let pods = self.pods();
         let pod = pods.values().find(|pod| pod.name == name);
         pod.is_none_or(|pod| pod.deleted || pod.ready && pod.restarts > restarts)
+    }
+
+    /// Whether this pod was deleted.
+    pub(crate) fn has_to_end(&self, name: &str) -> bool {
+        let pods = self.pods();
+        pods.values().any(|pod| pod.name == name && pod.deleted)
     }
 
     /// Whether the kubelet has said of this pod that a process of it was ended for its memory.
@@ -230,6 +229,13 @@ impl Watch {
             process: Some((process.seen, gone)),
         })
     }
+}
+
+/// The template of the last pod of each role.
+fn newest<'a>(pods: impl Iterator<Item = &'a Known>) -> BTreeMap<Role, String> {
+    let mut pods: Vec<_> = pods.collect();
+    pods.sort_by_key(|pod| &pod.created);
+    pods.into_iter().map(|pod| (pod.role, pod.template.clone())).collect()
 }
 
 /// A pod's uid, and what it is like now.

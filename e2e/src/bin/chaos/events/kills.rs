@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use limpet_e2e::chaos::{Cause, Role};
 use limpet_e2e::poll;
 
@@ -53,11 +53,13 @@ pub(super) async fn envoy_out_of_memory(stage: &Stage) -> Result<()> {
     })
     .await?;
     until_back(stage, &pod).await?;
-    ensure!(
-        stage.watch.was_out_of_memory(&pod.name),
-        "{} was not ended for its memory, as its status says",
-        pod.name
-    );
+    // Its status says so, unless the pod had to end meanwhile.
+    let what = format!("the status of {} to say that it was out of memory", pod.name);
+    poll::until(&what, async || {
+        let told = stage.watch.was_out_of_memory(&pod.name) || stage.watch.has_to_end(&pod.name);
+        told.then_some(())
+    })
+    .await?;
     drop(alone);
     Ok(())
 }
