@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -13,21 +14,31 @@ const TABLE: &str = "/proc/net/nf_conntrack";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection's own port, by which it is found.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Line {
     address: SocketAddr,
     port: u16,
+    envoy: Arc<OnceLock<IpAddr>>,
     /// When the client began to connect.
     pub(crate) opening: Duration,
 }
 
+impl Line {
+    /// Where the connection leads, if that was found out.
+    pub(crate) fn envoy(&self) -> Option<IpAddr> {
+        self.envoy.get().copied()
+    }
+}
+
 /// Finds out where these connections lead.
-pub(crate) fn envoys(lines: &[Line]) -> Vec<Option<IpAddr>> {
+pub(crate) fn find_envoys<'a>(lines: impl Iterator<Item = &'a Line>) {
     let table = fs::read_to_string(TABLE).unwrap_or_default();
-    lines
-        .iter()
-        .map(|line| destination(&table, line.address, line.port))
-        .collect()
+    for line in lines {
+        if let Some(envoy) = destination(&table, line.address, line.port) {
+            // Another search may have been faster.
+            let _ = line.envoy.set(envoy);
+        }
+    }
 }
 
 /// Connects to a Service's address. Nobody may listen where it leads.
@@ -37,6 +48,7 @@ pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(
     let line = Line {
         address,
         port: socket.local_addr()?.port(),
+        envoy: Arc::default(),
         opening: begun.elapsed(),
     };
     let stream = match tokio::time::timeout(PATIENCE, socket.connect(address)).await {

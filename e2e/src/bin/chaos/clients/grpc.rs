@@ -71,7 +71,7 @@ fn read(metadata: &MetadataMap) -> Result<(String, Option<String>)> {
 }
 
 fn now(present: &Present) -> Option<Line> {
-    *present.lock().unwrap_or_else(PoisonError::into_inner)
+    present.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 async fn say(client: &Client, calls: &mut EchoClient, present: &Present, token: &mut Option<String>) -> Result<()> {
@@ -83,7 +83,7 @@ async fn say(client: &Client, calls: &mut EchoClient, present: &Present, token: 
             client.answered(begun, &backend, new.is_some());
             *token = new.or(token.take());
         }
-        Err(error) => client.failed(begun, now(present), format!("{error:#}")),
+        Err(error) => client.failed(begun, now(present).as_ref(), format!("{error:#}")),
     }
     Ok(())
 }
@@ -107,20 +107,24 @@ async fn converse(
     let ((backend, new), mut notes) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            client.failed(begun, now(present), format!("{error:#}"));
+            client.failed(begun, now(present).as_ref(), format!("{error:#}"));
             tokio::time::sleep(PAUSE).await;
             return Ok(());
         }
     };
     client.answered(begun, &backend, new.is_some());
     *token = new.or(token.take());
+    let mut worked = client.now();
     while !client.is_leaving() {
         tokio::time::sleep(PAUSE).await;
         let begun = client.now();
         match exchange(&sender, &mut notes).await {
-            Ok(()) => client.answered(begun, &backend, false),
+            Ok(()) => {
+                client.answered(begun, &backend, false);
+                worked = client.now();
+            }
             Err(error) => {
-                client.ended(begun, now(present), format!("{error:#}"));
+                client.ended(worked, now(present).as_ref(), format!("{error:#}"));
                 break;
             }
         }

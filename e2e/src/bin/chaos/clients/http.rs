@@ -34,10 +34,10 @@ pub(super) async fn run(client: Client) -> Result<()> {
         }
         match connection.send(request).await {
             Ok(answer) => {
-                token = answered(&client, begun, line, &answer).or(token);
+                token = answered(&client, begun, &line, &answer).or(token);
                 kept = keeps.then_some((line, connection));
             }
-            Err(error) => client.failed(begun, line, format!("{error:#}")),
+            Err(error) => client.failed(begun, &line, format!("{error:#}")),
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -50,14 +50,14 @@ async fn connect(client: &Client) -> Result<Option<(Line, Connection)>> {
     match Connection::on(stream, client.protocol == Protocol::Http2).await {
         Ok(connection) => Ok(Some((line, connection))),
         Err(error) => {
-            client.failed(begun, line, format!("{error:#}"));
+            client.failed(begun, &line, format!("{error:#}"));
             Ok(None)
         }
     }
 }
 
 /// Notes an answer. Returns the token in it.
-fn answered(client: &Client, begun: Duration, line: Line, answer: &Answer) -> Option<String> {
+fn answered(client: &Client, begun: Duration, line: &Line, answer: &Answer) -> Option<String> {
     let token = CARRIER.token(answer);
     if let Some(backend) = answer.backend().filter(|_| answer.status == 200) {
         client.answered(begun, backend, token.is_some());

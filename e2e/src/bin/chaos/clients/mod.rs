@@ -15,7 +15,7 @@ use limpet_e2e::chaos::{Loss, Outcome, Protocol, Visit};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::connections::{Line, dial, envoys};
+use crate::connections::{Line, dial, find_envoys};
 
 /// How long a client waits after each answer.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -24,8 +24,10 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// How often it does so.
 const TRIES: usize = 100;
 
+/// How often the kernel is asked where connections lead.
+const SEARCH: Duration = Duration::from_millis(300);
 /// How often a connection is looked for in vain.
-const SEARCHES: usize = 50;
+const SEARCHES: usize = 10;
 
 /// All clients.
 #[derive(Debug)]
@@ -45,16 +47,11 @@ struct Notes {
 #[derive(Debug, Default)]
 struct Kept {
     visits: Vec<Visit>,
-    /// The visits whose Envoy is not known yet, and their connections.
-    unknown: Vec<Unknown>,
-}
-
-#[derive(Debug)]
-struct Unknown {
-    visit: usize,
-    line: Line,
-    /// How often it was looked for in vain: whoever reads the kernel's table while it changes may miss lines.
-    searches: usize,
+    /// The visits that something was lost in, and their connections.
+    losses: Vec<(usize, Line)>,
+    /// Connections of which it is not known yet where they lead, and how often they were looked for in vain: whoever
+    /// reads the kernel's table while it changes may miss lines.
+    unknown: Vec<(Line, usize)>,
 }
 
 /// What all clients have in common.
@@ -103,34 +100,44 @@ impl Clients {
         while let Some(ended) = self.running.join_next().await {
             ended??;
         }
-        // The last losses.
-        tokio::time::sleep(AGAIN * 10).await;
-        Ok(std::mem::take(&mut self.notes.lock().visits))
+        // The last connections.
+        tokio::time::sleep(SEARCH * 4).await;
+        Ok(self.notes.taken())
     }
 }
 
 impl Notes {
-    /// Finds out where the connections of losses led, before the kernel forgets it.
+    /// Finds out where connections lead, before they end: the kernel forgets those of a pod with it.
     async fn find_envoys(self) {
         loop {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(SEARCH).await;
             let unknown = std::mem::take(&mut self.lock().unknown);
             if unknown.is_empty() {
                 continue;
             }
-            let lines: Vec<_> = unknown.iter().map(|unknown| unknown.line).collect();
-            let found = tokio::task::spawn_blocking(move || envoys(&lines)).await;
-            let mut kept = self.lock();
-            for (unknown, envoy) in unknown.into_iter().zip(found.unwrap_or_default()) {
-                let visit = kept.visits.get_mut(unknown.visit).map(|visit| &mut visit.outcome);
-                if let (Some(Outcome::Failed(loss) | Outcome::Ended(loss)), Some(_)) = (visit, envoy) {
-                    loss.envoy = envoy;
-                } else if unknown.searches < SEARCHES {
-                    let searches = unknown.searches + 1;
-                    kept.unknown.push(Unknown { searches, ..unknown });
-                }
+            let searched = tokio::task::spawn_blocking(move || {
+                find_envoys(unknown.iter().map(|(line, _)| line));
+                unknown
+            });
+            let searched = searched.await.unwrap_or_default().into_iter();
+            let again = searched.filter(|(line, searches)| line.envoy().is_none() && *searches < SEARCHES);
+            self.lock()
+                .unknown
+                .extend(again.map(|(line, searches)| (line, searches + 1)));
+        }
+    }
+
+    /// All visits, with what is known of their connections.
+    fn taken(&self) -> Vec<Visit> {
+        let kept = std::mem::take(&mut *self.lock());
+        let mut visits = kept.visits;
+        for (index, line) in kept.losses {
+            let outcome = visits.get_mut(index).map(|visit| &mut visit.outcome);
+            if let Some(Outcome::Failed(loss) | Outcome::Ended(loss)) = outcome {
+                loss.envoy = line.envoy();
             }
         }
+        visits
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -155,7 +162,7 @@ impl Client {
         self.notes.begun.elapsed()
     }
 
-    fn note(&self, begun: Duration, line: Option<Line>, outcome: Outcome) {
+    fn note(&self, begun: Duration, line: Option<&Line>, outcome: Outcome) {
         let visit = Visit {
             client: self.number,
             protocol: self.protocol,
@@ -166,11 +173,7 @@ impl Client {
         let mut kept = self.notes.lock();
         let index = kept.visits.len();
         kept.visits.push(visit);
-        kept.unknown.extend(line.map(|line| Unknown {
-            visit: index,
-            line,
-            searches: 0,
-        }));
+        kept.losses.extend(line.map(|line| (index, line.clone())));
     }
 
     /// Connects. Where nobody listens, this is noted, and the client connects again.
@@ -178,7 +181,10 @@ impl Client {
         for _ in 0..TRIES {
             let begun = self.now();
             match dial(self.address, self.notes.begun).await? {
-                Ok(connected) => return Ok(connected),
+                Ok((line, stream)) => {
+                    self.notes.lock().unknown.push((line.clone(), 0));
+                    return Ok((line, stream));
+                }
                 Err(reason) => self.note(begun, None, Outcome::Refused(lost(None, reason))),
             }
             tokio::time::sleep(AGAIN).await;
@@ -196,18 +202,18 @@ impl Client {
         self.note(begun, None, Outcome::Answered { backend, has_token });
     }
 
-    fn failed(&self, begun: Duration, line: impl Into<Option<Line>>, reason: impl fmt::Display) {
+    fn failed<'a>(&self, begun: Duration, line: impl Into<Option<&'a Line>>, reason: impl fmt::Display) {
         let line = line.into();
         self.note(begun, line, Outcome::Failed(lost(line, reason)));
     }
 
-    fn ended(&self, begun: Duration, line: impl Into<Option<Line>>, reason: impl fmt::Display) {
+    fn ended<'a>(&self, begun: Duration, line: impl Into<Option<&'a Line>>, reason: impl fmt::Display) {
         let line = line.into();
         self.note(begun, line, Outcome::Ended(lost(line, reason)));
     }
 }
 
-fn lost(line: Option<Line>, reason: impl fmt::Display) -> Loss {
+fn lost(line: Option<&Line>, reason: impl fmt::Display) -> Loss {
     Loss {
         reason: reason.to_string(),
         opening: line.map(|line| line.opening).unwrap_or_default(),

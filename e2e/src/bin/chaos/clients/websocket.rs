@@ -28,7 +28,7 @@ pub(super) async fn run(client: Client) -> Result<()> {
                 token = new.or(token);
                 converse(&client, line, socket, &backend).await;
             }
-            Err(error) => client.failed(begun, line, format!("{error:#}")),
+            Err(error) => client.failed(begun, &line, format!("{error:#}")),
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -40,20 +40,20 @@ async fn converse(client: &Client, line: Line, mut socket: Socket, backend: &str
     let mut result = socket.receive().await.map(drop);
     for number in 0.. {
         if let Err(error) = result {
-            return client.ended(begun, line, format!("{error:#}"));
+            return client.ended(begun, &line, format!("{error:#}"));
         }
         if client.is_leaving() || client.is_second() && number == MESSAGES {
             break;
         }
         tokio::time::sleep(PAUSE).await;
-        begun = client.now();
+        let sent = client.now();
         result = socket.echo(format!("message {number}")).await;
         if result.is_ok() {
-            client.answered(begun, backend, false);
+            client.answered(sent, backend, false);
+            begun = client.now();
         }
     }
-    begun = client.now();
     if let Err(error) = socket.close().await {
-        client.ended(begun, line, format!("{error:#}"));
+        client.ended(begun, &line, format!("{error:#}"));
     }
 }
