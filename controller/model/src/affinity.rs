@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::reports::Condition;
 use super::{Objects, problem::Problem};
 use limpet_api::{Kind, ObjectName, ObjectRef, ServiceSpec};
+use limpet_core::config::schema::{CacheControlConfig, PolicyConfig, SourceConfig, TokenConfig};
 
 /// What the API server fills in.
 const DEFAULT_TIMEOUT: u32 = 10_800;
@@ -43,6 +44,34 @@ pub(super) fn of(service: &ServiceSpec) -> Result<Option<Duration>, Problem> {
 /// The same for a Service by its name. One with a mistake has no affinity, and [`problems`] tells of it.
 pub(super) fn of_named(objects: &Objects, service: &ObjectName) -> Option<Duration> {
     of(&objects.services.get(service)?.spec).ok().flatten()
+}
+
+/// The sessions of a Service with affinity. A client is one address, all of it, and gets another endpoint at once when
+/// its own is gone.
+pub(super) fn policy(timeout: Duration) -> PolicyConfig {
+    PolicyConfig {
+        cookie: None,
+        header: None,
+        query: None,
+        also: Vec::new(),
+        tell: None,
+        source: Some(SourceConfig {
+            prefix_v6: 128,
+            timeout: timeout.into(),
+            ..SourceConfig::default()
+        }),
+        strict: false,
+        strict_status: 503,
+        absolute_timeout: None,
+        idle_timeout: None,
+        token: TokenConfig::default(),
+        cache_control: CacheControlConfig::default(),
+    }
+}
+
+/// The scope of the sessions of a Service's port. All rules that lead to it share them.
+pub(super) fn scope(service: &ObjectName, port: u16) -> String {
+    format!("service/{}/{}/{port}", service.namespace, service.name)
 }
 
 /// What is wrong with the affinity of Services. Only those from files can have such a mistake.

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Objects;
+use super::affinity;
 use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
     Action, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session,
-    VirtualHost,
+    SessionUse, VirtualHost,
 };
 use super::objects::RuleBackend;
 use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
@@ -63,6 +64,10 @@ pub(super) fn assemble(
             for backend in &rule.backends {
                 let namespaces = graph.led_from.entry(backend.spec.service.clone()).or_default();
                 namespaces.insert(Arc::clone(&namespace));
+                if backend.spec.by_address {
+                    // Fences hold for the namespace in a session's scope, which is that of the Service.
+                    namespaces.insert(backend.spec.service.namespace.as_str().into());
+                }
             }
             if let Some(asked_by) = &session.asked_by {
                 let origin = RuleOrigin {
@@ -122,9 +127,13 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, all: &Sessions) {
             .clusters
             .entry(backend.cluster.clone())
             .or_insert_with(|| backend.spec.clone());
-        if let RuleBackend::XBackend(name) = &backend.object {
-            cluster.session = all.destinations.get(name).cloned();
-        }
+        cluster.session = match &backend.object {
+            RuleBackend::XBackend(name) => all.destinations.get(name).cloned(),
+            RuleBackend::Service(name) => all.affinities.get(name).map(|policy| SessionUse {
+                policy: policy.clone(),
+                scope: affinity::scope(name, cluster.port),
+            }),
+        };
     }
 }
 

@@ -46,3 +46,11 @@ impl RuleFacts<'_> {
         }
     }
 }
+
+/// The Services that the rule leads to.
+pub(super) fn services<'r>(rule: &'r RuleFacts<'_>) -> impl Iterator<Item = &'r ObjectName> {
+    rule.backends.iter().filter_map(|backend| match backend {
+        RuleBackend::Service(name) => Some(name),
+        RuleBackend::XBackend(_) => None,
+    })
+}

@@ -6,9 +6,11 @@
 //! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
 //! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
 //!   client would keep only one. This file has what depends on all rules at once.
+//! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
 //! - `domains` refuses cookies that browsers drop on all hosts of a rule.
 //! - `policy_status` and `backend_status` write the reports.
 
+mod affinities;
 mod annotations;
 mod backend_status;
 mod backends;
@@ -31,11 +33,12 @@ mod status;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
 
 use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
 use super::problem::Problem;
 use super::reports::{Condition, PolicyReport};
-use super::{Objects, SessionPolicyName, Settings};
+use super::{Objects, SessionPolicyName, Settings, affinity};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
@@ -46,8 +49,9 @@ pub(crate) use former::{former_sessions, pruned_policies};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub(super) use status::{Remarks, ancestor};
 
+use affinities::Affinities;
 use backends::Backends;
-use facts::RuleId;
+use facts::{RuleId, services};
 use names::{Policies, PolicyId};
 use objects::{PolicyObject, PolicyTargets, ValidPolicy};
 use policy::Draft;
@@ -62,6 +66,8 @@ pub(crate) struct Sessions {
     pub(crate) rules: Vec<RuleSession>,
     /// The sessions of XBackends.
     pub(crate) destinations: BTreeMap<ObjectName, SessionUse>,
+    /// The policies of the Services whose affinity counts, by their names.
+    pub(crate) affinities: BTreeMap<ObjectName, String>,
     /// The policies that are used.
     pub(crate) policies: BTreeMap<String, PolicyConfig>,
     /// Of all session policies.
@@ -101,9 +107,11 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
     let policies = objects::read(objects, settings);
     let targets = PolicyTargets::new(&policies);
     let backends = Backends::read(objects, settings, rules);
+    let affinities = Affinities::read(objects, settings, rules);
     let chooser = Chooser {
         targets: &targets,
         backends: &backends,
+        affinities: &affinities,
         settings,
     };
     let mut chosen = chooser.choose(rules);
@@ -130,6 +138,11 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
         })
         .collect();
 
+    let of_services: Vec<(&ObjectName, PolicyId)> = used_affinities(&chosen, &affinities)
+        .into_iter()
+        .map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
+        .collect();
+
     let (names, by_name) = emitted.named();
     let session_use = |policy: &PolicyId, scope: String| SessionUse {
         policy: names.of(policy),
@@ -144,6 +157,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
                 (None, Source::Destinations) if !rule.is_refused && !backends.with_sessions(facts).is_empty() => {
                     Session::Destinations
                 }
+                (None, Source::Affinity) if !rule.is_refused => Session::Destinations,
                 _ => Session::None,
             },
             by_path: emitted
@@ -161,15 +175,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
                 _ => None,
             },
             problems: rule.problems.clone(),
-            notes: match rule.source {
-                Source::Inline | Source::None if !rule.is_refused => {
-                    policy_status::affinity_notes(objects, settings, facts)
-                }
-                _ => Vec::new(),
-            }
-            .into_iter()
-            .chain(rule.overruled.iter().cloned())
-            .collect(),
+            notes: notes(objects, settings, rule),
         }
     };
     let of_backends_with_rules = backend_status::reports(objects, &backends, &chosen);
@@ -185,11 +191,27 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             .iter()
             .map(|(name, policy)| ((*name).clone(), session_use(policy, backends::scope(name))))
             .collect(),
+        affinities: of_services
+            .iter()
+            .map(|(name, policy)| ((*name).clone(), names.of(policy)))
+            .collect(),
         policies: by_name,
         session_policies: statuses.reports(&chosen),
         backends: of_backends_with_rules,
         without_status,
     }
+}
+
+/// What the status of the route says of a rule whose sessions have no problems.
+fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>) -> Vec<String> {
+    let mut notes = match rule.source {
+        Source::Inline | Source::None if !rule.is_refused => {
+            policy_status::affinity_notes(objects, settings, rule.facts)
+        }
+        _ => Vec::new(),
+    };
+    notes.extend(rule.overruled.iter().cloned());
+    notes
 }
 
 /// The policies of a rule.
@@ -227,6 +249,14 @@ fn used_backends<'a>(
         }
     }
     used
+}
+
+/// The Services whose affinity counts on a rule, and how long it lasts.
+fn used_affinities<'a>(chosen: &'a [RuleChoice<'a>], affinities: &Affinities) -> BTreeMap<&'a ObjectName, Duration> {
+    let rules = chosen.iter().filter(|rule| !rule.is_refused);
+    let rules = rules.filter(|rule| matches!(rule.source, Source::Affinity | Source::Destinations));
+    let names = rules.flat_map(|rule| services(rule.facts));
+    names.filter_map(|name| Some((name, affinities.of(name)?))).collect()
 }
 
 /// Whose sessions write a cookie.

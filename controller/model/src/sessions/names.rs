@@ -50,7 +50,7 @@ impl Policies {
 
 impl PolicyId {
     fn new(config: &PolicyConfig, content: &str) -> Self {
-        let name = config.carrier().map(|(_, name)| name).unwrap_or_default();
+        let name = config.carrier().map_or("client-ip", |(_, name)| name);
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let stem = name.chars().map(|c| if legal(c) { c } else { '_' });
         Self {

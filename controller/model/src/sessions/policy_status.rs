@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::domains::EXPECTED;
-use super::facts::RuleFacts;
+use super::facts::{RuleFacts, services};
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
-use super::rules::{Outcome, RuleChoice, services};
+use super::rules::{Outcome, RuleChoice};
 use super::status::{Remarks, ancestor, invalid, report};
 use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};

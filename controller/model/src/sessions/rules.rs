@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::affinities::Affinities;
 use super::backends::Backends;
 use super::facts::RuleFacts;
 use super::fault::Fault;
@@ -14,7 +15,7 @@ use crate::graph::PathMatch;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
 use crate::session_fields::{CookiePath, SessionFields};
-use limpet_api::{ObjectName, ObjectRef};
+use limpet_api::ObjectRef;
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
 /// Whether a policy governs a rule, and why not.
@@ -51,6 +52,8 @@ pub(super) enum Source<'p> {
     Inline,
     Policy(ValidPolicy<'p>),
     Destinations,
+    /// Nobody asks for sessions, but some of its Services have affinity.
+    Affinity,
 }
 
 /// Which sessions a rule has.
@@ -76,6 +79,7 @@ pub(super) struct RuleChoice<'p> {
 pub(super) struct Chooser<'p> {
     pub(super) targets: &'p PolicyTargets<'p>,
     pub(super) backends: &'p Backends,
+    pub(super) affinities: &'p Affinities,
     pub(super) settings: &'p Settings,
 }
 
@@ -119,8 +123,12 @@ impl<'p> Chooser<'p> {
             Source::Inline
         } else if self.backends.any_asks(facts) {
             Source::Destinations
+        } else if let Some(oldest) = oldest {
+            Source::Policy(oldest)
+        } else if self.affinities.any(facts) {
+            Source::Affinity
         } else {
-            oldest.map_or(Source::None, Source::Policy)
+            Source::None
         };
         let outcome = |policy: &'p PolicyObject<'p>| {
             let Some(content) = policy.content() else {
@@ -136,7 +144,7 @@ impl<'p> Chooser<'p> {
                 Source::Policy(winner) if winner.policy == policy => Outcome::Governs,
                 Source::Policy(winner) if have_one_name(winner.content, content) => Outcome::NameTaken(winner.policy),
                 Source::Policy(winner) => Outcome::Older(winner.policy),
-                Source::None => Outcome::Nothing,
+                Source::None | Source::Affinity => Outcome::Nothing,
             }
         };
         let touching = facts
@@ -370,12 +378,4 @@ fn are_one_cookie(one: &CookieConfig, other: &CookieConfig) -> bool {
         (false, false) => false,
         _ => true,
     }
-}
-
-/// The Services that the rule leads to.
-pub(super) fn services<'r>(rule: &'r RuleFacts<'_>) -> impl Iterator<Item = &'r ObjectName> {
-    rule.backends.iter().filter_map(|backend| match backend {
-        RuleBackend::Service(name) => Some(name),
-        RuleBackend::XBackend(_) => None,
-    })
 }

@@ -8,6 +8,7 @@
 )]
 
 mod addresses;
+mod affinity;
 mod backend_tls;
 mod documented;
 mod envoys;

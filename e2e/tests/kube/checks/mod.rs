@@ -3,6 +3,7 @@
 //! in more detail, for the filter alone.
 
 mod backends;
+mod client_ip;
 mod cookies;
 mod destinations;
 mod dialect;

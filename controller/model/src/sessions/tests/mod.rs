@@ -189,6 +189,7 @@ fn check_references(sessions: &Sessions) {
         assert!(rule.problems.is_empty() || rule.session == Session::None, "{rule:?}");
     }
     used.extend(sessions.destinations.values().map(|session| &session.policy));
+    used.extend(sessions.affinities.values());
     assert_eq!(used, sessions.policies.keys().collect::<BTreeSet<_>>());
     let config = json!({"sdsKeys": {"name": "keyring"}, "policies": sessions.policies});
     let config = limpet_core::config::parse(config.to_string().as_bytes()).unwrap();

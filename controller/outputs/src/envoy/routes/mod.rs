@@ -13,7 +13,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
-use envoy_types::pb::envoy::config::route::v3::route_action::hash_policy::{ConnectionProperties, PolicySpecifier};
+use envoy_types::pb::envoy::config::route::v3::route_action::hash_policy::{
+    ConnectionProperties, FilterState, PolicySpecifier,
+};
 use envoy_types::pb::envoy::config::route::v3::route_action::{
     ClusterNotFoundResponseCode, ClusterSpecifier, HashPolicy, HostRewriteSpecifier,
 };
@@ -30,7 +32,7 @@ use super::chain::{Steering, without_session};
 use super::listeners::{plain_name, tls_name};
 use super::options::FilterBuild;
 use super::pack::{self, duration, in_order, metadata, no, number, session};
-use limpet_core::envoy::{DESTINATION_SESSION, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
+use limpet_core::envoy::{DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Match, Route, Session, Target};
 
@@ -354,14 +356,21 @@ fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
     }
 }
 
-/// Clusters that hash get the client's address, as Envoy knows it behind its trusted proxies.
-fn by_address() -> HashPolicy {
-    HashPolicy {
-        policy_specifier: Some(PolicySpecifier::ConnectionProperties(ConnectionProperties {
-            source_ip: true,
-        })),
-        ..HashPolicy::default()
-    }
+/// What clusters hash that go by the client's address: what the filter takes for it, else the address as Envoy knows it
+/// behind its trusted proxies.
+fn by_address() -> Vec<HashPolicy> {
+    let of = |policy: PolicySpecifier, terminal| HashPolicy {
+        policy_specifier: Some(policy),
+        terminal,
+    };
+    let key = HASH_STATE.to_owned();
+    vec![
+        of(PolicySpecifier::FilterState(FilterState { key }), true),
+        of(
+            PolicySpecifier::ConnectionProperties(ConnectionProperties { source_ip: true }),
+            false,
+        ),
+    ]
 }
 
 fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> EnvoyAction {
@@ -373,11 +382,7 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
         timeout: duration(forward.request_timeout.unwrap_or(Duration::ZERO)),
         retry_policy: Some(retries::policy(forward)),
         request_mirror_policies: forward.mirrors.iter().map(mirrors::policy).collect(),
-        hash_policy: if forward.by_address {
-            vec![by_address()]
-        } else {
-            Vec::new()
-        },
+        hash_policy: if forward.by_address { by_address() } else { Vec::new() },
         ..RouteAction::default()
     };
     if let Some(hostname) = &forward.rewrite.hostname {

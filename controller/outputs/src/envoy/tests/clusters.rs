@@ -3,6 +3,7 @@ use serde_json::json;
 use super::{all, cluster, forward, gateway, graph, route, to, with_session};
 use crate::envoy::{EnvoyOptions, load_assignment, resources};
 use crate::json;
+use limpet_core::envoy::HASH_STATE;
 use limpet_model::Authorities;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{BackendTls, ClusterName, Protocol, SessionUse, SubjectAltName, TrustedAuthorities};
@@ -63,7 +64,10 @@ fn a_cluster_may_be_one_in_which_the_address_chooses() {
     for route in routes {
         assert_eq!(
             route["route"]["hash_policy"],
-            json!([{"connection_properties": {"source_ip": true}}])
+            json!([
+                {"filter_state": {"key": HASH_STATE}, "terminal": true},
+                {"connection_properties": {"source_ip": true}},
+            ])
         );
     }
 }
