@@ -15,6 +15,7 @@ use crate::{LIMPET, assert_none, checkout, copy_of_the_checkout, pages};
 /// Programs that have a stand-in.
 const STAND_INS: [&str; 16] = [
     "cosign",
+    "crane",
     "curl",
     "docker",
     "dist/limpet",
