@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{LIMPET, assert_none, checkout, copy_of_the_checkout, pages};
 
 /// Programs that have a stand-in.
-const STAND_INS: [&str; 16] = [
+const STAND_INS: [&str; 17] = [
     "cosign",
     "crane",
     "curl",
