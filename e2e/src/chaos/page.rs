@@ -39,14 +39,19 @@ Deployments decide how many pods go, and the command ends with those that stay.
 ";
 
 const COLUMNS: &str = "
-How often something ended, and what clients saw of it. Four figures are those of HTTP/1.1, HTTP/2, WebSocket and gRPC.
+## What clients saw
+
+A table for each build of the filter says how often something ended, and what clients saw of it. Four figures are those
+of HTTP/1.1, HTTP/2, WebSocket and gRPC.
 
 - **Moved**: sessions that went on at another pod.
 - **Lost**: requests that the killed process had.
 - **Refused**: connections that the address of a killed Envoy did not take, until kube-proxy knew. The client connected
   again, and nothing was lost.
 - **Streams**: WebSockets and gRPC streams that ended with the process. The client opened another one.
+";
 
+const TABLE: &str = "
 | What ended | Times | Moved | Lost | Refused | Streams |
 |---|---|---|---|---|---|
 ";
@@ -58,6 +63,7 @@ pub fn page(runs: &[Value]) -> String {
     about(&mut page, runs);
     page.push_str(CLIENTS);
     events(&mut page, runs);
+    page.push_str(COLUMNS);
     for run in runs {
         one(&mut page, run);
     }
@@ -113,7 +119,7 @@ fn row(page: &mut String, name: &str, runs: &[Value], cell: impl Fn(&Value) -> S
 
 fn one(page: &mut String, run: &Value) {
     let filter = text(&run["about"]["filter"]);
-    let _ = writeln!(page, "\n## With the {filter} filter\n");
+    let _ = writeln!(page, "\n### With the {filter} filter\n");
     let _ = writeln!(page, "| | {filter} |\n|---|---|");
     let totals = [
         ("Requests answered", four(&run["requests"])),
@@ -134,7 +140,7 @@ fn one(page: &mut String, run: &Value) {
             text(&memory["ratio"])
         );
     }
-    page.push_str(COLUMNS);
+    page.push_str(TABLE);
     for row in run["rows"].as_array().into_iter().flatten() {
         let cells = ["moved", "lost", "refused", "streams"].map(|key| four(&row[key]));
         let _ = writeln!(

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Line {
     address: SocketAddr,
     port: u16,
-    envoy: Arc<OnceLock<IpAddr>>,
+    envoy: Arc<Mutex<Option<IpAddr>>>,
     /// When the client began to connect.
     pub(crate) opening: Duration,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Line {
 impl Line {
     /// Where the connection leads, if that was found out.
     pub(crate) fn envoy(&self) -> Option<IpAddr> {
-        self.envoy.get().copied()
+        *self.envoy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -34,9 +34,9 @@ impl Line {
 pub(crate) fn find_envoys<'a>(lines: impl Iterator<Item = &'a Line>) {
     let table = fs::read_to_string(TABLE).unwrap_or_default();
     for line in lines {
+        // What was known stays, if the kernel has forgotten it.
         if let Some(envoy) = destination(&table, line.address, line.port) {
-            // Another search may have been faster.
-            let _ = line.envoy.set(envoy);
+            *line.envoy.lock().unwrap_or_else(PoisonError::into_inner) = Some(envoy);
         }
     }
 }

@@ -151,7 +151,8 @@ fn is_of_pod(id: u32) -> Option<(Role, String)> {
     Some((role, pod.to_owned()))
 }
 
-/// The folder of a process's cgroup that has this controller, in either version of cgroups.
+/// The folder of a process's cgroup that has this controller, in either version of cgroups. A process that has just begun
+/// is in that of its pod in one hierarchy, and in that of the whole node in another.
 pub(crate) fn cgroup(id: u32, controller: &str) -> Option<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{id}/cgroup")).ok()?;
     groups.lines().find_map(|line| {
@@ -163,6 +164,7 @@ pub(crate) fn cgroup(id: u32, controller: &str) -> Option<PathBuf> {
             _ => return None,
         };
         let folder = root.join(path.trim_start_matches('/'));
+        path.contains("/pod").then_some(())?;
         folder.join("cgroup.procs").exists().then_some(folder)
     })
 }

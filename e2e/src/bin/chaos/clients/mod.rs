@@ -173,7 +173,11 @@ impl Client {
         let mut kept = self.notes.lock();
         let index = kept.visits.len();
         kept.visits.push(visit);
-        kept.losses.extend(line.map(|line| (index, line.clone())));
+        if let Some(line) = line {
+            // What the kernel says at the end counts more than what it said at the begin.
+            kept.unknown.push((line.clone(), 0));
+            kept.losses.push((index, line.clone()));
+        }
     }
 
     /// Connects. Where nobody listens, this is noted, and the client connects again.
