@@ -151,7 +151,9 @@ fn one(page: &mut String, run: &Value) {
             cells.join(" | ")
         );
     }
-    let _ = writeln!(page, "\n![Memory and CPU of controller and Envoys](chaos/{filter}.svg)");
+    if let Some(picture) = run["picture"].as_str() {
+        let _ = writeln!(page, "\n![Memory and CPU of controller and Envoys]({picture})");
+    }
 }
 
 /// The figures of the four protocols, or nothing if all of them are 0.

@@ -56,6 +56,7 @@ impl Report {
             .map(|(name, times)| json!({"what": name, "times": times}));
         json!({
             "about": self.about,
+            "picture": format!("chaos/{}.svg", self.about["filter"].as_str().unwrap_or_default()),
             "events": events.collect::<Vec<_>>(),
             "requests": by_protocol(&verdict.answered),
             "renewed": by_protocol(&verdict.renewed),

@@ -161,3 +161,18 @@ fn refused_tokens_growth_and_unplanned_ends_are_faults() {
         assert_eq!(report.faults().len(), faults, "{:?}", report.faults());
     }
 }
+
+/// `UPDATE_GOLDEN=1` writes it, after a change of its text.
+#[test]
+fn the_page_is_what_the_runs_say() -> anyhow::Result<()> {
+    let folder = crate::tools::checkout().join("docs/background");
+    let mut runs = Vec::new();
+    for file in ["chaos/wasm.json", "chaos/module.json"] {
+        runs.push(serde_json::from_str(&std::fs::read_to_string(folder.join(file))?)?);
+    }
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(folder.join("chaos.md"), page(&runs))?;
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("chaos.md"))?, page(&runs));
+    Ok(())
+}

@@ -151,8 +151,8 @@ fn is_of_pod(id: u32) -> Option<(Role, String)> {
     Some((role, pod.to_owned()))
 }
 
-/// The folder of a process's cgroup that has this controller, in either version of cgroups. A process that has just begun
-/// is in that of its pod in one hierarchy, and in that of the whole node in another.
+/// The folder of a process's cgroup that has this controller, in either version of cgroups. A process that has just
+/// begun is in that of its pod in one hierarchy, and in that of the whole node in another.
 pub(crate) fn cgroup(id: u32, controller: &str) -> Option<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{id}/cgroup")).ok()?;
     groups.lines().find_map(|line| {
