@@ -18,6 +18,7 @@ mod redispatch;
 mod removed_before_the_backend;
 mod replaced_backend;
 mod rewritten_cookie;
+mod source_address;
 mod strict;
 mod timeouts_rewritten;
 
