@@ -279,13 +279,16 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             let mut server = auto::Builder::new(TokioExecutor::new());
             server.http2().max_header_list_size(HEADER_LIMIT);
             let service = service_fn(|request| respond::respond(request, tasks.clone(), Arc::clone(&shared)));
-            let mut connection = pin!(server.serve_connection_with_upgrades(TokioIo::new(stream), service));
-            // A client that disconnects is not an error.
-            tokio::select! {
-                _ = connection.as_mut() => {}
-                () = finishing(&shared) => {
-                    connection.as_mut().graceful_shutdown();
-                    let _ = connection.await;
+            // The connection ends before the tasks of its streams, which see by its end that their client has gone.
+            {
+                let mut connection = pin!(server.serve_connection_with_upgrades(TokioIo::new(stream), service));
+                // A client that disconnects is not an error.
+                tokio::select! {
+                    _ = connection.as_mut() => {}
+                    () = finishing(&shared) => {
+                        connection.as_mut().graceful_shutdown();
+                        let _ = connection.await;
+                    }
                 }
             }
             tasks.finish().await;

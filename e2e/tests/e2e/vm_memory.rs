@@ -93,7 +93,7 @@ async fn requests_recover_after_the_vm_has_ended() -> Result<()> {
         return Ok(());
     }
     // Enough for the filter and small requests.
-    let site = Site::start(config()?.vm_may_grow_by(1)?).await?;
+    let site = Site::start(config()?.vm_may_grow_by(0)?).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     let session = visitor.cookie("limpet-session").context("no session")?.to_owned();
