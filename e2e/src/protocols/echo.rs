@@ -1,11 +1,13 @@
 //! A gRPC service and its client, written as tonic's generator would write them.
 //!
-//!     service Echo {
-//!       rpc Say(Note) returns (Note);
-//!       rpc Repeat(Note) returns (stream Note);
-//!       rpc Gather(stream Note) returns (Note);
-//!       rpc Converse(stream Note) returns (stream Note);
-//!     }
+//! ```proto
+//! service Echo {
+//!   rpc Say(Note) returns (Note);
+//!   rpc Repeat(Note) returns (stream Note);
+//!   rpc Gather(stream Note) returns (Note);
+//!   rpc Converse(stream Note) returns (stream Note);
+//! }
+//! ```
 
 use std::net::SocketAddr;
 use std::time::Duration;
