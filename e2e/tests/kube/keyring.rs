@@ -333,7 +333,7 @@ async fn a_timeout_over_the_bound_stops_nobodys_keys() -> Result<()> {
     assert_eq!(condition(&conditions, "Accepted"), "False/Invalid");
     let message = conditions[0]["message"].as_str().context("no message")?;
     let expected = "spec.sessionPersistence.absoluteTimeout: expected at most 720h, the maxSessionLife of the \
-                    controller's configuration, found \"99999h\"";
+                    controller's configuration, found 99999h";
     assert_eq!(message, expected);
     // The old key goes when no token of the other policy can be alive.
     site.request_rotation("now").await?;

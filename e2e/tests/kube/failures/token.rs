@@ -53,6 +53,7 @@ const READABLE: &[&str] = &[
     "grpcroutes",
     "httproutes",
     "namespaces",
+    "nodes",
     "referencegrants",
     "services",
     "xbackends",

@@ -89,6 +89,8 @@ async fn certificates_change_while_envoys_are_connected() -> Result<()> {
     }
 
     write(&files, &new.sign(SERVER)?, &new)?;
+    // For a while, both authorities are trusted.
+    put(&files.client_ca, &[old.certificate.as_str(), &new.certificate].concat())?;
     let second = envoy(&control_plane, "second", Some(&new.sign("second")?), &new).await?;
     control_plane.until_settled(2).await?;
 
