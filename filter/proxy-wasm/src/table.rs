@@ -56,7 +56,7 @@ impl PlaceTable {
     }
 
     /// Changes what is kept under a name. `change` says whether anything has changed, and its result.
-    fn change<T>(&self, number: u32, change: impl Fn(&mut Places) -> (bool, T)) -> Result<T, ViewError> {
+    fn change<T>(number: u32, change: impl Fn(&mut Places) -> (bool, T)) -> Result<T, ViewError> {
         let failed = host::failed("shared data");
         let name = format!("limpet.source.{number}");
         let mut left = ATTEMPTS;
@@ -82,7 +82,7 @@ impl PlaceTable {
 impl Table for PlaceTable {
     fn find(&self, key: &Key, now: Timestamp, is_alive: &dyn Fn(&Claims) -> bool) -> Result<Option<Claims>, ViewError> {
         let number = self.number(key);
-        self.change(number, |places| {
+        Self::change(number, |places| {
             let found = places.find(key);
             let lags = |claims: &Claims| now.since(claims.last_seen).max(claims.last_seen.since(now)) >= self.lag();
             let used = found.filter(|claims| lags(claims) && is_alive(claims));
@@ -96,11 +96,11 @@ impl Table for PlaceTable {
 
     fn put(&self, key: &Key, claims: &Claims) -> Result<bool, ViewError> {
         let number = self.number(key);
-        self.change(number, |places| (true, places.put(key, claims, &self.rules, number)))
+        Self::change(number, |places| (true, places.put(key, claims, &self.rules, number)))
     }
 
     fn remove(&self, key: &Key) -> Result<(), ViewError> {
-        self.change(self.number(key), |places| (places.remove(key), ()))
+        Self::change(self.number(key), |places| (places.remove(key), ()))
     }
 
     fn lag(&self) -> Duration {
