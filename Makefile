@@ -187,10 +187,10 @@ conformance: node wasm module static-cli ## Run the Gateway API's conformance su
 	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
 	e2e/tools/with-conformance.sh e2e/tools/in-node.sh $(cargo_target)/debug/conformance $(SUITE)
 
-chaos: node wasm module static-cli ## End pods and processes under 200 sessions on a node, as root: FILTER=module MINUTES=2
+chaos: node wasm module static-cli ## End pods and processes under 200 sessions, as root: FILTER=module MINUTES=2
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin chaos
-	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
-	MINUTES=$(MINUTES) e2e/tools/in-node.sh $(cargo_target)/debug/chaos
+	@MINUTES=$(MINUTES) $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	e2e/tools/with-node.sh e2e/tools/in-node.sh $(cargo_target)/debug/chaos
 
 # Says what this machine lacks before minutes go into building the rest.
 node:
