@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::token::Destination;
-use crate::view::{RequestView, ViewError};
+use crate::outcome::RequestOutcome;
+use crate::token::{Destination, Refusal};
+use crate::view::{RequestView, ResponseView, ViewError};
 
 /// Whether a request goes to the destination of its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,5 +35,15 @@ pub(crate) fn arrival(
         None => Arrival::Unknown,
         Some(cluster) if Destination::of_cluster(&cluster) == destination => Arrival::There,
         Some(_) => Arrival::Elsewhere,
+    })
+}
+
+/// What became of a session whose arrival was unknown: `Steered` if the response is from its destination.
+pub(crate) fn settled(destination: Destination, response: &impl ResponseView) -> Result<RequestOutcome, ViewError> {
+    let cluster = response.cluster_name()?.unwrap_or_default();
+    Ok(if Destination::of_cluster(&cluster) == destination {
+        RequestOutcome::Steered
+    } else {
+        RequestOutcome::Refused(Refusal::UnknownDestination)
     })
 }

@@ -133,8 +133,7 @@ impl BoundPolicy {
             key,
             key_retiring,
         } = opened;
-        let absolute_timeout = self.policy.absolute_timeout;
-        if absolute_timeout.is_some_and(|timeout| now.since(claims.issued_at) >= timeout) {
+        if self.is_expired(&claims, now) {
             return Err(Refusal::Expired);
         }
         let idle = now.since(claims.last_seen);
@@ -160,6 +159,11 @@ impl BoundPolicy {
         })
     }
 
+    fn is_expired(&self, claims: &Claims, now: Timestamp) -> bool {
+        let timeout = self.policy.absolute_timeout;
+        timeout.is_some_and(|timeout| now.since(claims.issued_at) >= timeout)
+    }
+
     fn is_fenced(&self, claims: &Claims) -> bool {
         let namespace = self.namespace.as_deref();
         self.limits.fences.refuse(namespace, claims.host, claims.issued_at)
@@ -173,8 +177,7 @@ impl BoundPolicy {
     /// Why the session of an entry is over, if it is. Only this process wrote it, so its time is never in the future
     /// for longer than a clock that was set back.
     pub(crate) fn refuses_entry(&self, claims: &Claims, timeout: Duration, now: Timestamp) -> Option<Refusal> {
-        let absolute_timeout = self.policy.absolute_timeout;
-        if absolute_timeout.is_some_and(|timeout| now.since(claims.issued_at) >= timeout) {
+        if self.is_expired(claims, now) {
             return Some(Refusal::Expired);
         }
         if now.since(claims.last_seen) >= timeout {

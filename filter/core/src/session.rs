@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::address;
 use crate::application::Application;
-use crate::arrival::{Arrival, arrival};
+use crate::arrival::{Arrival, arrival, settled};
 use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
@@ -201,13 +201,12 @@ impl Session {
         let SessionState::Uncertain(honoured) = self.state else {
             return Ok(None);
         };
-        let cluster = response.cluster_name()?.unwrap_or_default();
-        if Destination::of_cluster(&cluster) == honoured.claims.destination {
-            self.state = SessionState::Honoured(honoured);
-            return Ok(Some(RequestOutcome::Steered));
-        }
-        self.state = SessionState::New;
-        Ok(Some(RequestOutcome::Refused(Refusal::UnknownDestination)))
+        let outcome = settled(honoured.claims.destination, response)?;
+        self.state = match outcome {
+            RequestOutcome::Steered => SessionState::Honoured(honoured),
+            _ => SessionState::New,
+        };
+        Ok(Some(outcome))
     }
 
     fn answer(

@@ -1,7 +1,7 @@
 //! A session that the client's address holds, during one request and its response.
 
 use crate::address;
-use crate::arrival::{Arrival, arrival};
+use crate::arrival::{Arrival, arrival, settled};
 use crate::bound_policy::BoundPolicy;
 use crate::config::Source;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
@@ -88,14 +88,12 @@ impl SourceSession {
         let State::Uncertain(claims) = self.state else {
             return Ok(None);
         };
-        let cluster = response.cluster_name()?.unwrap_or_default();
-        let arrived = Destination::of_cluster(&cluster) == claims.destination;
-        self.state = if arrived { State::Found(claims) } else { State::New };
-        Ok(Some(if arrived {
-            RequestOutcome::Steered
-        } else {
-            RequestOutcome::Refused(Refusal::UnknownDestination)
-        }))
+        let outcome = settled(claims.destination, response)?;
+        self.state = match outcome {
+            RequestOutcome::Steered => State::Found(claims),
+            _ => State::New,
+        };
+        Ok(Some(outcome))
     }
 
     fn answer(
