@@ -12,6 +12,22 @@ fn with(object: &str) -> String {
     [find("limpet"), find("web"), find("v1"), find(object)].join("\n---\n")
 }
 
+/// The class, the Gateway and the Service, and a route whose rule leads to the Service and has these fields, too.
+fn with_rule(fields: &str) -> String {
+    format!(
+        "{}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{backendRefs: [{{name: v1, port: 80}}]{fields}}}]
+",
+        with("v1")
+    )
+}
+
 #[test]
 fn an_object_that_nothing_follows_is_told_and_fails() {
     for (object, words) in [
@@ -34,15 +50,7 @@ fn an_object_that_nothing_follows_is_told_and_fails() {
 fn a_target_that_does_not_exist_is_told_and_fails() {
     let with_targets = |targets: &str| {
         format!(
-            "{}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: shop, name: shop}}
-spec:
-  parentRefs: [{{name: web}}]
-  rules: [{{backendRefs: [{{name: v1, port: 80}}]}}]
----
+            "{}---
 apiVersion: gateway.networking.k8s.io/v1alpha2
 kind: BackendLBPolicy
 metadata: {{namespace: shop, name: shop}}
@@ -50,7 +58,7 @@ spec:
   targetRefs: [{targets}]
   sessionPersistence: {{sessionName: s}}
 ",
-            with("v1")
+            with_rule("")
         )
     };
     let (v1, gone) = (
@@ -71,20 +79,7 @@ spec:
 /// The release of the API server decides, and not all of them accept both shapes.
 #[test]
 fn a_release_refuses_the_other_releases_shapes() {
-    let route = |persistence: &str| {
-        format!(
-            "{}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{namespace: shop, name: shop}}
-spec:
-  parentRefs: [{{name: web}}]
-  rules: [{{name: all, backendRefs: [{{name: v1, port: 80}}], sessionPersistence: {persistence}}}]
-",
-            with("v1")
-        )
-    };
+    let route = |persistence: &str| with_rule(&format!(", name: all, sessionPersistence: {persistence}"));
     let code = |persistence: &str, release: Option<&str>| {
         let arguments = ["render", "-f", "-"].into_iter();
         let option = release.map(|release| ["--gateway-api", release]);
