@@ -20,15 +20,6 @@ fn main() {
     divan::main();
 }
 
-fn rules(entries: u32) -> Rules {
-    Rules {
-        prefix_v4: 32,
-        prefix_v6: 64,
-        timeout: Duration::from_secs(3600),
-        entries,
-    }
-}
-
 fn key(client: u32) -> Key {
     Key::of_client(u128::from(client).to_be_bytes(), 1)
 }
@@ -52,7 +43,10 @@ fn full(entries: u32) -> &'static SharedTable {
     let place = SIZES.iter().position(|size| *size == entries).expect("a size of these");
     let table = TABLES.get(place).expect("a table for each size");
     table.get_or_init(|| {
-        let table = SharedTable::new(&rules(entries));
+        let table = SharedTable::new(&Rules {
+            entries,
+            ..Rules::DEFAULT
+        });
         for client in 0..entries {
             table.put(&key(client), &claims()).expect("memory answers");
         }
@@ -102,7 +96,10 @@ fn a_new_client_in_a_full_table(bencher: Bencher<'_, '_>, entries: u32) {
 /// A lookup in the wasm filter's form, without Envoy's part of it.
 #[divan::bench]
 fn lookup_in_a_full_name(bencher: Bencher<'_, '_>) {
-    let rules = rules(1_000_000);
+    let rules = Rules {
+        entries: 1_000_000,
+        ..Rules::DEFAULT
+    };
     let mut places = Places::default();
     for client in 0..32 {
         places.put(&key(client), &claims(), &rules, 0);

@@ -16,15 +16,6 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// What an entry may take.
 const BYTES: usize = 120;
 
-fn rules(entries: u32) -> Rules {
-    Rules {
-        prefix_v4: 32,
-        prefix_v6: 64,
-        timeout: Duration::from_secs(3600),
-        entries,
-    }
-}
-
 fn key(client: u32) -> Key {
     Key::of_client(u128::from(client).to_be_bytes(), 1)
 }
@@ -48,7 +39,10 @@ fn an_entry_takes_at_most_120_bytes() {
             let stats = region.change();
             stats.bytes_allocated - stats.bytes_deallocated
         };
-        let table = SharedTable::new(&rules(entries));
+        let table = SharedTable::new(&Rules {
+            entries,
+            ..Rules::DEFAULT
+        });
         let mut most = 0;
         for client in 0..entries + entries / 2 {
             table.put(&key(client), &claims(client)).unwrap();

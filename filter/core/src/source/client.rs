@@ -28,6 +28,14 @@ pub(crate) struct Client {
 }
 
 impl Rules {
+    /// What counts where a policy does not say it. Kubernetes takes this timeout for `sessionAffinity: ClientIP`.
+    pub const DEFAULT: Self = Self {
+        prefix_v4: 32,
+        prefix_v6: 64,
+        timeout: Duration::from_secs(3 * 3600),
+        entries: 100_000,
+    };
+
     /// The client at an address as Envoy writes it, `ip:port`; `None` if it has no IP address.
     pub(crate) fn client(&self, address: &[u8]) -> Option<Client> {
         let address: SocketAddr = std::str::from_utf8(address).ok()?.parse().ok()?;
@@ -117,8 +125,7 @@ mod tests {
         Rules {
             prefix_v4,
             prefix_v6,
-            timeout: Duration::from_secs(1),
-            entries: 1,
+            ..Rules::DEFAULT
         }
     }
 

@@ -145,19 +145,13 @@ fn decode(entry: &[u8]) -> Option<Claims> {
 mod tests {
     use super::*;
 
-    fn rules(entries: u32) -> Rules {
-        Rules {
-            prefix_v4: 32,
-            prefix_v6: 64,
-            timeout: Duration::from_secs(3600),
-            entries,
-        }
-    }
-
     #[test]
     fn all_names_together_have_as_many_places_as_entries() {
         for entries in [1, 31, 32, 33, 100, 100_000, 1_000_000, 10_000_000] {
-            let rules = rules(entries);
+            let rules = Rules {
+                entries,
+                ..Rules::DEFAULT
+            };
             let places = (0..Places::names(&rules)).map(|name| Places::most(&rules, name));
             assert!(places.clone().all(|places| (1..=32).contains(&places)), "{entries}");
             assert_eq!(places.sum::<usize>(), entries as usize);
@@ -173,7 +167,7 @@ mod tests {
     /// Some names have no room while others have: what that costs a table that is full for the first time.
     #[test]
     fn few_entries_go_before_all_places_are_taken() {
-        let rules = rules(100_000);
+        let rules = Rules::DEFAULT;
         let mut counts = vec![0; Places::names(&rules) as usize];
         for client in 0..rules.entries {
             let key = Key::of_client(u128::from(client).to_be_bytes(), 1);

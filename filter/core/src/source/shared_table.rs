@@ -153,17 +153,14 @@ impl Tables {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 mod tests {
     use std::net::SocketAddr;
-    use std::time::Duration;
 
     use super::*;
     use crate::token::Destination;
 
     fn rules(entries: u32) -> Rules {
         Rules {
-            prefix_v4: 32,
-            prefix_v6: 64,
-            timeout: Duration::from_secs(3600),
             entries,
+            ..Rules::DEFAULT
         }
     }
 

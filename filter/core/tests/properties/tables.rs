@@ -14,10 +14,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn rules(entries: u32) -> Rules {
     Rules {
-        prefix_v4: 32,
-        prefix_v6: 64,
         timeout: TIMEOUT,
         entries,
+        ..Rules::DEFAULT
     }
 }
 

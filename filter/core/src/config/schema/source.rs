@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::source::Rules;
 use crate::time::GatewayDuration;
 
-const PREFIX_V4: u8 = 32;
-const PREFIX_V6: u8 = 64;
-const ENTRIES: u32 = 100_000;
+const PREFIX_V4: u8 = Rules::DEFAULT.prefix_v4;
+const PREFIX_V6: u8 = Rules::DEFAULT.prefix_v6;
+const ENTRIES: u32 = Rules::DEFAULT.entries;
 
 /// A table of clients and their backends. Nothing is sent to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,9 +52,8 @@ fn prefix_v6() -> u8 {
     PREFIX_V6
 }
 
-/// What Kubernetes takes for `sessionAffinity: ClientIP`.
 fn timeout() -> GatewayDuration {
-    std::time::Duration::from_secs(3 * 3600).into()
+    Rules::DEFAULT.timeout.into()
 }
 
 fn entries() -> u32 {
