@@ -10,7 +10,8 @@
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
-//! - `wiped`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any depth.
+//! - `wiped`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any depth,
+//!   `shallow`: into an object of any kind.
 //!
 //! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
@@ -36,6 +37,7 @@ mod pruned;
 mod reach;
 mod reader;
 mod secrets;
+mod shallow;
 mod slice;
 mod store;
 mod wanted;
@@ -51,6 +53,7 @@ pub(crate) use own_status::{Digest, EntryList, is_own_condition, is_own_entry, i
 pub(crate) use pruned::pruned;
 pub(crate) use reach::words;
 pub(crate) use reader::{Reader, Watched};
+pub(crate) use shallow::Shallow;
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use wanted::Wanted;
 pub(crate) use watch::Update;

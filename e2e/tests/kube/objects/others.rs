@@ -1,11 +1,11 @@
 //! Objects of others, and kinds that are missing.
 
-use anyhow::{Context, Result};
-use limpet_e2e::kube::{Cluster, Release};
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Cluster, Refusal, Release};
 use limpet_e2e::{poll, tools};
 use serde_json::{Value, json};
 
-use super::{cluster, controller, namespace_with_policy, ours, until_programmed};
+use super::{OURS, cluster, controller, namespace_with_policy, ours, until_programmed};
 use crate::site::condition;
 
 #[tokio::test]
@@ -41,6 +41,38 @@ async fn an_object_of_another_owner_is_left_alone_and_reported() -> Result<()> {
     until_programmed(&namespace, "True/Programmed").await?;
     assert_eq!(namespace.get("WasmPlugin", &name).await?["spec"], plugin["spec"]);
     Ok(())
+}
+
+/// Readers of JSON have a limit of levels, and a plugin's configuration may have more of them.
+#[tokio::test]
+async fn an_object_of_many_levels_stops_no_write() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = namespace_with_policy(cluster, "levels").await?;
+    let mut controller = controller(cluster, &namespace).await?;
+    until_programmed(&namespace, "True/Programmed").await?;
+    let plugin = namespace.list("WasmPlugin", OURS).await?.remove(0);
+    controller.kill();
+    let deep = (0..200).fold(json!({}), |inner, _| json!({"a": inner}));
+    let theirs = json!({
+        "apiVersion": "extensions.istio.io/v1alpha1",
+        "kind": "WasmPlugin",
+        "metadata": {"name": "deep", "labels": plugin["metadata"]["labels"]},
+        "spec": {"url": "file:///theirs.wasm", "pluginConfig": deep},
+    });
+    // The answer has too many levels for this client as well.
+    let applied = namespace.apply_object(&theirs).await;
+    let refusal = applied.as_ref().err().and_then(|error| error.downcast_ref::<Refusal>());
+    ensure!(refusal.is_none(), "{refusal:?}");
+    let name = plugin["metadata"]["name"].as_str().context("no name")?;
+    namespace.delete("WasmPlugin", name).await?;
+    controller.launch()?;
+    controller.until_ready().await?;
+    // It has our labels, so it goes, and the list can be read.
+    poll::until("our plugin alone", async || {
+        let there = namespace.list("WasmPlugin", OURS).await.ok()?;
+        (there.len() == 1 && there[0]["metadata"]["name"] == name).then_some(())
+    })
+    .await
 }
 
 #[tokio::test]

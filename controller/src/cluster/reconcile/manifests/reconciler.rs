@@ -16,7 +16,7 @@ use super::proxies;
 use super::recipient::Recipient;
 use super::scale;
 use super::written::{Wanted, Written};
-use crate::cluster::kube::{Backoff, FIELD_MANAGER, delete};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, Shallow, delete};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::timer::at;
 use limpet_api::ObjectName;
@@ -269,7 +269,7 @@ impl Reconciler {
         there: &mut There,
     ) -> Result<(), Error> {
         let resource = resource(definition);
-        let api: Api<DynamicObject> = match namespace {
+        let api: Api<Shallow> = match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         };
@@ -279,7 +279,7 @@ impl Reconciler {
         let params = if are_autoscalers { params } else { params.labels(&label) };
         match (api.list(&params).await, namespace) {
             (Ok(list), _) => {
-                for object in list {
+                for Shallow(object) in list {
                     if are_autoscalers && !self.is_ours(&object) {
                         there.autoscaled.extend(scale::scaled(&object));
                         continue;
@@ -416,7 +416,7 @@ impl Reconciler {
             .is_some_and(|known| is_as_wanted(object, known, self.kept.get(&key)))
     }
 
-    fn api(&self, definition: &Definition, name: &ObjectName) -> Api<DynamicObject> {
+    fn api(&self, definition: &Definition, name: &ObjectName) -> Api<Shallow> {
         Api::namespaced_with(self.client.clone(), &name.namespace, &resource(definition))
     }
 }
