@@ -20,6 +20,7 @@ needs unshare util-linux
 needs ip iproute2
 needs runc runc
 needs iptables iptables
+needs conntrack conntrack
 needs python3 python3
 # The directory of the CNI plugins in Debian's package, and that of their releases.
 [[ -x /usr/lib/cni/ptp || -x /opt/cni/bin/ptp ]] ||

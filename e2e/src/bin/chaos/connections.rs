@@ -1,43 +1,100 @@
-//! Connections whose Envoy is known: kube-proxy leads each to one of them, and the kernel remembers where.
+//! Connections whose Envoy is known: kube-proxy leads each to one of them, and the kernel tells where when it begins.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// The connections that the kernel translates, those that ended a moment ago too.
-const TABLE: &str = "/proc/net/nf_conntrack";
-
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the kernel may take to tell of a connection.
+const DELIVERY: Duration = Duration::from_millis(100);
+/// How often a connection is tried until the kernel tells of it.
+const TRIES: usize = 50;
+/// The room for events that nobody has read yet, in bytes. Without room, the kernel would drop them.
+const ROOM: &str = "8388608";
 
-/// A connection's own port, by which it is found.
+/// A connection, found by its own port.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
-    address: SocketAddr,
     port: u16,
-    envoy: Arc<Mutex<Option<IpAddr>>>,
     /// When the client began to connect.
     pub(crate) opening: Duration,
 }
 
-impl Line {
-    /// Where the connection leads, if that was found out.
-    pub(crate) fn envoy(&self) -> Option<IpAddr> {
-        *self.envoy.lock().unwrap_or_else(PoisonError::into_inner)
+/// When connections began, and where they lead, by the client's port.
+type Begins = BTreeMap<u16, Vec<(Duration, IpAddr)>>;
+
+/// All connections to one address.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    program: Child,
+    begins: Arc<Mutex<Begins>>,
+}
+
+impl Connections {
+    /// Listens to the kernel from now on. Times are counted from `begun`.
+    ///
+    /// # Errors
+    /// If the kernel does not tell of connections.
+    pub(crate) async fn watch(begun: Instant, address: SocketAddr) -> Result<Self> {
+        let mut program = Command::new("conntrack")
+            .args(["-E", "-e", "NEW", "-p", "tcp", "-b", ROOM])
+            .args(["--orig-dst", &address.ip().to_string()])
+            .args(["--orig-port-dst", &address.port().to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("conntrack")?;
+        let events = program.stdout.take().context("conntrack has no output")?;
+        let begins: Arc<Mutex<Begins>> = Arc::default();
+        let into = Arc::clone(&begins);
+        std::thread::spawn(move || {
+            for event in BufReader::new(events).lines().map_while(Result::ok) {
+                if let Some((port, envoy)) = destination(&event) {
+                    let mut begins = into.lock().unwrap_or_else(PoisonError::into_inner);
+                    begins.entry(port).or_default().push((begun.elapsed(), envoy));
+                }
+            }
+        });
+        let mut connections = Self { program, begins };
+        for _ in 0..TRIES {
+            if let Ok((line, _stream)) = dial(address, begun).await? {
+                tokio::time::sleep(DELIVERY).await;
+                if let [Some(_)] = connections.envoys(std::iter::once(line))?[..] {
+                    return Ok(connections);
+                }
+            }
+        }
+        bail!("conntrack tells nothing of connections to {address}")
+    }
+
+    /// Where each of these connections led, if it came to be.
+    ///
+    /// # Errors
+    /// If not all connections were seen.
+    pub(crate) fn envoys(&mut self, lines: impl Iterator<Item = Line>) -> Result<Vec<Option<IpAddr>>> {
+        let ended = self.program.try_wait()?;
+        ensure!(ended.is_none(), "conntrack ended: {ended:?}");
+        let begins = self.begins.lock().unwrap_or_else(PoisonError::into_inner);
+        // Others had the port before and after it.
+        let envoy = |line: Line| {
+            let of_port = begins.get(&line.port)?;
+            let first = of_port.iter().find(|(at, _)| *at >= line.opening)?;
+            Some(first.1)
+        };
+        Ok(lines.map(envoy).collect())
     }
 }
 
-/// Finds out where these connections lead.
-pub(crate) fn find_envoys<'a>(lines: impl Iterator<Item = &'a Line>) {
-    let table = fs::read_to_string(TABLE).unwrap_or_default();
-    for line in lines {
-        // What was known stays, if the kernel has forgotten it.
-        if let Some(envoy) = destination(&table, line.address, line.port) {
-            *line.envoy.lock().unwrap_or_else(PoisonError::into_inner) = Some(envoy);
-        }
+impl Drop for Connections {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.program.kill();
+        let _ = self.program.wait();
     }
 }
 
@@ -46,9 +103,7 @@ pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
     let line = Line {
-        address,
         port: socket.local_addr()?.port(),
-        envoy: Arc::default(),
         opening: begun.elapsed(),
     };
     let stream = match tokio::time::timeout(PATIENCE, socket.connect(address)).await {
@@ -60,35 +115,23 @@ pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(
     Ok(Ok((line, stream)))
 }
 
-/// Whose answers are to come: the source of the second direction.
-fn destination(table: &str, address: SocketAddr, port: u16) -> Option<IpAddr> {
-    let line = table.lines().find(|line| {
-        let value = |name| value(line, name, 0);
-        value("dst=") == Some(&address.ip().to_string())
-            && value("sport=") == Some(&port.to_string())
-            && value("dport=") == Some(&address.port().to_string())
-    })?;
-    let source: IpAddr = value(line, "src=", 1)?.parse().ok()?;
-    (source != address.ip()).then_some(source)
-}
-
-fn value<'a>(line: &'a str, name: &str, direction: usize) -> Option<&'a str> {
-    let mut values = line.split(' ').filter_map(|field| field.strip_prefix(name));
-    values.nth(direction)
+/// The client's port, and whose answers are to come: the source of the second direction.
+fn destination(event: &str) -> Option<(u16, IpAddr)> {
+    let value = |name, direction| {
+        let mut values = event.split(' ').filter_map(|field| field.strip_prefix(name));
+        values.nth(direction)
+    };
+    Some((value("sport=", 0)?.parse().ok()?, value("src=", 1)?.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LINES: &str = "\
-ipv4     2 tcp      6 117 TIME_WAIT src=10.66.255.254 dst=10.66.250.1 sport=40001 dport=80 src=10.244.0.7 dst=10.66.255.254 sport=80 dport=1717 [ASSURED] mark=0 zone=0 use=2
-ipv4     2 tcp      6 431999 ESTABLISHED src=10.66.255.254 dst=10.66.250.1 sport=40002 dport=80 src=10.244.0.9 dst=10.66.255.254 sport=80 dport=1718 [ASSURED] mark=0 zone=0 use=2";
-
     #[test]
-    fn a_connection_is_found_by_its_own_port() {
-        let address = SocketAddr::from(([10, 66, 250, 1], 80));
-        assert_eq!(destination(LINES, address, 40002), Some(IpAddr::from([10, 244, 0, 9])));
-        assert_eq!(destination(LINES, address, 40003), None);
+    fn the_second_direction_comes_from_the_envoy() {
+        let event = "    [NEW] tcp      6 120 SYN_SENT src=10.66.255.254 dst=10.66.250.1 sport=40001 dport=80 [UNREPLIED] \
+                     src=10.244.0.7 dst=10.66.255.254 sport=80 dport=1717";
+        assert_eq!(destination(event), Some((40001, IpAddr::from([10, 244, 0, 7]))));
     }
 }

@@ -65,7 +65,7 @@ async fn run() -> Result<()> {
     let samples = Samples::take(begun, processes.clone())?;
     let counters = Counters::watch(processes.clone());
     let watch = Watch::start(begun, site.default.clone(), processes);
-    let clients = Clients::start(begun, CLIENTS, &Protocol::ALL, site.address);
+    let clients = Clients::start(begun, CLIENTS, &Protocol::ALL, site.address).await?;
     let stage = Arc::new(Stage::new(site, watch));
     tokio::time::sleep(PEACE).await;
     let happened = stage.happen(Duration::from_secs(minutes * 60)).await;

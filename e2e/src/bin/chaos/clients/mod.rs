@@ -15,7 +15,7 @@ use limpet_e2e::chaos::{Loss, Outcome, Protocol, Visit};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::connections::{Line, dial, find_envoys};
+use crate::connections::{Connections, Line, dial};
 
 /// How long a client waits after each answer.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -24,14 +24,10 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// How often it does so.
 const TRIES: usize = 100;
 
-/// How often the kernel is asked where connections lead.
-const SEARCH: Duration = Duration::from_millis(300);
-/// How often a connection is looked for in vain.
-const SEARCHES: usize = 10;
-
 /// All clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
+    connections: Connections,
     notes: Notes,
     leaving: Arc<AtomicBool>,
     running: JoinSet<Result<()>>,
@@ -49,9 +45,6 @@ struct Kept {
     visits: Vec<Visit>,
     /// The visits that something was lost in, and their connections.
     losses: Vec<(usize, Line)>,
-    /// Connections of which it is not known yet where they lead, and how often they were looked for in vain: whoever
-    /// reads the kernel's table while it changes may miss lines.
-    unknown: Vec<(Line, usize)>,
 }
 
 /// What all clients have in common.
@@ -66,8 +59,14 @@ struct Client {
 
 impl Clients {
     /// Starts `count` clients, which speak these protocols in turn.
-    pub(crate) fn start(begun: Instant, count: usize, protocols: &[Protocol], address: SocketAddr) -> Self {
+    pub(crate) async fn start(
+        begun: Instant,
+        count: usize,
+        protocols: &[Protocol],
+        address: SocketAddr,
+    ) -> Result<Self> {
         let mut clients = Self {
+            connections: Connections::watch(begun, address).await?,
             notes: Notes {
                 begun,
                 kept: Arc::default(),
@@ -90,8 +89,7 @@ impl Clients {
                 client.run().await
             });
         }
-        tokio::spawn(clients.notes.clone().find_envoys());
-        clients
+        Ok(clients)
     }
 
     /// Ends all clients, each after the answer that it is waiting for. Returns what they saw.
@@ -100,44 +98,23 @@ impl Clients {
         while let Some(ended) = self.running.join_next().await {
             ended??;
         }
-        // The last connections.
-        tokio::time::sleep(SEARCH * 4).await;
-        Ok(self.notes.taken())
+        self.notes.taken(&mut self.connections)
     }
 }
 
 impl Notes {
-    /// Finds out where connections lead, before they end: the kernel forgets those of a pod with it.
-    async fn find_envoys(self) {
-        loop {
-            tokio::time::sleep(SEARCH).await;
-            let unknown = std::mem::take(&mut self.lock().unknown);
-            if unknown.is_empty() {
-                continue;
-            }
-            let searched = tokio::task::spawn_blocking(move || {
-                find_envoys(unknown.iter().map(|(line, _)| line));
-                unknown
-            });
-            let searched = searched.await.unwrap_or_default().into_iter();
-            let again = searched.filter(|(line, searches)| line.envoy().is_none() && *searches < SEARCHES);
-            self.lock()
-                .unknown
-                .extend(again.map(|(line, searches)| (line, searches + 1)));
-        }
-    }
-
     /// All visits, with what is known of their connections.
-    fn taken(&self) -> Vec<Visit> {
+    fn taken(&self, connections: &mut Connections) -> Result<Vec<Visit>> {
         let kept = std::mem::take(&mut *self.lock());
         let mut visits = kept.visits;
-        for (index, line) in kept.losses {
+        let (lost, lines): (Vec<usize>, Vec<Line>) = kept.losses.into_iter().unzip();
+        for (index, envoy) in lost.into_iter().zip(connections.envoys(lines.into_iter())?) {
             let outcome = visits.get_mut(index).map(|visit| &mut visit.outcome);
             if let Some(Outcome::Failed(loss) | Outcome::Ended(loss)) = outcome {
-                loss.envoy = line.envoy();
+                loss.envoy = envoy;
             }
         }
-        visits
+        Ok(visits)
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -174,8 +151,6 @@ impl Client {
         let index = kept.visits.len();
         kept.visits.push(visit);
         if let Some(line) = line {
-            // What the kernel says at the end counts more than what it said at the begin.
-            kept.unknown.push((line.clone(), 0));
             kept.losses.push((index, line.clone()));
         }
     }
@@ -185,10 +160,7 @@ impl Client {
         for _ in 0..TRIES {
             let begun = self.now();
             match dial(self.address, self.notes.begun).await? {
-                Ok((line, stream)) => {
-                    self.notes.lock().unknown.push((line.clone(), 0));
-                    return Ok((line, stream));
-                }
+                Ok(connected) => return Ok(connected),
                 Err(reason) => self.note(begun, None, Outcome::Refused(lost(None, reason))),
             }
             tokio::time::sleep(AGAIN).await;
