@@ -163,8 +163,8 @@ pub(super) fn runtime<const N: usize>(more: [(&'static str, f64); N]) -> Layered
 fn reconnection() -> RetryPolicy {
     RetryPolicy {
         retry_back_off: Some(BackoffStrategy {
-            base_interval: duration(Duration::from_millis(200)),
-            max_interval: duration(Duration::from_secs(2)),
+            base_interval: duration(Duration::from_millis(100)),
+            max_interval: duration(Duration::from_secs(1)),
         }),
         ..RetryPolicy::default()
     }
@@ -175,7 +175,8 @@ fn controller(options: &BootstrapOptions) -> Cluster {
     Cluster {
         name: CONTROLLER.to_owned(),
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::into(kind))),
-        connect_timeout: duration(Duration::from_secs(5)),
+        // Where a replica was a moment ago, nobody may answer.
+        connect_timeout: duration(Duration::from_secs(2)),
         typed_extension_protocol_options: http2(),
         // Keepalive: notice a controller that vanished, and connect to another one.
         upstream_connection_options: Some(UpstreamConnectionOptions {

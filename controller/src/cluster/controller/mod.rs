@@ -27,6 +27,7 @@ mod target;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use limpet_xds::TlsInMemory;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,6 +51,10 @@ use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
 use target::Target;
+
+/// How long a replica serves Envoys after it was told to end. New connections are led to it for a moment, and an Envoy
+/// that meets nobody there does not know new pods meanwhile.
+const LINGERING: Duration = Duration::from_secs(2);
 
 /// Runs the controller until a signal ends it, or a subcommand.
 pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failure> {
@@ -157,18 +162,22 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
     services.spawn(http::serve(listener, exposition, feeds.readiness, shutdown.clone()));
-    services.spawn(candidate.run(shutdown.clone()));
+    let (resign, resigned) = watch::channel(false);
+    services.spawn(candidate.run(resigned));
     let mut serving = tokio::spawn(deliverer.run(shutdown));
 
     let result = tokio::select! {
-        () = told_to_end() => {
+        lingering = told_to_end() => {
             tracing::info!("shutting down");
+            resign.send_replace(true);
+            tokio::time::sleep(lingering).await;
             end.send_replace(true);
             serving.await
         }
         result = &mut serving => result,
     };
     end.send_replace(true);
+    resign.send_replace(true);
     drop(reconcilers);
     // These end by themselves: the Lease is released, and requests are answered.
     while services.join_next().await.is_some() {}
@@ -212,13 +221,13 @@ fn start_statuses(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, me
     tasks.spawn(reconcile_loop::run(statuses));
 }
 
-/// Waits for SIGTERM or Ctrl-C.
-async fn told_to_end() {
+/// Waits for SIGTERM or Ctrl-C. Returns how long Envoys are served from then on.
+async fn told_to_end() -> Duration {
     let interrupt = tokio::signal::ctrl_c();
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => {
             tokio::select! {
-                _ = terminate.recv() => {}
+                _ = terminate.recv() => return LINGERING,
                 _ = interrupt => {}
             }
         }
@@ -227,4 +236,5 @@ async fn told_to_end() {
             let _ = interrupt.await;
         }
     }
+    Duration::ZERO
 }

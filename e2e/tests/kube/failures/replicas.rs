@@ -132,3 +132,28 @@ async fn programmed_counts_the_envoys_of_all_living_replicas() -> Result<()> {
     );
     Ok(())
 }
+
+/// New connections are led to it for a moment. If nobody answered them, their Envoys would not learn of new pods.
+#[tokio::test]
+async fn a_replica_that_is_to_end_serves_on_for_a_moment() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("lingering").await?;
+    let _pods = objects(&namespace).await?;
+    let mut leader = replica(cluster, &namespace, PHASE_TIME, SHORT_IDLE).await?;
+    let follower = replica(cluster, &namespace, PHASE_TIME, SHORT_IDLE).await?;
+    let key = key_encryption_key(&namespace).await?;
+    let mut envoy = leader.envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
+    envoy.until_ready().await?;
+    let admin = envoy.admin();
+    let meanwhile = async {
+        poll::until("the other replica to lead", async || {
+            (leads(&follower).await.ok()? == "1").then_some(())
+        })
+        .await?;
+        admin.stat("control_plane.connected_state").await
+    };
+    let (ended, connected) = tokio::join!(leader.end(), meanwhile);
+    ended?;
+    assert_eq!(connected?, 1);
+    admin.until_stat("control_plane.connected_state", 0).await
+}

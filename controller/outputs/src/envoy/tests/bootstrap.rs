@@ -36,7 +36,7 @@ fn an_envoy_without_listeners_is_never_ready() {
 fn an_envoy_soon_connects_to_a_controller_again() {
     let services = &made()["dynamic_resources"]["ads_config"]["grpc_services"];
     let back_off = &services[0]["envoy_grpc"]["retry_policy"]["retry_back_off"];
-    assert_eq!(*back_off, json!({"base_interval": "0.200s", "max_interval": "2s"}));
+    assert_eq!(*back_off, json!({"base_interval": "0.100s", "max_interval": "1s"}));
 }
 
 #[test]
