@@ -98,7 +98,7 @@ async fn a_bad_key_encryption_key_is_an_event_and_sessions_go_on() -> Result<()>
 
 #[tokio::test]
 async fn unreadable_fences_are_an_event_and_the_last_good_ones_stay() -> Result<()> {
-    let mut site = KeyringSite::start_with("unfenced", "1m", "1h").await?;
+    let mut site = KeyringSite::start_with("unfenced", "1h", "1h").await?;
     let (mut visitor, backend) = site.session().await?;
     // An unused address, with a fence for a time in an hour, so that the fence does not expire during the test.
     let address = std::net::SocketAddr::new(site.namespace.next_address()?, 8080);
