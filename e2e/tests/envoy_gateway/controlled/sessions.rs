@@ -1,13 +1,18 @@
 //! Sessions as clients see them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::{Carrier, Crowd, poll};
+use limpet_e2e::protocols::{Echo, EchoClient, Note, Session};
+use limpet_e2e::{Carrier, Crowd, Protocol, poll};
 use serde_json::json;
 
 use super::ControlledSite;
 use crate::removal::traces;
+
+/// The pods that are called.
+const CALLS: &[(&str, &str)] = &[("app", "calls")];
 
 #[tokio::test]
 async fn a_policy_becomes_a_session_that_outlives_the_controller() -> Result<()> {
@@ -156,6 +161,61 @@ async fn sessions_stay_at_a_draining_pod() -> Result<()> {
     for _ in 0..20 {
         assert_eq!(of_a.get("/").await?.backend(), Some("a"));
     }
+    Ok(())
+}
+
+/// A route for calls of gRPC gets its sessions as one for HTTP, although Envoy Gateway reads no sessions of its own there.
+#[tokio::test]
+async fn calls_of_a_session_reach_one_pod() -> Result<()> {
+    let controlled = ControlledSite::start("grpc-by-controller").await?;
+    let namespace = &controlled.site.namespace;
+    namespace.service("calls", CALLS).await?;
+    let echo: [Arc<dyn Protocol>; 1] = [Arc::new(Echo)];
+    let mut pods = Vec::new();
+    for name in ["c", "d", "e"] {
+        pods.push(namespace.pod_speaking(name, CALLS, &echo).await?);
+    }
+    let route = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {name: calls}
+spec:
+  parentRefs: [{name: web}]
+  rules:
+  - matches: [{method: {service: limpet.test.Echo}}]
+    backendRefs: [{name: calls, port: 80}]
+";
+    namespace.apply(route).await?;
+    // With sessions of two rules, the names of their cookies would end in eight characters of their rules.
+    let policy = json!({"spec": {"targetRefs": [{"group": "", "kind": "Service", "name": "calls"}]}});
+    namespace.merge("XBackendTrafficPolicy", "shop", &policy).await?;
+    let say = async |session: &mut Session| {
+        // Each call has a connection of its own, so it may reach another worker.
+        let mut client = EchoClient::connect(controlled.site.address()).await?;
+        let mut call = tonic::Request::new(Note::new("hello"));
+        if let Some((name, value)) = session.field() {
+            call.metadata_mut().insert(name, value.parse()?);
+        }
+        let answer = client.say(call).await?;
+        session.answered(answer.metadata().as_ref())?;
+        anyhow::Ok(answer.into_inner())
+    };
+    for _ in 0..10 {
+        let mut last = None;
+        let begun = poll::until("a call to begin a session", async || {
+            let said = say(&mut Session::new(Carrier::Cookie)).await;
+            last = said.as_ref().err().map(|error| format!("{error:#}"));
+            said.ok()
+        })
+        .await;
+        begun.with_context(|| format!("the last call: {last:?}"))?;
+    }
+    let mut session = Session::new(Carrier::Cookie);
+    for _ in 0..=50 {
+        let note = say(&mut session).await?;
+        assert_eq!(note.backend, session.backend());
+    }
+    assert_eq!(session.continued, 50);
     Ok(())
 }
 
