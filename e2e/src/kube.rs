@@ -27,6 +27,8 @@ mod controller;
 mod controllers;
 mod daemon;
 mod definitions;
+#[cfg(feature = "node")]
+mod deployment;
 mod envoy_gateway;
 mod istio;
 mod kinds;
@@ -47,6 +49,8 @@ pub use client::{Client, Refusal, refused};
 pub use cluster::Cluster;
 pub use controller::{Controller, Output, filter};
 pub use daemon::Daemon;
+#[cfg(feature = "node")]
+pub use deployment::{application, has_condition, service_of, until_led, until_rolled_out};
 pub use envoy_gateway::EnvoyGateway;
 pub use istio::{Gateway, Istiod};
 pub use namespace::{Endpoint, Namespace};

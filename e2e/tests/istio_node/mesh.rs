@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use limpet_e2e::kube::{Client, Network, Node, Release};
+use limpet_e2e::kube::{Client, Network, Node, Release, until_rolled_out};
 use limpet_e2e::{Registry, helm, tools};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use crate::site::until_rolled_out;
+use crate::site::ROLLOUT;
 
 /// The controller's namespace.
 const LIMPET: &str = "limpet-istio";
@@ -48,11 +48,11 @@ impl Mesh {
         let values = values.to_str().context("a path")?;
         mesh.helm("istio-base", &tools::istio_chart("base")?, ISTIO, &[])?;
         mesh.helm("istiod", &tools::istio_chart("istiod")?, ISTIO, &["--values", values])?;
-        until_rolled_out(&mesh.client(ISTIO), "istiod").await?;
+        until_rolled_out(&mesh.client(ISTIO), "istiod", ROLLOUT).await?;
         let url = format!("config.istio.url={}", mesh.images[0]);
         let options = ["--set", "output=istio", "--set", &url];
         mesh.helm("limpet", &helm::chart(), LIMPET, &options)?;
-        until_rolled_out(&mesh.client(LIMPET), "limpet-controller").await?;
+        until_rolled_out(&mesh.client(LIMPET), "limpet-controller", ROLLOUT).await?;
         Ok(mesh)
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::Client;
+use limpet_e2e::kube::{self, Client};
 use limpet_e2e::{Answer, Request, Visitor, poll, tools};
 use serde_json::{Value, json};
 
@@ -33,10 +33,11 @@ impl Site {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
         client.apply_object(&namespace).await?;
         client.apply_object(&mesh.key().await?).await?;
-        client.apply_object(&application()).await?;
+        client.apply_object(&kube::application("shop")).await?;
         client.apply(&text(name, "shop.yaml")?).await?;
-        until_rolled_out(&client, GATEWAY).await?;
-        until_rolled_out(&client, "shop").await?;
+        for deployment in [GATEWAY, "shop"] {
+            kube::until_rolled_out(&client, deployment, ROLLOUT).await?;
+        }
         let told = |service: &Value| !service["status"]["loadBalancer"]["ingress"].is_null();
         let service = client.until("an address", "v1/Service", GATEWAY, told).await?;
         let address = service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str();
@@ -174,57 +175,4 @@ pub(crate) fn text(namespace: &str, file: &str) -> Result<String> {
         .replace("trafficextension/shop.", &format!("trafficextension/{namespace}."))
         .replace("shop.example.com", &host(namespace))
         .replace("targetPort: 8080", "targetPort: 8000"))
-}
-
-/// Waits until all pods of a Deployment are ready.
-pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
-    let rolled_out = poll::until_within(ROLLOUT, &format!("the rollout of {deployment}"), async || {
-        let object = client.get("apps/v1/Deployment", deployment).await.ok()?;
-        let status = &object["status"];
-        let complete = status["observedGeneration"] == object["metadata"]["generation"]
-            && ["replicas", "updatedReplicas", "readyReplicas"]
-                .iter()
-                .all(|count| status[*count] == object["spec"]["replicas"]);
-        complete.then_some(())
-    })
-    .await;
-    if let Err(error) = rolled_out {
-        let pods = client.list("v1/Pod", "").await?;
-        let states: Vec<_> = pods.iter().map(|pod| &pod["status"]).collect();
-        let events = client.list("v1/Event", "").await?;
-        let events: Vec<_> = events.iter().map(|event| &event["message"]).collect();
-        return Err(error.context(format!("{states:#?}\n{events:#?}")));
-    }
-    Ok(())
-}
-
-fn application() -> Value {
-    let labels = json!({"app": "shop"});
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "shop"},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "containers": [{
-                        "name": "backend",
-                        "image": "limpet.dev/e2e/backend:1",
-                        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                        "ports": [{"containerPort": 8000}],
-                        "readinessProbe": {
-                            "httpGet": {"path": "/healthz", "port": 8000},
-                            "periodSeconds": 1,
-                            "timeoutSeconds": 10,
-                        },
-                        // It answers while Envoys learn that it ends.
-                        "lifecycle": {"preStop": {"sleep": {"seconds": 10}}},
-                    }],
-                },
-            },
-        },
-    })
 }

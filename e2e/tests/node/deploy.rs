@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::has_condition;
 use serde_json::Value;
 
 use crate::site::Site;
@@ -11,14 +12,11 @@ use crate::site::Site;
 #[tokio::test]
 async fn the_deployed_envoys_serve_their_gateway() -> Result<()> {
     let site = Site::shared().await?;
-    let programmed = |gateway: &Value| {
-        let mut conditions = gateway["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.any(|condition| condition["type"] == "Programmed" && condition["status"] == "True")
-    };
+    let is_programmed = |gateway: &Value| has_condition(gateway, "Programmed");
     site.default()
-        .until("acknowledgements", "Gateway", "web", programmed)
-        .await?;
-    Ok(())
+        .until("acknowledgements", "Gateway", "web", is_programmed)
+        .await
+        .map(drop)
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
 use limpet_api::ObjectName;
+use limpet_e2e::kube::{has_condition, until_led};
 use limpet_e2e::{Carrier, Crowd, Visitor};
 use limpet_model::envoys_name;
 use serde_json::{Value, json};
@@ -71,15 +72,14 @@ async fn gateway(site: &Site, name: &str, spec: &Value) -> Result<SocketAddr> {
         .until("its Deployment", DEPLOYMENT, &envoys(name), |_| true)
         .await?;
     until_rolled_out(&system, &envoys(name)).await?;
-    let is_programmed = |gateway: &Value| {
-        let mut conditions = gateway["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.any(|condition| condition["type"] == "Programmed" && condition["status"] == "True")
-    };
+    let is_programmed = |gateway: &Value| has_condition(gateway, "Programmed");
     let gateway = default
         .until("acknowledgements", "Gateway", name, is_programmed)
         .await?;
     let address = gateway["status"]["addresses"][0]["value"].as_str();
-    Ok(SocketAddr::new(address.context("no address")?.parse()?, 80))
+    let address = SocketAddr::new(address.context("no address")?.parse()?, 80);
+    until_led(address).await?;
+    Ok(address)
 }
 
 fn envoys(gateway: &str) -> String {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::{Client, Node, Release};
+use limpet_e2e::kube::{self, Client, Node, Release};
 use limpet_e2e::{Visitor, poll, tools};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -56,8 +56,9 @@ impl Site {
             envoys: format!("{}:{port}", address.as_str().context("no address")?).parse()?,
         };
 
-        admin.apply_object(&application()).await?;
-        admin.apply_object(&service_of_application()).await?;
+        for object in [kube::application(APPLICATION), kube::service_of(APPLICATION)] {
+            admin.apply_object(&object).await?;
+        }
         admin.apply_object(&routes("web", "/")).await?;
         until_rolled_out(&admin, APPLICATION).await?;
         for pod in pods(&system, ENVOYS).await? {
@@ -116,24 +117,14 @@ pub(crate) async fn restart(client: &Client, deployment: &str) -> Result<BTreeSe
 
 /// Waits until all pods of a Deployment are ready and have its present template, and no others are left.
 pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
-    let mut last = Value::Null;
-    let rolled_out = poll::until_within(ROLLOUT, &format!("the rollout of {deployment}"), async || {
-        let object = client.get("apps/v1/Deployment", deployment).await.ok()?;
-        let (wanted, status) = (&object["spec"]["replicas"], &object["status"]);
-        last = status.clone();
-        let complete = status["observedGeneration"] == object["metadata"]["generation"]
-            && ["replicas", "updatedReplicas", "readyReplicas"]
-                .iter()
-                .all(|count| status[*count] == *wanted);
+    kube::until_rolled_out(client, deployment, ROLLOUT).await?;
+    let wanted = client.get("apps/v1/Deployment", deployment).await?["spec"]["replicas"].take();
+    let what = format!("the former pods of {deployment} to be gone");
+    poll::until_within(ROLLOUT, &what, async || {
         let pods = pods(client, deployment).await.ok()?;
-        (complete && Some(pods.len() as u64) == wanted.as_u64()).then_some(())
+        (Some(pods.len() as u64) == wanted.as_u64()).then_some(())
     })
-    .await;
-    if let Err(error) = rolled_out {
-        let pods = client.list("v1/Pod", "").await?;
-        let states: Vec<_> = pods.iter().map(|pod| &pod["status"]["containerStatuses"]).collect();
-        return Err(error.context(format!("{last:#}\n{states:#?}")));
-    }
+    .await?;
     hooks_ran(client, deployment).await
 }
 
@@ -184,49 +175,6 @@ async fn kustomize(client: &Client, folder: &str) -> Result<()> {
         applied.context(file)?;
     }
     Ok(())
-}
-
-fn application() -> Value {
-    let labels = json!({"app": APPLICATION});
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": APPLICATION},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": labels},
-            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "containers": [{
-                        "name": "backend",
-                        "image": "limpet.dev/e2e/backend:1",
-                        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                        // Without it, whatever else runs on the machine would take all of the CPU.
-                        "resources": {"requests": {"cpu": "100m"}},
-                        "readinessProbe": {
-                            "httpGet": {"path": "/healthz", "port": 8000},
-                            "periodSeconds": 1,
-                            // A busy machine takes no pod out of the Service: none of the tests is about that.
-                            "timeoutSeconds": 10,
-                        },
-                        // It answers while Envoys learn that it ends.
-                        "lifecycle": {"preStop": {"sleep": {"seconds": 10}}},
-                    }],
-                },
-            },
-        },
-    })
-}
-
-fn service_of_application() -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": APPLICATION},
-        "spec": {"selector": {"app": APPLICATION}, "ports": [{"port": 80, "targetPort": 8000}]},
-    })
 }
 
 /// Routes of a Gateway, with its name: the carriers of [`limpet_e2e::Carrier`], each at its path. Cookies of two

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use limpet_api::ObjectName;
-use limpet_e2e::kube::{Client, Node, Release};
-use limpet_e2e::{Build, helm, poll};
+use limpet_e2e::kube::{self, Client, Node, Release};
+use limpet_e2e::{Build, helm};
 use limpet_model::envoys_name;
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ impl Site {
         let (default, system) = (node.admin(), node.admin().in_namespace(SYSTEM));
         for object in [
             application(),
-            service(),
+            kube::service_of(WEB),
             budget(),
             gateway(),
             http_routes(),
@@ -66,10 +66,11 @@ impl Site {
             .until("its Envoys", "apps/v1/Deployment", &envoys, |_| true)
             .await?;
         until_rolled_out(&system, &envoys).await?;
-        let is_programmed = |gateway: &Value| condition(gateway, "Programmed");
+        let is_programmed = |gateway: &Value| kube::has_condition(gateway, "Programmed");
         let gateway = default.until("acknowledgements", "Gateway", WEB, is_programmed).await?;
         let address = gateway["status"]["addresses"][0]["value"].as_str();
         let address = SocketAddr::new(address.context("no address")?.parse()?, 80);
+        kube::until_led(address).await?;
         Ok(Self {
             node,
             default,
@@ -78,11 +79,6 @@ impl Site {
             envoys,
         })
     }
-}
-
-fn condition(object: &Value, kind: &str) -> bool {
-    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
 fn install(node: &Node, filter: Build) -> Result<()> {
@@ -111,65 +107,19 @@ fn install(node: &Node, filter: Build) -> Result<()> {
     .map(drop)
 }
 
-/// Waits until a Deployment has as many pods as it should, all of them are ready and have its present template.
+/// Waits until a Deployment has as many pods as it should, and all of them are ready and have its present template.
 pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Result<()> {
-    let what = format!("the rollout of {deployment}");
-    let mut last = Value::Null;
-    let done = poll::until_within(ROLLOUT, &what, async || {
-        let object = client.get("apps/v1/Deployment", deployment).await.ok()?;
-        let (wanted, status) = (&object["spec"]["replicas"], &object["status"]);
-        last = status.clone();
-        let observed = status["observedGeneration"] == object["metadata"]["generation"];
-        let counts = ["replicas", "updatedReplicas", "readyReplicas"];
-        let complete = observed && counts.iter().all(|count| status[*count] == *wanted);
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        complete.then_some(())
-    });
-    done.await.with_context(|| format!("{last:#}"))
+    kube::until_rolled_out(client, deployment, ROLLOUT).await
 }
 
 /// It ends as docs/how-to/drain.md says: it serves on for a while, says that it is not ready, serves on until everybody
 /// knows, and finishes what it has.
 fn application() -> Value {
-    let labels = json!({"app": WEB});
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": WEB},
-        "spec": {
-            "replicas": 3,
-            "selector": {"matchLabels": labels},
-            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "containers": [{
-                        "name": "backend",
-                        "image": "limpet.dev/e2e/backend:1",
-                        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                        "resources": {"requests": {"cpu": "50m"}},
-                        "readinessProbe": {
-                            "httpGet": {"path": "/healthz", "port": 8000},
-                            "periodSeconds": 1,
-                            "failureThreshold": 1,
-                            // A busy machine takes no pod out of the Service: that is none of the events.
-                            "timeoutSeconds": 10,
-                        },
-                        "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
-                    }],
-                },
-            },
-        },
-    })
-}
-
-fn service() -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": WEB},
-        "spec": {"selector": {"app": WEB}, "ports": [{"port": 80, "targetPort": 8000}]},
-    })
+    let mut application = kube::application(WEB);
+    let container = &mut application["spec"]["template"]["spec"]["containers"][0];
+    container["readinessProbe"]["failureThreshold"] = 1.into();
+    container["lifecycle"]["preStop"]["sleep"]["seconds"] = 5.into();
+    application
 }
 
 fn budget() -> Value {
