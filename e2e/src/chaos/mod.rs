@@ -1,6 +1,8 @@
 //! What `make chaos` makes of what it saw: clients send requests all the time, while pods and processes end. Here is
 //! what is pure of it: the rules by which a failure or a move has a reason, and how the result is shown.
 
+mod conntrack;
+mod counters;
 mod judge;
 mod page;
 mod picture;
@@ -9,6 +11,8 @@ mod report;
 mod samples;
 mod visits;
 
+pub use conntrack::destination;
+pub use counters::summed;
 pub use judge::{Counts, Row, Verdict, judge};
 pub use page::{page, summary};
 pub use picture::picture;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::Request;
-use limpet_e2e::chaos::Role;
+use limpet_e2e::chaos::{Role, summed};
 use limpet_model::ADMIN_PORT;
 
 use crate::processes::Processes;
@@ -82,46 +82,4 @@ pub(crate) async fn print() -> Result<()> {
     ensure!(answer.status == 200, "Envoy answers {}", answer.status);
     print!("{}", String::from_utf8_lossy(&answer.body));
     Ok(())
-}
-
-/// The filter's counters: `wasmcustom.limpet.POLICY.NAME: COUNT`.
-fn summed(stats: &str) -> Counts {
-    let mut counts = Counts::new();
-    for line in stats.lines() {
-        let Some((name, count)) = line.split_once(": ") else {
-            continue;
-        };
-        let Some((_, name)) = name.split_once("custom.limpet.") else {
-            continue;
-        };
-        let name = match name.split_once('.') {
-            Some(("keys", _)) => continue,
-            Some((_, of_policy)) => of_policy,
-            None => name,
-        };
-        if let Ok(count) = count.parse::<u64>() {
-            *counts.entry(name.to_owned()).or_default() += count;
-        }
-    }
-    counts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_are_summed_over_policies() {
-        let stats = "
-cluster.limpet.controller.upstream_rq_total: 7
-wasmcustom.limpet.a.refused.expired: 1
-wasmcustom.limpet.b.refused.expired: 2
-wasmcustom.limpet.keys.1.given: 5
-dynamicmodulescustom.limpet.host_errors: 3";
-        let expected = [("host_errors", 3), ("refused.expired", 3)];
-        assert_eq!(
-            summed(stats),
-            expected.map(|(name, count)| (name.to_owned(), count)).into()
-        );
-    }
 }
