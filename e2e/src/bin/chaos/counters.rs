@@ -22,7 +22,7 @@ pub(crate) const READ: &str = "read-counters";
 /// The counters by their names, such as `refused.expired`, summed over policies.
 pub(crate) type Counts = BTreeMap<String, u64>;
 
-/// The last counters of each Envoy, by the id of its process.
+/// The last counters of each Envoy, by the number of its process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters(Arc<Mutex<BTreeMap<u32, Counts>>>);
 
@@ -42,7 +42,7 @@ impl Counters {
                             .0
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)
-                            .insert(process.id, counts);
+                            .insert(process.number, counts);
                     }
                 }
                 tokio::time::sleep(INTERVAL).await;

@@ -1,12 +1,12 @@
 //! The processes of pods: when each has ended, and what it used.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use limpet_e2e::chaos::Role;
 
 /// How often is looked whether processes are there.
@@ -17,6 +17,8 @@ const SEARCH: Duration = Duration::from_millis(200);
 /// A process that serves.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
+    /// Unique in this run. The kernel gives an id again.
+    pub(crate) number: u32,
     pub(crate) id: u32,
     pub(crate) role: Role,
     /// The uid of its pod.
@@ -31,7 +33,7 @@ pub(crate) struct Process {
 #[derive(Debug, Clone)]
 pub(crate) struct Processes {
     begun: Instant,
-    known: Arc<Mutex<BTreeMap<u32, Process>>>,
+    known: Arc<Mutex<Vec<Process>>>,
 }
 
 impl Processes {
@@ -61,25 +63,29 @@ impl Processes {
 
     /// Every process is looked at each time: one that a container runtime starts becomes another program later.
     fn search(&self) {
-        for id in ids() {
-            if self.lock().contains_key(&id) {
-                continue;
-            }
+        let running: BTreeSet<u32> = {
+            let known = self.lock();
+            let running = known.iter().filter(|process| process.gone.is_none());
+            running.map(|process| process.id).collect()
+        };
+        for id in ids().into_iter().filter(|id| !running.contains(id)) {
             let Some((role, pod)) = is_of_pod(id) else { continue };
-            let process = Process {
+            let mut known = self.lock();
+            let number = u32::try_from(known.len()).unwrap_or(u32::MAX);
+            known.push(Process {
+                number,
                 id,
                 role,
                 pod,
                 seen: self.begun.elapsed(),
                 gone: None,
-            };
-            self.lock().insert(id, process);
+            });
         }
     }
 
     fn look(&self) {
         let now = self.begun.elapsed();
-        for process in self.lock().values_mut().filter(|process| process.gone.is_none()) {
+        for process in self.lock().iter_mut().filter(|process| process.gone.is_none()) {
             if runs(process.id) {
                 process.seen = now;
             } else if !is_known(process.id) {
@@ -88,31 +94,28 @@ impl Processes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Process>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Process>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of them, in the order of their ids.
+    /// All of them, in the order in which they were found.
     pub(crate) fn all(&self) -> Vec<Process> {
-        self.lock().values().cloned().collect()
+        self.lock().clone()
     }
 
     /// The process of this pod that runs.
     pub(crate) fn of(&self, pod: &str) -> Option<Process> {
         let known = self.lock();
-        let mut running = known.values().filter(|process| process.gone.is_none());
+        let mut running = known.iter().filter(|process| process.gone.is_none());
         running.find(|process| process.pod == pod).cloned()
     }
 }
 
-/// Ends a process as nobody can prevent.
-pub(crate) fn kill(process: &Process) -> Result<()> {
-    let status = std::process::Command::new("kill")
-        .args(["-KILL", &process.id.to_string()])
-        .status()
-        .context("cannot run kill")?;
-    ensure!(status.success(), "cannot kill {process:?}");
-    Ok(())
+/// Ends a process as nobody can prevent. Returns whether it was there: it may have ended for another reason.
+pub(crate) fn kill(process: &Process) -> Result<bool> {
+    let mut kill = std::process::Command::new("kill");
+    let output = kill.args(["-KILL", &process.id.to_string()]).output();
+    Ok(output.context("cannot run kill")?.status.success())
 }
 
 fn ids() -> Vec<u32> {

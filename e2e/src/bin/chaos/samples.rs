@@ -42,7 +42,7 @@ impl Samples {
             let sample = Sample {
                 at: begun.elapsed(),
                 role: process.role,
-                process: process.id,
+                process: process.number,
                 memory,
                 cpu,
             };

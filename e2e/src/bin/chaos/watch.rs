@@ -37,7 +37,7 @@ struct Known {
     again: Vec<(u64, Duration)>,
 }
 
-/// A process that a test ends.
+/// A process that was ended.
 #[derive(Debug, Clone)]
 struct Kill {
     process: u32,
@@ -132,10 +132,10 @@ impl Watch {
         self.kills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a process is about to be ended, and why.
-    pub(crate) fn will_end(&self, process: &Process, cause: Cause) {
+    /// Notes that a process is ended, and why.
+    pub(crate) fn note_end(&self, process: &Process, cause: Cause) {
         self.kills().push(Kill {
-            process: process.id,
+            process: process.number,
             cause,
         });
     }
@@ -185,7 +185,7 @@ impl Watch {
             let mut ends: Vec<End> = own.filter_map(|process| self.end(pod, process)).collect();
             if let Some((last_ready, cause)) = pod.last_ready.zip(pod.cause) {
                 let last = processes.iter().rfind(|process| process.pod == *uid);
-                let in_peace = |process: &&Process| !self.kills().iter().any(|kill| kill.process == process.id);
+                let in_peace = |process: &&Process| !self.kills().iter().any(|kill| kill.process == process.number);
                 let process = last
                     .filter(in_peace)
                     .and_then(|process| Some((process.seen, process.gone?)));
@@ -212,7 +212,7 @@ impl Watch {
         let cause = self
             .kills()
             .iter()
-            .find(|kill| kill.process == process.id)
+            .find(|kill| kill.process == process.number)
             .map(|kill| kill.cause);
         if cause.is_none() && pod.deleted {
             return None;

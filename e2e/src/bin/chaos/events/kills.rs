@@ -16,15 +16,13 @@ use crate::watch::Ready;
 const ENOUGH: usize = 3;
 
 pub(super) async fn application(stage: &Stage) -> Result<()> {
-    let pod = one_of(stage, Role::Application).await?;
-    kill(stage, &pod.process)?;
+    let pod = kill_one(stage, Role::Application).await?;
     until_back(stage, &pod).await
 }
 
 pub(super) async fn envoy(stage: &Stage) -> Result<()> {
     let alone = stage.envoys.lock().await;
-    let pod = one_of(stage, Role::Envoy).await?;
-    kill(stage, &pod.process)?;
+    let pod = kill_one(stage, Role::Envoy).await?;
     until_back(stage, &pod).await?;
     drop(alone);
     Ok(())
@@ -44,9 +42,13 @@ pub(super) async fn controllers(stage: &Stage) -> Result<()> {
 /// The limit of its memory sinks below what it uses, so the kernel ends it.
 pub(super) async fn envoy_out_of_memory(stage: &Stage) -> Result<()> {
     let alone = stage.envoys.lock().await;
-    let pod = one_of(stage, Role::Envoy).await?;
-    stage.watch.will_end(&pod.process, Cause::OutOfMemory);
-    let cgroup = processes::cgroup(pod.process.id, "memory").context("no cgroup for memory")?;
+    let (pod, cgroup) = poll::until_within(PATIENCE, "an Envoy with a cgroup for memory", async || {
+        let pod = one_of(stage, Role::Envoy).await.ok()?;
+        let cgroup = processes::cgroup(pod.process.id, "memory")?;
+        Some((pod, cgroup))
+    })
+    .await?;
+    stage.watch.note_end(&pod.process, Cause::OutOfMemory);
     poll::until("an Envoy to be out of memory", async || {
         sink(&cgroup);
         (!processes::runs(pod.process.id)).then_some(())
@@ -83,9 +85,22 @@ fn sink(cgroup: &Path) {
     }
 }
 
-fn kill(stage: &Stage, process: &Process) -> Result<()> {
-    stage.watch.will_end(process, Cause::Killed);
-    processes::kill(process)
+/// Kills a process of this role. One that was chosen may end for another reason before it is killed.
+async fn kill_one(stage: &Stage, role: Role) -> Result<Ready> {
+    poll::until_within(PATIENCE, &format!("a process to kill: {}", role.name()), async || {
+        let pod = one_of(stage, role).await.ok()?;
+        kill(stage, &pod.process).ok()?.then_some(pod)
+    })
+    .await
+}
+
+/// Returns whether it was there.
+fn kill(stage: &Stage, process: &Process) -> Result<bool> {
+    let was_there = processes::kill(process)?;
+    if was_there {
+        stage.watch.note_end(process, Cause::Killed);
+    }
+    Ok(was_there)
 }
 
 /// The pod that was started again least often, because the kubelet takes longer each time.
