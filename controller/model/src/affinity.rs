@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::reports::Condition;
 use super::{Objects, problem::Problem};
 use limpet_api::{Kind, ObjectName, ObjectRef, ServiceSpec};
-use limpet_core::config::schema::{CacheControlConfig, PolicyConfig, SourceConfig, TokenConfig};
+use limpet_core::config::schema::{BeginConfig, CacheControlConfig, PolicyConfig, SourceConfig, TokenConfig};
 
 /// What the API server fills in.
 const DEFAULT_TIMEOUT: u32 = 10_800;
@@ -60,6 +60,8 @@ pub(super) fn policy(timeout: Duration) -> PolicyConfig {
             timeout: timeout.into(),
             ..SourceConfig::default()
         }),
+        begin: BeginConfig::default(),
+        end: None,
         strict: false,
         strict_status: 503,
         absolute_timeout: None,

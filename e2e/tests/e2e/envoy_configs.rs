@@ -20,7 +20,7 @@ const WITH_MODULE: [&str; 3] = ["module-ecds.yaml", "module.yaml", "split-module
 /// Files with the dynamic module and a secret, which an Envoy before 1.40 refuses.
 const WITH_SECRET: [&str; 1] = ["module-sds.yaml"];
 
-const WITH_WASM: [&str; 15] = [
+const WITH_WASM: [&str; 16] = [
     "access-log.yaml",
     "cookie.yaml",
     "destination.yaml",
@@ -29,6 +29,7 @@ const WITH_WASM: [&str; 15] = [
     "ecds.yaml",
     "header.yaml",
     "inline-key.yaml",
+    "login.yaml",
     "prefix.yaml",
     "several-carriers.yaml",
     "source.yaml",
@@ -219,6 +220,9 @@ async fn every_file_starts_a_session_that_stays() -> Result<()> {
         if file == "prefix.yaml" {
             // With prefix.yaml the application begins the session.
             request = request.answered_with("set-cookie", "JSESSIONID=abc");
+        }
+        if file == "login.yaml" {
+            request = request.answered_with("set-cookie", "login=abc");
         }
         let first = request.send().await?;
         let cookie = ["limpet-session", "JSESSIONID"]

@@ -1,13 +1,55 @@
-//! The application's own cookie or header, for policies whose tokens travel in it.
+//! The application's own cookie or header: one that a policy's tokens travel in, and one that begins or ends a session.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::ops::Range;
 
+use crate::carrier::set_cookie::Said;
 use crate::carrier::{prefix, set_cookie};
 use crate::config::Carrier;
 use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{ResponseView, ViewError};
+
+const SET_COOKIE: &str = "set-cookie";
+
+/// The cookies that a response sets and deletes. The fields are read when they are first asked for.
+#[derive(Debug)]
+pub(crate) struct SetCookies<'r, R> {
+    response: &'r R,
+    fields: OnceCell<Vec<Cow<'r, [u8]>>>,
+}
+
+impl<'r, R: ResponseView> SetCookies<'r, R> {
+    pub(crate) fn of(response: &'r R) -> Self {
+        Self {
+            response,
+            fields: OnceCell::new(),
+        }
+    }
+
+    /// What the response says of the application's cookie of this name.
+    pub(crate) fn say(
+        &self,
+        name: &str,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<Option<Said>, ViewError> {
+        let fields = self.fields()?;
+        // The time may cost a host call.
+        if !fields.iter().any(|field| set_cookie::value_of(field, name).is_some()) {
+            return Ok(None);
+        }
+        Ok(set_cookie::said(fields.iter().map(|field| &**field), name, now()?))
+    }
+
+    fn fields(&self) -> Result<&[Cow<'r, [u8]>], ViewError> {
+        if let Some(fields) = self.fields.get() {
+            return Ok(fields);
+        }
+        let fields = self.response.fields(SET_COOKIE)?;
+        Ok(self.fields.get_or_init(|| fields))
+    }
+}
 
 /// The response fields in which the application sets its session.
 #[derive(Debug)]
@@ -32,7 +74,7 @@ impl<'a, 'r> Application<'a, 'r> {
     ) -> Result<Option<Self>, ViewError> {
         let header = match carrier {
             Carrier::HeaderPrefix { name } => name,
-            _ => "set-cookie",
+            _ => SET_COOKIE,
         };
         let fields = response.fields(header)?;
         if fields.is_empty() {

@@ -3,6 +3,7 @@
 //! [`parse`] reads the text; `compile` checks it and prepares it for sessions. A configuration with any problem is
 //! refused.
 
+mod begin_rules;
 mod carrier_rules;
 mod compile;
 mod compiled;

@@ -26,6 +26,10 @@ pub const SPLIT_PREFIX: &str = "@split/";
 /// The metadata of a route whose sessions belong to its clusters.
 pub const DESTINATION_SESSION: &str = "@destination";
 
+/// The metadata of a cluster where no sessions begin, though they do on the route that leads to it: a destination of a
+/// split that issues no tokens.
+pub const NO_SESSION: &str = "@none";
+
 /// What the names of all headers between the filter and Envoy begin with. Clients and backends must not see them.
 pub const INTERNAL_HEADER_PREFIX: &str = "x-limpet-";
 
@@ -96,6 +100,8 @@ mod tests {
     #[test]
     fn no_policy_is_called_like_a_keyword_of_the_metadata() {
         let split = SPLIT_PREFIX.trim_end_matches('/');
-        assert!(!is_policy_name(split) && !is_policy_name(DESTINATION_SESSION));
+        for keyword in [split, DESTINATION_SESSION, NO_SESSION] {
+            assert!(!is_policy_name(keyword), "{keyword}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::bound_policy::{BoundPolicy, Limits};
 use crate::config::schema::FilterConfig;
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
 use crate::keyring::Keyring;
-use crate::route_session::{RouteSession, RouteSessionError, without_split};
+use crate::route_session::{RouteSession, RouteSessionError, is_none, without_split};
 use crate::session::Session;
 use crate::source::{Rules, Table};
 use crate::view::{RequestView, ViewError};
@@ -40,7 +40,7 @@ pub enum SessionError {
     /// The metadata of the route or cluster names no policy of the configuration.
     #[error(
         "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, \
-         @split/ in front of that, or @destination (of a cluster: <policy>/<scope>), found {0:?}"
+         @split/ in front of that, or @destination (of a cluster: <policy>/<scope>, or @none), found {0:?}"
     )]
     UnknownSession(String),
 }
@@ -176,6 +176,7 @@ impl Filter {
         };
         let bound_policy = match self.bound_policies.get(&metadata) {
             Some(bound_policy) => bound_policy,
+            None if is_none(&metadata) => return Ok(None),
             None => match RouteSession::parse(&metadata) {
                 // The scope must be given: the name of the route, its default elsewhere, differs between the routes to
                 // a cluster.

@@ -29,6 +29,8 @@ pub enum ResponseOutcome {
     Renewed,
     /// No token can name the backend: it has no IP address, or one with an IPv6 zone.
     Unaddressable,
+    /// The application ended the session.
+    Ended,
 }
 
 impl RequestOutcome {
@@ -69,7 +71,13 @@ impl RequestOutcome {
 
 impl ResponseOutcome {
     /// The outcomes that have a counter.
-    pub const COUNTED: [Self; 4] = [Self::Issued, Self::Reissued, Self::Renewed, Self::Unaddressable];
+    pub const COUNTED: [Self; 5] = [
+        Self::Issued,
+        Self::Reissued,
+        Self::Renewed,
+        Self::Unaddressable,
+        Self::Ended,
+    ];
 
     /// The index in [`ResponseOutcome::COUNTED`]; `None` if the outcome has no counter.
     #[must_use]
@@ -92,6 +100,7 @@ impl ResponseOutcome {
             Self::Reissued => Some("reissued"),
             Self::Renewed => Some("renewed"),
             Self::Unaddressable => Some("unaddressable"),
+            Self::Ended => Some("ended"),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The session in the metadata of a route: `filter_metadata.limpet.session`, a string.
 
 use crate::config::{MAX_SCOPE_LEN, is_policy_name};
-use crate::envoy::{DESTINATION_SESSION, SPLIT_PREFIX};
+use crate::envoy::{DESTINATION_SESSION, NO_SESSION, SPLIT_PREFIX};
+use crate::view::{ResponseView, ViewError};
 
 /// What the metadata of a route says about its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,16 @@ pub(crate) fn without_split(text: &[u8]) -> (&[u8], bool) {
         Some(name) => (name, true),
         None => (text, false),
     }
+}
+
+/// Whether the metadata of a cluster says that it has no sessions.
+pub(crate) fn is_none(cluster_session: &[u8]) -> bool {
+    cluster_session == NO_SESSION.as_bytes()
+}
+
+/// Whether the destination that answered issues tokens. On a split route, its metadata may say that it does not.
+pub(crate) fn issues_tokens(split: bool, response: &impl ResponseView) -> Result<bool, ViewError> {
+    Ok(!split || !response.cluster_session()?.is_some_and(|session| is_none(&session)))
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::address;
-use crate::application::Application;
+use crate::application::{Application, SetCookies};
 use crate::arrival::{Arrival, arrival, settled};
 use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
+use crate::end;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER, VIA_UPSTREAM};
 use crate::keyring::KeyId;
 use crate::location::{self, Location};
@@ -17,6 +18,7 @@ use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
 use crate::redirect::{Taken, Unanswered};
+use crate::route_session::issues_tokens;
 use crate::source_session::SourceSession;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
@@ -29,6 +31,8 @@ pub struct Session {
     /// Whether the route splits its traffic, so that the request must be rerouted to the destination of its session.
     split: bool,
     state: SessionState,
+    /// Whether the method of the request permits that a session begins with the response.
+    may_begin: bool,
     /// For an internal redirect.
     taken: Option<Box<Taken>>,
     /// The key of the token that the client has.
@@ -58,6 +62,7 @@ impl Session {
             bound_policy,
             split,
             state: SessionState::New,
+            may_begin: false,
             taken: None,
             held: None,
             authority: None,
@@ -129,6 +134,10 @@ impl Session {
                 }
             },
         };
+        self.may_begin = match self.state {
+            SessionState::Honoured(_) | SessionState::Preflight => false,
+            SessionState::New | SessionState::Uncertain(_) => self.bound_policy.policy.begin.permits(request)?,
+        };
         let outcome = match self.state {
             SessionState::Uncertain(_) => None,
             _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
@@ -169,7 +178,11 @@ impl Session {
             return session.on_response(&self.bound_policy, source, response, now);
         }
         let request = self.settle(response)?;
-        let plan = self.answer(response, now)?;
+        let cookies = SetCookies::of(response);
+        let plan = match self.end(response, &cookies, &now)? {
+            Some(plan) => plan,
+            None => self.answer(response, &cookies, &now)?,
+        };
         let plan = self.without_namesake(response, plan)?;
         Ok(ResponsePlan { request, ..plan })
     }
@@ -209,19 +222,50 @@ impl Session {
         Ok(Some(outcome))
     }
 
-    fn answer(
+    fn honoured(&self) -> Option<Honoured> {
+        match self.state {
+            SessionState::Honoured(honoured) | SessionState::Uncertain(honoured) => Some(honoured),
+            SessionState::New | SessionState::Preflight => None,
+        }
+    }
+
+    /// The plan for a response with which the application ends the session; `None` for any other.
+    fn end<R: ResponseView>(
         &self,
-        response: &impl ResponseView,
+        response: &R,
+        cookies: &SetCookies<'_, R>,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<Option<ResponsePlan<'_>>, ViewError> {
+        let is_end = match &self.bound_policy.policy.end {
+            Some(end) => end.is_said(cookies, now)?,
+            None => false,
+        };
+        if !is_end {
+            return Ok(None);
+        }
+        let honoured = self.honoured();
+        let under_former_name = honoured.is_some_and(|honoured| honoured.under_former_name);
+        Ok(Some(ResponsePlan {
+            edits: end::edits(&self.bound_policy, under_former_name, response)?,
+            outcome: match honoured {
+                Some(_) => ResponseOutcome::Ended,
+                None => ResponseOutcome::Unchanged,
+            },
+            ..ResponsePlan::NO_CHANGE
+        }))
+    }
+
+    fn answer<R: ResponseView>(
+        &self,
+        response: &R,
+        cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'_>, ViewError> {
         let policy = &*self.bound_policy.policy;
         let Some(realm) = &self.bound_policy.realm else {
             return Ok(ResponsePlan::NO_CHANGE);
         };
-        let honoured = match self.state {
-            SessionState::Honoured(honoured) | SessionState::Uncertain(honoured) => Some(honoured),
-            SessionState::New | SessionState::Preflight => None,
-        };
+        let honoured = self.honoured();
         let is_own = policy.carrier.is_own();
         let application = if is_own {
             None
@@ -237,7 +281,7 @@ impl Session {
             _ if !is_own => application.is_some(),
             _ if !policy.reaches_clients(location.is_some()) => false,
             SessionState::Preflight => false,
-            SessionState::New => true,
+            SessionState::New => self.may_begin && policy.begin.is_set(response, cookies, &now)?,
             SessionState::Honoured(_) | SessionState::Uncertain(_) => {
                 renew || response.maybe_other_host(policy.strict)?
             }
@@ -278,6 +322,9 @@ impl Session {
             Some(_) => (started(host, destination, now), ResponseOutcome::Reissued),
             None => (started(host, destination, now), ResponseOutcome::Issued),
         };
+        if !issues_tokens(self.split, response)? {
+            return Ok(ResponsePlan::NO_CHANGE);
+        }
         let token = realm.seal(policy.form, &claims, response.nonce()?);
         let mut edits = match application {
             Some(application) => application.with(&token),

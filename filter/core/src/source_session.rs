@@ -1,12 +1,14 @@
 //! A session that the client's address holds, during one request and its response.
 
 use crate::address;
+use crate::application::SetCookies;
 use crate::arrival::{Arrival, arrival, settled};
 use crate::bound_policy::BoundPolicy;
 use crate::config::Source;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{RequestPlan, ResponsePlan, Steering};
+use crate::route_session::issues_tokens;
 use crate::source::{Key, ScopeId};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
@@ -18,6 +20,9 @@ pub(crate) struct SourceSession {
     /// `None` if the client has no IP address.
     key: Option<Key>,
     state: State,
+    /// Whether the method of the request permits that a session begins with the response.
+    may_begin: bool,
+    split: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +62,10 @@ impl SourceSession {
                 }
             },
         };
+        let may_begin = match state {
+            State::Found(_) => false,
+            State::New | State::Uncertain(_) => bound_policy.policy.begin.permits(request)?,
+        };
         let plan = RequestPlan {
             edit: None,
             further_edits: Vec::new(),
@@ -67,7 +76,13 @@ impl SourceSession {
             },
             hash: client.filter(|client| !client.is_whole).map(|client| client.ip),
         };
-        Ok((Self { key, state }, plan))
+        let session = Self {
+            key,
+            state,
+            may_begin,
+            split,
+        };
+        Ok((session, plan))
     }
 
     /// Notes which backend the client has.
@@ -79,7 +94,11 @@ impl SourceSession {
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let request = self.settle(response)?;
-        let plan = self.answer(bound_policy, source, response, now)?;
+        let cookies = SetCookies::of(response);
+        let plan = match self.end(bound_policy, source, &cookies, &now)? {
+            Some(plan) => plan,
+            None => self.answer(bound_policy, source, response, &cookies, &now)?,
+        };
         Ok(ResponsePlan { request, ..plan })
     }
 
@@ -96,21 +115,53 @@ impl SourceSession {
         Ok(Some(outcome))
     }
 
-    fn answer(
+    fn former(&self) -> Option<Claims> {
+        match self.state {
+            State::New => None,
+            State::Found(claims) | State::Uncertain(claims) => Some(claims),
+        }
+    }
+
+    /// Removes the entry if the application ends the session with this response. `None` for any other response.
+    fn end<R: ResponseView>(
         &self,
         bound_policy: &BoundPolicy,
         source: &Source,
-        response: &impl ResponseView,
+        cookies: &SetCookies<'_, R>,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<Option<ResponsePlan<'static>>, ViewError> {
+        let (Some(end), Some(key)) = (&bound_policy.policy.end, &self.key) else {
+            return Ok(None);
+        };
+        if !end.is_said(cookies, now)? {
+            return Ok(None);
+        }
+        source.table().remove(key)?;
+        Ok(Some(ResponsePlan {
+            outcome: match self.former() {
+                Some(_) => ResponseOutcome::Ended,
+                None => ResponseOutcome::Unchanged,
+            },
+            ..ResponsePlan::NO_CHANGE
+        }))
+    }
+
+    fn answer<R: ResponseView>(
+        &self,
+        bound_policy: &BoundPolicy,
+        source: &Source,
+        response: &R,
+        cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let policy = &bound_policy.policy;
         let Some(key) = &self.key else {
             return Ok(ResponsePlan::NO_CHANGE);
         };
-        let former = match self.state {
-            State::New => None,
-            State::Found(claims) | State::Uncertain(claims) => Some(claims),
-        };
+        let former = self.former();
+        if former.is_none() && !(self.may_begin && policy.begin.is_set(response, cookies, &now)?) {
+            return Ok(ResponsePlan::NO_CHANGE);
+        }
         // Only the response of its backend is a use of a strict session. To note it costs the others nothing.
         if former.is_some() && !policy.strict && !response.maybe_other_host(false)? {
             return Ok(ResponsePlan::NO_CHANGE);
@@ -140,6 +191,9 @@ impl SourceSession {
             Some(_) => (now, ResponseOutcome::Reissued),
             None => (now, ResponseOutcome::Issued),
         };
+        if outcome != ResponseOutcome::Unchanged && !issues_tokens(self.split, response)? {
+            return Ok(ResponsePlan::NO_CHANGE);
+        }
         let claims = Claims {
             host,
             destination: Destination::of_cluster(&response.cluster_name()?.unwrap_or_default()),

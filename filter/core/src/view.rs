@@ -80,6 +80,8 @@ pub trait ResponseView {
     fn upstream_address(&self) -> Answer<'_>;
     /// The name of the cluster that the request went to.
     fn cluster_name(&self) -> Answer<'_>;
+    /// `filter_metadata.limpet.session` of that cluster.
+    fn cluster_session(&self) -> Answer<'_>;
     /// The response header's fields by its lower-case name, in order.
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError>;
     /// Whether the request came over HTTPS, by its scheme ([`is_https`]).

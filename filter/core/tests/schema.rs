@@ -120,6 +120,16 @@ fn accepted() -> Vec<Value> {
             "also": [{"cookie": {"name": "t"}}, {"header": {"name": "s", "forward": true}}, {"query": {"name": "s"}}],
             "tell": {"header": {"name": "s"}},
         })),
+        with_policy(&json!({"cookie": {"name": "s"}, "begin": "always", "end": {"cookie": "t"}})),
+        with_policy(
+            &json!({"cookie": {"name": "s"}, "begin": {"cookie": "t", "methods": ["POST", "VERSION-CONTROL"]}}),
+        ),
+        with_policy(&json!({"header": {"name": "s"}, "begin": {"header": "Location", "methods": []}})),
+        with_policy(&json!({
+            "query": {"name": "s", "redirects": true}, "begin": {"methods": ["POST"]}, "absoluteTimeout": "1h",
+        })),
+        with_policy(&json!({"cookie": {"name": "s", "mode": "prefix"}, "begin": "always"})),
+        with_policy(&json!({"source": {}, "begin": {"cookie": "t"}, "end": {"cookie": "t"}})),
         with_policy(&json!({"source": {}})),
         with_policy(&json!({
             "source": {"prefixV4": 24, "prefixV6": 128, "timeout": "1s", "entries": 10_000_000},
@@ -282,6 +292,41 @@ fn refused_sources() -> Vec<Value> {
     ]
 }
 
+/// Policies whose sessions begin or end in a way that does not exist.
+fn refused_begins_and_ends() -> Vec<Value> {
+    let beginning = |begin: Value| with_policy(&json!({"cookie": {"name": "s"}, "begin": begin}));
+    let ending = |end: Value| with_policy(&json!({"cookie": {"name": "s"}, "end": end}));
+    vec![
+        beginning(json!("never")),
+        beginning(json!("Always")),
+        beginning(json!(true)),
+        beginning(Value::Null),
+        beginning(json!([])),
+        beginning(json!({})),
+        beginning(json!({"methods": []})),
+        beginning(json!({"cookie": "t", "header": "t"})),
+        beginning(json!({"cookie": ""})),
+        beginning(json!({"cookie": {"name": "t"}})),
+        beginning(json!({"header": "a b"})),
+        beginning(json!({"query": "t"})),
+        beginning(json!({"methods": "POST"})),
+        beginning(json!({"methods": ["post"]})),
+        beginning(json!({"methods": [""]})),
+        beginning(json!({"methods": ["-"]})),
+        beginning(json!({"methods": ["A".repeat(33)]})),
+        beginning(json!({"methods": ["POST", "PUT", "POST"]})),
+        ending(json!("t")),
+        ending(json!({})),
+        ending(json!({"cookie": "a b"})),
+        ending(json!({"header": "t"})),
+        with_policy(&json!({"header": {"name": "s"}, "end": {"cookie": "t"}})),
+        with_policy(&json!({"query": {"name": "s"}, "tell": {"header": {"name": "x"}}, "end": {"cookie": "t"}})),
+        with_policy(&json!({"cookie": {"name": "s", "mode": "prefix"}, "end": {"cookie": "t"}})),
+        with_policy(&json!({"cookie": {"name": "s", "mode": "rewrite"}, "begin": {"methods": ["POST"]}})),
+        with_policy(&json!({"header": {"name": "s", "mode": "prefix"}, "begin": {"header": "t"}})),
+    ]
+}
+
 #[test]
 fn the_schema_and_the_filter_agree() {
     let schema = jsonschema::validator_for(&checked_in()).unwrap();
@@ -305,7 +350,13 @@ fn the_schema_and_the_filter_agree() {
             filter(&config).unwrap_err()
         );
     }
-    for config in refused().into_iter().chain(refused_carriers()).chain(refused_sources()) {
+    let all = [
+        refused(),
+        refused_carriers(),
+        refused_sources(),
+        refused_begins_and_ends(),
+    ];
+    for config in all.into_iter().flatten() {
         assert!(!schema.is_valid(&config), "the schema accepts {config}");
         assert!(filter(&config).is_err(), "the filter accepts {config}");
     }
@@ -349,7 +400,7 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
 /// `config` with this value in this field.
 fn with_field(config: &Value, field: &str, value: &Value) -> Value {
     let is_of = |part: &str| field.starts_with(&format!("policies.<name>.{part}"));
-    let policy = if ["query.", "also[]", "tell."].into_iter().any(is_of) {
+    let policy = if ["query.", "also[]", "tell.", "begin.", "end."].into_iter().any(is_of) {
         "all"
     } else if is_of("header.") {
         "api"
@@ -391,6 +442,8 @@ fn policies() -> Value {
             "query": named,
             "also": [{"cookie": named, "header": named, "query": named}],
             "tell": {"header": named},
+            "begin": {},
+            "end": {"cookie": "t"},
         },
     })
 }
@@ -437,6 +490,7 @@ fn a_policy_field_with_its_default_is_not_written() {
         "also[].query.name",
         "tell.header",
         "tell.header.name",
+        "end.cookie",
     ]
     .map(|field| format!("policies.<name>.{field}"));
     let optional = fields

@@ -228,6 +228,9 @@ impl ResponseView for Exchange {
     fn cluster_name(&self) -> Answer<'_> {
         RequestView::cluster_name(self)
     }
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
     fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
         Ok(Vec::new())
     }

@@ -132,6 +132,10 @@ impl ResponseView for Response<'_, '_> {
         Ok(self.exchange.cluster_name()?.map(Cow::Borrowed))
     }
 
+    fn cluster_session(&self) -> Answer<'_> {
+        session(self.exchange, Metadata::Cluster)
+    }
+
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
         let fields = self.exchange.fields(Headers::Response, name)?;
         Ok(fields.map(Cow::Borrowed).collect())

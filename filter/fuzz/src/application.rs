@@ -9,6 +9,7 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, is_token};
 use limpet_core::{Filter, HeaderEdit, Session};
 
+use crate::begins_and_ends::begins_and_ends;
 use crate::proxy::{CLUSTER, HOST, Request, Response};
 
 const NAME: &str = "session";
@@ -118,7 +119,8 @@ thread_local! {
 /// Takes each line as a field of a response, which the client returns in a request.
 ///
 /// # Panics
-/// If the application gets another value back, or a token is in the wrong place.
+/// If the application gets another value back, a token is in the wrong place, or a session begins or ends with anything
+/// else than the application's cookie.
 pub fn application(data: &[u8]) {
     let fields: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
     SITES.with(|sites| {
@@ -126,6 +128,7 @@ pub fn application(data: &[u8]) {
         cookie(&sites["cookie-rewrite"], &fields, true);
         header(&sites["header-prefix"], &fields);
     });
+    begins_and_ends(&fields);
 }
 
 /// Whether the lines start a session as cookies, and as header fields.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod begins_and_ends;
 mod clients;
 mod configuration;
 mod cookie_header;

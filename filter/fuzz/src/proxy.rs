@@ -103,6 +103,10 @@ impl ResponseView for Response<'_> {
         Ok(Some(Cow::Borrowed(CLUSTER.as_bytes())))
     }
 
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
         let fields = if name == self.0 { self.1 } else { &[] };
         Ok(fields.iter().map(|field| Cow::Borrowed(*field)).collect())

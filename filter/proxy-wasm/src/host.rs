@@ -86,6 +86,18 @@ fn cluster_name() -> Answer<'static> {
     property("xds.cluster_name", &["xds", "cluster_name"])
 }
 
+/// The session that the metadata of the routed cluster name.
+fn cluster_session() -> Answer<'static> {
+    let path = [
+        "xds",
+        "cluster_metadata",
+        "filter_metadata",
+        METADATA_NAMESPACE,
+        METADATA_KEY,
+    ];
+    property("xds.cluster_metadata", &path)
+}
+
 impl RequestView for Request {
     fn route_session(&self) -> Answer<'_> {
         // All headers are read anyway. Reading the metadata as a property would cost as much as all headers together.
@@ -93,14 +105,7 @@ impl RequestView for Request {
     }
 
     fn cluster_session(&self) -> Answer<'_> {
-        let path = [
-            "xds",
-            "cluster_metadata",
-            "filter_metadata",
-            METADATA_NAMESPACE,
-            METADATA_KEY,
-        ];
-        property("xds.cluster_metadata", &path)
+        cluster_session()
     }
 
     fn route_name(&self) -> Answer<'_> {
@@ -156,6 +161,10 @@ impl ResponseView for Response {
 
     fn cluster_name(&self) -> Answer<'_> {
         cluster_name()
+    }
+
+    fn cluster_session(&self) -> Answer<'_> {
+        cluster_session()
     }
 
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {

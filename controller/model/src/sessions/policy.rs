@@ -11,7 +11,7 @@ use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::Problem;
 use limpet_core::config::schema::{
-    CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig,
+    BeginConfig, CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig,
     LifetimeTypeConfig, PolicyConfig, SdsKeysConfig, TokenConfig,
 };
 use limpet_core::time::GatewayDuration;
@@ -73,6 +73,8 @@ impl Parts<'_> {
             also: Vec::new(),
             tell: None,
             source: None,
+            begin: BeginConfig::default(),
+            end: None,
             strict: false,
             strict_status: 503,
             absolute_timeout: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use limpet_api::ObjectName;
-use limpet_core::config::schema::{CacheControlConfig, CookieConfig, PolicyConfig, TokenConfig};
+use limpet_core::config::schema::{BeginConfig, CacheControlConfig, CookieConfig, PolicyConfig, TokenConfig};
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
@@ -23,6 +23,8 @@ pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
         also: Vec::new(),
         tell: None,
         source: None,
+        begin: BeginConfig::default(),
+        end: None,
         strict,
         strict_status: 503,
         absolute_timeout: None,

@@ -35,6 +35,32 @@ pub fn is_deletion(field: &[u8], now: Timestamp) -> bool {
     cookie.expires_datetime().is_some_and(|end| end.unix_timestamp() <= now)
 }
 
+/// What a response says of a cookie of the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// It gets a value.
+    Set,
+    /// It is deleted, or gets an empty value: that is how applications without dates log out.
+    Deleted,
+}
+
+/// What the Set-Cookie fields of a response say of the cookie `name`; `None` if nothing. One field that sets it
+/// outweighs those that delete it: applications delete a cookie of another path, or the former one, beside the one that
+/// they set.
+pub fn said<'f>(fields: impl IntoIterator<Item = &'f [u8]>, name: &str, now: Timestamp) -> Option<Said> {
+    let of_field = |field: &[u8]| {
+        let value = field.get(value_of(field, name)?)?;
+        let is_empty = matches!(value, b"" | b"\"\"");
+        Some(if is_empty || is_deletion(field, now) {
+            Said::Deleted
+        } else {
+            Said::Set
+        })
+    };
+    let all = fields.into_iter().filter_map(of_field);
+    all.reduce(|one, other| if one == Said::Set { one } else { other })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,5 +109,29 @@ mod tests {
         }
         assert!(!is_deletion(b"S=\xff\xfe", Timestamp::from_unix_seconds(NOW)));
         assert!(is_deletion(b"S=\xff\xfe; Max-Age=0", Timestamp::from_unix_seconds(NOW)));
+    }
+
+    #[test]
+    fn a_response_sets_or_deletes_a_cookie_of_the_name() {
+        use Said::{Deleted, Set};
+        for (fields, expected) in [
+            (&[][..], None),
+            (&["T=abc", "SS=abc", "S"], None),
+            (&["S=abc"], Some(Set)),
+            (&["T=1; Max-Age=0", "S=abc; Max-Age=60"], Some(Set)),
+            (&["S=abc; Max-Age=0"], Some(Deleted)),
+            (&["S=; Path=/"], Some(Deleted)),
+            (&["S=\"\""], Some(Deleted)),
+            (&["S=deleteMe; Max-Age=0", "S=abc"], Some(Set)),
+            (&["S=abc", "S=; Path=/old; Max-Age=0"], Some(Set)),
+            (&["S=; Max-Age=0", "T=abc", "S=; Path=/old; Max-Age=0"], Some(Deleted)),
+        ] {
+            let all = fields.iter().map(|field| field.as_bytes());
+            assert_eq!(
+                said(all, "S", Timestamp::from_unix_seconds(NOW)),
+                expected,
+                "{fields:?}"
+            );
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
-use super::{Carrier, ConfigError, Problem, carrier_rules, further_rules, is_policy_name, source_rules};
+use super::{Carrier, ConfigError, Problem, begin_rules, carrier_rules, further_rules, is_policy_name, source_rules};
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
@@ -139,12 +139,21 @@ impl Compiler {
             bound,
             lag: if is_renewable { bound / 10 } else { Duration::ZERO },
         });
+        let own = begin_rules::Own {
+            carrier: &carrier,
+            also: &also,
+            tell: tell.as_deref(),
+        };
+        let begin = begin_rules::begin(&field, config, &own, &mut self.problems);
+        let end = begin_rules::end(&field, config, &own, &mut self.problems);
         let policy = Policy {
             name: name.to_owned(),
             index,
             carrier,
             also,
             tell,
+            begin,
+            end,
             strict: config.strict,
             strict_status: config.strict_status,
             absolute_timeout,

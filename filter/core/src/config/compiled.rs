@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::begin::Begin;
 use crate::carrier::cookie::SessionCookie;
+use crate::end::End;
 use crate::name_watch::NameWatch;
 use crate::source::{Rules, SharedTable, Table};
 use crate::time::Timestamp;
@@ -34,6 +36,8 @@ pub(crate) struct Policy {
     pub(crate) also: Vec<Further>,
     /// The response header that has every issued token, in lower case.
     pub(crate) tell: Option<String>,
+    pub(crate) begin: Begin,
+    pub(crate) end: Option<End>,
     pub(crate) strict: bool,
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,

@@ -1,5 +1,6 @@
 //! The configuration as it is written. Field names are in camel case in JSON, and an unknown field is refused.
 
+mod begin;
 #[cfg(feature = "schema")]
 mod constraints;
 mod duration;
@@ -15,6 +16,7 @@ use std::marker::PhantomData;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 
+pub use begin::{BeginConfig, BeginWhenConfig, BeginWordConfig, EndConfig};
 pub use further::{
     FurtherConfig, FurtherFieldConfig, FurtherParameterConfig, QueryConfig, TellConfig, TellHeaderConfig,
 };

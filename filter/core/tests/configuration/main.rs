@@ -15,6 +15,7 @@
 
 mod base;
 
+mod begin;
 mod carriers;
 mod further;
 mod keyring_document;

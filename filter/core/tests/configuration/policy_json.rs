@@ -31,19 +31,21 @@ const LONGEST: [&str; 4] = [
         r#"{"cookie":{"name":"s","mode":"prefix","path":"/a","domain":"example.com","secure":"always","#,
         r#""httpOnly":false,"sameSite":"Lax","partitioned":true,"lifetimeType":"Permanent","perScope":true,"#,
         r#""forward":true},"also":[{"cookie":{"name":"t","forward":true}},{"header":{"name":"t","forward":true}},"#,
-        r#"{"query":{"name":"t","forward":true}}],"tell":{"header":{"name":"t"}},"strict":true,"strictStatus":421,"absoluteTimeout":"1h","idleTimeout":"1m","#,
-        r#""token":"signed","cacheControl":"keep"}"#
+        r#"{"query":{"name":"t","forward":true}}],"tell":{"header":{"name":"t"}},"#,
+        r#""begin":{"cookie":"t","methods":["POST","PUT"]},"end":{"cookie":"t"},"strict":true,"strictStatus":421,"#,
+        r#""absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
     ),
     concat!(
-        r#"{"header":{"name":"s","mode":"prefix","forward":true},"strict":true,"strictStatus":421,"#,
-        r#""absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
+        r#"{"header":{"name":"s","mode":"prefix","forward":true},"begin":{"header":"t"},"strict":true,"#,
+        r#""strictStatus":421,"absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
     ),
     concat!(
         r#"{"query":{"name":"s","forward":true,"redirects":true},"tell":{"header":{"name":"t"}},"#,
         r#""token":"signed","cacheControl":"keep"}"#
     ),
     concat!(
-        r#"{"source":{"prefixV4":24,"prefixV6":128,"timeout":"1h","entries":7},"strict":true,"strictStatus":421,"#,
+        r#"{"source":{"prefixV4":24,"prefixV6":128,"timeout":"1h","entries":7},"begin":{"methods":["POST"]},"#,
+        r#""end":{"cookie":"t"},"strict":true,"strictStatus":421,"#,
         r#""absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
     ),
 ];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use limpet_core::carrier::cookie::{Lifetime, SameSite, Secure, SessionCookie};
-use limpet_core::carrier::set_cookie::{is_deletion, value_of};
+use limpet_core::carrier::set_cookie::{Said, is_deletion, said, value_of};
 use limpet_core::carrier::{header, prefix};
 use limpet_core::time::Timestamp;
 use proptest::prelude::*;
@@ -12,6 +12,9 @@ use crate::token::token;
 
 /// The last second of the year 9999. HTTP has no later date.
 const LATEST: u64 = 253_402_300_799;
+
+/// What may stand behind a pair.
+const ENDS: [&str; 4] = ["", "; Path=/", "; Max-Age=9", "; Path=/a; Max-Age=0"];
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix_seconds(seconds)
@@ -43,6 +46,23 @@ proptest! {
         prop_assert!(candidates.iter().all(|candidate| candidate == token.as_bytes()));
         prop_assert_eq!(candidates.len(), values.len().min(4));
         prop_assert_eq!(rest, values.join(",").into_bytes());
+    }
+
+    /// A cookie of the name is set if any field sets it, and deleted if all fields of the name delete it.
+    #[test]
+    fn the_order_of_fields_says_nothing_of_a_cookie(
+        fields in prop::collection::vec(("[st]", "[ab]{0,2}", prop::sample::select(&ENDS)), 0..5).prop_shuffle(),
+    ) {
+        let written: Vec<_> = fields.iter().map(|(name, value, end)| format!("{name}={value}{end}")).collect();
+        let of_name = || fields.iter().filter(|(name, ..)| name == "s");
+        let sets = of_name().any(|(_, value, end)| !value.is_empty() && !end.contains("Max-Age=0"));
+        let expected = if sets {
+            Some(Said::Set)
+        } else {
+            of_name().next().map(|_| Said::Deleted)
+        };
+        let found = said(written.iter().map(String::as_bytes), "s", at(1));
+        prop_assert_eq!(found, expected, "{:?}", written);
     }
 
     /// This crate writes Expires as IMF-fixdate, too.

@@ -64,6 +64,84 @@ fn a_request_without_a_session_costs_one_question() {
     assert_eq!(request.asked(), ["route_session"]);
 }
 
+/// The questions about a response to a client without a session.
+fn first_response(fields: Value, response: Response) -> Vec<String> {
+    let site = Site::new(cookie_policy(fields));
+    site.visit(&Request::new().header(":method", "GET"), &response, at(0));
+    response.asked()
+}
+
+#[test]
+fn when_a_session_begins_costs_a_living_one_nothing() {
+    let policy = cookie_policy(json!({ "begin": {"cookie": "login", "methods": ["POST"]} }));
+    let (request, response) = steady_state(policy, json!({}), session());
+    assert_eq!(request, ["route_session", "cookie"]);
+    assert_eq!(response, ["maybe_other_host"]);
+}
+
+#[test]
+fn who_begins_no_session_costs_one_question_at_most() {
+    let by_cookie = json!({ "begin": {"cookie": "login"} });
+    assert_eq!(first_response(by_cookie, Response::by(A)), ["set-cookie"]);
+    let by_header = json!({ "begin": {"header": "x-login"} });
+    assert_eq!(first_response(by_header, Response::by(A)), ["x-login"]);
+    let by_method = json!({ "begin": {"cookie": "login", "methods": ["POST"]} });
+    assert_eq!(first_response(by_method, Response::by(A)), [""; 0]);
+}
+
+#[test]
+fn a_logout_is_looked_for_once_in_each_response() {
+    let end = json!({ "end": {"cookie": "login"} });
+    let (request, response) = steady_state(cookie_policy(end.clone()), json!({}), session());
+    assert_eq!(request, ["route_session", "cookie"]);
+    assert_eq!(response, ["set-cookie", "maybe_other_host"]);
+    let both = with(end, json!({ "begin": {"cookie": "login"} }));
+    assert_eq!(first_response(both, Response::by(A)), ["set-cookie"]);
+}
+
+#[test]
+fn other_cookies_do_not_make_the_filter_ask_for_the_time() {
+    let site = Site::new(cookie_policy(json!({ "end": {"cookie": "login"} })));
+    let request = session();
+    let mut session = site.session(&request);
+    session.on_request(&mut request.clone(), at(1)).unwrap();
+    let response = Response::by(A).surely_as_asked().header("set-cookie", "other=1");
+    let plan = session.on_response(&response, || panic!("the time was asked for"));
+    assert_eq!(plan.unwrap().outcome, UNCHANGED);
+}
+
+#[test]
+fn a_split_asks_about_its_destination_with_a_new_token_alone() {
+    let split = || session().session("@split/shop/cart").destinations(&[CLUSTER]);
+    let (_, response) = steady_state(cookie_policy(json!({})), json!({}), split());
+    assert_eq!(response, ["maybe_other_host"]);
+    let site = Site::new(cookie_policy(json!({})));
+    for (response, times) in [(Response::by(A), 0), (Response::by(B), 1)] {
+        site.visit(&split(), &response, at(1));
+        let asked = response.asked();
+        let of_cluster = asked.iter().filter(|question| *question == "cluster_session");
+        assert_eq!(of_cluster.count(), times, "{asked:?}");
+    }
+}
+
+#[test]
+fn an_entry_in_use_costs_nothing_more() {
+    let fields = json!({ "source": {}, "begin": {"cookie": "login", "methods": ["POST"]}, "strict": true });
+    let site = Site::new(fields);
+    let client = || {
+        Request::new()
+            .client("192.0.2.1:1")
+            .session("@split/shop/cart")
+            .header(":method", "POST")
+    };
+    site.visit(&client(), &Response::by(A).header("set-cookie", "login=1"), at(0));
+    let (request, response) = (client().destinations(&[CLUSTER]), Response::by(A));
+    let visit = site.visit(&request, &response, at(1));
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+    assert_eq!(request.asked(), ["route_session", "client_address", "reroute"]);
+    assert_eq!(response.asked(), ["code_details", "upstream_address", "cluster_name"]);
+}
+
 #[test]
 fn nothing_is_asked_twice() {
     let site = Site::new(cookie_policy(

@@ -16,10 +16,12 @@
 mod world;
 
 mod also;
+mod begin;
 mod caching;
 mod candidates;
 mod cookie;
 mod cost;
+mod end;
 mod fences;
 mod header;
 mod issuing;

@@ -1,6 +1,6 @@
 //! Routes that lead to several clusters, and sessions that belong to one of the clusters.
 
-use limpet_core::token::Refusal;
+use limpet_core::token::{Claims, Destination, Refusal};
 use serde_json::json;
 
 use crate::world::*;
@@ -69,6 +69,83 @@ fn a_request_without_a_session_follows_the_split() {
     assert!(!request.asked().contains(&"reroute".to_owned()));
 }
 
+const NONE: &str = "@none";
+
+/// An answer of a destination that issues no tokens.
+fn silent() -> Response {
+    Response::by(A).cluster(CANARY).cluster_session(NONE)
+}
+
+#[test]
+fn a_destination_may_issue_no_tokens() {
+    for site in sites() {
+        let request = || Request::new().session("@split/shop/cart");
+        let visit = site.visit(&request(), &silent(), at(0));
+        assert_eq!((visit.outcomes(), visit.edits), ((NO_TOKEN, UNCHANGED), vec![]));
+        for session in ["", "@non", "shop/cart"] {
+            let other = Response::by(A).cluster(CANARY).cluster_session(session);
+            assert_eq!(site.visit(&request(), &other, at(0)).response, ISSUED, "{session}");
+        }
+    }
+}
+
+/// A token from before the destination was silent counts until it times out.
+#[test]
+fn a_silent_destination_honours_tokens_and_renews_none() {
+    let site = Site::new(cookie_policy(json!({ "idleTimeout": "100s" })));
+    let request = || {
+        let begun = Claims {
+            destination: Destination::of_cluster(CANARY.as_bytes()),
+            ..claims(A, at(0), at(0))
+        };
+        bringing(&begun).session("@split/shop/cart").destinations(&[CANARY])
+    };
+    for (response, now) in [(silent(), 1), (silent(), 50)] {
+        let visit = site.visit(&request(), &response, at(now));
+        assert_eq!(
+            (visit.outcomes(), visit.edits),
+            ((STEERED, UNCHANGED), vec![]),
+            "after {now} s"
+        );
+    }
+    let moved = Response::by(B).cluster(CANARY).cluster_session(NONE);
+    assert_eq!(site.visit(&request(), &moved, at(2)).outcomes(), (STEERED, UNCHANGED));
+    assert_eq!(
+        site.visit(&request(), &silent(), at(111)).outcomes(),
+        (refused(Refusal::Idle), UNCHANGED)
+    );
+}
+
+#[test]
+fn a_silent_destination_leaves_the_applications_cookie() {
+    let site = Site::new(json!({"cookie": {"name": "JSESSIONID", "mode": "prefix"}}));
+    let request = Request::new().session("@split/shop/cart");
+    let response = silent().header("set-cookie", "JSESSIONID=abc");
+    let visit = site.visit(&request, &response, at(0));
+    assert_eq!((visit.response, visit.edits), (UNCHANGED, vec![]));
+}
+
+#[test]
+fn a_silent_destination_makes_no_entry() {
+    let site = Site::new(json!({"source": {}}));
+    let client = || Request::new().client("192.0.2.1:1").session("@split/shop/cart");
+    for now in [0, 1] {
+        assert_eq!(
+            site.visit(&client(), &silent(), at(now)).outcomes(),
+            (NO_TOKEN, UNCHANGED)
+        );
+    }
+}
+
+#[test]
+fn only_a_split_asks_whether_its_destination_is_silent() {
+    let site = Site::new(cookie_policy(json!({})));
+    let response = silent();
+    let visit = site.visit(&Request::new(), &response, at(0));
+    assert_eq!(visit.response, ISSUED);
+    assert!(!response.asked().contains(&"cluster_session".to_owned()));
+}
+
 #[test]
 fn a_split_route_shares_sessions_with_the_same_scope() {
     let visit = sites()[0].visit(&bringing(&claims(A, at(0), at(0))), &answer_of(CLUSTER), at(1));
@@ -117,6 +194,8 @@ fn a_token_of_another_destination_is_removed_like_the_own() {
 fn cluster_metadata_may_be_absent_but_not_wrong() {
     let site = Site::new(cookie_policy(json!({})));
     assert_eq!(site.policy_of(&Request::new().session("@destination")), Ok(None));
+    let none = Request::new().session("@destination").cluster_session(NONE);
+    assert_eq!(site.policy_of(&none), Ok(None));
     for session in ["other/a", "shop", "shop/", "@destination", "@split/shop/a", ""] {
         let request = Request::new().session("@destination").cluster_session(session);
         assert!(site.policy_of(&request).is_err(), "{session}");

@@ -77,6 +77,9 @@ impl ResponseView for Exchange {
     fn cluster_name(&self) -> Answer<'_> {
         Ok(Some(Cow::Borrowed(b"backends")))
     }
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
     fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
         Ok(Vec::new())
     }

@@ -116,7 +116,7 @@ fn the_charts_schema_knows_every_field() {
 }
 
 /// What the Gateway API's own fields say, and what must not depend on an object.
-const NOT_IN_THE_TABLE: [&str; 11] = [
+const NOT_IN_THE_TABLE: [&str; 13] = [
     "cookie",
     "header",
     // No field of the Gateway API leads to them.
@@ -124,6 +124,8 @@ const NOT_IN_THE_TABLE: [&str; 11] = [
     "also",
     "tell",
     "source",
+    "begin",
+    "end",
     "cookie.mode",
     "cookie.name",
     // The controller decides it by the rules that share a name.

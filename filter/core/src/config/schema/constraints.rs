@@ -9,6 +9,8 @@ pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
 pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$";
 /// What a parameter of a query may be called: RFC 3986's `unreserved`, which nobody escapes.
 pub(super) const PARAMETER: &str = "^[A-Za-z0-9._~-]{1,256}$";
+/// Methods are case-sensitive, and all registered ones are in capital letters.
+pub(super) const METHOD: &str = "^[A-Z][A-Z-]{0,31}$";
 pub(super) const DOMAIN: &str =
     "^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$";
 
@@ -88,6 +90,36 @@ pub(super) fn no_idle_timeout_in_other_modes() -> Value {
     json!({
         "if": {"anyOf": [in_mode("cookie"), in_mode("header")]},
         "then": {"properties": {"idleTimeout": {"type": "null"}}},
+    })
+}
+
+pub(super) fn cookie_header_or_methods() -> Value {
+    let methods = json!({"required": ["methods"], "properties": {"methods": {"minItems": 1}}});
+    json!([{"required": ["cookie"]}, {"required": ["header"]}, methods])
+}
+
+pub(super) fn cookie_and_header() -> Value {
+    json!({"required": ["cookie", "header"]})
+}
+
+/// The application begins the session, with its cookie or header.
+pub(super) fn no_begin_in_other_modes() -> Value {
+    let in_mode = |carrier: &str| json!({"properties": {carrier: other_mode()}, "required": [carrier]});
+    json!({
+        "if": {"anyOf": [in_mode("cookie"), in_mode("header")]},
+        "then": {"properties": {"begin": {"const": "always"}}},
+    })
+}
+
+/// Only a cookie of the filter's own, or an entry of the table, can be taken from a client.
+pub(super) fn an_end_needs_a_cookie_or_source() -> Value {
+    json!({
+        "if": {"anyOf": [
+            {"required": ["header"]},
+            {"required": ["query"]},
+            {"required": ["cookie"], "properties": {"cookie": other_mode()}},
+        ]},
+        "then": {"properties": {"end": {"type": "null"}}},
     })
 }
 

@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::begin::{BeginConfig, EndConfig};
 use super::source::SourceConfig;
 use super::{FurtherConfig, QueryConfig, TellConfig, is_false, word};
 use crate::time::GatewayDuration;
@@ -18,8 +19,9 @@ use crate::token::CarrierMode;
 
 #[cfg(feature = "schema")]
 use super::constraints::{
-    DOMAIN, TOKEN, a_query_is_told_or_redirected, exactly_one, needs_secure, no_idle_timeout_in_other_modes,
-    nothing_of_tokens_with_source, only_defaults_in_other_modes, permanent_needs_a_timeout,
+    DOMAIN, TOKEN, a_query_is_told_or_redirected, an_end_needs_a_cookie_or_source, exactly_one, needs_secure,
+    no_begin_in_other_modes, no_idle_timeout_in_other_modes, nothing_of_tokens_with_source,
+    only_defaults_in_other_modes, permanent_needs_a_timeout,
 };
 
 /// How sessions of this policy persist. Exactly one of `cookie`, `header`, `query` and `source`.
@@ -34,6 +36,8 @@ use super::constraints::{
             no_idle_timeout_in_other_modes(),
             a_query_is_told_or_redirected(),
             nothing_of_tokens_with_source(),
+            no_begin_in_other_modes(),
+            an_end_needs_a_cookie_or_source(),
         ],
     ))
 )]
@@ -58,6 +62,13 @@ pub struct PolicyConfig {
     /// The client's address holds the session, without a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceConfig>,
+    /// When a session begins: which response a client without a session gets its first token with.
+    #[serde(default, skip_serializing_if = "BeginConfig::is_always")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "always")))]
+    pub begin: BeginConfig,
+    /// When the application ends the session. The client's session cookie is deleted then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<EndConfig>,
     /// Whether a request fails if the backend of its session is gone or unhealthy. If `false`, the request is
     /// load-balanced and the client gets a new token.
     #[serde(default, skip_serializing_if = "is_false")]

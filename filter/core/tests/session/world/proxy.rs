@@ -228,6 +228,7 @@ pub(crate) struct Response {
     details: Option<Vec<u8>>,
     address: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
+    cluster_session: Option<Vec<u8>>,
     headers: Vec<(String, Vec<u8>)>,
     /// The headers of the request.
     request: RefCell<BTreeMap<String, Vec<u8>>>,
@@ -243,6 +244,7 @@ impl Response {
             details: Some(b"via_upstream".to_vec()),
             address: Some(host.into()),
             cluster: Some(CLUSTER.into()),
+            cluster_session: None,
             headers: vec![(":status".to_owned(), b"200".to_vec())],
             request: RefCell::default(),
             nonces: Cell::default(),
@@ -281,6 +283,14 @@ impl Response {
     pub(crate) fn cluster(self, name: &str) -> Self {
         Self {
             cluster: Some(name.into()),
+            ..self
+        }
+    }
+
+    /// The metadata of the cluster.
+    pub(crate) fn cluster_session(self, metadata: &str) -> Self {
+        Self {
+            cluster_session: Some(metadata.into()),
             ..self
         }
     }
@@ -324,6 +334,9 @@ impl ResponseView for Response {
     }
     fn cluster_name(&self) -> Answer<'_> {
         self.questions.answer("cluster_name", self.cluster.as_ref())
+    }
+    fn cluster_session(&self) -> Answer<'_> {
+        self.questions.answer("cluster_session", self.cluster_session.as_ref())
     }
     fn fields(&self, name: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
         let fields = self.headers.iter().filter(|(known, _)| known == name);

@@ -1,0 +1,51 @@
+//! When a session begins, where the application decides it.
+//!
+//! This is about the first token of a client: one that comes without a token, or with one that is refused. A session
+//! that lives goes on in any case.
+
+use crate::application::SetCookies;
+use crate::carrier::set_cookie::Said;
+use crate::time::Timestamp;
+use crate::view::{RequestView, ResponseView, ViewError};
+
+/// What a session begins with. By default, it begins with the first response.
+#[derive(Debug, Default)]
+pub(crate) struct Begin {
+    pub(crate) sign: Option<Sign>,
+    /// The methods of requests whose responses begin sessions; empty: all.
+    pub(crate) methods: Vec<String>,
+}
+
+/// What the application sets in a response that begins a session.
+#[derive(Debug)]
+pub(crate) enum Sign {
+    Cookie(String),
+    /// In lower case.
+    Header(String),
+}
+
+impl Begin {
+    /// Whether the response to this request may begin a session.
+    pub(crate) fn permits(&self, request: &impl RequestView) -> Result<bool, ViewError> {
+        if self.methods.is_empty() {
+            return Ok(true);
+        }
+        let method = request.header(":method")?.unwrap_or_default();
+        Ok(self.methods.iter().any(|permitted| *permitted.as_bytes() == *method))
+    }
+
+    /// Whether this response begins a session.
+    pub(crate) fn is_set<R: ResponseView>(
+        &self,
+        response: &R,
+        cookies: &SetCookies<'_, R>,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<bool, ViewError> {
+        match &self.sign {
+            None => Ok(true),
+            Some(Sign::Cookie(name)) => Ok(cookies.say(name, now)? == Some(Said::Set)),
+            // An empty value is no session, as that of a cookie.
+            Some(Sign::Header(name)) => Ok(response.fields(name)?.iter().any(|field| !field.is_empty())),
+        }
+    }
+}

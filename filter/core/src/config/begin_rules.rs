@@ -1,0 +1,139 @@
+//! Checks of `begin` and `end`.
+
+use super::carrier_rules::name_problem;
+use super::schema::{BeginConfig, BeginWhenConfig, PolicyConfig};
+use super::{Carrier, Further, Place, Problem};
+use crate::begin::{Begin, Sign};
+use crate::end::End;
+use crate::envoy::INTERNAL_HEADER_PREFIX;
+
+const MAX_METHOD_LEN: usize = 32;
+
+/// The cookies and headers of a policy that the filter sets and removes.
+pub(super) struct Own<'a> {
+    pub(super) carrier: &'a Carrier,
+    pub(super) also: &'a [Further],
+    pub(super) tell: Option<&'a str>,
+}
+
+impl Own<'_> {
+    fn has(&self, place: Place, name: &str) -> bool {
+        self.carrier.place() == Some(place) && self.carrier.name() == name
+            || self.also.iter().any(|one| one.place == place && one.name == name)
+            || place == Place::Header && self.tell == Some(name)
+    }
+
+    /// What is wrong with the name of a cookie of the application.
+    fn cookie_problem(&self, name: &str) -> Option<String> {
+        let is_own = self.has(Place::Cookie, name);
+        let message = format!("expected a cookie of the application, found {name:?}, which carries tokens");
+        name_problem("cookie", name).or(is_own.then_some(message))
+    }
+
+    /// What is wrong with the name of a header of the application, in lower case.
+    fn header_problem(&self, name: &str) -> Option<String> {
+        let is_own = self.has(Place::Header, name);
+        let is_internal = name.starts_with(INTERNAL_HEADER_PREFIX);
+        let why = if is_own {
+            "which carries tokens"
+        } else {
+            "which only the filter and Envoy use"
+        };
+        let message = format!("expected a header of the application, found {name:?}, {why}");
+        name_problem("header", name).or((is_own || is_internal).then_some(message))
+    }
+}
+
+/// When a session of the policy at `field` begins. Adds what is wrong with it to `problems`.
+pub(super) fn begin(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &mut Vec<Problem>) -> Begin {
+    let BeginConfig::When(when) = &config.begin else {
+        return Begin::default();
+    };
+    let BeginWhenConfig {
+        cookie,
+        header,
+        methods,
+    } = when;
+    let mut problem = |name: &str, message: String| {
+        problems.push(Problem {
+            field: format!("{field}.begin{name}"),
+            message,
+        });
+    };
+    if own.carrier.mode().is_some() && !own.carrier.is_own() {
+        let message = "expected always in this mode: the application begins the session when it sets its cookie or \
+                       header";
+        problem("", message.to_owned());
+    }
+    let sign = match (cookie, header) {
+        (None, None) if methods.is_empty() => {
+            problem("", "expected cookie, header or methods, found none".to_owned());
+            None
+        }
+        (None, None) => None,
+        (Some(cookie), None) => {
+            if let Some(message) = own.cookie_problem(cookie) {
+                problem(".cookie", message);
+            }
+            Some(Sign::Cookie(cookie.clone()))
+        }
+        (None, Some(header)) => {
+            let header = header.to_ascii_lowercase();
+            if let Some(message) = own.header_problem(&header) {
+                problem(".header", message);
+            }
+            Some(Sign::Header(header))
+        }
+        (Some(_), Some(_)) => {
+            problem("", "expected cookie or header, found both".to_owned());
+            None
+        }
+    };
+    for (i, method) in methods.iter().enumerate() {
+        let earlier = methods.get(..i).unwrap_or_default();
+        if let Some(message) = method_problem(method, earlier) {
+            problem(&format!(".methods[{i}]"), message);
+        }
+    }
+    Begin {
+        sign,
+        methods: methods.clone(),
+    }
+}
+
+fn method_problem(method: &str, earlier: &[String]) -> Option<String> {
+    let is_method = method.len() <= MAX_METHOD_LEN
+        && method.starts_with(|c: char| c.is_ascii_uppercase())
+        && method.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
+    if !is_method {
+        return Some(format!(
+            "expected a method: 1 to {MAX_METHOD_LEN} capital letters, such as POST, found {method:?}"
+        ));
+    }
+    let is_known = earlier.iter().any(|known| known == method);
+    is_known.then(|| format!("expected each method once, found {method:?} again"))
+}
+
+/// When the application ends a session of the policy at `field`. Adds what is wrong with it to `problems`.
+pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &mut Vec<Problem>) -> Option<End> {
+    let cookie = &config.end.as_ref()?.cookie;
+    let field = format!("{field}.end");
+    let refused = match own.carrier {
+        Carrier::Cookie { .. } | Carrier::Source(_) => None,
+        Carrier::Header { .. } | Carrier::Query { .. } => {
+            Some("expected none without cookie or source: nobody can take a token back that is in no cookie")
+        }
+        Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } | Carrier::HeaderPrefix { .. } => {
+            Some("expected none in this mode: the session ends with the application's own cookie or header")
+        }
+    };
+    problems.extend(refused.map(|message| Problem {
+        field: field.clone(),
+        message: message.to_owned(),
+    }));
+    problems.extend(own.cookie_problem(cookie).map(|message| Problem {
+        field: format!("{field}.cookie"),
+        message,
+    }));
+    Some(End { cookie: cookie.clone() })
+}

@@ -1,0 +1,52 @@
+//! The end of a session, where the application says it.
+
+use crate::application::SetCookies;
+use crate::bound_policy::BoundPolicy;
+use crate::cache_control;
+use crate::carrier::cookie::Secure;
+use crate::carrier::set_cookie::Said;
+use crate::config::Carrier;
+use crate::plan::HeaderEdit;
+use crate::time::Timestamp;
+use crate::view::{ResponseView, ViewError};
+
+/// The application's cookie that a session ends with.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) cookie: String,
+}
+
+impl End {
+    /// Whether the application ends the session with this response.
+    pub(crate) fn is_said<R: ResponseView>(
+        &self,
+        cookies: &SetCookies<'_, R>,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<bool, ViewError> {
+        Ok(cookies.say(&self.cookie, now)? == Some(Said::Deleted))
+    }
+}
+
+/// The edits that delete the cookie of a session, whether or not the client sent it: with a request from another site
+/// it sends none. `under_former_name`: it did so under the name that the cookie had before.
+pub(crate) fn edits(
+    bound_policy: &BoundPolicy,
+    under_former_name: bool,
+    response: &impl ResponseView,
+) -> Result<Vec<HeaderEdit<'static>>, ViewError> {
+    let policy = &bound_policy.policy;
+    let (Carrier::Cookie { cookie, .. }, Some(names)) = (&policy.carrier, &bound_policy.cookie_names) else {
+        return Ok(Vec::new());
+    };
+    let https = cookie.secure == Secure::Auto && response.is_https()?;
+    let former = under_former_name.then(|| names.former());
+    let names = [names.current()].into_iter().chain(former);
+    let mut edits: Vec<_> = names
+        .map(|name| HeaderEdit::Add("set-cookie", cookie.deletion(name, https).into_bytes()))
+        .collect();
+    if !policy.keep_cache_control {
+        // A cache would end the sessions of others.
+        edits.extend(cache_control::edits(response, false)?);
+    }
+    Ok(edits)
+}
