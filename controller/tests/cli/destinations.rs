@@ -60,6 +60,8 @@ fn a_clusters_metadata_must_name_a_policy_and_a_scope() {
 fn a_cluster_need_not_have_a_session() {
     let without = changed(|clusters| drop(clusters[1]["metadata"].take()));
     assert_eq!(findings(&without), (0, Vec::new()));
+    let none = changed(|clusters| *session(&mut clusters[1]) = "@none".into());
+    assert_eq!(findings(&none), (0, Vec::new()));
     let other = changed(|clusters| clusters[1]["metadata"]["filter_metadata"] = json!({"other": {"session": "any"}}));
     assert_eq!(findings(&other), (0, Vec::new()));
 }

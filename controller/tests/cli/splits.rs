@@ -61,6 +61,27 @@ fn every_cluster_needs_its_route_in_front() {
 }
 
 #[test]
+fn a_cluster_without_tokens_needs_no_route_in_front() {
+    for file in BOTH {
+        let named = |session: &str| {
+            let mut envoy = routed(file, |routes| drop(routes.as_array_mut().unwrap().remove(0)));
+            envoy["static_resources"]["clusters"][0]["metadata"] =
+                json!({"filter_metadata": {"limpet": {"session": session}}});
+            envoy
+        };
+        assert_eq!(findings(&named("@none")), (0, Vec::new()), "{file}");
+        let missing = "expected a route to shop-v1 in front";
+        assert_one(&named("web/shop"), "warning", "routes[1]", missing);
+        let (code, found) = findings(&named("@nothing"));
+        assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+        assert!(
+            found[0].contains("expected @none or <policy>/<scope>, found \"@nothing\""),
+            "{found:#?}"
+        );
+    }
+}
+
+#[test]
 fn a_route_of_another_session_does_not_belong_to_the_split() {
     let other = routed("split.yaml", |routes| {
         *session(&mut routes[0]) = "@split/web/other".into();

@@ -85,10 +85,16 @@ impl DestinationRoutes {
         }
     }
 
-    /// Checks the weighted route of a split, its last.
-    pub(super) fn check(&self, report: &mut Report, session: &Session<'_>, entry: &RouteEntry<'_, '_>) {
+    /// Checks the weighted route of a split, its last; `issuing`: the clusters that issue tokens.
+    pub(super) fn check(
+        &self,
+        report: &mut Report,
+        session: &Session<'_>,
+        entry: &RouteEntry<'_, '_>,
+        issuing: &[&str],
+    ) {
         let (rest, words) = (rest(entry.route), session.name());
-        for cluster in entry.clusters.iter().filter(|cluster| **cluster != UNAVAILABLE_CLUSTER) {
+        for cluster in issuing.iter().filter(|cluster| **cluster != UNAVAILABLE_CLUSTER) {
             let is_its = |led: &DestinationRoute| led.cluster == *cluster && led.session == words && led.rest == rest;
             if !self.0.iter().any(is_its) {
                 let message = format!(

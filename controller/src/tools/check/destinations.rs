@@ -10,7 +10,7 @@ use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::node::Node;
 use limpet_core::RouteSession;
 use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::FILTER_NAME;
+use limpet_core::envoy::{FILTER_NAME, NO_SESSION};
 
 /// The sessions of the clusters of a route, and where they are named.
 pub(super) fn sessions<'a, 'c>(
@@ -50,9 +50,11 @@ fn session<'a, 'c>(
     config: &'c FilterConfig,
     cluster: &Node<'a>,
 ) -> Option<(Session<'c>, Node<'a>)> {
-    let metadata = cluster.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)?;
-    let node = session_entry(report, &metadata)?;
+    let node = session_entry(report, &metadata(cluster)?)?;
     let text = node.value.as_str().unwrap_or_default();
+    if text == NO_SESSION {
+        return None;
+    }
     let named = match RouteSession::parse(text.as_bytes()) {
         // The filter requires a scope: by default it would be the route's name, which differs between routes.
         Ok(RouteSession::Rule {
@@ -67,4 +69,34 @@ fn session<'a, 'c>(
         report.error(&node, expected_session(config, &node.value.to_string()));
     }
     Some((session?, node))
+}
+
+fn metadata<'a>(cluster: &Node<'a>) -> Option<Node<'a>> {
+    cluster.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)
+}
+
+/// The clusters of a split that issue tokens. Metadata of a cluster may say that it does not.
+pub(super) fn issuing<'a>(
+    report: &mut Report,
+    chain: &Chain<'a>,
+    sources: &Sources<'a>,
+    entry: &RouteEntry<'_, 'a>,
+) -> Vec<&'a str> {
+    let mut issues = |name: &str| {
+        let cluster = sources.cluster(chain.manager.file, name);
+        let named = cluster.and_then(|cluster| metadata(cluster)?.entry("session"));
+        let Some((node, text)) = named.and_then(|node| Some((node.clone(), node.value.as_str()?))) else {
+            return true;
+        };
+        // Policy and scope are for routes whose sessions belong to their clusters.
+        if text.starts_with('@') && text != NO_SESSION {
+            report.error(
+                &node,
+                format!("expected {NO_SESSION} or <policy>/<scope>, found {text:?}"),
+            );
+        }
+        text != NO_SESSION
+    };
+    let clusters = entry.clusters.iter().copied();
+    clusters.filter(|name| issues(name)).collect()
 }

@@ -116,7 +116,8 @@ impl<'a> RouteCheck<'_, '_, 'a> {
     ) {
         let is_last = split && !has_matcher;
         if is_last {
-            led.check(self.report, session, entry);
+            let issuing = destinations::issuing(self.report, self.chain, self.sources, entry);
+            led.check(self.report, session, entry, &issuing);
         } else if !has_matcher && entry.clusters.len() > 1 {
             let name = session.name();
             let message = format!(
