@@ -3,6 +3,7 @@
 
 mod application_cookies;
 mod bad_configurations;
+mod begins_and_ends;
 mod carriers;
 mod comparison;
 mod cookie_session;

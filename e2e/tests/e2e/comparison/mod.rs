@@ -6,7 +6,9 @@
 mod absolute_timeout;
 mod applications_cookie;
 mod applications_header;
+mod begun_by_posts;
 mod bound_to_its_rule;
+mod ended_by_the_application;
 mod forged_by_anybody;
 mod header_carrier;
 mod idle_timeout;

@@ -8,5 +8,6 @@ mod leaving;
 mod modifiers;
 pub(crate) mod per_scope;
 pub(crate) mod rule;
+mod silent;
 pub(crate) mod site;
 mod statistics;

@@ -1,0 +1,78 @@
+//! A session that ends with the application's logout.
+
+use limpet_e2e::Visitor;
+
+use super::*;
+
+const OF_THE_APPLICATION: &str = "login=; Path=/; Max-Age=0";
+const OF_THE_SESSION: &str = "limpet-session=; Path=/; Max-Age=0";
+
+/// A visitor with a session, after an answer in which the application set these cookies.
+async fn after(at: SocketAddr, cookies: &[&str]) -> Result<Visitor> {
+    let mut visitor = Visitor::of(at);
+    let first = visitor.get("/").await?;
+    assert!(first.set_cookie(COOKIE).is_some());
+    assert_eq!(visitor.get("/").await?.backend(), first.backend());
+    let request = Request::get(at, "/");
+    let request = cookies
+        .iter()
+        .fold(request, |request, cookie| request.answered_with("set-cookie", cookie));
+    assert_eq!(visitor.send(request).await?.backend(), first.backend());
+    Ok(visitor)
+}
+
+/// With `preserve`, the application may set HAProxy's cookie itself, and so delete it: it has to know its name and
+/// attributes. Without, HAProxy removes what the application sets under the name.
+#[tokio::test]
+async fn haproxys_cookie_ends_if_the_application_deletes_it() -> Result<()> {
+    let backends = Backend::three()?;
+    for (preserve, names) in [("", vec![COOKIE]), ("preserve", vec![])] {
+        let haproxy = haproxy(&format!("cookie limpet-session insert indirect {preserve}"), &backends).await?;
+        let visitor = after(haproxy.address(), &[OF_THE_SESSION]).await?;
+        assert_eq!(visitor.cookie_names(), names, "{preserve}");
+        let visitor = after(haproxy.address(), &[OF_THE_APPLICATION]).await?;
+        assert_eq!(
+            visitor.cookie_names(),
+            [COOKIE],
+            "its own cookie says nothing to HAProxy"
+        );
+    }
+    Ok(())
+}
+
+/// With `preserve`, what the application writes into the cookie is where the session goes.
+#[tokio::test]
+async fn haproxy_lets_the_application_choose_the_server() -> Result<()> {
+    let backends = Backend::three()?;
+    let haproxy = haproxy("cookie limpet-session insert indirect preserve", &backends).await?;
+    for backend in &backends {
+        let field = format!("limpet-session={}", backend.name());
+        let mut visitor = after(haproxy.address(), &[&field]).await?;
+        for _ in 0..6 {
+            assert_eq!(visitor.get("/").await?.backend(), Some(backend.name()));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn limpets_cookie_ends_with_the_applications_own() -> Result<()> {
+    let backends = Backend::three()?;
+    for (policy, names) in [(json!({}), vec![COOKIE]), (json!({"end": {"cookie": "login"}}), vec![])] {
+        let envoy = limpet(&policy, &backends).await?;
+        let visitor = after(envoy.address(), &[OF_THE_APPLICATION]).await?;
+        assert_eq!(visitor.cookie_names(), names, "{policy}");
+        let visitor = after(envoy.address(), &["login=abc", "other=; Max-Age=0"]).await?;
+        assert_eq!(visitor.cookie_names(), [COOKIE, "login"]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn envoys_cookie_outlives_every_logout() -> Result<()> {
+    let backends = Backend::three()?;
+    let envoy = native(&backends).await?;
+    let visitor = after(envoy.address(), &[OF_THE_APPLICATION]).await?;
+    assert_eq!(visitor.cookie_names(), [COOKIE]);
+    Ok(())
+}
