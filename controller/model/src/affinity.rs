@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::reports::Condition;
 use super::{Objects, problem::Problem};
 use limpet_api::{Kind, ObjectName, ObjectRef, ServiceSpec};
-use limpet_core::config::schema::{BeginConfig, CacheControlConfig, PolicyConfig, SourceConfig, TokenConfig};
+use limpet_core::config::schema::{PolicyConfig, SourceConfig};
 
 /// What the API server fills in.
 const DEFAULT_TIMEOUT: u32 = 10_800;
@@ -50,24 +50,12 @@ pub(super) fn of_named(objects: &Objects, service: &ObjectName) -> Option<Durati
 /// its own is gone.
 pub(super) fn policy(timeout: Duration) -> PolicyConfig {
     PolicyConfig {
-        cookie: None,
-        header: None,
-        query: None,
-        also: Vec::new(),
-        tell: None,
         source: Some(SourceConfig {
             prefix_v6: 128,
             timeout: timeout.into(),
             ..SourceConfig::default()
         }),
-        begin: BeginConfig::default(),
-        end: None,
-        strict: false,
-        strict_status: 503,
-        absolute_timeout: None,
-        idle_timeout: None,
-        token: TokenConfig::default(),
-        cache_control: CacheControlConfig::default(),
+        ..PolicyConfig::default()
     }
 }
 

@@ -11,8 +11,8 @@ use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::Problem;
 use limpet_core::config::schema::{
-    BeginConfig, CacheControlConfig, CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig,
-    LifetimeTypeConfig, PolicyConfig, SdsKeysConfig, TokenConfig,
+    CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig, PolicyConfig,
+    SdsKeysConfig,
 };
 use limpet_core::time::GatewayDuration;
 
@@ -69,18 +69,7 @@ impl Parts<'_> {
         let mut config = PolicyConfig {
             cookie,
             header,
-            query: None,
-            also: Vec::new(),
-            tell: None,
-            source: None,
-            begin: BeginConfig::default(),
-            end: None,
-            strict: false,
-            strict_status: 503,
-            absolute_timeout: None,
-            idle_timeout: None,
-            token: TokenConfig::default(),
-            cache_control: CacheControlConfig::default(),
+            ..PolicyConfig::default()
         };
         let annotated = if is_own {
             overrides.over(defaults)

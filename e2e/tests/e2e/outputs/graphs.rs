@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use limpet_api::ObjectName;
-use limpet_core::config::schema::{BeginConfig, CacheControlConfig, CookieConfig, PolicyConfig, TokenConfig};
+use limpet_core::config::schema::{CookieConfig, PolicyConfig};
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
@@ -18,19 +18,8 @@ pub(crate) fn gateway() -> ObjectName {
 pub(crate) fn policy(cookie: &str, strict: bool) -> PolicyConfig {
     PolicyConfig {
         cookie: Some(CookieConfig::named(cookie)),
-        header: None,
-        query: None,
-        also: Vec::new(),
-        tell: None,
-        source: None,
-        begin: BeginConfig::default(),
-        end: None,
         strict,
-        strict_status: 503,
-        absolute_timeout: None,
-        idle_timeout: None,
-        token: TokenConfig::default(),
-        cache_control: CacheControlConfig::default(),
+        ..PolicyConfig::default()
     }
 }
 

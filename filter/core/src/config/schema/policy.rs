@@ -92,6 +92,28 @@ pub struct PolicyConfig {
     pub cache_control: CacheControlConfig,
 }
 
+/// A policy without a carrier. All fields have their defaults.
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            cookie: None,
+            header: None,
+            query: None,
+            also: Vec::new(),
+            tell: None,
+            source: None,
+            begin: BeginConfig::default(),
+            end: None,
+            strict: false,
+            strict_status: SERVICE_UNAVAILABLE,
+            absolute_timeout: None,
+            idle_timeout: None,
+            token: TokenConfig::default(),
+            cache_control: CacheControlConfig::default(),
+        }
+    }
+}
+
 impl PolicyConfig {
     /// The carrier mode and the name of the session; `None` without tokens.
     #[must_use]
