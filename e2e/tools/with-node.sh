@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
 # programs of a node, HELM, CERT_MANAGER_CRDS, and NODE_IMAGES, the archives of its images. They are made of files of
-# this machine, because no registry is asked: the controller's image has what `make images` puts there, and Envoy's
-# has a stock Envoy, under the names that the manifests give them. Neither has a shell. Within with-envoy.sh, which
-# names the files.
+# this machine, because no registry is asked: the controller's image is the shipped one, and Envoy's has a stock Envoy,
+# under the names that the manifests give them. Neither has a shell. Within with-envoy.sh, which names the files.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=$(realpath "${CARGO_TARGET_DIR:-$tools/../../target}")
@@ -35,9 +34,15 @@ image coredns limpet.dev/e2e/coredns:1 --entrypoint coredns "/usr/bin/coredns=$N
 image agnhost registry.k8s.io/e2e-test-images/agnhost:2.63.0 --entrypoint agnhost "/usr/bin/agnhost=$NODE_BIN/agnhost"
 image backend limpet.dev/e2e/backend:1 --entrypoint backend --user 65532:65532 \
   "/usr/bin/backend=$target/debug/backend"
-image limpet "$(named limpet: docker.io/library)" --entrypoint /limpet --user 65532:65532 \
-  "/limpet=$LIMPET_BIN" "/usr/share/limpet/limpet.wasm=$LIMPET_WASM" \
-  "/usr/share/limpet/liblimpet.so=$LIMPET_MODULE"
+# As `make images` makes it.
+shipped=$target/node-shipped
+mkdir -p "$shipped"
+ln -sf "$LIMPET_BIN" "$shipped/limpet"
+ln -sf "$LIMPET_WASM" "$shipped/limpet.wasm"
+ln -sf "$LIMPET_MODULE" "$shipped/liblimpet.so"
+limpet=$(named limpet: docker.io/library)
+python3 "$tools/images.py" "$shipped" "$shipped" "${limpet##*:}" limpet >/dev/null
+mv "$shipped/limpet.tar" "$NODE_IMAGES/limpet.tar"
 # Nothing but Envoy and its libraries: the preStop hook, which runs there, needs none.
 image envoy "$(named envoyproxy/ docker.io)" --entrypoint envoy "/usr/local/bin/envoy=$ENVOY_BIN"
 # The same Envoy under another name, for a rollout.
