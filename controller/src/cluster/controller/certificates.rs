@@ -7,6 +7,7 @@ use limpet_core::time::Timestamp;
 use limpet_xds::{CertificateRole, CertificateUse, Certificates};
 use tokio::sync::watch;
 
+use crate::cluster::reconcile::certificates::Figures;
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
 use crate::time_format;
 
@@ -24,24 +25,21 @@ const AGAIN: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Clone)]
 pub(crate) struct InUse {
     of_server: Certificates,
-    first_secret: Option<watch::Receiver<Option<CertificateUse>>>,
+    in_secrets: Option<watch::Receiver<Figures>>,
 }
 
 impl InUse {
-    /// `first_secret` is of the Secrets' the one that ends first. `None`: no Envoy is served.
-    pub(crate) fn new(
-        of_server: Option<Certificates>,
-        first_secret: Option<watch::Receiver<Option<CertificateUse>>>,
-    ) -> Option<Self> {
+    /// `in_secrets` is what is known of the Secrets of Gateways. `None`: no Envoy is served.
+    pub(crate) fn new(of_server: Option<Certificates>, in_secrets: Option<watch::Receiver<Figures>>) -> Option<Self> {
         Some(Self {
             of_server: of_server?,
-            first_secret,
+            in_secrets,
         })
     }
 
     /// The certificate of each role that ends first.
     pub(crate) fn firsts(&self) -> Vec<CertificateUse> {
-        let in_secret = self.first_secret.as_ref().and_then(|first| first.borrow().clone());
+        let in_secret = self.in_secrets.as_ref().and_then(|known| known.borrow().first.clone());
         let mut firsts: BTreeMap<CertificateRole, CertificateUse> = BTreeMap::new();
         for one in self.of_server.in_use().into_iter().chain(in_secret) {
             let first = firsts.entry(one.role).or_insert_with(|| one.clone());
@@ -50,6 +48,11 @@ impl InUse {
             }
         }
         firsts.into_values().collect()
+    }
+
+    /// How many Gateways have no Secret that is as it should be.
+    pub(crate) fn behind(&self) -> usize {
+        self.in_secrets.as_ref().map_or(0, |known| known.borrow().behind)
     }
 }
 
@@ -73,6 +76,7 @@ pub(crate) async fn follow(certificates: InUse, diagnostics: Diagnostics, pod: S
         }
         let diagnostic = |one: &CertificateUse| Diagnostic {
             kind: "Pod",
+            namespace: None,
             name: pod.clone(),
             uid: String::new(),
             reason: Reason::CertificateEnds,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Api;
-use limpet_xds::{CertificateUse, TlsInMemory};
+use limpet_xds::TlsInMemory;
 use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use super::guard::Guard;
 use super::memory::KeptMemory;
 use crate::cluster::config::Config;
 use crate::cluster::reconcile::certificates::{
-    AuthorityConfig, AuthorityReconciler, KnownAuthority, Place, SecretsReconciler,
+    AuthorityConfig, AuthorityReconciler, Figures, KnownAuthority, Place, SecretsReconciler,
 };
 use crate::cluster::reconcile::config_map::{self, Content};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
@@ -44,8 +44,8 @@ pub(crate) struct Filter {
     pub(crate) memory: KeptMemory,
     /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
-    /// Of the certificates in the Secrets of Gateways, the one that ends first.
-    pub(crate) first_to_end: Option<watch::Receiver<Option<CertificateUse>>>,
+    /// What is known of the Secrets of Gateways.
+    pub(crate) in_secrets: Option<watch::Receiver<Figures>>,
     /// Aborted when it is dropped.
     pub(crate) tasks: JoinSet<()>,
 }
@@ -111,7 +111,7 @@ pub(crate) fn start(
     let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
     let authority = config.authority().filter(|_| matches!(delivery, Delivery::Xds(_)));
-    let (authority, first_to_end) = authority
+    let (authority, in_secrets) = authority
         .map(|authority| start_authority(context, authority, tls, reported, &mut tasks))
         .unzip();
     let (combined, inputs) = CombinedInputs::new(
@@ -129,7 +129,7 @@ pub(crate) fn start(
         guard: Guard::new(fences, wanting, delivery.clone()),
         memory: KeptMemory::new(memory, remembering),
         replicas,
-        first_to_end,
+        in_secrets,
         tasks,
     })
 }
@@ -141,7 +141,7 @@ fn start_authority(
     tls: &TlsInMemory,
     reported: watch::Receiver<Option<Reported>>,
     tasks: &mut JoinSet<()>,
-) -> (watch::Receiver<KnownAuthority>, watch::Receiver<Option<CertificateUse>>) {
+) -> (watch::Receiver<KnownAuthority>, watch::Receiver<Figures>) {
     let (client, namespace) = (&context.client, context.namespace());
     let (telling, everywhere) = watch::channel(None);
     let (reconciler, known) = AuthorityReconciler::new(
@@ -166,7 +166,7 @@ fn start_authority(
             .is_none()
             .then(|| keyring.key_encryption_key_secret.clone()),
     };
-    let (reconciler, first_to_end) = SecretsReconciler::new(
+    let (reconciler, in_secrets) = SecretsReconciler::new(
         client.clone(),
         (place, config.certificate_life.get()),
         reported,
@@ -176,7 +176,7 @@ fn start_authority(
         context.diagnostics.clone(),
     );
     tasks.spawn(reconcile_loop::run(reconciler));
-    (known, first_to_end)
+    (known, in_secrets)
 }
 
 /// Reads the keyring file, and starts to follow its changes.

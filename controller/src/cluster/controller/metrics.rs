@@ -31,6 +31,7 @@ pub(crate) struct Metrics {
     sent: Family<TypeLabels, Counter>,
     turned_away: Family<ReasonLabels, Counter>,
     certificates: Family<CertificateLabels, Gauge<f64, AtomicU64>>,
+    refused_secrets: Gauge,
     quarantined: Gauge,
     refused_units: Counter,
     preflights: Counter,
@@ -103,6 +104,7 @@ impl Metrics {
             sent: Family::default(),
             turned_away: Family::default(),
             certificates: Family::default(),
+            refused_secrets: Gauge::default(),
             quarantined: Gauge::default(),
             refused_units: Counter::default(),
             preflights: Counter::default(),
@@ -170,6 +172,11 @@ impl Metrics {
             "xds_certificate_expiry_seconds",
             "Seconds until the first certificate ends that the xDS server shows, trusts or is shown",
             self.certificates.clone(),
+        );
+        registry.register(
+            "xds_refused_secrets",
+            "Gateways whose Secret cannot be kept as it should be, at the leader",
+            self.refused_secrets.clone(),
         );
     }
 
@@ -334,6 +341,8 @@ impl Exposition {
     }
 
     fn refresh_certificates(&self) {
+        let behind = self.certificates.as_ref().map_or(0, certificates::InUse::behind);
+        self.metrics.refused_secrets.set(gauge(behind));
         let gauges = &self.metrics.certificates;
         gauges.clear();
         let now = SystemTime::now();

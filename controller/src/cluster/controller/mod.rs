@@ -110,7 +110,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         feeds.published_filter,
         feeds.reported.clone(),
     )?;
-    let certificates = InUse::new(deliverer.certificates(), filter.first_to_end);
+    let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
     let (metrics, registry) = Metrics::new();
     let exposition = Exposition {
         registry,

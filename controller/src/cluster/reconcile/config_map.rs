@@ -195,6 +195,7 @@ impl<K: Content> Reconciler<K> {
     fn set_diagnostics(&self) {
         let diagnostic = |(reason, message): (&Reason, &String)| Diagnostic {
             kind: CONFIG_MAP,
+            namespace: None,
             name: self.name.clone(),
             uid: self.uid.clone(),
             reason: *reason,

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 pub(crate) struct Diagnostic {
     /// The kind, in `v1`.
     pub(crate) kind: &'static str,
-    /// The name, in the controller's own namespace.
+    /// `None`: the controller's own.
+    pub(crate) namespace: Option<String>,
     pub(crate) name: String,
     /// Empty if the object was not seen.
     pub(crate) uid: String,
@@ -129,6 +130,7 @@ mod tests {
         let mut follower = diagnostics.follow();
         let diagnostic = |kind| Diagnostic {
             kind,
+            namespace: None,
             name: "limpet".to_owned(),
             uid: String::new(),
             reason: Reason::Invalid,
@@ -153,6 +155,7 @@ mod tests {
         let diagnostics = Diagnostics::new();
         let news = |name: &str| Diagnostic {
             kind: "Secret",
+            namespace: None,
             name: name.to_owned(),
             uid: String::new(),
             reason: Reason::Revoked,

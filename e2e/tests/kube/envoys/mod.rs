@@ -7,9 +7,10 @@ mod parameters;
 mod placement;
 mod readiness;
 mod refused;
+mod secrets;
 mod tenants;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use limpet_api::ObjectName;
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_model::envoys_name;
@@ -21,6 +22,7 @@ const DEFINITION: &str = include_str!("../../../../controller/deploy/crds/envoyd
 
 const DEPLOYMENT: &str = "apps/v1/Deployment";
 const SERVICE: &str = "v1/Service";
+const SECRET: &str = "v1/Secret";
 const KINDS: [&str; 4] = [
     DEPLOYMENT,
     SERVICE,
@@ -121,6 +123,32 @@ async fn gateway_of(namespace: &Namespace, class: &str, name: &str, fields: &Val
         spec.extend(fields.clone());
     }
     namespace.apply_object(&gateway).await.map(drop)
+}
+
+/// Gives the controller's role for Envoys the Secrets, as the chart's role has them with `namespace: Gateway`.
+async fn allow_secrets(system: &Namespace) -> Result<()> {
+    let role = system.cluster_role("limpet-envoys");
+    let mut rules = system.get("ClusterRole", &role).await?["rules"].take();
+    let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "delete", "list", "patch"]});
+    rules.as_array_mut().context("no rules")?.push(secrets);
+    system
+        .merge("ClusterRole", &role, &json!({"rules": rules}))
+        .await
+        .map(drop)
+}
+
+/// Binds the controller's role for Envoys in the namespace of a Gateway, as the chart's `envoys.namespaces` does.
+async fn allow_in(system: &Namespace, there: &Namespace) -> Result<()> {
+    let account = json!({"kind": "ServiceAccount", "name": "limpet-controller", "namespace": system.name()});
+    let role = system.cluster_role("limpet-envoys");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "limpet-envoys"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [account],
+    });
+    there.apply_object(&binding).await.map(drop)
 }
 
 /// Applies an `EnvoyDeployment`.

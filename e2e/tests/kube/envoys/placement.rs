@@ -2,19 +2,16 @@
 
 use anyhow::{Context, Result};
 use limpet_api::ObjectName;
-use limpet_e2e::kube::{Client, Cluster, Controller, Namespace};
+use limpet_e2e::kube::{Client, Controller, Namespace};
 use limpet_model::{envoys_certificate, envoys_keys, envoys_name};
 use serde_json::{Value, json};
 
-use super::{DEPLOYMENT, KINDS, gateway_of, namespace, parameters, refers_to};
+use super::{DEPLOYMENT, KINDS, SECRET, allow_in, allow_secrets, gateway_of, namespace, parameters, refers_to};
 use crate::keyring::KEK;
 use crate::site::condition;
 
-const SECRET: &str = "v1/Secret";
-
 /// A controller in a namespace, and a Gateway `web` in another one.
 struct Apart {
-    cluster: &'static Cluster,
     controller: Controller,
     /// The controller's namespace.
     system: Namespace,
@@ -42,7 +39,6 @@ impl Apart {
         gateway_of(&shop, system.name(), "web", &json!({})).await?;
         Ok(Self {
             gateway: ObjectName::new(shop.name(), "web"),
-            cluster,
             controller,
             system,
             shop,
@@ -116,7 +112,8 @@ async fn envoys_in_the_gateways_namespace_have_all_they_need_there() -> Result<(
         .await?;
     let message = gateway["status"]["conditions"].to_string();
     assert!(message.contains(site.shop.name()), "{message}");
-    allow(&site).await?;
+    allow_secrets(&site.system).await?;
+    allow_in(&site.system, &site.shop).await?;
 
     let objects = site.until_all_in(&site.shop, &site.system).await?;
     let uid = &gateway["metadata"]["uid"];
@@ -139,24 +136,4 @@ async fn envoys_in_the_gateways_namespace_have_all_they_need_there() -> Result<(
     site.shop.until("the image", DEPLOYMENT, &name, has_image).await?;
     site.until_gone_from(&site.shop).await?;
     site.shop.until_gone(SECRET, &copy).await
-}
-
-/// Binds the controller's role for Envoys in the Gateway's namespace, as the chart's `envoys.namespaces` does. With
-/// `namespace: Gateway`, the chart's role has the Secrets, too.
-async fn allow(site: &Apart) -> Result<()> {
-    let role = site.system.cluster_role("limpet-envoys");
-    let mut rules = site.system.get("ClusterRole", &role).await?["rules"].take();
-    let secrets = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "delete", "list", "patch"]});
-    rules.as_array_mut().context("no rules")?.push(secrets);
-    let admin = site.cluster.server().admin();
-    admin.merge("ClusterRole", &role, &json!({"rules": rules})).await?;
-    let account = json!({"kind": "ServiceAccount", "name": "limpet-controller", "namespace": site.system.name()});
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "limpet-envoys"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [account],
-    });
-    site.shop.apply_object(&binding).await.map(drop)
 }

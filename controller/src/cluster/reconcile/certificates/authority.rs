@@ -176,6 +176,7 @@ impl Reconciler {
         };
         let diagnostic = |reason, message| Diagnostic {
             kind: "Secret",
+            namespace: None,
             name: self.config.secret.clone(),
             uid: uid.clone(),
             reason,

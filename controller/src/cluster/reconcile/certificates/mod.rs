@@ -5,16 +5,17 @@
 //! - `content`: the Secret with the authority. `schedule`: when the next phase of a rotation comes. Both are pure.
 //! - `gateways`: the Secret of a Gateway. Pure.
 //! - `authority`: the task that reads and writes the authority, and signs this replica's certificate.
-//! - `secrets`: the task that keeps the Secrets of Gateways.
+//! - `secrets`: the task that keeps the Secrets of Gateways. `found`: what that means for the authority. Pure.
 //! - `permission`: which Gateway a certificate is for.
 //!
 //! As with the keyring, all that a rotation needs is in the Secret, and a phase is one write of it at its
-//! `resourceVersion`. How long a phase has lasted is counted from the moment when the Secrets of all Gateways have what
-//! it is about, by the process that leads.
+//! `resourceVersion`. How long a phase has lasted is counted from the moment when the Secrets of Gateways have what it
+//! is about, by the process that leads. Namespaces that refuse theirs are left behind, unless they are most.
 
 mod authority;
 mod config;
 mod content;
+mod found;
 mod gateways;
 mod permission;
 mod schedule;
@@ -27,4 +28,4 @@ pub(crate) use authority::{KnownAuthority, Reconciler as AuthorityReconciler};
 pub(crate) use config::AuthorityConfig;
 pub(crate) use gateways::Place;
 pub(crate) use permission::permission;
-pub(crate) use secrets::Reconciler as SecretsReconciler;
+pub(crate) use secrets::{Figures, Reconciler as SecretsReconciler};

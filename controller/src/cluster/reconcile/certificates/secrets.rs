@@ -13,10 +13,10 @@ use tokio::sync::watch;
 
 use super::authority::{Everywhere, KnownAuthority};
 use super::content::Authority;
+use super::found::{Found, Obstacle};
 use super::gateways::{Place, Wanted};
-use super::schedule::renewal;
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Wiped, delete};
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::diagnostics::{Diagnostics, Reason};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
@@ -38,8 +38,7 @@ pub(crate) struct Reconciler {
     known: watch::Receiver<KnownAuthority>,
     leads: watch::Receiver<bool>,
     everywhere: watch::Sender<Option<Everywhere>>,
-    /// The certificate in a Secret that ends first.
-    first: watch::Sender<Option<CertificateUse>>,
+    figures: watch::Sender<Figures>,
     diagnostics: Diagnostics,
     /// What the Secrets were last compared with, and when that is due again.
     compared: Option<Compared>,
@@ -57,16 +56,13 @@ struct Compared {
 /// The Gateways of our classes with their uids.
 type Gateways = BTreeMap<ObjectName, String>;
 
-/// The result of a round.
-#[derive(Default)]
-struct Found {
-    /// The certificate that ends first.
-    first: Option<CertificateUse>,
-    /// When the first one is renewed.
-    renewal: Option<SystemTime>,
-    /// The Secrets that the API server refuses to write, or their namespace if they cannot be listed; with its words.
-    refused: BTreeMap<(ObjectName, Reason), String>,
-    failed: bool,
+/// What is known of the Secrets.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Figures {
+    /// The certificate in one of them that ends first.
+    pub(crate) first: Option<CertificateUse>,
+    /// How many Gateways have none that is as it should be.
+    pub(crate) behind: usize,
 }
 
 impl Reconcile for Reconciler {
@@ -96,7 +92,7 @@ impl Reconcile for Reconciler {
             }
         }
         let found = self.round(&gateways, &authority).await;
-        let rest = self.conclude(found, &authority);
+        let rest = self.conclude(found, &gateways, &authority);
         self.compared = Some(Compared {
             gateways,
             authority,
@@ -107,7 +103,7 @@ impl Reconcile for Reconciler {
 }
 
 impl Reconciler {
-    /// The receivers tell when all Secrets agree with an authority, and which certificate ends first.
+    /// `everywhere` tells when Secrets agree with an authority.
     pub(crate) fn new(
         client: Client,
         (place, life): (Place, Duration),
@@ -116,8 +112,8 @@ impl Reconciler {
         everywhere: watch::Sender<Option<Everywhere>>,
         leads: watch::Receiver<bool>,
         diagnostics: Diagnostics,
-    ) -> (Self, watch::Receiver<Option<CertificateUse>>) {
-        let (first, followed) = watch::channel(None);
+    ) -> (Self, watch::Receiver<Figures>) {
+        let (figures, followed) = watch::channel(Figures::default());
         let reconciler = Self {
             client,
             namespaces: BTreeSet::from_iter((!place.with_gateways).then(|| place.namespace.clone())),
@@ -127,7 +123,7 @@ impl Reconciler {
             known,
             leads,
             everywhere,
-            first,
+            figures,
             diagnostics,
             compared: None,
             backoff: Backoff::of_the_api(),
@@ -148,14 +144,13 @@ impl Reconciler {
     fn rest(&mut self) {
         self.compared = None;
         self.everywhere.send_replace(None);
-        self.first.send_replace(None);
+        self.figures.send_replace(Figures::default());
         self.diagnostics.set(ABOUT, BTreeSet::new());
     }
 
     /// Returns how long until the next round.
-    fn conclude(&mut self, found: Found, authority: &Arc<Authority>) -> Duration {
-        self.first.send_replace(found.first);
-        let is_done = !found.failed && found.refused.is_empty();
+    fn conclude(&mut self, found: Found, gateways: &Gateways, authority: &Arc<Authority>) -> Duration {
+        let is_done = found.is_everywhere(gateways.keys());
         self.everywhere.send_if_modified(|known| {
             let is_known = known.as_ref().is_some_and(|known| known.authority.signs_as(authority));
             if is_done && !is_known {
@@ -167,7 +162,11 @@ impl Reconciler {
             is_known != is_done
         });
         let refused = !found.refused.is_empty();
-        self.complain(&found.refused);
+        self.diagnostics.complain(ABOUT, found.diagnostics());
+        self.figures.send_replace(Figures {
+            first: found.first,
+            behind: found.behind.len(),
+        });
         if found.failed {
             return self.backoff.next();
         }
@@ -177,25 +176,14 @@ impl Reconciler {
         if refused { rest.min(REFUSED) } else { rest }
     }
 
-    fn complain(&self, refused: &BTreeMap<(ObjectName, Reason), String>) {
-        // One stands for all: they are refused for one reason.
-        let diagnostic = refused.iter().next().map(|((name, reason), words)| Diagnostic {
-            kind: "Secret",
-            name: name.name.clone(),
-            uid: String::new(),
-            reason: *reason,
-            message: format!("{words}; Secrets of Gateways that are refused: {}", refused.len()),
-        });
-        self.diagnostics.complain(ABOUT, diagnostic.into_iter().collect());
-    }
-
     async fn round(&mut self, gateways: &Gateways, authority: &Authority) -> Found {
         let mut found = Found::default();
         let own_keys = match self.own_keys().await {
             Ok(own_keys) => own_keys,
             Err(error) => {
                 let name = ObjectName::new(&self.place.namespace, self.place.keys.as_deref().unwrap_or_default());
-                found.failed(&name, Reason::ReadRefused, &error);
+                found.failed(&name, Reason::ReadRefused, &error.into());
+                found.is_partial = true;
                 return found;
             }
         };
@@ -215,7 +203,20 @@ impl Reconciler {
                     self.keep_all(there, &wanted, (authority, own_keys.as_ref()), &mut found)
                         .await;
                 }
-                Err(error) => found.failed(&ObjectName::new(namespace, ""), Reason::ReadRefused, &error),
+                // Nobody waits for it. What is left there goes with its owner.
+                Err(error) if wanted.is_empty() => {
+                    tracing::warn!(namespace, %error, "cannot look for Secrets of Gateways that are gone");
+                }
+                Err(error) => {
+                    let obstacle = error.into();
+                    for wanted in wanted {
+                        found.failed(&wanted.name, Reason::ReadRefused, &obstacle);
+                        found.behind.insert(wanted.gateway);
+                    }
+                }
+            }
+            if found.is_partial {
+                break;
             }
         }
         found
@@ -231,17 +232,18 @@ impl Reconciler {
     ) {
         for wanted in all {
             let is = there.remove(&wanted.name.name);
-            if let Err(error) = self.keep(wanted, is.as_ref(), authority, found).await {
-                found.failed(&wanted.name, Reason::WriteRefused, &error);
+            if let Err(obstacle) = self.keep(wanted, is.as_ref(), authority, found).await {
+                found.failed(&wanted.name, Reason::WriteRefused, &obstacle);
+                found.behind.insert(wanted.gateway.clone());
             }
             let Some(own) = own_keys.map(Wiped::object) else {
                 continue;
             };
             let is = there.remove(&wanted.keys_name());
-            if is.is_none_or(|is| !wanted.has_keys(is.object(), own))
-                && let Err(error) = self.apply(&wanted.name.namespace, &wanted.keys(own)).await
-            {
-                found.failed(&wanted.name, Reason::WriteRefused, &error);
+            let is_good = is.as_ref().is_some_and(|is| wanted.has_keys(is.object(), own));
+            if !is_good && let Err(obstacle) = self.apply(&wanted.keys(own), is.is_some()).await {
+                let name = ObjectName::new(&wanted.name.namespace, &wanted.keys_name());
+                found.failed(&name, Reason::WriteRefused, &obstacle);
             }
         }
         for secret in there.into_values() {
@@ -249,7 +251,7 @@ impl Reconciler {
                 let metadata = &secret.object().metadata;
                 let name = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
                 let [namespace, name] = name;
-                found.failed(&ObjectName::new(namespace, name), Reason::WriteRefused, &error);
+                found.failed(&ObjectName::new(namespace, name), Reason::WriteRefused, &error.into());
             }
         }
     }
@@ -259,10 +261,14 @@ impl Reconciler {
         let Some(name) = self.place.keys.as_ref().filter(|_| self.place.with_gateways) else {
             return Ok(None);
         };
-        // The right to list it by its name is what following it needs, too.
+        Ok(self.named(&self.place.namespace, name).await?.pop())
+    }
+
+    /// The Secret of this name, if there is one. The right to list it is what following it needs, too.
+    async fn named(&self, namespace: &str, name: &str) -> Result<Vec<Wiped>, Error> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let list = self.api(&self.place.namespace).list(&named).await?;
-        Ok(list.items.into_iter().next().map(Wiped::new))
+        let list = self.api(namespace).list(&named).await?;
+        Ok(list.items.into_iter().map(Wiped::new).collect())
     }
 
     /// The Secrets of Gateways that are there, and ours.
@@ -284,7 +290,7 @@ impl Reconciler {
         is: Option<&Wiped>,
         authority: &Authority,
         found: &mut Found,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Obstacle> {
         let now = SystemTime::now();
         let is = is.map(Wiped::object);
         let good = is.and_then(|secret| wanted.certificate(secret, authority, now));
@@ -299,12 +305,12 @@ impl Reconciler {
             Err(error) => {
                 tracing::error!(secret = %wanted.name, %error, "a certificate cannot be signed");
                 found.failed = true;
+                found.is_partial = true;
                 return Ok(());
             }
         };
         if is_new || !is_complete {
-            self.apply(&wanted.name.namespace, &wanted.object(&pair, authority))
-                .await?;
+            self.apply(&wanted.object(&pair, authority), is.is_some()).await?;
             tracing::info!(secret = %wanted.name, gateway = %wanted.gateway, is_new, "wrote the certificate of Envoys");
         }
         found.keeps(CertificateUse {
@@ -315,15 +321,20 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn apply(&self, namespace: &str, secret: &Wiped) -> Result<(), Error> {
+    /// Writes a Secret, which is among ours or is not there yet.
+    async fn apply(&self, secret: &Wiped, is_ours: bool) -> Result<(), Obstacle> {
         // The Lease may have been lost meanwhile.
         if !*self.leads.borrow() {
             return Ok(());
         }
-        let name = secret.object().metadata.name.clone().unwrap_or_default();
+        let metadata = &secret.object().metadata;
+        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
+        if !is_ours && !self.named(namespace, name).await?.is_empty() {
+            return Err(Obstacle::Taken);
+        }
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(secret.object());
-        let written = self.api(namespace).patch(&name, &params, &patch).await?;
+        let written = self.api(namespace).patch(name, &params, &patch).await?;
         drop(Wiped::new(written));
         Ok(())
     }
@@ -347,24 +358,5 @@ impl Reconciler {
 
     fn api(&self, namespace: &str) -> Api<SecretObject> {
         Api::namespaced(self.client.clone(), namespace)
-    }
-}
-
-impl Found {
-    fn failed(&mut self, secret: &ObjectName, reason: Reason, error: &Error) {
-        if let Some(words) = refusal(error) {
-            self.refused.insert((secret.clone(), reason), words);
-        } else {
-            tracing::warn!(%secret, %error, "the certificate of Envoys cannot be kept");
-            self.failed = true;
-        }
-    }
-
-    fn keeps(&mut self, one: CertificateUse) {
-        let renewal = renewal(one.validity);
-        self.renewal = Some(self.renewal.map_or(renewal, |first| first.min(renewal)));
-        if self.first.as_ref().is_none_or(|first| one.validity < first.validity) {
-            self.first = Some(one);
-        }
     }
 }

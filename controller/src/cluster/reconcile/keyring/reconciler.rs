@@ -206,6 +206,7 @@ impl Reconciler {
     fn diagnostic(&self, which: Which, reason: Reason, message: String) -> Diagnostic {
         Diagnostic {
             kind: SECRET,
+            namespace: None,
             name: self.name(which).to_owned(),
             uid: self.state.uid(which),
             reason,

@@ -25,6 +25,7 @@ impl Complaints {
         // One stands for all: they are refused for one reason.
         let diagnostic = undeleted.iter().next().map(|(object, words)| Diagnostic {
             kind: "Pod",
+            namespace: None,
             name: self.pod.clone(),
             uid: String::new(),
             reason: Reason::DeleteRefused,

@@ -66,7 +66,10 @@ impl DiagnosticEvents {
             let regarding = Regarding {
                 kind: diagnostic.kind,
                 api_version: "v1".to_owned(),
-                name: ObjectName::new(&self.namespace, &diagnostic.name),
+                name: ObjectName::new(
+                    diagnostic.namespace.as_deref().unwrap_or(&self.namespace),
+                    &diagnostic.name,
+                ),
                 uid: diagnostic.uid.clone(),
             };
             problems.entry(regarding).or_default().insert(Problem {

@@ -1,0 +1,172 @@
+//! What a look at the Secrets of Gateways has found. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
+
+use kube::Error;
+use limpet_xds::CertificateUse;
+
+use super::schedule::renewal;
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Reason, refusal};
+use limpet_api::ObjectName;
+
+/// The result of a round.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The certificate that ends first.
+    pub(super) first: Option<CertificateUse>,
+    /// When the first one is renewed.
+    pub(super) renewal: Option<SystemTime>,
+    /// The Secrets that cannot be kept, for a reason that lasts, in words.
+    pub(super) refused: BTreeMap<(ObjectName, Reason), String>,
+    /// The Gateways whose Secret does not have what it should.
+    pub(super) behind: BTreeSet<ObjectName>,
+    /// Whether something has to be tried again soon.
+    pub(super) failed: bool,
+    /// Whether the round has ended early, so that what it has not found says nothing.
+    pub(super) is_partial: bool,
+}
+
+/// Why a Secret cannot be kept.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// There is one of its name that is not ours.
+    Taken,
+    Api(Error),
+}
+
+impl From<Error> for Obstacle {
+    fn from(error: Error) -> Self {
+        Self::Api(error)
+    }
+}
+
+impl Found {
+    pub(super) fn failed(&mut self, secret: &ObjectName, reason: Reason, obstacle: &Obstacle) {
+        let words = match obstacle {
+            Obstacle::Taken => Some(format!(
+                "expected no other Secret {secret}; the existing one belongs to somebody else"
+            )),
+            Obstacle::Api(error) => refusal(error),
+        };
+        if let Some(words) = words {
+            self.refused.insert((secret.clone(), reason), words);
+            return;
+        }
+        tracing::warn!(%secret, error = ?obstacle, "the certificate of Envoys cannot be kept");
+        self.failed = true;
+        // An API server that does not answer is no tenant's matter.
+        self.is_partial |= !matches!(obstacle, Obstacle::Api(Error::Api(_)));
+    }
+
+    pub(super) fn keeps(&mut self, one: CertificateUse) {
+        let renewal = renewal(one.validity);
+        self.renewal = Some(self.renewal.map_or(renewal, |first| first.min(renewal)));
+        if self.first.as_ref().is_none_or(|first| one.validity < first.validity) {
+            self.first = Some(one);
+        }
+    }
+
+    /// Whether these Gateways have the present authority, so that the next phase of a rotation may come. What is wrong
+    /// in a namespace does not stop the others. What is wrong in most of them is no tenant's matter, but a mistake of
+    /// who runs the controller: without waiting for its end, most Envoys would be left without an authority.
+    pub(super) fn is_everywhere<'a>(&'a self, gateways: impl IntoIterator<Item = &'a ObjectName>) -> bool {
+        let all = namespaces(gateways);
+        !self.is_partial && namespaces(&self.behind).len() * 2 <= all.len()
+    }
+
+    /// What a person must mend: one Secret stands for all of its namespace, because they are refused for one reason.
+    pub(super) fn diagnostics(&self) -> BTreeSet<Diagnostic> {
+        let mut counts = BTreeMap::<&str, usize>::new();
+        for (name, _) in self.refused.keys() {
+            *counts.entry(&name.namespace).or_default() += 1;
+        }
+        let first = |(namespace, count): (&str, usize)| {
+            let mut refused = self.refused.iter();
+            let ((name, reason), words) = refused.find(|((name, _), _)| name.namespace == namespace)?;
+            Some(Diagnostic {
+                kind: "Secret",
+                namespace: Some(namespace.to_owned()),
+                name: name.name.clone(),
+                uid: String::new(),
+                reason: *reason,
+                message: format!("{words}; Secrets of Gateways that are refused in this namespace: {count}"),
+            })
+        };
+        counts.into_iter().filter_map(first).collect()
+    }
+}
+
+fn namespaces<'a>(names: impl IntoIterator<Item = &'a ObjectName>) -> BTreeSet<&'a str> {
+    names.into_iter().map(|name| name.namespace.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHOPS: [&str; 5] = ["a/web", "a/other", "b/web", "c/web", "d/web"];
+
+    fn names(names: &[&str]) -> BTreeSet<ObjectName> {
+        let split = names.iter().filter_map(|name| name.split_once('/'));
+        split
+            .map(|(namespace, name)| ObjectName::new(namespace, name))
+            .collect()
+    }
+
+    fn with_behind(behind: &[&str]) -> Found {
+        Found {
+            behind: names(behind),
+            ..Found::default()
+        }
+    }
+
+    #[test]
+    fn an_authority_waits_for_most_namespaces_and_not_for_each() {
+        let all = names(&SHOPS);
+        let cases: [(&[&str], bool); 6] = [
+            (&[], true),
+            (&["a/web"], true),
+            // One tenant with many Gateways is one tenant.
+            (&["a/web", "a/other"], true),
+            (&["a/web", "a/other", "b/web"], true),
+            (&["a/web", "b/web", "c/web"], false),
+            (&SHOPS, false),
+        ];
+        for (behind, expected) in cases {
+            assert_eq!(with_behind(behind).is_everywhere(&all), expected, "{behind:?}");
+        }
+        assert!(Found::default().is_everywhere(&BTreeSet::new()));
+        // Nobody else would go on.
+        assert!(!with_behind(&["a/web"]).is_everywhere(&names(&["a/web", "a/other"])));
+    }
+
+    #[test]
+    fn a_round_that_ended_early_says_nothing() {
+        let mut found = Found::default();
+        let secret = ObjectName::new("a", "web");
+        found.failed(&secret, Reason::WriteRefused, &Obstacle::Api(Error::TlsRequired));
+        assert!(found.failed && !found.is_everywhere(&names(&SHOPS)));
+    }
+
+    #[test]
+    fn each_namespace_is_told_of_its_own_refusal() {
+        let mut found = Found::default();
+        for secret in names(&["a/one", "a/two", "b/one"]) {
+            found.failed(&secret, Reason::WriteRefused, &Obstacle::Taken);
+        }
+        let told: Vec<_> = found
+            .diagnostics()
+            .into_iter()
+            .map(|told| (told.namespace.unwrap_or_default(), told.name, told.message))
+            .collect();
+        let expected = |namespace: &str, count: usize| {
+            let message = format!(
+                "expected no other Secret {namespace}/one; the existing one belongs to somebody else; Secrets of \
+                 Gateways that are refused in this namespace: {count}"
+            );
+            (namespace.to_owned(), "one".to_owned(), message)
+        };
+        assert_eq!(told, [expected("a", 2), expected("b", 1)]);
+    }
+}
