@@ -44,6 +44,7 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
 .PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node e2e-istio-node node cluster
+.PHONY: e2e-browser browser
 .PHONY: conformance chaos
 .PHONY: static-cli
 .PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
@@ -176,6 +177,18 @@ e2e-images: build ## Run the tests of what is released with a genuine registry, 
 	LIMPET_RELEASE=dist/release LIMPET_IMAGES=dist/images \
 	LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
 	$(test_e2e) --features images --test images $(in_netns)
+
+# Not part of `make test`, because nothing else here needs a browser, which is 440 MB.
+e2e-browser: browser wasm module ## Run the tests with a real browser, Chromium: FILTER=module TEST=name
+	@echo "Testing the $(FILTER) filter with a browser on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
+	@# Each test has a browser of its own.
+	@CHROMIUM=$$(e2e/tools/chromium.sh chromium) && CHROMEDRIVER=$$(e2e/tools/chromium.sh chromedriver) && \
+	export CHROMIUM CHROMEDRIVER && RUST_TEST_THREADS=2 $(call with_envoy,$(ENVOY_VERSION)) \
+	$(test_e2e) --features browser --test browser
+
+# Says what this machine lacks before minutes go into building the rest.
+browser:
+	@e2e/tools/chromium.sh chromium >/dev/null
 
 cluster: node wasm module static-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin cluster

@@ -21,6 +21,8 @@
 
 mod backend;
 mod body;
+#[cfg(feature = "browser")]
+mod browser;
 mod build;
 mod carrier;
 pub mod chaos;
@@ -49,6 +51,8 @@ pub mod tools;
 
 pub use backend::{Answering, Backend, Protocol, Reply, Seen, Tasks};
 pub use body::{Body, BoxError, Upload};
+#[cfg(feature = "browser")]
+pub use browser::Browser;
 pub use build::Build;
 pub use carrier::{Carrier, filter_with_both};
 #[cfg(feature = "tls")]

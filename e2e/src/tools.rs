@@ -138,6 +138,32 @@ pub fn haproxy() -> Result<PathBuf> {
     from_environment("HAPROXY")
 }
 
+/// The browser (`CHROMIUM`).
+///
+/// # Errors
+/// If the variable is not set or does not name a file; the error says what to do.
+#[cfg(feature = "browser")]
+pub fn chromium() -> Result<PathBuf> {
+    of_a_browser("CHROMIUM")
+}
+
+/// The program that drives the browser (`CHROMEDRIVER`).
+///
+/// # Errors
+/// As [`chromium`].
+#[cfg(feature = "browser")]
+pub fn chromedriver() -> Result<PathBuf> {
+    of_a_browser("CHROMEDRIVER")
+}
+
+#[cfg(feature = "browser")]
+fn of_a_browser(variable: &str) -> Result<PathBuf> {
+    let file = std::env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|file| file.is_file());
+    file.with_context(|| format!("{variable} does not name a file. `make e2e-browser` finds a browser, and sets it."))
+}
+
 /// Helm (`HELM`).
 ///
 /// # Errors

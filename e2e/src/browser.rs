@@ -1,0 +1,260 @@
+//! A real browser: Chromium, driven by chromedriver.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fantoccini::wd::Capabilities;
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{poll, tools};
+
+/// A browser with a profile of its own, for which all hosts `*.example` are one Envoy with TLS, whose certificate it
+/// does not check. It ends when the value is dropped.
+#[derive(Debug)]
+pub struct Browser {
+    client: Client,
+    driver: Driver,
+    capabilities: Capabilities,
+}
+
+impl Browser {
+    /// Starts a browser.
+    ///
+    /// # Errors
+    /// If it does not start; the error contains the driver's log.
+    pub async fn start(envoy: SocketAddr) -> Result<Self> {
+        Self::start_with(envoy, &json!({})).await
+    }
+
+    /// Starts a browser with these preferences of its user, by the names that Chromium has for them.
+    ///
+    /// # Errors
+    /// As [`Browser::start`].
+    pub async fn start_with(envoy: SocketAddr, preferences: &Value) -> Result<Self> {
+        let driver = Driver::start().await?;
+        let capabilities = capabilities(&driver.directory, envoy, preferences)?;
+        let client = driver.open(&capabilities).await?;
+        Ok(Self {
+            client,
+            driver,
+            capabilities,
+        })
+    }
+
+    /// Ends the browser as its user does, and starts it again with what it has kept.
+    ///
+    /// # Errors
+    /// If it does not end or does not start.
+    pub async fn restart(self) -> Result<Self> {
+        poll::patiently("the browser to end", async { Ok(self.client.close().await?) }).await?;
+        let client = self.driver.open(&self.capabilities).await?;
+        Ok(Self { client, ..self })
+    }
+
+    /// Goes to a URL as a user does who types it, and waits until the page is there.
+    ///
+    /// # Errors
+    /// If it does not come.
+    pub async fn go(&self, url: &str) -> Result<()> {
+        poll::patiently(url, async { Ok(self.client.goto(url).await?) }).await
+    }
+
+    /// Loads the present page again.
+    ///
+    /// # Errors
+    /// If it does not come.
+    pub async fn reload(&self) -> Result<()> {
+        poll::patiently("the page again", async { Ok(self.client.refresh().await?) }).await
+    }
+
+    /// Clicks on what this CSS selector finds.
+    ///
+    /// # Errors
+    /// If it finds nothing.
+    pub async fn click(&self, selector: &str) -> Result<()> {
+        let click = async { Ok(self.client.find(Locator::Css(selector)).await?.click().await?) };
+        poll::patiently(selector, click).await
+    }
+
+    /// Looks into the first frame of the page from now on.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn enter_frame(&self) -> Result<()> {
+        Ok(self.client.enter_frame(0).await?)
+    }
+
+    /// The URL of the present page.
+    ///
+    /// # Errors
+    /// If the browser has gone.
+    pub async fn url(&self) -> Result<String> {
+        Ok(self.client.current_url().await?.into())
+    }
+
+    /// The present page, which is an answer of a backend: JSON.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub async fn page(&self) -> Result<Value> {
+        let text = self.script("return document.body.innerText", &[]).await?;
+        let text = text.as_str().context("a page without text")?;
+        serde_json::from_str(text).with_context(|| format!("not an answer of a backend: {text}"))
+    }
+
+    /// Runs the body of an asynchronous function in the page, with these `arguments`.
+    ///
+    /// # Errors
+    /// If it throws.
+    pub async fn script(&self, body: &str, arguments: &[Value]) -> Result<Value> {
+        let function = format!("return (async function() {{ {body} }}).apply(null, arguments)");
+        poll::patiently(body, async {
+            Ok(self.client.execute(&function, arguments.to_vec()).await?)
+        })
+        .await
+    }
+
+    /// The names and values of the cookies that the browser would send to the page's URL, hidden ones included.
+    ///
+    /// # Errors
+    /// If the browser has gone.
+    pub async fn cookies(&self) -> Result<Vec<(String, String)>> {
+        let cookies = self.client.get_all_cookies().await?;
+        let pair = |cookie: &fantoccini::cookies::Cookie<'_>| (cookie.name().to_owned(), cookie.value().to_owned());
+        Ok(cookies.iter().map(pair).collect())
+    }
+}
+
+/// A running chromedriver, and the directory of all that it and its browser write.
+#[derive(Debug)]
+struct Driver {
+    process: Child,
+    url: String,
+    directory: TempDir,
+}
+
+impl Driver {
+    async fn start() -> Result<Self> {
+        let directory = TempDir::with_prefix("limpet-e2e-")?;
+        let log = directory.path().join("log");
+        let output = File::create(&log)?;
+        // If the test is killed, the driver would stay: setpriv ends it with the thread that started it.
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(tools::chromedriver()?)
+            .arg("--port=0")
+            // Read and write nothing of the user's.
+            .env("HOME", directory.path())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .context("cannot start chromedriver by setpriv (of util-linux)")?;
+        let mut driver = Self {
+            process,
+            url: String::new(),
+            directory,
+        };
+        let port = poll::until("chromedriver to start", async || port(&log)).await;
+        let port = port.with_context(|| format!("chromedriver says:\n{}", driver.log()))?;
+        driver.url = format!("http://127.0.0.1:{port}");
+        Ok(driver)
+    }
+
+    /// Starts a browser.
+    async fn open(&self, capabilities: &Capabilities) -> Result<Client> {
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        builder.capabilities(capabilities.clone());
+        poll::patiently("a browser", async { Ok(builder.connect(&self.url).await?) })
+            .await
+            .with_context(|| format!("chromedriver says:\n{}", self.log()))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // If killing fails, the process has already ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // The browser's processes end with it, one after the other, and each may write until then.
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(5) && is_home_of_a_process(self.directory.path()) {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Whether a process has this directory in its environment.
+fn is_home_of_a_process(directory: &Path) -> bool {
+    let home = format!("HOME={}", directory.display());
+    let has_it = |process: fs::DirEntry| {
+        let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == home.as_bytes())
+    };
+    fs::read_dir("/proc").is_ok_and(|processes| processes.flatten().any(has_it))
+}
+
+/// The port that chromedriver has chosen, once its log says so.
+fn port(log: &Path) -> Option<u16> {
+    let said = fs::read_to_string(log).ok()?;
+    let (_, behind) = said.split_once("started successfully on port ")?;
+    behind.split('.').next()?.parse().ok()
+}
+
+fn capabilities(directory: &TempDir, envoy: SocketAddr, preferences: &Value) -> Result<Capabilities> {
+    let profile = directory.path().join("profile");
+    let arguments = [
+        "--headless=new".to_owned(),
+        format!("--user-data-dir={}", profile.display()),
+        // Every host is Envoy; nothing else is asked for.
+        format!("--host-resolver-rules=MAP *.example:443 {envoy}, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+        "--ignore-certificate-errors".to_owned(),
+        // The pages are the tests' own, and root has no sandbox.
+        "--no-sandbox".to_owned(),
+        // Containers often have little of it.
+        "--disable-dev-shm-usage".to_owned(),
+        "--disable-background-networking".to_owned(),
+        "--disable-gpu".to_owned(),
+    ];
+    let capabilities = json!({
+        "browserName": "chrome",
+        "goog:chromeOptions": {
+            "binary": ended_with_its_driver(directory.path())?,
+            "args": arguments,
+            "prefs": preferences,
+        },
+    });
+    match capabilities {
+        Value::Object(object) => Ok(object),
+        other => bail!("no object: {other}"),
+    }
+}
+
+/// A program that is the browser, but ends when its driver does.
+fn ended_with_its_driver(directory: &Path) -> Result<PathBuf> {
+    let program = directory.join("browser");
+    let chromium = tools::chromium()?;
+    fs::write(
+        &program,
+        format!(
+            "#!/bin/sh\nexec setpriv --pdeathsig KILL '{}' \"$@\"\n",
+            chromium.display()
+        ),
+    )?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    Ok(program)
+}
