@@ -12,6 +12,7 @@ use super::graph::{
     SessionUse, VirtualHost,
 };
 use super::objects::RuleBackend;
+use super::references::Backend;
 use super::routes::{Attachment, RouteRule, RouteState, RuleAction};
 use super::sessions::{RuleSession, Sessions};
 use limpet_api::{Kind, ObjectName};
@@ -60,7 +61,7 @@ pub(super) fn assemble(
             }
         }
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
-            add_clusters(&mut graph, rule, all);
+            add_clusters(&mut graph, rule, &session.session, all);
             for backend in &rule.backends {
                 let namespaces = graph.led_from.entry(backend.spec.service.clone()).or_default();
                 namespaces.insert(Arc::clone(&namespace));
@@ -80,7 +81,7 @@ pub(super) fn assemble(
                 graph.rules.entry(rule.name.clone()).or_insert(origin);
             }
             let followed = rule.matches.iter().enumerate().map(|(place, matches)| {
-                let made = make(rule, matches, session.of_path(&matches.path));
+                let made = make(rule, matches, session.of_path(&matches.path), all);
                 (precedence(route, index, place, matches), made)
             });
             let otherwise = rule.otherwise.iter().enumerate().map(|(place, matches)| {
@@ -121,20 +122,49 @@ fn serves(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>, attachment: &Attac
     })
 }
 
-fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, all: &Sessions) {
+fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all: &Sessions) {
     for backend in rule.backends.iter().chain(&rule.mirrors) {
         let cluster = graph
             .clusters
             .entry(backend.cluster.clone())
             .or_insert_with(|| backend.spec.clone());
-        cluster.session = match &backend.object {
-            RuleBackend::XBackend(name) => all.destinations.get(name).cloned(),
-            RuleBackend::Service(name) => all.affinities.get(name).map(|policy| SessionUse {
-                policy: policy.clone(),
-                scope: affinity::scope(name, cluster.port),
-            }),
-        };
+        cluster.session = own_session(backend, all);
     }
+    for backend in rule
+        .backends
+        .iter()
+        .filter(|backend| is_by_address(backend, session, all))
+    {
+        if let Some(cluster) = graph.clusters.get_mut(&backend.cluster) {
+            cluster.by_address = true;
+        }
+    }
+}
+
+/// The sessions of a backend where the split chooses it for every request.
+fn own_session(backend: &Backend, all: &Sessions) -> Option<SessionUse> {
+    match &backend.object {
+        RuleBackend::XBackend(name) => all.destinations.get(name).cloned(),
+        RuleBackend::Service(name) => all.affinities.get(name).map(|policy| SessionUse {
+            policy: policy.clone(),
+            scope: affinity::scope(name, backend.spec.port),
+        }),
+    }
+}
+
+/// Whether the client's address chooses the endpoint of a rule's requests, where they have no token.
+fn is_by_address(backend: &Backend, session: &Session, all: &Sessions) -> bool {
+    let has_table = |used: &SessionUse| {
+        all.policies
+            .get(&used.policy)
+            .is_some_and(|policy| policy.source.is_some())
+    };
+    let is_held = match session {
+        Session::None => false,
+        Session::Rule(used) => has_table(used),
+        Session::Destinations => own_session(backend, all).is_some_and(|used| has_table(&used)),
+    };
+    is_held || backend.spec.by_address
 }
 
 fn add_certificates(graph: &mut Graph, objects: &Objects, gateway: &Gateway) {
@@ -151,7 +181,7 @@ fn add_certificates(graph: &mut Graph, objects: &Objects, gateway: &Gateway) {
     }
 }
 
-fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
+fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session, all: &Sessions) -> Route {
     let action = match &rule.action {
         RuleAction::Redirect(redirect) => Action::Redirect(redirect.clone()),
         RuleAction::Respond { status, reason } => Action::Respond {
@@ -160,7 +190,7 @@ fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session) -> Route {
         },
         RuleAction::Forward(forward) => Action::Forward(Forward {
             session: session.clone(),
-            by_address: rule.backends.iter().any(|backend| backend.spec.by_address),
+            by_address: rule.backends.iter().any(|backend| is_by_address(backend, session, all)),
             ..forward.clone()
         }),
     };

@@ -56,7 +56,7 @@ pub use memory::Memory;
 pub use objects::{InPlace, Objects, Quarantined, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
-pub use session_fields::{CookiePath, SessionFields};
+pub use session_fields::{CookiePath, OrNone, SessionFields};
 pub use sessions::check_defaults;
 pub use settings::{CONTROLLER_NAME, Gateways, ManagedEnvoys, Settings};
 pub use short_hash::short_hash;

@@ -5,64 +5,25 @@
 //! the name in `sessionDefaults` (`sameSite`), the accepted values and the message for others, precedence, what is
 //! refused for a header, and which annotation a problem of the filter's own check is reported on. The tests go through
 //! the table and fail for a field that they do not cover.
+//!
+//! A field that is more than a word is the filter's own, in YAML.
 
-use serde::de::DeserializeOwned;
+mod cookie_path;
+mod values;
+
 use serde::{Deserialize, Serialize};
 
 use limpet_core::config::schema::{
-    CacheControlConfig, CookieConfig, CookieModeConfig, LifetimeTypeConfig, PolicyConfig, SameSiteConfig, SecureConfig,
-    TokenConfig,
+    CacheControlConfig, CookieConfig, CookieModeConfig, FurtherConfig, LifetimeTypeConfig, PolicyConfig, QueryConfig,
+    SameSiteConfig, SecureConfig, SourceConfig, TellConfig, TokenConfig,
 };
 use limpet_core::time::GatewayDuration;
 
-/// What a cookie's path is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub enum CookiePath {
-    /// `/`, as current releases of the GEP require.
-    #[default]
-    Root,
-    /// Derived from the matches of a rule with `sessionPersistence`, as older releases of the GEP require.
-    Route,
-    /// This one.
-    At(String),
-}
-
-const PATHS: &str = "root, route or a path like /shop";
-
-impl From<CookiePath> for String {
-    fn from(path: CookiePath) -> Self {
-        match path {
-            CookiePath::Root => "root".to_owned(),
-            CookiePath::Route => "route".to_owned(),
-            CookiePath::At(path) => path,
-        }
-    }
-}
-
-impl TryFrom<String> for CookiePath {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        match text.as_str() {
-            "route" => Ok(Self::Route),
-            "root" => Ok(Self::Root),
-            path if path.starts_with('/') => Ok(Self::literal(path)),
-            _ => Err(format!("expected {PATHS}, found {text:?}")),
-        }
-    }
-}
-
-impl CookiePath {
-    /// The path itself, valid or not.
-    pub(crate) fn literal(path: &str) -> Self {
-        if path == "/" {
-            Self::Root
-        } else {
-            Self::At(path.to_owned())
-        }
-    }
-}
+pub use cookie_path::CookiePath;
+use cookie_path::PATHS;
+pub use values::OrNone;
+pub(crate) use values::Values;
+use values::{DURATION, FLAG, Wrong, non_empty, or_none, status, word, yaml, yaml_or_none};
 
 macro_rules! session_fields {
     ($($(#[doc = $doc:literal])+ $field:ident: $type:ty {
@@ -88,9 +49,9 @@ macro_rules! session_fields {
                 of: Of::$of,
                 config: &[$($config),*],
                 read: |fields, text| {
-                    let read: fn(&str) -> Option<$type> = $read;
-                    fields.$field = read(text);
-                    fields.$field.is_some()
+                    let read: fn(&str) -> Result<$type, Wrong> = $read;
+                    fields.$field = Some(read(text)?);
+                    Ok(())
                 },
                 is_set: |fields| fields.$field.is_some(),
                 contradicts: |above, below| below.$field.is_some() && above.$field != below.$field,
@@ -209,7 +170,7 @@ session_fields! {
     token: TokenConfig {
         values: Values::Words(&["sealed", "signed"]),
         read: word,
-        of: Policy,
+        of: Token,
         config: ["token"],
         set: |policy, token| policy.token = token,
     }
@@ -222,16 +183,35 @@ session_fields! {
         // A header's mode is another type (`sessions/policy.rs`).
         set: |policy, mode| cookie(policy, |cookie| cookie.mode = mode),
     }
-    /// Whether the backend sees the cookie or header.
+    /// The token travels in the query of URLs, in the place of the cookie.
+    query: OrNone<QueryConfig> {
+        values: or_none(&["{name: session, redirects: true}", "none"]),
+        read: yaml_or_none,
+        of: InPlaceOfCookie,
+        config: ["query"],
+        set: |policy, query| policy.query = query.0,
+    }
+    /// The client's address holds the session, without a token, in the place of the cookie.
+    source: OrNone<SourceConfig> {
+        values: or_none(&["{timeout: 1h}", "none"]),
+        read: yaml_or_none,
+        of: InPlaceOfCookie,
+        config: ["source"],
+        set: |policy, source| policy.source = source.0,
+    }
+    /// Whether the backend sees the cookie, header or parameter.
     forward: bool {
         values: FLAG,
         read: word,
         of: Carrier,
-        config: ["cookie.forward", "header.forward"],
+        config: ["cookie.forward", "header.forward", "query.forward"],
         set: |policy, forward| {
             cookie(policy, |cookie| cookie.forward = forward);
             if let Some(header) = &mut policy.header {
                 header.forward = forward;
+            }
+            if let Some(query) = &mut policy.query {
+                query.forward |= forward;
             }
         },
     }
@@ -239,35 +219,75 @@ session_fields! {
     cache_control: CacheControlConfig {
         values: Values::Words(&["private", "keep"]),
         read: word,
-        of: Policy,
+        of: Token,
         config: ["cacheControl"],
         set: |policy, cache_control| policy.cache_control = cache_control,
     }
+    /// Where a token is accepted, too.
+    also: Vec<FurtherConfig> {
+        values: Values::Yaml("[]", &["[{header: {name: x-session}}, {query: {name: session}}]", "[]"]),
+        read: yaml,
+        of: Token,
+        config: ["also"],
+        set: |policy, also| policy.also = also,
+    }
+    /// Where responses have every token, besides the policy's own carrier.
+    tell: OrNone<TellConfig> {
+        values: or_none(&["{header: {name: x-session}}", "none"]),
+        read: yaml_or_none,
+        of: Token,
+        config: ["tell"],
+        set: |policy, tell| policy.tell = tell.0,
+    }
 }
 
-const DURATION: Values = Values::Like("a duration like 30m, 1h30m or 500ms", &["1h30m", "2s"]);
-const FLAG: Values = Values::Words(&["true", "false"]);
+/// What holds a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// A cookie of the filter's own.
+    OwnCookie,
+    /// A header of the filter's own.
+    OwnHeader,
+    /// The application's cookie or header.
+    Applications,
+    /// The query of URLs.
+    Query,
+    /// The client's address.
+    Source,
+}
 
-/// Which sessions a field applies to.
+/// Which sessions a field applies to. For others, annotations are refused, by the filter's check where by nothing else,
+/// and defaults do not apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
     /// All sessions.
     Policy,
-    /// Sessions in the filter's own cookie or header. For the application's, defaults do not apply, and the filter's
-    /// check refuses annotations.
+    /// Sessions with tokens.
+    Token,
+    /// Sessions in a carrier of the filter's own.
     Carrier,
-    /// Sessions in the filter's own cookie. Annotations are refused for a header.
+    /// Sessions in the filter's own cookie.
     Cookie,
+    /// Sessions whose type is Cookie. It says what they have in the place of the cookie, so one of these alone counts.
+    InPlaceOfCookie,
 }
 
-/// The values of an annotation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Values {
-    /// One of these words.
-    Words(&'static [&'static str]),
-    /// Values that the text describes, with at least two valid examples for the tests.
-    #[cfg_attr(not(test), expect(dead_code, reason = "nothing but tests needs examples"))]
-    Like(&'static str, &'static [&'static str]),
+impl Of {
+    /// Whether it applies to no session whose type is Header.
+    pub(crate) fn is_for_cookies(self) -> bool {
+        matches!(self, Self::Cookie | Self::InPlaceOfCookie)
+    }
+
+    /// Whether it applies to sessions that are held so.
+    pub(crate) fn applies_to(self, holder: Holder) -> bool {
+        match self {
+            Self::Policy => true,
+            Self::Token => holder != Holder::Source,
+            Self::Carrier => !matches!(holder, Holder::Applications | Holder::Source),
+            Self::Cookie => holder == Holder::OwnCookie,
+            Self::InPlaceOfCookie => matches!(holder, Holder::Query | Holder::Source),
+        }
+    }
 }
 
 /// An entry of the table.
@@ -279,7 +299,7 @@ pub(crate) struct SessionField {
     pub(crate) of: Of,
     /// The fields of the filter's policy that it sets, as problems name them.
     pub(crate) config: &'static [&'static str],
-    read: fn(&mut SessionFields, &str) -> bool,
+    read: fn(&mut SessionFields, &str) -> Result<(), Wrong>,
     is_set: fn(&SessionFields) -> bool,
     contradicts: fn(&SessionFields, &SessionFields) -> bool,
     fill: fn(&mut SessionFields, &SessionFields),
@@ -288,9 +308,16 @@ pub(crate) struct SessionField {
 }
 
 impl SessionField {
-    /// The entry for a field of the filter's policy.
-    pub(crate) fn of_config(field: &str) -> Option<&'static Self> {
-        Self::ALL.iter().find(|entry| entry.config.contains(&field))
+    /// The entry for a field of the filter's policy, and what of the field's path is below the entry's.
+    pub(crate) fn of_config(field: &str) -> Option<(&'static Self, &str)> {
+        let below = |config: &&str| {
+            let rest = field.strip_prefix(*config)?;
+            let is_below = rest.is_empty() || rest.starts_with(['.', '[']);
+            is_below.then(|| rest.trim_start_matches('.'))
+        };
+        Self::ALL
+            .iter()
+            .find_map(|entry| Some((entry, entry.config.iter().find_map(below)?)))
     }
 
     /// The entry for an annotation, named without the prefix.
@@ -310,32 +337,29 @@ impl SessionField {
         names
     }
 
-    /// Its values, for messages.
-    pub(crate) fn expected(&self) -> String {
-        match self.values {
-            Values::Like(text, _) => text.to_owned(),
-            Values::Words(words) => match words {
-                [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
-                words => words.concat(),
-            },
-        }
-    }
-
-    /// Sets the field. Returns `false` if the text is not a valid value.
-    pub(crate) fn read(&self, fields: &mut SessionFields, text: &str) -> bool {
-        let is_known = match self.values {
-            Values::Words(words) => words.contains(&text),
-            Values::Like(..) => true,
+    /// Sets the field.
+    ///
+    /// # Errors
+    /// If the text is not a valid value: what was expected, and what was found.
+    pub(crate) fn read(&self, fields: &mut SessionFields, text: &str) -> Result<(), String> {
+        let read = if self.values.may_be(text) {
+            (self.read)(fields, text)
+        } else {
+            Err(None)
         };
-        is_known && (self.read)(fields, text)
+        read.map_err(|why| {
+            let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+            format!("expected {}, found {}{why}", self.values.expected(), quoted(text))
+        })
     }
+}
 
-    /// Valid values that differ. For words, all of them.
-    #[cfg(test)]
-    pub(crate) fn examples(&self) -> &'static [&'static str] {
-        match self.values {
-            Values::Words(examples) | Values::Like(_, examples) => examples,
-        }
+/// As much of a text as a message has room for.
+pub(crate) fn quoted(text: &str) -> String {
+    const MOST: usize = 200;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{:?}…", text.get(..end).unwrap_or_default()),
+        None => format!("{text:?}"),
     }
 }
 
@@ -361,23 +385,23 @@ impl SessionFields {
         SessionField::ALL.iter().filter(both)
     }
 
-    /// The fields that are set and are for cookies only.
-    pub(crate) fn of_cookies(&self) -> impl Iterator<Item = &'static SessionField> {
-        let entries = SessionField::ALL.iter().filter(|entry| entry.of == Of::Cookie);
+    /// What they say that holds sessions in the place of the cookie.
+    pub(crate) fn in_place_of_cookie(&self) -> Option<Holder> {
+        match (&self.query, &self.source) {
+            (Some(OrNone(Some(_))), _) => Some(Holder::Query),
+            (_, Some(OrNone(Some(_)))) => Some(Holder::Source),
+            _ => None,
+        }
+    }
+
+    /// The fields that are set, and for these sessions.
+    pub(crate) fn set_of(&self, is_meant: impl Fn(Of) -> bool) -> impl Iterator<Item = &'static SessionField> {
+        let entries = SessionField::ALL.iter().filter(move |entry| is_meant(entry.of));
         entries.filter(|entry| (entry.is_set)(self))
     }
 
-    /// The same without the fields for cookies only.
-    pub(crate) fn for_header(&self) -> Self {
-        self.only(|of| of != Of::Cookie)
-    }
-
-    /// The defaults that apply to the application's cookie or header.
-    pub(crate) fn for_applications_carrier(&self) -> Self {
-        self.only(|of| of == Of::Policy)
-    }
-
-    fn only(&self, is_kept: impl Fn(Of) -> bool) -> Self {
+    /// The same without the fields for other sessions than these.
+    pub(crate) fn only(&self, is_kept: impl Fn(Of) -> bool) -> Self {
         let mut fields = self.clone();
         for entry in SessionField::ALL.iter().filter(|entry| !is_kept(entry.of)) {
             (entry.clear)(&mut fields);
@@ -388,7 +412,9 @@ impl SessionFields {
     /// These fields, with those of `below` where they are not set.
     pub(crate) fn over(&self, below: &Self) -> Self {
         let mut fields = self.clone();
-        for entry in SessionField::ALL {
+        let has_place = self.in_place_of_cookie().is_some();
+        let filled = |entry: &&SessionField| !has_place || entry.of != Of::InPlaceOfCookie;
+        for entry in SessionField::ALL.iter().filter(filled) {
             (entry.fill)(&mut fields, below);
         }
         fields
@@ -406,21 +432,4 @@ fn cookie(policy: &mut PolicyConfig, set: impl FnOnce(&mut CookieConfig)) {
     if let Some(cookie) = &mut policy.cookie {
         set(cookie);
     }
-}
-
-fn status(text: &str) -> Option<u16> {
-    let is_number = text.bytes().all(|b| b.is_ascii_digit());
-    let status = text.parse().ok().filter(|_| is_number)?;
-    (400..=599).contains(&status).then_some(status)
-}
-
-fn non_empty(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// Reads a word or flag as the filter's configuration does.
-fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
-    let flag = text.parse().map(serde_json::Value::Bool);
-    let value = flag.unwrap_or_else(|_| serde_json::Value::String(text.to_owned()));
-    serde_json::from_value(value).ok()
 }

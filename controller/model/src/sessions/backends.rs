@@ -12,6 +12,7 @@ use crate::problem::Problem;
 use crate::session_fields::SessionFields;
 use crate::{Objects, Settings};
 use limpet_api::ObjectName;
+use limpet_core::config::schema::PolicyConfig;
 
 /// The `XBackend`s that rules lead to.
 #[derive(Debug, Default)]
@@ -85,13 +86,15 @@ pub(super) fn x_backends<'r>(rule: &'r RuleFacts<'_>) -> impl Iterator<Item = &'
 
 /// The explicit name of the session, by which a client tells sessions apart. Case does not matter for headers.
 fn key(draft: &Draft) -> Option<String> {
-    if draft.is_unnamed {
-        return None;
+    let PolicyConfig {
+        cookie, header, query, ..
+    } = &draft.config;
+    let named = |name: String| (!draft.is_unnamed).then_some(name);
+    match (cookie, header, query) {
+        (Some(cookie), ..) => named(format!("cookie {}", cookie.name)),
+        (_, Some(header), _) => named(format!("header {}", header.name.to_ascii_lowercase())),
+        (.., query) => query.as_ref().map(|query| format!("query {}", query.name)),
     }
-    let cookie = draft.config.cookie.as_ref();
-    let header = draft.config.header.as_ref();
-    let cookie = cookie.map(|cookie| format!("cookie {}", cookie.name));
-    cookie.or_else(|| header.map(|header| format!("header {}", header.name.to_ascii_lowercase())))
 }
 
 pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Own>, Vec<Problem>> {

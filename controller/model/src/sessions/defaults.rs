@@ -4,8 +4,9 @@ use super::annotations::camel_case;
 use super::fault::{Fault, ObjectField};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
-use crate::session_fields::SessionFields;
+use crate::session_fields::{OrNone, SessionFields};
 use limpet_api::SessionPersistence;
+use limpet_core::config::schema::CookieModeConfig;
 use limpet_core::time::GatewayDuration;
 
 /// Checks that policies can be made with these defaults, with timeouts up to `longest`. Otherwise every object would
@@ -14,6 +15,13 @@ use limpet_core::time::GatewayDuration;
 /// # Errors
 /// If the filter would refuse a policy with these defaults. The text names the fields and what was expected.
 pub fn check(defaults: &SessionFields, longest: GatewayDuration) -> Result<(), String> {
+    let is_own = defaults.mode.unwrap_or_default() == CookieModeConfig::Insert;
+    if defaults.in_place_of_cookie().is_some() && !is_own {
+        return Err("sessionDefaults.mode: expected insert, or none, with query or source".to_owned());
+    }
+    if let (Some(OrNone(Some(_))), Some(OrNone(Some(_)))) = (&defaults.query, &defaults.source) {
+        return Err("sessionDefaults.source: expected none with query".to_owned());
+    }
     let named = SessionPersistence {
         session_name: Some("session".to_owned()),
         ..SessionPersistence::default()
@@ -47,6 +55,7 @@ mod tests {
     use std::time::Duration;
 
     use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig};
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::CookiePath;
@@ -57,6 +66,10 @@ mod tests {
 
     fn check(defaults: &SessionFields) -> Result<(), String> {
         super::check(defaults, hours(24))
+    }
+
+    fn fields(json: Value) -> SessionFields {
+        serde_json::from_value(json).unwrap()
     }
 
     #[test]
@@ -79,6 +92,10 @@ mod tests {
                 absolute_timeout: Some(hours(24)),
                 ..SessionFields::default()
             },
+            fields(json!({"query": {"name": "s", "redirects": true}, "source": "none", "sameSite": "Lax"})),
+            fields(json!({"source": {}, "query": "none", "token": "signed", "idleTimeout": "1h"})),
+            fields(json!({"also": [{"query": {"name": "s"}}], "tell": {"header": {"name": "x-s"}}})),
+            fields(json!({"also": [], "tell": "none", "mode": "prefix"})),
         ];
         for defaults in good {
             assert_eq!(check(&defaults), Ok(()), "{defaults:?}");
@@ -137,6 +154,30 @@ mod tests {
                     ..SessionFields::default()
                 },
                 "sessionDefaults.path: expected a path",
+            ),
+            (
+                fields(json!({"tell": {"header": {"name": "x-limpet-session"}}})),
+                "sessionDefaults.tell: header.name: expected",
+            ),
+            (
+                fields(json!({"also": [{"header": {"name": "x-a"}}, {"header": {"name": "X-A"}}]})),
+                "sessionDefaults.also: [1].header.name: expected each carrier once",
+            ),
+            (
+                fields(json!({"query": {"name": "s"}})),
+                "sessionDefaults.tell: expected a header, or redirects: true in query",
+            ),
+            (
+                fields(json!({"source": {"timeout": "25h"}})),
+                "sessionDefaults.source: timeout: expected at most 24h",
+            ),
+            (
+                fields(json!({"source": {}, "query": {"name": "s", "redirects": true}})),
+                "sessionDefaults.source: expected none with query",
+            ),
+            (
+                fields(json!({"source": {}, "mode": "prefix"})),
+                "sessionDefaults.mode: expected insert, or none, with query or source",
             ),
         ];
         for (defaults, field) in bad {

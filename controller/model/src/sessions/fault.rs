@@ -66,12 +66,10 @@ impl Fault {
     }
 }
 
-/// Says that an annotation has no effect.
-pub(super) fn overruled(annotation: &str, by: &str) -> String {
-    format!(
-        "{}: it has no effect, because {by} says otherwise",
-        annotation_field(annotation)
-    )
+/// Says that an annotation, or a part of it, has no effect.
+pub(super) fn overruled(annotation: &str, part: &str, by: &str) -> String {
+    let annotation = annotation_field(annotation);
+    format!("{annotation}: {part} has no effect, because {by} says otherwise")
 }
 
 /// The path of an annotation.

@@ -221,7 +221,7 @@ fn overruled(persistence: &Persistence, overrides: &SessionFields, restored: &Re
     let mut overruled = persistence.overruled(overrides, "spec", "");
     if restored.has_other_name {
         let field = format!("spec.sessionPersistence.{}", persistence.name_field());
-        overruled.push(fault::overruled(former::KEPT_NAME, &field));
+        overruled.push(fault::overruled(former::KEPT_NAME, "it", &field));
     }
     overruled
 }

@@ -2,7 +2,7 @@
 //! checked that the schemas and CEL rules of the CRDs check.
 
 use super::fault::{Fault, overruled};
-use crate::session_fields::{CookiePath, SessionField, SessionFields};
+use crate::session_fields::{CookiePath, OrNone, SessionField, SessionFields};
 use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
@@ -78,15 +78,16 @@ impl Persistence {
     /// The annotations among `below` that have no effect, because a field says otherwise; `parent` is that of
     /// `sessionPersistence`, and `of` its object, if that is another one.
     pub(super) fn overruled(&self, below: &SessionFields, parent: &str, of: &str) -> Vec<String> {
+        let by = |field: &str| format!("{parent}.sessionPersistence.{field}{of}");
         let fields = self.fields.contradicted(below);
-        let said = fields.filter_map(|entry| {
-            let field = self.field_of(entry)?;
-            Some(overruled(
-                &entry.annotation(),
-                &format!("{parent}.sessionPersistence.{field}{of}"),
-            ))
-        });
-        said.collect()
+        let said = fields.filter_map(|entry| Some(overruled(&entry.annotation(), "it", &by(self.field_of(entry)?))));
+        let mut said: Vec<String> = said.collect();
+        if let (Some(name), Some(OrNone(Some(query)))) = (&self.name, &below.query)
+            && query.name != *name
+        {
+            said.push(overruled("query", "its name", &by(self.name_field())));
+        }
+        said
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fault::{Fault, ObjectField};
 use super::persistence::{Carrier, Persistence};
-use crate::session_fields::{SessionField, SessionFields};
+use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;
@@ -49,34 +49,32 @@ impl Parts<'_> {
             defaults,
             ..
         } = *self;
-        let mode = self.mode();
-        let is_own = mode == CookieModeConfig::Insert;
-        if persistence.name.is_none() && !is_own {
-            let message = "expected the name of the application's cookie or header, because the mode is not insert";
-            return Err(vec![Fault::persistence(persistence.name_field(), message)]);
-        }
-        let name = persistence.name.as_deref().unwrap_or(GENERATED_NAME);
-        let (cookie, header) = match persistence.carrier {
-            Carrier::Cookie => {
+        let holder = self.holder();
+        let name = match &persistence.name {
+            None if holder == Holder::Applications => {
+                let message = "expected the name of the application's cookie or header, because the mode is not insert";
+                return Err(vec![Fault::persistence(persistence.name_field(), message)]);
+            }
+            name => name.as_deref().unwrap_or(GENERATED_NAME),
+        };
+        let mut config = PolicyConfig::default();
+        match (holder, persistence.carrier) {
+            (Holder::Query, _) => self.check_in_place_of_cookie(holder, "query")?,
+            (Holder::Source, _) => self.check_in_place_of_cookie(holder, "source")?,
+            (_, Carrier::Header) => config.header = Some(self.header(name)?),
+            (_, Carrier::Cookie) => {
                 let mut cookie = CookieConfig::named(name);
                 if let Some(path) = self.path {
                     path.clone_into(&mut cookie.path);
                 }
-                (Some(cookie), None)
+                config.cookie = Some(cookie);
             }
-            Carrier::Header => (None, Some(self.header(name, mode)?)),
-        };
-        let mut config = PolicyConfig {
-            cookie,
-            header,
-            ..PolicyConfig::default()
-        };
-        let annotated = if is_own {
-            overrides.over(defaults)
-        } else {
-            overrides.over(&defaults.for_applications_carrier())
-        };
+        }
+        let annotated = overrides.over(&defaults.only(|of| of.applies_to(holder)));
         persistence.fields.over(&annotated).apply(&mut config);
+        if let (Some(query), Some(name)) = (&mut config.query, &persistence.name) {
+            query.name.clone_from(name);
+        }
         self.check_timeouts(&config)?;
         self.check(&config)?;
         Ok(Draft {
@@ -85,20 +83,72 @@ impl Parts<'_> {
         })
     }
 
+    pub(super) fn holder(&self) -> Holder {
+        let of_cookie = |fields: &SessionFields| fields.in_place_of_cookie().filter(|_| self.persistence.is_cookie());
+        if let Some(holder) = of_cookie(self.overrides) {
+            return holder;
+        }
+        if self.mode() != CookieModeConfig::Insert {
+            return Holder::Applications;
+        }
+        match of_cookie(&self.overrides.over(self.defaults)) {
+            Some(holder) => holder,
+            None if self.persistence.is_cookie() => Holder::OwnCookie,
+            None => Holder::OwnHeader,
+        }
+    }
+
+    fn mode(&self) -> CookieModeConfig {
+        self.overrides.mode.or(self.defaults.mode).unwrap_or_default()
+    }
+
+    /// Refuses what means nothing with this annotation in the place of the cookie. The filter's check refuses the rest.
+    fn check_in_place_of_cookie(&self, holder: Holder, annotation: &str) -> Result<(), Vec<Fault>> {
+        let Parts {
+            persistence, overrides, ..
+        } = *self;
+        let none = format!("expected none with {annotation}");
+        let refused = |of| matches!(of, Of::Cookie | Of::Carrier) && !of.applies_to(holder);
+        let refused = overrides.set_of(refused);
+        let mut faults: Vec<Fault> = refused
+            .map(|field| Fault::annotation(&field.annotation(), none.as_str()))
+            .collect();
+        if holder == Holder::Query && overrides.source.as_ref().is_some_and(|source| source.0.is_some()) {
+            faults.push(Fault::annotation("source", none));
+        }
+        if overrides.mode.is_some_and(|mode| mode != CookieModeConfig::Insert) {
+            let message = format!("expected insert, or none, with {annotation}");
+            faults.push(Fault::annotation("mode", message));
+        }
+        // The API server fills in the defaults of both fields.
+        let is_permanent = persistence.fields.lifetime_type == Some(LifetimeTypeConfig::Permanent);
+        let has_path = matches!(persistence.fields.path, Some(CookiePath::At(_)));
+        for (is_wrong, field, expected) in [
+            (is_permanent, "cookie.lifetimeType", "Session"),
+            (has_path, "cookie.path", "/"),
+        ] {
+            if is_wrong {
+                let message = format!("expected {expected}, or none, with the annotation {annotation}");
+                faults.push(self.fault(field, &message));
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
     /// What the Gateway API says of timeouts, and the controller's configuration.
     fn check_timeouts(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
         let mut faults = Vec::new();
         for (field, timeout) in [
             ("absoluteTimeout", policy.absolute_timeout),
             ("idleTimeout", policy.idle_timeout),
+            ("source.timeout", policy.source.map(|source| source.timeout)),
         ] {
             let longest = self.longest;
             if let Some(timeout) = timeout.filter(|timeout| *timeout > longest) {
                 let message = format!(
                     "expected at most {longest}, the maxSessionLife of the controller's configuration, found {timeout}"
                 );
-                let place = self.place(field);
-                faults.push(Fault { place, message });
+                faults.push(self.fault(field, &message));
             }
         }
         let lifetime = policy.cookie.as_ref().map(|cookie| cookie.lifetime_type);
@@ -109,18 +159,14 @@ impl Parts<'_> {
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    fn mode(&self) -> CookieModeConfig {
-        self.overrides.mode.or(self.defaults.mode).unwrap_or_default()
-    }
-
-    fn header(&self, name: &str, mode: CookieModeConfig) -> Result<HeaderConfig, Vec<Fault>> {
-        let of_cookies = self.overrides.of_cookies();
+    fn header(&self, name: &str) -> Result<HeaderConfig, Vec<Fault>> {
+        let of_cookies = self.overrides.set_of(Of::is_for_cookies);
         let refused = of_cookies.map(|field| Fault::annotation(&field.annotation(), "expected none with type Header"));
         let faults: Vec<Fault> = refused.collect();
         if !faults.is_empty() {
             return Err(faults);
         }
-        let mode = match mode {
+        let mode = match self.mode() {
             CookieModeConfig::Insert => HeaderModeConfig::Insert,
             CookieModeConfig::Prefix => HeaderModeConfig::Prefix,
             CookieModeConfig::Rewrite => {
@@ -155,33 +201,41 @@ impl Parts<'_> {
             clock_skew: a_while,
             fences: Vec::new(),
         };
-        let fault = |field: &str, message: String| Fault {
-            place: self.place(field),
-            message,
-        };
         if let Err(error) = Filter::without_keys(&config) {
             let of_policy = |problem: &Problem| {
                 let field = problem.field.strip_prefix("policies.policy.").unwrap_or_default();
-                fault(field, problem.message.clone())
+                self.fault(field, &problem.message)
             };
             return Err(error.problems.iter().map(of_policy).collect());
         }
         match policy.domain().and_then(cookie_domain::problem) {
-            Some(message) => Err(vec![fault("cookie.domain", message)]),
+            Some(message) => Err(vec![self.fault("cookie.domain", &message)]),
             None => Ok(()),
         }
+    }
+
+    /// The fault of the object's field that a field of the filter's policy is set by.
+    fn fault(&self, field: &str, message: &str) -> Fault {
+        let below = SessionField::of_config(field).map(|(_, below)| below);
+        let place = self.place(field);
+        let message = match below.filter(|below| !below.is_empty()) {
+            Some(below) if matches!(place, ObjectField::Annotation(_)) => format!("{below}: {message}"),
+            _ => message.to_owned(),
+        };
+        Fault { place, message }
     }
 
     /// The field of the object that a field of the filter's policy is set by.
     fn place(&self, field: &str) -> ObjectField {
         let persistence = ObjectField::Persistence;
-        if ["cookie.name", "header.name"].contains(&field) {
+        let is_name = ["cookie.name", "header.name"].contains(&field);
+        if is_name || field == "query.name" && self.persistence.name.is_some() {
             return persistence(self.persistence.name_field());
         }
         if field == "cookie.path" && self.path.is_some() {
             return ObjectField::Matches;
         }
-        let Some(entry) = SessionField::of_config(field) else {
+        let Some((entry, _)) = SessionField::of_config(field) else {
             return persistence("");
         };
         match self.persistence.field_of(entry) {

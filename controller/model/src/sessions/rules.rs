@@ -14,7 +14,7 @@ use crate::Settings;
 use crate::graph::PathMatch;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::session_fields::{CookiePath, SessionFields};
+use crate::session_fields::{CookiePath, Holder, SessionFields};
 use limpet_api::ObjectRef;
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
@@ -178,7 +178,7 @@ impl<'p> Chooser<'p> {
         let any_cookie = rules.iter().zip(&inline).any(has_cookie);
         let mut route = overrides.map(|overrides| RouteSessions {
             for_headers: if any_cookie {
-                overrides.for_header()
+                overrides.only(|of| !of.is_for_cookies())
             } else {
                 overrides.clone()
             },
@@ -253,11 +253,14 @@ impl<'p> Chooser<'p> {
         overrides: &SessionFields,
         rule: &mut RuleChoice<'p>,
     ) -> Result<(), Vec<Fault>> {
-        let mode = overrides
-            .mode
-            .or(self.settings.session_defaults.mode)
-            .unwrap_or_default();
-        let has_own_cookie = persistence.is_cookie() && mode == CookieModeConfig::Insert;
+        let parts = Parts {
+            persistence,
+            overrides,
+            defaults: &self.settings.session_defaults,
+            path: None,
+            longest: self.settings.max_session_life,
+        };
+        let has_own_cookie = parts.holder() == Holder::OwnCookie;
         if persistence.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
             return Err(vec![Fault::annotation("path", message)]);
@@ -266,16 +269,7 @@ impl<'p> Chooser<'p> {
         let is_of_route = path == Some(CookiePath::Route);
         let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
             .then(|| cookie_path::derive(&rule.facts.paths));
-        let draft = |path: Option<&str>| {
-            Parts {
-                persistence,
-                overrides,
-                defaults: &self.settings.session_defaults,
-                path,
-                longest: self.settings.max_session_life,
-            }
-            .draft()
-        };
+        let draft = |path: Option<&str>| Parts { path, ..parts }.draft();
         rule.draft = Some(draft(paths.as_ref().map(|paths| paths.all.as_str()))?);
         for (matched, path) in paths.iter().flat_map(|paths| &paths.each) {
             rule.each.insert(matched.clone(), draft(Some(path))?);

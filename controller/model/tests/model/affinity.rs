@@ -134,6 +134,64 @@ spec: {targetRefs: [{group: '', kind: Service, name: v1}], sessionPersistence: {
     assert!(graph.policies.values().all(|policy| policy.source.is_none()));
 }
 
+/// The annotation of a policy asks for the same, for a rule.
+#[test]
+fn the_address_chooses_where_an_annotation_says_so() {
+    let policy = "
+kind: BackendLBPolicy
+apiVersion: gateway.networking.k8s.io/v1alpha2
+metadata: {namespace: shop, name: p, annotations: {session.limpet.dev/source: '{prefixV4: 24}'}}
+spec: {targetRefs: [{group: '', kind: Service, name: v1}], sessionPersistence: {}}
+---
+";
+    let v3 = "
+kind: Service
+metadata: {namespace: shop, name: v3}
+spec: {ports: [{name: web, port: 80}]}
+---
+";
+    let own = format!("backendRefs: [{V2}, {{name: v3, port: 80}}], sessionPersistence: {{sessionName: s}}");
+    let rules = [format!("backendRefs: [{V1}, {V2}]"), own];
+    let rules = rules.each_ref().map(String::as_str);
+    let manifests = [SHOP, v3, &route("shop", &rules), policy];
+    let (graph, reports) = built(&manifests.concat());
+    let [by_address, own] = routes(&graph) else {
+        panic!("{graph:?}")
+    };
+    let Session::Rule(used) = &forward(by_address).session else {
+        panic!("{by_address:?}")
+    };
+    assert_eq!(json!(graph.policies[&used.policy].source), json!({"prefixV4": 24}));
+    assert!(forward(by_address).by_address);
+    // The same Service in a rule with tokens: nothing of that rule hashes an address.
+    assert!(!forward(own).by_address);
+    let clusters = ["v1", "v2", "v3"].map(|name| cluster(&graph, &format!("service/shop/{name}/80")).by_address);
+    assert_eq!(clusters, [true, true, false]);
+    assert!(told(&reports).is_empty(), "{reports:?}");
+}
+
+#[test]
+fn the_address_chooses_within_a_backend_that_says_so() {
+    let backend = "
+kind: XBackend
+apiVersion: gateway.networking.x-k8s.io/v1alpha1
+metadata: {namespace: shop, name: blue, annotations: {session.limpet.dev/source: '{}'}}
+spec:
+  type: EndpointSelector
+  endpointSelector: {matchLabels: {app: blue}}
+  port: {number: 8080}
+  sessionPersistence: {type: Cookie, cookie: {}}
+---
+";
+    let backends = "backendRefs: [{group: gateway.networking.x-k8s.io, kind: XBackend, name: blue}]";
+    let (graph, _) = built(&format!("{SHOP}{}{backend}", route("shop", &[backends])));
+    let [only] = routes(&graph) else { panic!("{graph:?}") };
+    assert_eq!(forward(only).session, Session::Destinations);
+    assert!(forward(only).by_address && cluster(&graph, "xbackend/shop/blue").by_address);
+    let scope = session(&graph, "xbackend/shop/blue");
+    assert_eq!(scope, Some(("xbackend/shop/blue".to_owned(), json!({}))));
+}
+
 /// Fences are those of the routes of one namespace, and of the namespace in a session's scope.
 #[test]
 fn the_services_own_namespace_leads_to_it_as_well() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::manifests::Source;
+use crate::used::without_hash;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::{
     Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
@@ -113,6 +114,8 @@ fn judge<'a>(
             cluster.service
         )
     });
+    let hash = "a BackendTrafficPolicy with consistentHash: {type: SourceIP}";
+    let parts = parts.chain(without_hash(source.graph, &session.policy, hash));
     let rule = SessionRule {
         origin,
         session,

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::envoy::chain::Steering;
 use crate::envoy::{pack, routes};
 use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
+use crate::used::without_hash;
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_core::envoy::SPLIT_PREFIX;
 use limpet_model::graph::{
@@ -179,6 +180,9 @@ impl<'a> RulePatches<'a> {
             return None;
         }
         self.look_for_labels(forward, unsupported);
+        let hash = "a DestinationRule with consistentHash: {useSourceIp: true}";
+        let without_hash = without_hash(self.source.graph, &used.policy, hash);
+        unsupported.extend(without_hash.map(|message| (Extent::Part, message)));
         Some(patches)
     }
 

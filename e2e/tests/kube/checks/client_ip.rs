@@ -17,7 +17,7 @@ const NAME: &str = "client-ip";
 const TO_BOTH: usize = 16;
 
 /// The addresses of clients; `group` 0 to 7. All of 10.66.0.0/16 is this machine.
-fn clients(group: u8) -> Vec<IpAddr> {
+pub(super) fn clients(group: u8) -> Vec<IpAddr> {
     (1..=30)
         .map(|host| Ipv4Addr::new(10, 66, 255, group * 30 + host).into())
         .collect()

@@ -28,6 +28,8 @@ pub(crate) struct SessionSpec {
     pub(crate) absolute_timeout: Option<&'static str>,
     pub(crate) idle_timeout: Option<&'static str>,
     pub(crate) is_permanent: bool,
+    /// What no dialect has a field for, by the names of annotations without their prefix.
+    pub(crate) annotations: Value,
 }
 
 impl SessionSpec {
@@ -113,10 +115,11 @@ impl Dialect {
 
     /// The annotations, for what the dialect has no field for.
     fn annotations(self, spec: &SessionSpec) -> Value {
-        match spec.idle_timeout.filter(|_| !self.has_idle_timeout()) {
-            Some(timeout) => json!({"idle-timeout": timeout}),
-            None => json!({}),
+        let mut annotations = spec.annotations.clone();
+        if let Some(timeout) = spec.idle_timeout.filter(|_| !self.has_idle_timeout()) {
+            annotations["idle-timeout"] = timeout.into();
         }
+        annotations
     }
 
     /// Applies a route and, if the dialect has one, a policy, both named `name`, with sessions for all rules or for all

@@ -3,7 +3,9 @@
 //! in more detail, for the filter alone.
 
 mod backends;
+mod carriers;
 mod client_ip;
+mod client_ip_split;
 mod cookies;
 mod destinations;
 mod dialect;

@@ -7,23 +7,24 @@ use serde_json::{Value, json};
 use super::*;
 use crate::session_fields::{Of, SessionField, Values};
 use crate::sessions::annotations::camel_case;
-use crate::{CookiePath, SessionFields};
+use crate::{CookiePath, OrNone, SessionFields};
 use limpet_core::config::schema::{
-    CacheControlConfig, CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, TokenConfig,
+    CacheControlConfig, CookieModeConfig, FurtherConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, TellConfig,
+    TokenConfig,
 };
 
-fn named(name: &str) -> Value {
+pub(super) fn named(name: &str) -> Value {
     json!({"sessionName": name})
 }
 
 /// The value at this JSON pointer in the policy of the first rule.
-fn at(sessions: &Sessions, pointer: &str) -> Value {
+pub(super) fn at(sessions: &Sessions, pointer: &str) -> Value {
     sessions.written(0).pointer(pointer).cloned().unwrap_or_default()
 }
 
 /// Worlds with the annotation on the policy, on a route with a policy, and on a route whose rule has its own
 /// `sessionPersistence`.
-fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
+pub(super) fn worlds(persistence: &Value, name: &str, value: &str) -> [World; 3] {
     let policy = policy("BackendLBPolicy", "p", &["a"], persistence);
     let mut of_policy = world(SERVICE_AND_ROUTE);
     of_policy.add(annotated(policy.clone(), name, value));
@@ -63,6 +64,49 @@ fn every_annotation_does_what_it_says() {
         ("mode", "rewrite", "/cookie/mode", json!("rewrite")),
         ("forward", "true", "/cookie/forward", json!(true)),
         ("cache-control", "keep", "/cacheControl", json!("keep")),
+        (
+            "also",
+            "[{header: {name: x-session}}, {query: {name: token, forward: true}}]",
+            "/also",
+            json!([{"header": {"name": "x-session"}}, {"query": {"name": "token", "forward": true}}]),
+        ),
+        (
+            "also",
+            "- cookie: {name: older}",
+            "/also",
+            json!([{"cookie": {"name": "older"}}]),
+        ),
+        (
+            "also",
+            r#"[{"cookie": {"name": "older"}}]"#,
+            "/also",
+            json!([{"cookie": {"name": "older"}}]),
+        ),
+        ("also", "[]", "/also", Value::Null),
+        (
+            "tell",
+            "{header: {name: x-session}}",
+            "/tell/header/name",
+            json!("x-session"),
+        ),
+        // YAML 1.1 takes it for a flag.
+        ("tell", "{header: {name: on}}", "/tell/header/name", json!("on")),
+        ("tell", "none", "/tell", Value::Null),
+        (
+            "query",
+            "{name: s, redirects: true}",
+            "/query",
+            json!({"name": "s", "redirects": true}),
+        ),
+        ("query", "none", "/query", Value::Null),
+        (
+            "source",
+            "{timeout: 1h, prefixV4: 24}",
+            "/source",
+            json!({"timeout": "1h", "prefixV4": 24}),
+        ),
+        ("source", "{}", "/source", json!({})),
+        ("source", "none", "/source", Value::Null),
     ] {
         for mut world in worlds(&named("s"), name, value) {
             // Some values require Secure, and one an absolute timeout.
@@ -88,12 +132,13 @@ fn each_page_lists_every_field_with_its_values() {
         };
         let words: Vec<String> = match field.values {
             Values::Words(words) => words.iter().map(|word| format!("`{word}`")).collect(),
+            Values::Yaml(nothing, examples) => [nothing, examples[0]].map(|text| format!("`{text}`")).into(),
             Values::Like(..) => Vec::new(),
         };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let annotation = field.annotation();
         listed(annotations, &annotation, &words);
-        let is_flag = field.examples() == ["true", "false"];
+        let is_flag = field.values.examples() == ["true", "false"];
         listed(
             defaults,
             &camel_case(&annotation),
@@ -116,22 +161,20 @@ fn the_charts_schema_knows_every_field() {
 }
 
 /// What the Gateway API's own fields say, and what must not depend on an object.
-const NOT_IN_THE_TABLE: [&str; 13] = [
+const NOT_IN_THE_TABLE: [&str; 9] = [
+    // The type. `query` and `source` take the cookie's place.
     "cookie",
     "header",
-    // No field of the Gateway API leads to them.
-    "query",
-    "also",
-    "tell",
-    "source",
     "begin",
     "end",
+    // The annotation `mode`, for both.
     "cookie.mode",
+    "header.mode",
+    // The session's name.
     "cookie.name",
+    "header.name",
     // The controller decides it by the rules that share a name.
     "cookie.perScope",
-    "header.mode",
-    "header.name",
 ];
 
 #[test]
@@ -157,6 +200,8 @@ fn every_field_of_the_filters_policies_can_be_set() {
 
 #[test]
 fn defaults_are_for_what_nobody_says() {
+    let further: FurtherConfig = serde_json::from_value(json!({"query": {"name": "token"}})).unwrap();
+    let tell: TellConfig = serde_json::from_value(json!({"header": {"name": "x-token"}})).unwrap();
     // No `..`: a new field does not compile until it is added here. Add it to the expected policy below as well.
     let defaults = SessionFields {
         strict: Some(true),
@@ -174,6 +219,11 @@ fn defaults_are_for_what_nobody_says() {
         lifetime_type: Some(LifetimeTypeConfig::Permanent),
         absolute_timeout: Some(Duration::from_secs(7200).into()),
         idle_timeout: Some(Duration::from_secs(60).into()),
+        also: Some(vec![further.clone()]),
+        tell: Some(OrNone(Some(tell.clone()))),
+        // What takes the cookie's place has a test of its own.
+        query: Some(OrNone(None)),
+        source: Some(OrNone(None)),
     };
     let mut world = with_policy(&named("s"));
     world.settings.session_defaults = defaults.clone();
@@ -184,7 +234,7 @@ fn defaults_are_for_what_nobody_says() {
     });
     let of_all = json!({
         "strict": true, "strictStatus": 410, "token": "signed", "cacheControl": "keep",
-        "absoluteTimeout": "2h", "idleTimeout": "1m",
+        "absoluteTimeout": "2h", "idleTimeout": "1m", "also": [further], "tell": tell,
     });
     let with = |name: &str, carrier: Value| {
         let mut all = of_all.clone();
@@ -213,6 +263,7 @@ fn defaults_are_for_what_nobody_says() {
         assert_eq!(at(&sessions, "/cookie/lifetimeType"), json!("Session"));
         assert_eq!(at(&sessions, "/idleTimeout"), Value::Null);
         assert_eq!(at(&sessions, "/absoluteTimeout"), json!("2h"));
+        assert_eq!(at(&sessions, "/tell"), json!(tell));
     }
 }
 
@@ -369,12 +420,19 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         world.sessions().status("p")
     };
     // An idle timeout is refused in other words. `root` and `route` have no effect on the application's cookie.
-    let fields = SessionField::ALL.iter().filter(|field| field.of != Of::Policy);
+    let fields = SessionField::ALL
+        .iter()
+        .filter(|field| matches!(field.of, Of::Cookie | Of::Carrier));
     let fields = fields.map(SessionField::annotation);
     for name in fields.filter(|name| !["path", "idle-timeout"].contains(&name.as_str())) {
         let field = SessionField::of_annotation(&name).unwrap();
         let refused = format!("Accepted=False/Invalid: metadata.annotations[session.limpet.dev/{name}]: {message}");
-        let statuses: Vec<_> = field.examples().iter().map(|value| prefixed(&name, value)).collect();
+        let statuses: Vec<_> = field
+            .values
+            .examples()
+            .iter()
+            .map(|value| prefixed(&name, value))
+            .collect();
         assert!(
             statuses
                 .iter()
@@ -413,8 +471,8 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
 #[test]
 fn what_is_for_cookies_is_refused_for_a_header() {
     let header = json!({"sessionName": "x-s", "type": "Header"});
-    for field in SessionField::ALL.iter().filter(|field| field.of == Of::Cookie) {
-        let (name, value) = (&field.annotation(), field.examples()[0]);
+    for field in SessionField::ALL.iter().filter(|field| field.of.is_for_cookies()) {
+        let (name, value) = (&field.annotation(), field.values.examples()[0]);
         let text = format!("metadata.annotations[session.limpet.dev/{name}]: expected none with type Header");
         let [of_policy, over_policy, of_rule] = worlds(&header, name, value).map(|world| world.sessions());
         assert_eq!(of_policy.status("p"), [format!("Accepted=False/Invalid: {text}")]);

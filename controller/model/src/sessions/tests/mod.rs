@@ -2,6 +2,7 @@
 //! far as sessions need them.
 
 mod annotations;
+mod carriers;
 mod collisions;
 mod destinations;
 mod dialects;

@@ -1,0 +1,143 @@
+//! The values of annotations, and how they are read.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use limpet_core::config::Problem;
+
+/// The word of [`OrNone`].
+const NONE: &str = "none";
+/// So long may a text of YAML be. All of them are read for each build.
+const MAX_YAML: usize = 4096;
+
+/// The values of an annotation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Values {
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// Values that the text describes, with at least two valid examples for the tests.
+    #[cfg_attr(not(test), expect(dead_code, reason = "nothing but tests needs examples"))]
+    Like(&'static str, &'static [&'static str]),
+    /// What stands for nothing, or a field of the filter's policy in YAML. The first example is for messages.
+    Yaml(&'static str, &'static [&'static str]),
+}
+
+pub(super) const FLAG: Values = Values::Words(&["true", "false"]);
+pub(super) const DURATION: Values = Values::Like("a duration like 30m, 1h30m or 500ms", &["1h30m", "2s"]);
+
+/// YAML, or nothing.
+pub(super) const fn or_none(examples: &'static [&'static str]) -> Values {
+    Values::Yaml(NONE, examples)
+}
+
+impl Values {
+    /// For messages.
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Self::Like(text, _) => text.to_owned(),
+            Self::Words(words) => match words {
+                [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+                words => words.concat(),
+            },
+            Self::Yaml(nothing, examples) => {
+                format!("{nothing}, or YAML like {}", examples.first().unwrap_or(&nothing))
+            }
+        }
+    }
+
+    /// Whether a text may be a value at all.
+    pub(super) fn may_be(self, text: &str) -> bool {
+        match self {
+            Self::Words(words) => words.contains(&text),
+            Self::Like(..) | Self::Yaml(..) => true,
+        }
+    }
+
+    /// Valid values that differ. For words, all of them.
+    #[cfg(test)]
+    pub(crate) fn examples(self) -> &'static [&'static str] {
+        match self {
+            Self::Words(examples) | Self::Like(_, examples) | Self::Yaml(_, examples) => examples,
+        }
+    }
+}
+
+/// A field that can also say that there is nothing, whatever others say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrNone<T>(pub Option<T>);
+
+impl<T: Serialize> Serialize for OrNone<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(value) => value.serialize(serializer),
+            None => serializer.serialize_str(NONE),
+        }
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OrNone<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        if value == NONE {
+            return Ok(Self(None));
+        }
+        read(&value).map(|value| Self(Some(value))).map_err(D::Error::custom)
+    }
+}
+
+/// What is wrong with a text, beyond that it is not what was expected.
+pub(super) type Wrong = Option<String>;
+
+/// Reads a word or flag as the filter's configuration does.
+pub(super) fn word<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
+    let flag = text.parse().map(Value::Bool);
+    let value = flag.unwrap_or_else(|_| Value::String(text.to_owned()));
+    serde_json::from_value(value).map_err(|_| None)
+}
+
+pub(super) fn status(text: &str) -> Result<u16, Wrong> {
+    let is_number = text.bytes().all(|b| b.is_ascii_digit());
+    let status = text.parse().ok().filter(|_| is_number);
+    status.filter(|status| (400..=599).contains(status)).ok_or(None)
+}
+
+pub(super) fn non_empty(text: &str) -> Result<String, Wrong> {
+    if text.is_empty() {
+        return Err(None);
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads a field as the filter's configuration has it.
+pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
+    let length = text.len();
+    if length > MAX_YAML {
+        return Err(Some(format!("{length} bytes, expected at most {MAX_YAML}")));
+    }
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        // A name like `on` is a text.
+        strict_booleans: true,
+    };
+    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| Some(error.to_string()))?;
+    read(&value).map_err(Some)
+}
+
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    limpet_core::config::read(value.to_string().as_bytes(), "").map_err(|error| {
+        let told = error.problems.into_iter().map(|Problem { field, message }| {
+            let of = if field.is_empty() { "" } else { ": " };
+            format!("{field}{of}{message}")
+        });
+        told.collect::<Vec<_>>().join("; ")
+    })
+}
+
+/// The same, or nothing.
+pub(super) fn yaml_or_none<T: DeserializeOwned>(text: &str) -> Result<OrNone<T>, Wrong> {
+    if text == NONE {
+        return Ok(OrNone(None));
+    }
+    yaml(text).map(|value| OrNone(Some(value)))
+}

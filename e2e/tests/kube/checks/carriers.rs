@@ -1,0 +1,214 @@
+//! What holds a session besides its cookie or header, which the Gateway API has no field for: annotations say it in
+//! every dialect.
+//!
+//! - 24: A token is accepted in further carriers, and told in a header: `also` and `tell`.
+//! - 25: The token travels in the query of URLs, the GEP's third mechanism: `query`.
+//! - 26: The client's address holds the session: `source`.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::{Answer, poll};
+use serde_json::{Value, json};
+
+use super::client_ip::clients;
+use super::dialect::{Dialect, SessionSpec};
+use super::site::{GatewaySite, rule, stated};
+
+const TOLD: &str = "x-session";
+
+/// Applies sessions with these annotations, and waits until a new client's answer is as `begins` says.
+async fn begun(
+    dialect: Dialect,
+    check: &str,
+    annotations: Value,
+    begins: impl Fn(&Answer) -> bool,
+) -> Result<(&'static GatewaySite, String)> {
+    let site = GatewaySite::shared(dialect.release()).await?;
+    let name = dialect.prefix(check);
+    let path = format!("/{name}");
+    let services = site.services(&name).await?;
+    let rules = [rule(&path, &[(&services[0], 1), (&services[1], 1)])];
+    let spec = SessionSpec {
+        annotations,
+        ..SessionSpec::named(&name)
+    };
+    dialect.apply(site, &name, &services, &rules, &spec).await?;
+    let begins = |answer: &Answer| answer.status == 200 && begins(answer);
+    site.until("sessions to begin", &path, begins).await?;
+    Ok((site, path))
+}
+
+#[tokio::test]
+async fn check_24_a_token_is_told_and_taken_from_further_carriers() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let annotations = json!({
+            "also": "[{header: {name: x-session}}, {query: {name: session}}]",
+            "tell": "{header: {name: x-session}}",
+        });
+        let is_told = |answer: &Answer| answer.header(TOLD).is_some();
+        let (site, path) = begun(dialect, "check-24", annotations, is_told).await?;
+        let first = site.get(&path).send().await?;
+        let token = first.header(TOLD).context("no token")?;
+        let cookie = first.set_cookies().pop().context("no cookie")?;
+        ensure!(cookie.value == token, "{dialect:?}: {first:?}");
+        for _ in 0..6 {
+            for request in [
+                site.get(&path).cookie(cookie.pair()),
+                site.get(&path).header(TOLD, token),
+                site.get(&format!("{path}?a=1&session={token}&b=2")),
+            ] {
+                let answer = request.send().await?;
+                ensure!(answer.backend() == first.backend(), "{dialect:?}: {answer:?}");
+                ensure!(
+                    answer.set_cookies().is_empty() && !is_told(&answer),
+                    "{dialect:?}: {answer:?}"
+                );
+                let seen = answer.seen()?;
+                let query = seen.query.as_deref();
+                ensure!(
+                    seen.all(TOLD).is_empty() && seen.cookies().is_none(),
+                    "{dialect:?}: {seen:?}"
+                );
+                ensure!(query.is_none_or(|query| query == "a=1&b=2"), "{dialect:?}: {seen:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn check_25_a_token_travels_in_the_query_of_urls() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let annotations = json!({"query": "{name: token}", "tell": "{header: {name: x-session}}"});
+        let is_told = |answer: &Answer| answer.header(TOLD).is_some();
+        let (site, path) = begun(dialect, "check-25", annotations, is_told).await?;
+        let first = site.get(&path).send().await?;
+        let token = first.header(TOLD).context("no token")?;
+        ensure!(first.set_cookies().is_empty(), "{dialect:?}: {first:?}");
+        // The parameter has the session's name, where it has one.
+        let name = path.trim_start_matches('/');
+        for _ in 0..6 {
+            let answer = site.get(&format!("{path}?{name}={token}")).send().await?;
+            ensure!(answer.backend() == first.backend(), "{dialect:?}: {answer:?}");
+            ensure!(answer.seen()?.query.is_none(), "{dialect:?}: {answer:?}");
+        }
+    }
+    Ok(())
+}
+
+/// How many requests each Envoy has sent to where an address leads.
+async fn steered(site: &GatewaySite) -> Result<Vec<u64>> {
+    let mut counts = Vec::new();
+    for envoy in &site.envoys {
+        let of_policies = envoy.admin().stats("client-ip-.*steered$").await?;
+        counts.push(of_policies.values().sum());
+    }
+    Ok(counts)
+}
+
+/// Whichever Envoy answers: who is in no table of it goes by a hash, which is the same for all.
+#[tokio::test]
+async fn check_26_an_address_holds_the_session_of_a_rule() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let site = GatewaySite::shared(dialect.release()).await?;
+        let name = dialect.prefix("check-26");
+        let path = format!("/{name}");
+        let services = site.services(&name).await?;
+        let rules = [rule(&path, &[(&services[0], 1)])];
+        let spec = SessionSpec {
+            annotations: json!({"source": "{timeout: 1h, entries: 1000}"}),
+            ..SessionSpec::named(&name)
+        };
+        let before = steered(site).await?;
+        dialect.apply(site, &name, &services, &rules, &spec).await?;
+        let knows_clients = async || {
+            site.get(&path).send().await.ok()?;
+            let now = steered(site).await.ok()?;
+            now.iter().zip(&before).all(|(now, before)| now > before).then_some(())
+        };
+        poll::until("both Envoys to know a client", knows_clients).await?;
+        let mut pods = BTreeSet::new();
+        for client in clients(0) {
+            let mut of_client = BTreeSet::new();
+            for _ in 0..16 {
+                let answer = site.get(&path).from(client).send().await?;
+                ensure!(answer.set_cookies().is_empty(), "{dialect:?}: {answer:?}");
+                of_client.extend(answer.backend().map(str::to_owned));
+            }
+            ensure!(
+                of_client.len() == 1,
+                "{dialect:?}: {client} has several pods: {of_client:?}"
+            );
+            pods.append(&mut of_client);
+        }
+        ensure!(pods.len() == 2, "{dialect:?}: all clients have one pod: {pods:?}");
+    }
+    Ok(())
+}
+
+/// Nonsense does not reach Envoys: the object says what is wrong, and what is right stays as it is.
+#[tokio::test]
+async fn an_annotation_of_nonsense_is_told_and_hurts_nobody_else() -> Result<()> {
+    let dialect = Dialect::UnionTrafficPolicy;
+    let annotations = json!({"tell": "{header: {name: x-session}}"});
+    let is_told = |answer: &Answer| answer.header(TOLD).is_some();
+    let (site, good) = begun(dialect, "nonsense-good", annotations, is_told).await?;
+    let session = site.get(&good).send().await?;
+    let cookie = session.set_cookies().pop().context("no cookie")?.pair();
+
+    for (value, words) in [
+        (
+            "{heder: {name: x-session}}",
+            "metadata.annotations[session.limpet.dev/tell]: expected none, or YAML like {header: {name: x-session}}, \
+             found \"{heder: {name: x-session}}\" (heder: unknown field `heder`, expected `header`)",
+        ),
+        (
+            "{header: {name: x-limpet-host}}",
+            "metadata.annotations[session.limpet.dev/tell]: header.name: expected",
+        ),
+    ] {
+        let services = site.services("nonsense").await?;
+        let rules = [rule("/nonsense", &[(&services[0], 1), (&services[1], 1)])];
+        let spec = SessionSpec {
+            annotations: json!({"tell": value}),
+            ..SessionSpec::named("nonsense")
+        };
+        dialect.apply(site, "nonsense", &services, &rules, &spec).await?;
+        let is_refused = |policy: &Value| {
+            let (condition, message) = stated(policy, "Accepted");
+            condition == "False/Invalid" && message.contains(words)
+        };
+        site.namespace
+            .until(words, "XBackendTrafficPolicy", "nonsense", is_refused)
+            .await?;
+        let plain = |answer: &Answer| answer.status == 200 && answer.set_cookies().is_empty();
+        site.until("the route to have no sessions", "/nonsense", plain).await?;
+    }
+    // Where no status has room for it, an Event says it.
+    let spec = SessionSpec {
+        annotations: json!({"also": "x-session"}),
+        ..SessionSpec::named("nonsense")
+    };
+    let services = ["of-nobody".to_owned()];
+    dialect.apply(site, "nonsense-unused", &services, &[], &spec).await?;
+    let told = async || {
+        let events = site.namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
+        let is_its = |event: &Value| {
+            let note = event["note"].as_str().unwrap_or_default();
+            event["regarding"]["name"] == "nonsense-unused"
+                && note.contains("metadata.annotations[session.limpet.dev/also]: expected [], or YAML like")
+                && note.contains("found \"x-session\"")
+        };
+        events.iter().any(is_its).then_some(())
+    };
+    poll::until("the Event", told).await?;
+    for _ in 0..6 {
+        let answer = site.get(&good).cookie(&cookie).send().await?;
+        ensure!(
+            answer.backend() == session.backend() && answer.set_cookies().is_empty(),
+            "{answer:?}"
+        );
+    }
+    Ok(())
+}

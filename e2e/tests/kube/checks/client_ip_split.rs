@@ -1,0 +1,190 @@
+//! Services with `sessionAffinity: ClientIP` in a weighted split, by kube-proxy's rules for each Service on its own: a
+//! client's address keeps its pod of a Service until it was not used for the `timeoutSeconds` of that Service, and a pod
+//! that is gone is replaced at once. The weights choose the Service of every request.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Pod, Release, filter};
+use limpet_e2e::{Build, poll};
+use serde_json::{Value, json};
+
+use super::client_ip::clients;
+use super::site::{GatewaySite, rule};
+
+const LONG: &str = "split-long";
+const SHORT: &str = "split-short";
+const TIMEOUT: Duration = Duration::from_secs(6);
+/// So many requests reach both Services, and mostly with both Envoys.
+const TO_ALL: usize = 30;
+
+/// The pods of a client, by Service.
+type Held = BTreeMap<&'static str, String>;
+
+struct SplitSite {
+    site: GatewaySite,
+    pods: BTreeMap<String, Pod>,
+}
+
+impl SplitSite {
+    async fn start(build: Build) -> Result<Self> {
+        let filter = filter(build)?;
+        let change = move |config: &mut Value| config["envoy"]["filter"] = filter;
+        let site = GatewaySite::start(Release::V1_7_0, "client-ip-split", change).await?;
+        let mut split = Self {
+            site,
+            pods: BTreeMap::new(),
+        };
+        for (service, seconds) in [(LONG, 600), (SHORT, TIMEOUT.as_secs())] {
+            split.site.namespace.service(service, &[("app", service)]).await?;
+            let config = json!({"clientIP": {"timeoutSeconds": seconds}});
+            let spec = json!({"spec": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": config}});
+            split.site.namespace.merge("v1/Service", service, &spec).await?;
+            split.add(service, &["one", "two"]).await?;
+        }
+        let rules = [rule("/", &[(LONG, 1), (SHORT, 1)])];
+        split.site.route("split", &rules).await?;
+        split
+            .site
+            .until("the route", "/", |answer| answer.status == 200)
+            .await?;
+        Ok(split)
+    }
+
+    async fn add(&mut self, service: &str, names: &[&str]) -> Result<()> {
+        for name in names {
+            let name = format!("{service}-{name}");
+            let pod = self.site.namespace.pod(&name, &[("app", service)]).await?;
+            self.pods.insert(name, pod);
+        }
+        let count = self.pods.keys().filter(|name| name.starts_with(service)).count();
+        let are_there = self
+            .site
+            .namespace
+            .endpoints(service, |endpoints| endpoints.len() == count);
+        are_there.await.map(drop)
+    }
+
+    async fn ask(&self, client: IpAddr) -> Result<String> {
+        let answer = self.site.get("/").from(client).send().await?;
+        ensure!(
+            answer.status == 200 && answer.set_cookies().is_empty(),
+            "{client}: {answer:?}"
+        );
+        Ok(answer.backend().context("no backend")?.to_owned())
+    }
+
+    /// The pods that each of these clients has, with both Envoys.
+    async fn held(&self, clients: &[IpAddr]) -> Result<BTreeMap<IpAddr, Held>> {
+        let mut all = BTreeMap::new();
+        for client in clients {
+            let mut held = Held::new();
+            for _ in 0..TO_ALL {
+                let pod = self.ask(*client).await?;
+                let service = service_of(&pod)?;
+                let known = held.entry(service).or_insert_with(|| pod.clone());
+                ensure!(*known == pod, "{client} has {known} and {pod} of one Service");
+            }
+            ensure!(held.len() == 2, "{client} reaches one Service alone: {held:?}");
+            all.insert(*client, held);
+        }
+        Ok(all)
+    }
+
+    /// Waits until new clients reach all pods.
+    async fn until_all_reached(&self) -> Result<()> {
+        let expected: BTreeSet<&str> = self.pods.keys().map(String::as_str).collect();
+        let mut strangers = clients(1).into_iter().cycle();
+        let reached = async || {
+            let mut seen = BTreeSet::new();
+            for client in strangers.by_ref().take(90) {
+                seen.insert(self.ask(client).await.ok()?);
+            }
+            (seen.iter().map(String::as_str).collect::<BTreeSet<_>>() == expected).then_some(())
+        };
+        poll::until("all pods to be reached", reached).await
+    }
+}
+
+fn service_of(pod: &str) -> Result<&'static str> {
+    let mut services = [LONG, SHORT].into_iter();
+    services
+        .find(|service| pod.starts_with(service))
+        .context("the pod of no Service")
+}
+
+/// What clients have of one Service.
+fn of<'h>(service: &str, held: &'h BTreeMap<IpAddr, Held>) -> BTreeMap<IpAddr, &'h String> {
+    held.iter().map(|(client, held)| (*client, &held[service])).collect()
+}
+
+#[tokio::test]
+async fn each_services_own_timeout_holds_in_a_split_with_the_wasm_filter() -> Result<()> {
+    each_services_own_timeout_holds(Build::Wasm).await
+}
+
+#[tokio::test]
+async fn each_services_own_timeout_holds_in_a_split_with_the_module() -> Result<()> {
+    each_services_own_timeout_holds(Build::Module).await
+}
+
+async fn each_services_own_timeout_holds(build: Build) -> Result<()> {
+    let mut split = SplitSite::start(build).await?;
+    let clients = clients(0);
+    let (used, idle) = clients.split_at(6);
+    let former = split.held(idle).await?;
+    let idle_since = Instant::now();
+    let mut last = Instant::now();
+    let kept = split.held(used).await?;
+    // Whom the hash would lead to another pod now stays while its session lasts.
+    for service in [LONG, SHORT] {
+        split.add(service, &["three", "four"]).await?;
+    }
+    while idle_since.elapsed() < TIMEOUT + Duration::from_secs(1) {
+        let asked = Instant::now();
+        let now = split.held(used).await?;
+        ensure!(of(LONG, &now) == of(LONG, &kept), "a client moved: {kept:?}, {now:?}");
+        // On a slow machine this says nothing.
+        if last.elapsed() < TIMEOUT {
+            ensure!(of(SHORT, &now) == of(SHORT, &kept), "a client moved: {kept:?}, {now:?}");
+        }
+        last = asked;
+    }
+    split.until_all_reached().await?;
+    // Who used neither Service has lost the pod of the one whose timeout is over, and has that of the other.
+    let before = split.held(idle).await?;
+    let held_at = Instant::now();
+    ensure!(
+        of(LONG, &before) == of(LONG, &former),
+        "a client moved: {former:?}, {before:?}"
+    );
+    ensure!(of(SHORT, &before) != of(SHORT, &former), "no client moved: {former:?}");
+
+    // Only the clients of a pod that is gone get another one of its Service.
+    let gone = format!("{SHORT}-one");
+    split.pods.remove(&gone).context("no such pod")?.remove().await?;
+    let replaced = async || {
+        for client in clients.iter().cycle().take(3 * TO_ALL) {
+            (split.ask(*client).await.ok()? != gone).then_some(())?;
+        }
+        Some(())
+    };
+    poll::until("the pod to be replaced", replaced).await?;
+    let in_time = held_at.elapsed() < TIMEOUT;
+    let after = split.held(idle).await?;
+    ensure!(
+        of(LONG, &before) == of(LONG, &after),
+        "a client moved: {before:?}, {after:?}"
+    );
+    for (client, pod) in of(SHORT, &before) {
+        let now = &after[&client][SHORT];
+        let stays = *pod != gone && in_time && held_at.elapsed() < TIMEOUT;
+        ensure!(
+            *now != gone && (!stays || now == pod),
+            "{client}: {pod} before, {now} now"
+        );
+    }
+    Ok(())
+}
