@@ -1,13 +1,14 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
 # DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
 # `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME. MINUTES: how long
-# `make chaos` is.
+# `make chaos` is. FORMER: a directory with both builds of the filter of another commit, for `make bench`.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
 SUITE ?=
 RUNS ?= 1000000
 MINUTES ?=
+FORMER ?=
 # The e2e targets run only the tests whose name contains this. Not taken from the environment, where a variable of this
 # name would leave tests out of `make test`.
 TEST :=
@@ -251,7 +252,7 @@ asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSan
 fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds in its corpus
 	@SANITIZER=none e2e/tools/fuzz.sh filter/fuzz $(RUNS)
 
-bench: build ## Measure what the filter costs: native code, then CPU per request of a whole Envoy
+bench: build ## Measure what the filter costs: native code, then CPU per request of a whole Envoy (FORMER=dir)
 	@echo "Measuring (about 5 minutes; run nothing else meanwhile)"
 	cargo bench --locked -p limpet-core
 	@# With every hook that the SDK exports, as in a filter that does not select them.
@@ -259,7 +260,7 @@ bench: build ## Measure what the filter costs: native code, then CPU per request
 	cargo build --locked -p limpet-bench-noop --profile wasm --target wasm32-wasip1
 	@cp $(cargo_target)/wasm32-wasip1/wasm/limpet_bench_noop.wasm dist/bench-noop.wasm
 	@cargo build --locked --release -p limpet-e2e --bin bench
-	@$(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/release/bench
+	@FORMER=$(FORMER) $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/release/bench
 
 bench-controller: wasm cli ## Measure the controller with 500, 5,000 and 20,000 rules: time, memory, bytes sent
 	@echo "Measuring (about 10 minutes, and 5 more the first time; run nothing else meanwhile)"

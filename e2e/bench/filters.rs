@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::load::{Get, Load};
 use crate::measure::{Effort, Run, quartiles};
-use crate::{cookie, module, without_filters};
+use crate::{cookie, module, module_in, without_filters};
 
 const NO_FILTER: &str = "no filter";
 const EMPTY: &str = "empty wasm filter of the SDK";
@@ -58,8 +58,8 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
         },
     }]);
     let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/HTTPRoute/shop/web/all"}}}});
-    let mut variants = Vec::new();
-    for (name, config) in [
+    let mut variants = former()?;
+    variants.extend([
         (NO_FILTER, without_filters()?),
         ("native stateful_session, cookie", filters(cookie_session)?),
         (EMPTY, filters(empty)?),
@@ -70,10 +70,31 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
         ),
         ("limpet module, default policy", module()?),
         ("limpet module, policy by route metadata", module()?.route(&metadata)),
-    ] {
-        variants.push((name, config.backend_addresses(&backends.addresses())));
-    }
-    Ok(variants)
+    ]);
+    let variants = variants.into_iter();
+    let all = variants.map(|(name, config)| (name, config.backend_addresses(&backends.addresses())));
+    Ok(all.collect())
+}
+
+/// Both builds of another commit (`FORMER`: a directory that has what `dist` has).
+fn former() -> Result<Vec<(&'static str, Config)>> {
+    let Some(dist) = std::env::var("FORMER").ok().filter(|dist| !dist.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let dist = std::fs::canonicalize(&dist).with_context(|| format!("FORMER={dist}"))?;
+    let wasm = Config::load("cookie.yaml")?.edit(|bootstrap| {
+        let filters =
+            bootstrap.pointer_mut("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters");
+        for filter in filters.and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(file) = filter.pointer_mut("/typed_config/config/vm_config/code/local/filename") {
+                *file = dist.join("limpet.wasm").to_string_lossy().into();
+            }
+        }
+    });
+    Ok(vec![
+        ("former limpet wasm, default policy", wasm),
+        ("former limpet module, default policy", module_in(&dist)?),
+    ])
 }
 
 fn empty_filter() -> Result<PathBuf> {
@@ -85,7 +106,7 @@ fn empty_filter() -> Result<PathBuf> {
 }
 
 fn report(runs: &[Run<'_>]) -> Result<()> {
-    let baseline = runs.first().context("no variants")?;
+    let baseline = runs.iter().find(|run| run.name == NO_FILTER).context("no baseline")?;
     let empty = runs.iter().find(|run| run.name == EMPTY).context("no empty filter")?;
     let [_, empty, _] = quartiles(&empty.over(baseline));
     println!(

@@ -9,6 +9,8 @@ mod load;
 mod measure;
 mod scale;
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use limpet_e2e::{Config, Envoy, tools};
 use serde_json::json;
@@ -75,7 +77,11 @@ fn without_filters() -> Result<Config> {
 }
 
 fn module() -> Result<Config> {
-    let dist = tools::checkout().join("dist");
+    module_in(&tools::checkout().join("dist"))
+}
+
+/// The module in this directory.
+fn module_in(dist: &Path) -> Result<Config> {
     Ok(Config::load("module.yaml")?.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", &dist.to_string_lossy()))
 }
 
