@@ -32,6 +32,11 @@ pub(crate) fn addressable(address: &[u8]) -> Option<SocketAddr> {
     }
 }
 
+/// The address, if a host of a cluster can have it.
+pub(crate) fn of_host(address: &[u8]) -> Option<SocketAddr> {
+    addressable(address).filter(|host| host.port() != 0 && !host.ip().is_unspecified())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

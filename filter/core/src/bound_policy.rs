@@ -1,10 +1,11 @@
 //! A policy within a scope, and the tokens that it honours.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
-use crate::config::{Carrier, Fences, IdleBound, Policy, Source};
+use crate::config::{Carrier, Fences, Hosts, IdleBound, Policy, Source};
 use crate::keyring::{KeyId, Keyring};
 use crate::outcome::RequestOutcome;
 use crate::source::ScopeId;
@@ -16,6 +17,7 @@ use crate::token::{Claims, Destination, Opened, Realm, Refusal, Unverified};
 pub(crate) struct Limits {
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
+    pub(crate) hosts: Hosts,
 }
 
 /// A policy within a scope, with everything that a session needs.
@@ -154,7 +156,7 @@ impl BoundPolicy {
         Ok(Honoured {
             claims,
             key,
-            renew: lagging || key_retiring,
+            renew: lagging || key_retiring || claims.is_moving(),
             under_former_name: false,
         })
     }
@@ -165,8 +167,13 @@ impl BoundPolicy {
     }
 
     fn is_fenced(&self, claims: &Claims) -> bool {
+        self.fences(claims.host, claims.issued_at)
+    }
+
+    /// Whether sessions that started on `host` at `issued_at` belong to a former owner of the address.
+    pub(crate) fn fences(&self, host: SocketAddr, issued_at: Timestamp) -> bool {
         let namespace = self.namespace.as_deref();
-        self.limits.fences.refuse(namespace, claims.host, claims.issued_at)
+        self.limits.fences.refuse(namespace, host, issued_at)
     }
 
     /// The table of clients, and where in it; `None` if there are tokens.
@@ -196,11 +203,11 @@ fn namespace(scope: &[u8]) -> Option<&str> {
 
 impl Honoured {
     /// The claims of a session that continues. `last_seen` never goes back, and `issued_at` stays, so a renewal does
-    /// not extend the absolute timeout.
+    /// not extend the absolute timeout. The session has arrived, whatever the clock of the Envoy that moved it says.
     pub(crate) fn renewed(self, destination: Destination, now: Timestamp) -> Claims {
         Claims {
             destination,
-            last_seen: self.claims.last_seen.max(now),
+            last_seen: self.claims.last_seen.max(now).max(self.claims.issued_at),
             ..self.claims
         }
     }

@@ -29,6 +29,8 @@ struct PolicyCounters<Handle> {
     name_conflicts: Handle,
     /// `None` without a table.
     evicted: Option<Handle>,
+    /// `None` if the application moves no sessions.
+    refused_moves: Option<Handle>,
 }
 
 #[derive(Debug)]
@@ -52,11 +54,14 @@ impl<Handle> Counters<Handle> {
                 requests: requests.map(of_word).collect::<Result<_, E>>()?,
                 responses: responses.map(of_word).collect::<Result<_, E>>()?,
                 name_conflicts: of_word(outcome::NAME_CONFLICTS)?,
-                evicted: if filter.has_table(policy) {
-                    Some(of_word(outcome::EVICTED)?)
-                } else {
-                    None
-                },
+                evicted: filter
+                    .has_table(policy)
+                    .then(|| of_word(outcome::EVICTED))
+                    .transpose()?,
+                refused_moves: filter
+                    .has_moves(policy)
+                    .then(|| of_word(outcome::REFUSED_MOVES))
+                    .transpose()?,
             })
         });
         let keys = filter.keyring().into_iter().flat_map(Keyring::ids);
@@ -110,6 +115,11 @@ impl<Handle> Counters<Handle> {
     /// The counter of sessions that had to go from a full table.
     pub fn evicted(&self, policy: usize) -> Option<&Handle> {
         self.policies.get(policy)?.evicted.as_ref()
+    }
+
+    /// The counter of moves that did not come about.
+    pub fn refused_moves(&self, policy: usize) -> Option<&Handle> {
+        self.policies.get(policy)?.refused_moves.as_ref()
     }
 
     /// The counter for the reason why a request has no session.

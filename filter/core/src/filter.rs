@@ -93,6 +93,7 @@ impl Filter {
         let limits = Limits {
             clock_skew: config.clock_skew,
             fences: std::mem::take(&mut config.fences),
+            hosts: std::mem::take(&mut config.hosts),
         };
         Self {
             config: Arc::new(config),
@@ -129,6 +130,12 @@ impl Filter {
     pub(crate) fn has_table(&self, policy: &str) -> bool {
         let policy = self.config.policies.get(policy);
         policy.is_some_and(|policy| policy.carrier.source().is_some())
+    }
+
+    /// Whether the application moves the sessions of the policy of this name.
+    pub(crate) fn has_moves(&self, policy: &str) -> bool {
+        let policy = self.config.policies.get(policy);
+        policy.is_some_and(|policy| policy.moves.is_some())
     }
 
     /// The keyring, unless it is in a secret that has not arrived.

@@ -36,6 +36,7 @@ pub mod envoy;
 mod filter;
 pub mod keyring;
 mod location;
+mod moved;
 mod name_conflict;
 mod name_watch;
 pub mod outcome;
@@ -53,7 +54,7 @@ pub mod view;
 
 pub use counters::Counters;
 pub use filter::{Filter, SessionError};
-pub use plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
+pub use plan::{HeaderEdit, KeyChange, NameConflict, RefusedMove, RequestPlan, ResponsePlan, Steering};
 pub use redirect::Unanswered;
 pub use route_session::{RouteSession, RouteSessionError};
 pub use session::Session;

@@ -31,6 +31,8 @@ pub enum ResponseOutcome {
     Unaddressable,
     /// The application ended the session.
     Ended,
+    /// The application moved the session to another backend, which the token names.
+    Moved,
 }
 
 impl RequestOutcome {
@@ -71,12 +73,13 @@ impl RequestOutcome {
 
 impl ResponseOutcome {
     /// The outcomes that have a counter.
-    pub const COUNTED: [Self; 5] = [
+    pub const COUNTED: [Self; 6] = [
         Self::Issued,
         Self::Reissued,
         Self::Renewed,
         Self::Unaddressable,
         Self::Ended,
+        Self::Moved,
     ];
 
     /// The index in [`ResponseOutcome::COUNTED`]; `None` if the outcome has no counter.
@@ -88,7 +91,7 @@ impl ResponseOutcome {
     /// Whether the response carries a token.
     #[must_use]
     pub(crate) fn has_token(self) -> bool {
-        matches!(self, Self::Issued | Self::Reissued | Self::Renewed)
+        matches!(self, Self::Issued | Self::Reissued | Self::Renewed | Self::Moved)
     }
 
     /// The word in the name of the counter, `limpet.<policy>.<word>`, and behind the `+` in the access log's value.
@@ -101,6 +104,7 @@ impl ResponseOutcome {
             Self::Renewed => Some("renewed"),
             Self::Unaddressable => Some("unaddressable"),
             Self::Ended => Some("ended"),
+            Self::Moved => Some("moved"),
         }
     }
 }
@@ -154,6 +158,9 @@ pub fn key_counter_name(key: KeyId, outcome: KeyOutcome) -> String {
 
 /// The word of the counter of responses in which the application set a cookie or header of the session's name.
 pub const NAME_CONFLICTS: &str = "name_conflicts";
+
+/// The word of the counter of moves that did not come about.
+pub const REFUSED_MOVES: &str = "refused_moves";
 
 /// The word of the counter of sessions that had to go from a full table of addresses.
 pub const EVICTED: &str = "evicted";

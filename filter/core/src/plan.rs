@@ -68,6 +68,8 @@ pub struct ResponsePlan<'a> {
     pub name_conflict: Option<NameConflict>,
     /// Whether the session of another client had to go from a full table.
     pub evicted: bool,
+    /// A move of the session by the application that did not come about.
+    pub refused_move: Option<RefusedMove>,
 }
 
 /// A client gets a token of a key that it had none of.
@@ -87,6 +89,13 @@ pub struct NameConflict {
     pub line: Option<String>,
 }
 
+/// The application moved a session to what is no backend of its cluster.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RefusedMove {
+    /// A line for the log, with the first one of a policy.
+    pub line: Option<String>,
+}
+
 impl ResponsePlan<'_> {
     pub(crate) const NO_CHANGE: Self = Self {
         request: None,
@@ -96,5 +105,6 @@ impl ResponsePlan<'_> {
         key_change: None,
         name_conflict: None,
         evicted: false,
+        refused_move: None,
     };
 }

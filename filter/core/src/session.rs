@@ -14,6 +14,7 @@ use crate::end;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER, VIA_UPSTREAM};
 use crate::keyring::KeyId;
 use crate::location::{self, Location};
+use crate::moved::{self, Wish};
 use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
@@ -147,7 +148,7 @@ impl Session {
             further_edits: tokens.further_edits,
             steering: verdict.ok().map(|honoured| Steering {
                 host: honoured.claims.host,
-                strict,
+                strict: strict && !honoured.claims.is_moving(),
             }),
             outcome,
             hash: None,
@@ -174,17 +175,23 @@ impl Session {
         response: &impl ResponseView,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'a>, ViewError> {
-        if let (Some(session), Some((source, _))) = (&mut self.by_address, self.bound_policy.source()) {
-            return session.on_response(&self.bound_policy, source, response, now);
-        }
         let request = self.settle(response)?;
         let cookies = SetCookies::of(response);
-        let plan = match self.end(response, &cookies, &now)? {
-            Some(plan) => plan,
-            None => self.answer(response, &cookies, &now)?,
+        let mut wish = Wish::find(&self.bound_policy, response)?;
+        let plan = if let (Some(session), Some((source, _))) = (&mut self.by_address, self.bound_policy.source()) {
+            session.on_response(&self.bound_policy, source, response, wish.as_mut(), now)?
+        } else {
+            let plan = match self.end(response, &cookies, &now)? {
+                Some(plan) => plan,
+                None => self.answer(response, &cookies, wish.as_mut(), &now)?,
+            };
+            let plan = self.without_namesake(response, plan)?;
+            ResponsePlan { request, ..plan }
         };
-        let plan = self.without_namesake(response, plan)?;
-        Ok(ResponsePlan { request, ..plan })
+        Ok(match wish {
+            Some(wish) => wish.taken_out(plan),
+            None => plan,
+        })
     }
 
     /// Removes the application's own cookie or header of the session's name, of which the client would keep one only.
@@ -259,6 +266,7 @@ impl Session {
         &self,
         response: &R,
         cookies: &SetCookies<'_, R>,
+        wish: Option<&mut Wish<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'_>, ViewError> {
         let policy = &*self.bound_policy.policy;
@@ -283,10 +291,11 @@ impl Session {
             SessionState::Preflight => false,
             SessionState::New => self.may_begin && policy.begin.is_set(response, cookies, &now)?,
             SessionState::Honoured(_) | SessionState::Uncertain(_) => {
-                renew || response.maybe_other_host(policy.strict)?
+                renew || wish.is_some() || response.maybe_other_host(policy.strict)?
             }
         };
-        let own_status = policy.strict && honoured.is_some() && policy.strict_status != 503;
+        let fails = honoured.is_some_and(|honoured| policy.strict && !honoured.claims.is_moving());
+        let own_status = fails && policy.strict_status != 503;
         if !due && !own_status {
             return Ok(ResponsePlan::NO_CHANGE);
         }
@@ -311,16 +320,19 @@ impl Session {
             });
         };
         let now = now()?;
-        let destination = Destination::of_cluster(&response.cluster_name()?.unwrap_or_default());
-        let (claims, outcome) = match honoured {
-            Some(honoured) if honoured.claims.host == host => {
+        let cluster = response.cluster_name()?.unwrap_or_default();
+        let destination = Destination::of_cluster(&cluster);
+        let target = wish.and_then(|wish| wish.target(&cluster, host, now));
+        let (claims, outcome) = match (target, honoured) {
+            (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
+            (None, Some(honoured)) if honoured.claims.host == host => {
                 if !renew {
                     return Ok(ResponsePlan::NO_CHANGE);
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
-            Some(_) => (started(host, destination, now), ResponseOutcome::Reissued),
-            None => (started(host, destination, now), ResponseOutcome::Issued),
+            (None, Some(_)) => (started(host, destination, now), ResponseOutcome::Reissued),
+            (None, None) => (started(host, destination, now), ResponseOutcome::Issued),
         };
         if !issues_tokens(self.split, response)? {
             return Ok(ResponsePlan::NO_CHANGE);
@@ -347,6 +359,7 @@ impl Session {
                 from: self.held,
                 to: key,
             }),
+            refused_move: honoured.and_then(|honoured| moved::to_nowhere(&self.bound_policy, &honoured.claims, host)),
             ..ResponsePlan::NO_CHANGE
         })
     }

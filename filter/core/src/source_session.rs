@@ -6,6 +6,7 @@ use crate::arrival::{Arrival, arrival, settled};
 use crate::bound_policy::BoundPolicy;
 use crate::config::Source;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
+use crate::moved::{self, Wish};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{RequestPlan, ResponsePlan, Steering};
 use crate::route_session::issues_tokens;
@@ -69,7 +70,10 @@ impl SourceSession {
         let plan = RequestPlan {
             edit: None,
             further_edits: Vec::new(),
-            steering: verdict.ok().map(|Claims { host, .. }| Steering { host, strict }),
+            steering: verdict.ok().map(|claims| Steering {
+                host: claims.host,
+                strict: strict && !claims.is_moving(),
+            }),
             outcome: match state {
                 State::Uncertain(_) => None,
                 _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
@@ -91,13 +95,14 @@ impl SourceSession {
         bound_policy: &BoundPolicy,
         source: &Source,
         response: &impl ResponseView,
+        wish: Option<&mut Wish<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let request = self.settle(response)?;
         let cookies = SetCookies::of(response);
         let plan = match self.end(bound_policy, source, &cookies, &now)? {
             Some(plan) => plan,
-            None => self.answer(bound_policy, source, response, &cookies, &now)?,
+            None => self.answer(bound_policy, source, response, &cookies, wish, &now)?,
         };
         Ok(ResponsePlan { request, ..plan })
     }
@@ -152,6 +157,7 @@ impl SourceSession {
         source: &Source,
         response: &R,
         cookies: &SetCookies<'_, R>,
+        wish: Option<&mut Wish<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let policy = &bound_policy.policy;
@@ -162,12 +168,15 @@ impl SourceSession {
         if former.is_none() && !(self.may_begin && policy.begin.is_set(response, cookies, &now)?) {
             return Ok(ResponsePlan::NO_CHANGE);
         }
-        // Only the response of its backend is a use of a strict session. To note it costs the others nothing.
-        if former.is_some() && !policy.strict && !response.maybe_other_host(false)? {
+        let is_moving = former.is_some_and(|claims| claims.is_moving());
+        // Only the response of its backend is a use of a session that is strict or moves. To note it costs the others
+        // nothing.
+        let notes_use = policy.strict || is_moving;
+        if former.is_some() && !notes_use && wish.is_none() && !response.maybe_other_host(false)? {
             return Ok(ResponsePlan::NO_CHANGE);
         }
         let details = response.code_details()?.unwrap_or_default();
-        if former.is_some() && policy.strict && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
+        if former.is_some() && policy.strict && !is_moving && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
             let status = (policy.strict_status != 503).then_some(policy.strict_status);
             return Ok(ResponsePlan {
                 status,
@@ -185,24 +194,32 @@ impl SourceSession {
             });
         };
         let now = now()?;
-        let (issued_at, outcome) = match former {
-            Some(claims) if claims.host == host && !policy.strict => return Ok(ResponsePlan::NO_CHANGE),
-            Some(claims) if claims.host == host => (claims.issued_at, ResponseOutcome::Unchanged),
-            Some(_) => (now, ResponseOutcome::Reissued),
-            None => (now, ResponseOutcome::Issued),
+        let is_same = former.is_some_and(|claims| claims.host == host);
+        if is_same && !notes_use && wish.is_none() {
+            return Ok(ResponsePlan::NO_CHANGE);
+        }
+        let cluster = response.cluster_name()?.unwrap_or_default();
+        let destination = Destination::of_cluster(&cluster);
+        let target = wish.and_then(|wish| wish.target(&cluster, host, now));
+        let since = |issued_at: Timestamp| Claims {
+            host,
+            destination,
+            issued_at,
+            last_seen: now.max(issued_at),
+        };
+        let (claims, outcome) = match (target, former) {
+            (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
+            (None, Some(claims)) if is_same => (since(claims.issued_at), ResponseOutcome::Unchanged),
+            (None, Some(_)) => (since(now), ResponseOutcome::Reissued),
+            (None, None) => (since(now), ResponseOutcome::Issued),
         };
         if outcome != ResponseOutcome::Unchanged && !issues_tokens(self.split, response)? {
             return Ok(ResponsePlan::NO_CHANGE);
         }
-        let claims = Claims {
-            host,
-            destination: Destination::of_cluster(&response.cluster_name()?.unwrap_or_default()),
-            issued_at,
-            last_seen: now,
-        };
         Ok(ResponsePlan {
             outcome,
             evicted: source.table().put(key, &claims)?,
+            refused_move: former.and_then(|former| moved::to_nowhere(bound_policy, &former, host)),
             ..ResponsePlan::NO_CHANGE
         })
     }
@@ -218,7 +235,7 @@ fn entry(
     let table = source.table();
     let timeout = source.rules.timeout + table.lag();
     let refusal = |claims: &Claims| bound_policy.refuses_entry(claims, timeout, now);
-    let is_use = |claims: &Claims| !bound_policy.policy.strict && refusal(claims).is_none();
+    let is_use = |claims: &Claims| !bound_policy.policy.strict && !claims.is_moving() && refusal(claims).is_none();
     Ok(match table.find(key, now, &is_use)? {
         None => Err(RequestOutcome::NoToken),
         Some(claims) => refusal(&claims).map_or(Ok(claims), |refusal| Err(RequestOutcome::Refused(refusal))),

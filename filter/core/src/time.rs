@@ -50,6 +50,12 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
+    /// One millisecond earlier.
+    #[must_use]
+    pub fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
+
     /// This time plus `by`.
     #[must_use]
     pub fn after(self, by: Duration) -> Self {

@@ -130,6 +130,9 @@ fn accepted() -> Vec<Value> {
         })),
         with_policy(&json!({"cookie": {"name": "s", "mode": "prefix"}, "begin": "always"})),
         with_policy(&json!({"source": {}, "begin": {"cookie": "t"}, "end": {"cookie": "t"}})),
+        with_policy(&json!({"header": {"name": "s"}, "tell": {"header": {"name": "t"}}, "move": {"header": "X-Move"}})),
+        with_policy(&json!({"query": {"name": "s"}, "tell": {"header": {"name": "t"}}, "move": {"header": "m"}})),
+        with_policy(&json!({"source": {}, "move": {"header": "m"}})),
         with_policy(&json!({"source": {}})),
         with_policy(&json!({
             "source": {"prefixV4": 24, "prefixV6": 128, "timeout": "1s", "entries": 10_000_000},
@@ -267,6 +270,13 @@ fn refused_carriers() -> Vec<Value> {
         with_policy(&json!({"cookie": {"name": "s"}, "tell": {}})),
         with_policy(&json!({"cookie": {"name": "s"}, "tell": {"cookie": {"name": "t"}}})),
         with_policy(&json!({"cookie": {"name": "s"}, "tell": {"header": {"name": "a b"}}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "move": true})),
+        with_policy(&json!({"cookie": {"name": "s"}, "move": {}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "move": {"header": {"name": "m"}}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "move": {"header": "a b"}})),
+        with_policy(&json!({"cookie": {"name": "s", "mode": "prefix"}, "move": {"header": "m"}})),
+        with_policy(&json!({"header": {"name": "s", "mode": "prefix"}, "move": {"header": "m"}})),
+        with_policy(&json!({"query": {"name": "s", "redirects": true}, "move": {"header": "m"}})),
     ]
 }
 
@@ -400,7 +410,10 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
 /// `config` with this value in this field.
 fn with_field(config: &Value, field: &str, value: &Value) -> Value {
     let is_of = |part: &str| field.starts_with(&format!("policies.<name>.{part}"));
-    let policy = if ["query.", "also[]", "tell.", "begin.", "end."].into_iter().any(is_of) {
+    let policy = if ["query.", "also[]", "tell.", "move.", "begin.", "end."]
+        .into_iter()
+        .any(is_of)
+    {
         "all"
     } else if is_of("header.") {
         "api"
@@ -444,6 +457,7 @@ fn policies() -> Value {
             "tell": {"header": named},
             "begin": {},
             "end": {"cookie": "t"},
+            "move": {"header": "m"},
         },
     })
 }
@@ -491,6 +505,7 @@ fn a_policy_field_with_its_default_is_not_written() {
         "tell.header",
         "tell.header.name",
         "end.cookie",
+        "move.header",
     ]
     .map(|field| format!("policies.<name>.{field}"));
     let optional = fields

@@ -157,6 +157,12 @@ fn on_response(
     if plan.evicted {
         count(exchange, plugin.counters.evicted(policy));
     }
+    if let Some(refused) = plan.refused_move {
+        count(exchange, plugin.counters.refused_moves(policy));
+        if let Some(line) = refused.line {
+            abi::log(Level::Warn, &format!("limpet: {line}"));
+        }
+    }
     if let Some(change) = plan.key_change {
         let counters = plugin.counters.key_change(change);
         counters.for_each(|counter| count(exchange, Some(counter)));

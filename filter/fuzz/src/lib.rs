@@ -10,6 +10,7 @@ mod cookie_names;
 mod endpoint_slices;
 mod http_route;
 mod keyring_document;
+mod moves;
 mod proxy;
 mod query;
 mod random;
@@ -26,6 +27,7 @@ pub use cookie_names::{cookie_names, is_of_another_scope};
 pub use endpoint_slices::{endpoint_slices, slices};
 pub use http_route::{graph, http_route};
 pub use keyring_document::keyring_document;
+pub use moves::{moves, names_a_backend};
 pub use query::{has_parameter, leads_back, query};
 pub use random::Random;
 pub use route_session::route_session;
@@ -37,7 +39,7 @@ pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is also the folder of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 14] = [
+pub const TARGETS: [(&str, Body); 15] = [
     ("token", token),
     ("cookie_header", cookie_header),
     ("query", query),
@@ -52,4 +54,5 @@ pub const TARGETS: [(&str, Body); 14] = [
     ("endpoint_slices", endpoint_slices),
     ("http_route", http_route),
     ("clients", clients),
+    ("moves", moves),
 ];

@@ -267,6 +267,9 @@ fn the_corpus_has_inputs_with_and_without_sessions() {
     let lists = corpus("clients");
     let has = |data: &[u8]| limpet_fuzz::has_clients(data);
     assert!(lists.iter().any(|(_, data)| has(data)) && lists.iter().any(|(_, data)| !has(data)));
+    let moves = corpus("moves");
+    let names = |data: &[u8]| limpet_fuzz::names_a_backend(data);
+    assert!(moves.iter().any(|(_, data)| names(data)) && moves.iter().any(|(_, data)| !names(data)));
     let names = corpus("cookie_names");
     let of_another = |data: &[u8]| limpet_fuzz::is_of_another_scope(data);
     assert!(names.iter().any(|(_, data)| of_another(data)) && names.iter().any(|(_, data)| !of_another(data)));

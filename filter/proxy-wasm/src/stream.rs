@@ -117,6 +117,12 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
     if plan.evicted {
         plugin::count(plugin.counters.evicted(policy));
     }
+    if let Some(refused) = plan.refused_move {
+        plugin::count(plugin.counters.refused_moves(policy));
+        if let Some(line) = refused.line {
+            plugin::log(LogLevel::Warn, &format!("limpet: {line}"));
+        }
+    }
     if let Some(change) = plan.key_change {
         plugin
             .counters

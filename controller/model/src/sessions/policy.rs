@@ -200,6 +200,7 @@ impl Parts<'_> {
             max_idle: a_while,
             clock_skew: a_while,
             fences: Vec::new(),
+            hosts: BTreeMap::new(),
         };
         if let Err(error) = Filter::without_keys(&config) {
             let of_policy = |problem: &Problem| {

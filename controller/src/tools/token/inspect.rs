@@ -144,6 +144,12 @@ impl Inspection {
         );
         self.add("issued", time_format::words(claims.issued_at, now));
         self.add("last seen", time_format::words(claims.last_seen, now));
+        if claims.is_moving() {
+            self.add(
+                "moving",
+                "the application named the backend, which has not answered yet",
+            );
+        }
         self.say(
             "claims",
             json!({
@@ -152,6 +158,7 @@ impl Inspection {
                 "cluster": cluster,
                 "issuedAt": time_format::exact(claims.issued_at),
                 "lastSeen": time_format::exact(claims.last_seen),
+                "moving": claims.is_moving(),
                 "ageSeconds": now.since(claims.issued_at).as_secs(),
                 "idleSeconds": now.since(claims.last_seen).as_secs(),
             }),

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
-use super::{Carrier, ConfigError, Problem, begin_rules, carrier_rules, further_rules, is_policy_name, source_rules};
+use super::{
+    Carrier, ConfigError, Hosts, Problem, begin_rules, carrier_rules, further_rules, is_policy_name, move_rules,
+    source_rules,
+};
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
 use crate::token::Form;
@@ -54,6 +57,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
         .as_ref()
         .and_then(|default| compiler.policy_use("default", &default.policy, default.scope.as_deref()));
     let fences = compiler.fences(&config.fences);
+    let hosts = Hosts::read(&config.hosts, &mut compiler.problems);
     if !compiler.problems.is_empty() {
         return Err(ConfigError {
             problems: compiler.problems,
@@ -66,6 +70,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
         access_log: config.access_log,
         clock_skew: config.clock_skew.get(),
         fences,
+        hosts,
     })
 }
 
@@ -135,6 +140,7 @@ impl Compiler {
         });
         // In redirects alone, a token is renewed by chance.
         let is_renewable = carrier.is_own() && (tell.is_some() || !matches!(carrier, Carrier::Query { .. }));
+        let moves = move_rules::moves(&field, config, &carrier, is_renewable, &mut self.problems);
         let idle_bound = idle_bound.map(|bound| IdleBound {
             bound,
             lag: if is_renewable { bound / 10 } else { Duration::ZERO },
@@ -154,6 +160,7 @@ impl Compiler {
             tell,
             begin,
             end,
+            moves,
             strict: config.strict,
             strict_status: config.strict_status,
             absolute_timeout,

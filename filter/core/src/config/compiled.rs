@@ -5,9 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::Hosts;
 use crate::begin::Begin;
 use crate::carrier::cookie::SessionCookie;
 use crate::end::End;
+use crate::moved::Moves;
 use crate::name_watch::NameWatch;
 use crate::source::{Rules, SharedTable, Table};
 use crate::time::Timestamp;
@@ -23,6 +25,7 @@ pub(crate) struct Compiled {
     pub(crate) access_log: bool,
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
+    pub(crate) hosts: Hosts,
 }
 
 /// A valid policy.
@@ -38,6 +41,8 @@ pub(crate) struct Policy {
     pub(crate) tell: Option<String>,
     pub(crate) begin: Begin,
     pub(crate) end: Option<End>,
+    /// Whether the application moves sessions, and how.
+    pub(crate) moves: Option<Moves>,
     pub(crate) strict: bool,
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,

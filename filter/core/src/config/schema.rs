@@ -6,6 +6,7 @@ mod constraints;
 mod duration;
 mod further;
 mod keys;
+mod moving;
 mod policy;
 mod source;
 
@@ -21,6 +22,7 @@ pub use further::{
     FurtherConfig, FurtherFieldConfig, FurtherParameterConfig, QueryConfig, TellConfig, TellHeaderConfig,
 };
 pub use keys::{InlineKey, KeyConfig, KeyEncryptionKeyConfig, KeyStateConfig, SdsKeysConfig, WrappedKeysConfig};
+pub use moving::MoveConfig;
 pub use policy::{
     CacheControlConfig, CookieConfig, CookieModeConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig,
     PolicyConfig, SameSiteConfig, SecureConfig, TokenConfig,
@@ -74,6 +76,11 @@ pub struct FilterConfig {
     /// Addresses that have a new owner. Tokens for them that were issued earlier are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fences: Vec<FenceConfig>,
+    /// The hosts of clusters whose sessions move: for each name of a cluster, each host's `ip:port` and what an
+    /// application may call it. Without those of a cluster, applications name addresses, and what is no host of the
+    /// cluster shows with the next request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "each_once")]
+    pub hosts: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl FilterConfig {
@@ -91,6 +98,7 @@ impl FilterConfig {
             max_idle: seven_days(),
             clock_skew: one_minute(),
             fences: Vec::new(),
+            hosts: BTreeMap::new(),
         }
     }
 }

@@ -14,8 +14,29 @@ pub struct Claims {
     pub destination: Destination,
     /// When the session on this backend started.
     pub issued_at: Timestamp,
-    /// When the session was last noted as used, never before `issued_at`.
+    /// When the session was last noted as used. Before `issued_at` only while the session is
+    /// [moving](Claims::is_moving).
     pub last_seen: Timestamp,
+}
+
+impl Claims {
+    /// Those of a session that the application moves to this backend now.
+    #[must_use]
+    pub fn moving(host: SocketAddr, destination: Destination, now: Timestamp) -> Self {
+        Self {
+            host,
+            destination,
+            issued_at: now,
+            last_seen: now.before(),
+        }
+    }
+
+    /// Whether the application named the backend, which has not answered the session yet: it was last used before it
+    /// came here.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        self.last_seen < self.issued_at
+    }
 }
 
 /// The first byte: the kind of the address.

@@ -83,3 +83,12 @@ pub(crate) fn right(pointer: &str, value: Value) {
 }
 
 pub(crate) const NONE: Value = Value::Null;
+
+/// The problems of a policy, without its name.
+pub(crate) fn found(policy: Value) -> Vec<String> {
+    let problems = problems(&changed(&[("/policies/shop", policy)]));
+    let problems = problems.iter().map(ToString::to_string);
+    problems
+        .map(|problem| problem.trim_start_matches("policies.shop.").to_owned())
+        .collect()
+}

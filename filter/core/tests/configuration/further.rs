@@ -4,17 +4,6 @@ use serde_json::{Value, json};
 
 use crate::base::*;
 
-const SHOP: &str = "/policies/shop";
-
-/// The problems of a policy, without its name.
-fn found(policy: Value) -> Vec<String> {
-    let problems = problems(&changed(&[(SHOP, policy)]));
-    let problems = problems.iter().map(ToString::to_string);
-    problems
-        .map(|problem| problem.trim_start_matches("policies.shop.").to_owned())
-        .collect()
-}
-
 fn with_also(also: Value) -> Vec<String> {
     found(json!({ "cookie": {"name": "s"}, "also": also }))
 }
@@ -60,7 +49,7 @@ fn every_name_is_checked_where_it_stands() {
         "also": [{"cookie": {"name": "a b"}}, {"header": {"name": "Cookie"}}, {}, {"header": {"name": "x-limpet-host"}}],
         "tell": {"header": {"name": "Location"}},
     });
-    let fields = fields(&changed(&[(SHOP, all)]));
+    let fields = fields(&changed(&[("/policies/shop", all)]));
     let expected = [
         "also[0].cookie.name",
         "also[1].header.name",

@@ -20,6 +20,7 @@ mod carriers;
 mod further;
 mod keyring_document;
 mod keys;
+mod moves;
 mod policies;
 mod policy_json;
 mod references;

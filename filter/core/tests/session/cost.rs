@@ -57,6 +57,24 @@ fn a_strict_status_costs_one_more_question() {
 }
 
 #[test]
+fn a_policy_whose_sessions_move_costs_one_more_question() {
+    for policy in [cookie_policy(json!({})), header_policy(json!({}))] {
+        let token = realm(1, "cart", CarrierMode::Header, HEADER).seal(Form::Sealed, &claims(A, at(0), at(0)), [0; 4]);
+        let session = || session().header(HEADER, &token);
+        let moves = with(policy.clone(), json!({ "move": { "header": "X-Move" } }));
+        let [before, after] = [policy, moves].map(|policy| steady_state(policy, json!({}), session()));
+        assert_eq!(before.0, after.0);
+        assert_eq!(
+            (before.1, after.1),
+            (
+                vec!["maybe_other_host".into()],
+                vec!["x-move".into(), "maybe_other_host".into()]
+            )
+        );
+    }
+}
+
+#[test]
 fn a_request_without_a_session_costs_one_question() {
     let site = Site::new(cookie_policy(json!({})));
     let request = Request::on_route("other").cookie("session=x");

@@ -27,6 +27,7 @@ mod header;
 mod issuing;
 mod keys;
 mod modes;
+mod moves;
 mod name_conflicts;
 mod per_scope;
 mod preflight;

@@ -199,6 +199,7 @@ pub(crate) const UNCHANGED: ResponseOutcome = ResponseOutcome::Unchanged;
 pub(crate) const ISSUED: ResponseOutcome = ResponseOutcome::Issued;
 pub(crate) const REISSUED: ResponseOutcome = ResponseOutcome::Reissued;
 pub(crate) const RENEWED: ResponseOutcome = ResponseOutcome::Renewed;
+pub(crate) const MOVED: ResponseOutcome = ResponseOutcome::Moved;
 pub(crate) const UNADDRESSABLE: ResponseOutcome = ResponseOutcome::Unaddressable;
 
 pub(crate) fn refused(refusal: Refusal) -> RequestOutcome {

@@ -49,7 +49,7 @@ pub(super) fn a_query_is_told_or_redirected() -> Value {
     let tell = json!({"required": ["tell"], "properties": {"tell": {"type": "object"}}});
     json!({
         "if": {"required": ["query"], "not": tell},
-        "then": {"properties": {"query": redirects, "idleTimeout": {"type": "null"}}},
+        "then": {"properties": {"query": redirects, "idleTimeout": {"type": "null"}, "move": {"type": "null"}}},
     })
 }
 
@@ -85,11 +85,12 @@ pub(super) fn only_defaults_in_other_modes(schema: &mut Schema) {
     }
 }
 
-pub(super) fn no_idle_timeout_in_other_modes() -> Value {
+/// A token is sent only when the application sets its cookie or header.
+pub(super) fn no_idle_timeout_or_move_in_other_modes() -> Value {
     let in_mode = |carrier: &str| json!({"properties": {carrier: other_mode()}, "required": [carrier]});
     json!({
         "if": {"anyOf": [in_mode("cookie"), in_mode("header")]},
-        "then": {"properties": {"idleTimeout": {"type": "null"}}},
+        "then": {"properties": {"idleTimeout": {"type": "null"}, "move": {"type": "null"}}},
     })
 }
 

@@ -12,6 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::begin::{BeginConfig, EndConfig};
+use super::moving::MoveConfig;
 use super::source::SourceConfig;
 use super::{FurtherConfig, QueryConfig, TellConfig, is_false, word};
 use crate::time::GatewayDuration;
@@ -20,7 +21,7 @@ use crate::token::CarrierMode;
 #[cfg(feature = "schema")]
 use super::constraints::{
     DOMAIN, TOKEN, a_query_is_told_or_redirected, an_end_needs_a_cookie_or_source, exactly_one, needs_secure,
-    no_begin_in_other_modes, no_idle_timeout_in_other_modes, nothing_of_tokens_with_source,
+    no_begin_in_other_modes, no_idle_timeout_or_move_in_other_modes, nothing_of_tokens_with_source,
     only_defaults_in_other_modes, permanent_needs_a_timeout,
 };
 
@@ -33,7 +34,7 @@ use super::constraints::{
         "oneOf" = exactly_one(&["cookie", "header", "query", "source"]),
         "allOf" = [
             permanent_needs_a_timeout(),
-            no_idle_timeout_in_other_modes(),
+            no_idle_timeout_or_move_in_other_modes(),
             a_query_is_told_or_redirected(),
             nothing_of_tokens_with_source(),
             no_begin_in_other_modes(),
@@ -69,6 +70,9 @@ pub struct PolicyConfig {
     /// When the application ends the session. The client's session cookie is deleted then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<EndConfig>,
+    /// Whether the application moves sessions to other backends, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#move: Option<MoveConfig>,
     /// Whether a request fails if the backend of its session is gone or unhealthy. If `false`, the request is
     /// load-balanced and the client gets a new token.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -104,6 +108,7 @@ impl Default for PolicyConfig {
             source: None,
             begin: BeginConfig::default(),
             end: None,
+            r#move: None,
             strict: false,
             strict_status: SERVICE_UNAVAILABLE,
             absolute_timeout: None,
@@ -137,6 +142,12 @@ impl PolicyConfig {
             (None, None, Some(QueryConfig { name, .. })) => Some((CarrierMode::Query, name)),
             _ => None,
         }
+    }
+
+    /// Whether requests of this policy may be steered strictly, or otherwise. Those of sessions that move never are.
+    #[must_use]
+    pub fn may_steer(&self, strict: bool) -> bool {
+        self.strict == strict || !strict && self.r#move.is_some()
     }
 
     /// The `Domain` of the filter's own cookie.

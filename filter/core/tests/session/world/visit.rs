@@ -44,6 +44,8 @@ pub(crate) struct Visit {
     /// What load balancing hashes in the place of the client's address.
     pub(crate) hash: Option<IpAddr>,
     pub(crate) evicted: bool,
+    /// The line of a move that did not come about, or empty.
+    pub(crate) refused_move: Option<String>,
 }
 
 impl Visit {
@@ -62,6 +64,7 @@ impl Visit {
             key_change: None,
             hash: plan.hash,
             evicted: false,
+            refused_move: None,
         }
     }
 
@@ -74,6 +77,7 @@ impl Visit {
             edits: plan.edits.into_iter().map(Edit::from).collect(),
             key_change: plan.key_change,
             evicted: plan.evicted,
+            refused_move: plan.refused_move.map(|refused| refused.line.unwrap_or_default()),
             name_conflict: plan.name_conflict.map(|conflict| conflict.line.unwrap_or_default()),
             ..self
         }

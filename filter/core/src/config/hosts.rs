@@ -1,0 +1,63 @@
+//! The hosts of clusters whose sessions move.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
+
+use super::Problem;
+use crate::address;
+
+/// The hosts that are known, by the name of their cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Hosts(HashMap<Box<str>, ClusterHosts>);
+
+/// The hosts of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterHosts {
+    addresses: HashSet<SocketAddr>,
+    by_name: HashMap<Box<str>, SocketAddr>,
+}
+
+impl Hosts {
+    /// Adds what is wrong with the configuration to `problems`.
+    pub(super) fn read(config: &BTreeMap<String, BTreeMap<String, String>>, problems: &mut Vec<Problem>) -> Self {
+        let mut read = |cluster: &str, names: &BTreeMap<String, String>| {
+            let mut hosts = ClusterHosts::default();
+            for (text, name) in names {
+                let Some(host) = address::of_host(text.as_bytes()) else {
+                    problems.push(Problem {
+                        field: format!("hosts.{cluster}"),
+                        message: format!(
+                            "expected addresses with their ports, as 10.0.0.7:8080 or [2001:db8::7]:8080, found {text:?}"
+                        ),
+                    });
+                    continue;
+                };
+                hosts.addresses.insert(host);
+                if !name.is_empty() {
+                    let known = hosts.by_name.entry(name.as_str().into()).or_insert(host);
+                    // A pod may have an address of each family.
+                    *known = host.min(*known);
+                }
+            }
+            (Box::from(cluster), hosts)
+        };
+        Self(config.iter().map(|(cluster, names)| read(cluster, names)).collect())
+    }
+
+    /// Those of a cluster; `None` if they are not known.
+    pub(crate) fn of(&self, cluster: &[u8]) -> Option<&ClusterHosts> {
+        self.0.get(std::str::from_utf8(cluster).ok()?)
+    }
+}
+
+impl ClusterHosts {
+    /// Whether the cluster has this host.
+    pub(crate) fn has(&self, host: SocketAddr) -> bool {
+        self.addresses.contains(&host)
+    }
+
+    /// The host of this name.
+    pub(crate) fn called(&self, name: &[u8]) -> Option<SocketAddr> {
+        self.by_name.get(std::str::from_utf8(name).ok()?).copied()
+    }
+}

@@ -1,0 +1,48 @@
+//! Checks of `move`.
+
+use super::Problem;
+use super::carrier_rules::header_name_problem;
+use super::compiled::{Carrier, Place};
+use super::schema::PolicyConfig;
+use crate::moved::Moves;
+
+/// How the application of the policy at `field` moves sessions. `keeps_up`: whether a token reaches its client with any
+/// response. Adds what is wrong with it to `problems`.
+pub(super) fn moves(
+    field: &str,
+    config: &PolicyConfig,
+    own: &Carrier,
+    keeps_up: bool,
+    problems: &mut Vec<Problem>,
+) -> Option<Moves> {
+    let name = config.r#move.as_ref()?.header.to_ascii_lowercase();
+    let mut problem = |at: &str, message: String| {
+        let field = format!("{field}.{at}");
+        problems.push(Problem { field, message });
+    };
+    if let Some(message) = header_name_problem(&name).or_else(|| taken(&name, config, own)) {
+        problem("move.header", message);
+    }
+    if !keeps_up && own.source().is_none() {
+        let message = match own {
+            Carrier::Query { .. } => {
+                "expected none without tell: a token gets to its client only in redirects, so most responses could \
+                 not move a session"
+            }
+            _ => {
+                "expected none in this mode: a token is sent only when the application sets its cookie or header, so \
+                 other responses could not move a session"
+            }
+        };
+        problem("move", message.to_owned());
+    }
+    Some(Moves::by(name))
+}
+
+/// What else has this response header.
+fn taken(name: &str, config: &PolicyConfig, own: &Carrier) -> Option<String> {
+    let of_own = own.place() == Some(Place::Header) && own.name() == name;
+    let tell = config.tell.as_ref().map(|tell| &tell.header.name);
+    let of_tell = tell.is_some_and(|tell| tell.eq_ignore_ascii_case(name));
+    (of_own || of_tell).then(|| format!("expected a header of its own, found {name:?}: responses have tokens in it"))
+}

@@ -1,0 +1,145 @@
+//! Sessions that their application moves: a response names another backend of the cluster, and the next token names it.
+//!
+//! Envoy tells a filter nothing of a cluster's hosts. Unless the configuration lists them, an address is taken at its
+//! word. The token says that its session is *moving*: nobody knows yet whether the backend is one of the cluster, and
+//! there. The next request of a moving session is never strict. If the backend answers it, the session has arrived, and
+//! its token is renewed. If another one does, the move is refused, and the session goes on there.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::address;
+use crate::bound_policy::BoundPolicy;
+use crate::outcome::ResponseOutcome;
+use crate::plan::{HeaderEdit, RefusedMove, ResponsePlan};
+use crate::time::Timestamp;
+use crate::token::Claims;
+use crate::view::{ResponseView, ViewError};
+
+/// The longest value that may name a backend: that of a pod's name.
+const MAX_LEN: usize = 253;
+
+/// How much of a value the log shows.
+const SHOWN: usize = 64;
+
+/// How the application of a policy moves sessions.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    /// The response header, in lower case.
+    header: String,
+    /// Whether the log has a line about a refused move.
+    said: AtomicBool,
+}
+
+impl Moves {
+    pub(crate) fn by(header: String) -> Self {
+        Self {
+            header,
+            said: AtomicBool::new(false),
+        }
+    }
+
+    /// A move that is refused, with a line for the log if it is the first one of the policy.
+    pub(crate) fn refused(&self, policy: &str, why: &str) -> RefusedMove {
+        let is_first = !self.said.swap(true, Ordering::Relaxed);
+        let line = || format!("policy {policy}: {}: {why}", self.header);
+        RefusedMove {
+            line: is_first.then(line),
+        }
+    }
+}
+
+/// What a response says about another backend for its session.
+#[derive(Debug)]
+pub(crate) struct Wish<'a, 'r> {
+    bound_policy: &'a BoundPolicy,
+    moves: &'a Moves,
+    fields: Vec<Cow<'r, [u8]>>,
+    /// Why it is refused if it is not carried out; `None` if there is nothing to carry out.
+    refusal: Option<String>,
+}
+
+impl<'a, 'r> Wish<'a, 'r> {
+    /// `None` if the response says nothing.
+    pub(crate) fn find(
+        bound_policy: &'a BoundPolicy,
+        response: &'r impl ResponseView,
+    ) -> Result<Option<Self>, ViewError> {
+        let Some(moves) = &bound_policy.policy.moves else {
+            return Ok(None);
+        };
+        let fields = response.fields(&moves.header)?;
+        Ok((!fields.is_empty()).then(|| Self {
+            bound_policy,
+            moves,
+            fields,
+            // Replies of Envoy's own, for example, preflights, and responses that end the session.
+            refusal: Some("the response has no session that could move".to_owned()),
+        }))
+    }
+
+    /// The backend of this cluster to move to; `None` if there is none, or if it is `answered`.
+    pub(crate) fn target(&mut self, cluster: &[u8], answered: SocketAddr, now: Timestamp) -> Option<SocketAddr> {
+        match self.named(cluster, now) {
+            Ok(host) if host != answered => return Some(host),
+            Ok(_) => self.refusal = None,
+            Err(why) => self.refusal = Some(why),
+        }
+        None
+    }
+
+    fn named(&self, cluster: &[u8], now: Timestamp) -> Result<SocketAddr, String> {
+        let [value] = self.fields.as_slice() else {
+            return Err(format!("expected one field, found {}", self.fields.len()));
+        };
+        let known = self.bound_policy.limits.hosts.of(cluster);
+        let short = Some(&**value).filter(|value| value.len() <= MAX_LEN);
+        let host = short.and_then(|value| match (address::of_host(value), known) {
+            (Some(host), Some(known)) => known.has(host).then_some(host),
+            (host, None) => host,
+            (None, Some(known)) => known.called(value),
+        });
+        let Some(host) = host else {
+            let what = if known.is_some() {
+                format!(
+                    "a host of the cluster {}, or the name of its pod",
+                    cluster.escape_ascii()
+                )
+            } else {
+                "the address of a backend with its port, as 10.0.0.7:8080 or [2001:db8::7]:8080".to_owned()
+            };
+            return Err(format!("expected {what}, found {}", shown(value)));
+        };
+        if self.bound_policy.fences(host, now) {
+            return Err(format!(
+                "expected an address without a fence ahead of the clock, found {host}"
+            ));
+        }
+        Ok(host)
+    }
+
+    /// The plan without the header, which says whether the wish was refused.
+    pub(crate) fn taken_out(self, mut plan: ResponsePlan<'a>) -> ResponsePlan<'a> {
+        plan.edits.push(HeaderEdit::Remove(&self.moves.header));
+        if let Some(why) = self.refusal.filter(|_| plan.outcome != ResponseOutcome::Moved) {
+            plan.refused_move = Some(self.moves.refused(&self.bound_policy.policy.name, &why));
+        }
+        plan
+    }
+}
+
+/// The end of a move, if another backend `answered` than the one that the application named.
+pub(crate) fn to_nowhere(bound_policy: &BoundPolicy, claims: &Claims, answered: SocketAddr) -> Option<RefusedMove> {
+    let moves = bound_policy.policy.moves.as_ref()?;
+    let named = Some(claims.host).filter(|named| claims.is_moving() && *named != answered)?;
+    let why = format!("{named} is no host of the cluster, or not available: {answered} answered in its place");
+    Some(moves.refused(&bound_policy.policy.name, &why))
+}
+
+/// The beginning of a value, for the log.
+fn shown(value: &[u8]) -> String {
+    let (beginning, rest) = value.split_at_checked(SHOWN).unwrap_or((value, &[]));
+    let more = if rest.is_empty() { "" } else { " and more" };
+    format!("\"{}\"{more}", beginning.escape_ascii())
+}
