@@ -62,6 +62,37 @@ fn the_stateful_session_filter_must_be_there_and_behind() {
     assert_one(&other, "error", "typed_config", "header state x-limpet-host behind");
 }
 
+/// Nobody knows whether the backend exists that the application names, so a session is not strict on its way there.
+#[test]
+fn a_strict_policy_that_moves_needs_both_filters() {
+    let mut moving = strict();
+    let manager = moving.pointer_mut(MANAGER).unwrap();
+    let configuration = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"];
+    let text = configuration["value"].as_str().unwrap();
+    let text = text.replace(r#""strict": true"#, r#""strict": true, "move": {"header": "x-move"}"#);
+    configuration["value"] = text.into();
+    assert_one(
+        &moving,
+        "error",
+        "routes[0]",
+        "expected limpet.stateful_session enabled: the session web/default is not strict while it moves",
+    );
+    let manager = moving.pointer_mut(MANAGER).unwrap();
+    let host = &mut manager["route_config"]["virtual_hosts"][0];
+    host["typed_per_filter_config"]
+        .as_object_mut()
+        .unwrap()
+        .remove("limpet.stateful_session");
+    assert_eq!(findings(&moving), (0, Vec::new()));
+    drop(filters(moving.pointer_mut(MANAGER).unwrap()).remove(2));
+    assert_one(
+        &moving,
+        "error",
+        "typed_config",
+        "header state x-limpet-host behind limpet: sessions of policies that are not strict or have move need it",
+    );
+}
+
 #[test]
 fn a_strict_policy_needs_the_strict_filter() {
     let manager = |mut envoy: Value, change: &dyn Fn(&mut Value)| {

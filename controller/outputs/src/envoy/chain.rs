@@ -30,6 +30,7 @@ use prost::Name as _;
 
 use super::options::FilterBuild;
 use super::pack::{ads, number, pack};
+use limpet_core::config::schema::PolicyConfig;
 use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
 };
@@ -88,8 +89,7 @@ pub(crate) fn before_wasm() -> HttpFilter {
     filter("limpet.internal_headers", internal_headers_filter())
 }
 
-/// The filters behind the wasm filter. Each route disables the one that it does not need with a single entry: `prost`
-/// encodes several entries of a map in any order.
+/// The filters behind the wasm filter. Each route enables what it needs.
 pub(crate) fn behind_wasm() -> [HttpFilter; 2] {
     [false, true].map(|strict| {
         let (name, config) = steering(strict);
@@ -213,49 +213,61 @@ fn remove(name: &str) -> Change {
 
 /// What a route needs of the native filters that steer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Steering {
-    /// The route steers requests.
-    Active {
-        /// Whether the policy is strict.
-        strict: bool,
-    },
-    /// The route leads requests to another route, which steers them.
-    Idle {
-        /// Whether the policy is strict.
-        strict: bool,
-    },
+pub(crate) struct Steering {
+    /// Whether requests are steered that are not strict.
+    soft: bool,
+    /// Whether strict requests are steered.
+    strict: bool,
+    /// Whether the route leads requests to another route, which steers them.
+    idle: bool,
 }
 
 impl Steering {
-    /// The name of a filter, and its configuration for the route.
-    pub(super) fn per_route(self) -> (String, Any) {
-        let (strict, config) = match self {
-            Self::Active { strict } => (strict, Any::default()),
-            Self::Idle { strict } => {
-                let idle = StatefulSessionPerRoute {
-                    r#override: Some(Override::Disabled(true)),
-                };
-                (strict, pack(idle))
-            }
+    /// Of a route that steers requests of this policy.
+    pub(crate) fn of(policy: Option<&PolicyConfig>) -> Self {
+        Self {
+            soft: policy.is_none_or(|policy| policy.may_steer(false)),
+            strict: policy.is_some_and(|policy| policy.may_steer(true)),
+            idle: false,
+        }
+    }
+
+    /// Of a route that leads requests to one which steers them.
+    pub(crate) fn idle(self) -> Self {
+        Self { idle: true, ..self }
+    }
+
+    fn filters(self) -> impl Iterator<Item = (&'static str, StatefulSession)> {
+        let [soft, strict] = [false, true].map(steering);
+        let needed = [(self.soft, soft), (self.strict, strict)].into_iter();
+        needed.filter_map(|(is_needed, filter)| is_needed.then_some(filter))
+    }
+
+    /// The names of filters, and their configurations for the route.
+    pub(super) fn per_route(self) -> Vec<(String, Any)> {
+        let idle = StatefulSessionPerRoute {
+            r#override: Some(Override::Disabled(true)),
         };
         let within = FilterConfig {
-            config: Some(config),
+            config: Some(if self.idle { pack(idle) } else { Any::default() }),
             ..FilterConfig::default()
         };
-        (if strict { STRICT } else { SOFT }.to_owned(), pack(within))
+        self.filters()
+            .map(|(name, _)| (name.to_owned(), pack(within.clone())))
+            .collect()
     }
 
     /// As [`Self::per_route`], for control planes that drop an empty configuration: an active filter repeats its own.
-    pub(crate) fn per_route_in_full(self) -> (String, Any) {
-        match self {
-            Self::Idle { .. } => self.per_route(),
-            Self::Active { strict } => {
-                let (name, config) = steering(strict);
-                let within = StatefulSessionPerRoute {
-                    r#override: Some(Override::StatefulSession(config)),
-                };
-                (name.to_owned(), pack(within))
-            }
+    pub(crate) fn per_route_in_full(self) -> Vec<(String, Any)> {
+        if self.idle {
+            return self.per_route();
         }
+        let in_full = |(name, config): (&str, StatefulSession)| {
+            let within = StatefulSessionPerRoute {
+                r#override: Some(Override::StatefulSession(config)),
+            };
+            (name.to_owned(), pack(within))
+        };
+        self.filters().map(in_full).collect()
     }
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::route::v3::Route as EnvoyRoute;
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
-use envoy_types::pb::google::protobuf::Any;
 use serde_json::{Value, json};
 
 use crate::envoy::chain::Steering;
@@ -160,12 +159,7 @@ impl<'a> RulePatches<'a> {
         let per_place = if is_split(forward) {
             self.split(&forwards, used, unsupported)?
         } else {
-            vec![merged(
-                &session_of(used),
-                Steering::Active {
-                    strict: self.is_strict(used),
-                },
-            )]
+            vec![merged(&session_of(used), self.steering(used))]
         };
         let patches = patches(&per_place, &found.which, &self.name);
         if patches.len() > MOST_PATCHES {
@@ -206,9 +200,9 @@ impl<'a> RulePatches<'a> {
             ));
             return None;
         }
-        let strict = self.is_strict(used);
+        let steering = self.steering(used);
         let session = format!("{SPLIT_PREFIX}{}", session_of(used));
-        let mut patches = vec![merged(&session, Steering::Idle { strict })];
+        let mut patches = vec![merged(&session, steering.idle())];
         // Each patch inserts in front of the former ones, so the last of them matches first.
         for (route, forward) in forwards.iter().rev() {
             let mut known = BTreeSet::new();
@@ -220,7 +214,6 @@ impl<'a> RulePatches<'a> {
                     continue;
                 };
                 let made = routes::destination_route(&self.name, &session, route, forward, (destination, &cluster));
-                let steering = Steering::Active { strict };
                 patches.push(Patch {
                     operation: "INSERT_BEFORE",
                     value: written(&steered(with_retries(made), steering)),
@@ -230,9 +223,8 @@ impl<'a> RulePatches<'a> {
         Some(patches)
     }
 
-    fn is_strict(&self, used: &SessionUse) -> bool {
-        let policy = self.source.graph.policies.get(&used.policy);
-        policy.is_some_and(|policy| policy.strict)
+    fn steering(&self, used: &SessionUse) -> Steering {
+        Steering::of(self.source.graph.policies.get(&used.policy))
     }
 
     /// The name that Istio gives the cluster of a destination.
@@ -321,9 +313,8 @@ fn session_of(used: &SessionUse) -> String {
 }
 
 fn steered(made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-    let (filter, config): (String, Any) = steering.per_route_in_full();
     EnvoyRoute {
-        typed_per_filter_config: [(filter, config)].into_iter().collect(),
+        typed_per_filter_config: steering.per_route_in_full().into_iter().collect(),
         ..made
     }
 }

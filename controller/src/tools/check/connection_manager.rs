@@ -130,7 +130,8 @@ fn without_routes(report: &mut Report, chain: &Chain<'_>) {
 
 /// The two `stateful_session` filters of Envoy's that steer for the wasm filter.
 fn check_steering(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
-    let any = |strict: bool| config.is_none_or(|config| config.policies.values().any(|policy| policy.strict == strict));
+    let any =
+        |strict: bool| config.is_none_or(|config| config.policies.values().any(|policy| policy.may_steer(strict)));
     let has_strict = config.is_some() && any(true);
     check_steering_filter(report, chain, false, any(false));
     check_steering_filter(report, chain, true, has_strict);
@@ -146,7 +147,7 @@ fn check_steering_filter(report: &mut Report, chain: &Chain<'_>, strict: bool, n
     let (filter, header, policies) = if strict {
         (chain.strict(), STRICT_HOST_HEADER, "strict policies")
     } else {
-        (chain.soft(), HOST_HEADER, "policies that are not strict")
+        (chain.soft(), HOST_HEADER, "policies that are not strict or have move")
     };
     let Some(filter) = filter else {
         if needed {

@@ -83,15 +83,20 @@ pub(super) fn check(
         .filter_map(|(filter, strict)| Some((filter?, strict)));
     let filters = filters.map(|(filter, strict)| (filter.name, status(filter, entry), strict));
     let filters: Vec<_> = filters.collect();
-    let of = |strict: bool| sessions.iter().find(|session| session.config.strict == strict);
+    let of = |strict: bool| sessions.iter().find(|session| session.config.may_steer(strict));
     let kind = |strict: bool| if strict { "strict" } else { "not strict" };
     for &(name, status, strict) in &filters {
         match of(strict) {
-            Some(session) if split => check_last(report, entry, session, name, status),
+            Some(session) if split => check_last(report, entry, session, (name, strict), status),
             Some(session) if status != FilterStatus::Active => {
-                let (words, kind) = (session.name(), kind(strict));
+                let words = session.name();
+                let is = if session.config.strict == strict {
+                    format!("is {}", kind(strict))
+                } else {
+                    "is not strict while it moves".to_owned()
+                };
                 let message = format!(
-                    "typed_per_filter_config: expected {name} enabled: the session {words} is {kind}, and this filter \
+                    "typed_per_filter_config: expected {name} enabled: the session {words} {is}, and this filter \
                      steers it"
                 );
                 report.error(entry.route, message);
@@ -117,7 +122,7 @@ fn check_last(
     report: &mut Report,
     entry: &RouteEntry<'_, '_>,
     session: &Session<'_>,
-    name: &str,
+    (name, strict): (&str, bool),
     status: FilterStatus,
 ) {
     let words = session.name();
@@ -132,7 +137,7 @@ fn check_last(
             );
             report.error(entry.route, message);
         }
-        FilterStatus::Active if session.config.strict => {
+        FilterStatus::Active if strict => {
             let message = format!(
                 "{expected}: a session {words} whose cluster no longer has a route would fail here until it ends"
             );

@@ -151,7 +151,7 @@ impl Routes<'_> {
             }
             Session::None => return vec![self.without_session(self.to_all(route, forward, made))],
         };
-        let strict = self.is_strict(&used.policy);
+        let steering = Steering::of(self.graph.policies.get(&used.policy));
         let name = format!("{}/{}", used.policy, used.scope);
         if let [
             Destination {
@@ -166,7 +166,7 @@ impl Routes<'_> {
                 ..made
             };
             let made = self.to_all(route, forward, made);
-            return vec![steered(made, Steering::Active { strict })];
+            return vec![steered(made, steering)];
         }
         // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
         // sessions begin.
@@ -189,14 +189,11 @@ impl Routes<'_> {
         let led = clusters.filter(|(hash, ..)| known.insert(hash.clone()));
         let led = led.map(|(hash, cluster, destination)| {
             let made = led_to(&hash, made.clone());
-            steered(
-                to_one(route, forward, cluster, destination, made),
-                Steering::Active { strict },
-            )
+            steered(to_one(route, forward, cluster, destination, made), steering)
         });
         let mut routes: Vec<EnvoyRoute> = led.collect();
         let last = self.to_all(route, forward, made);
-        routes.push(steered(last, Steering::Idle { strict }));
+        routes.push(steered(last, steering.idle()));
         routes
     }
 
@@ -233,7 +230,8 @@ impl Routes<'_> {
                     entry.name.clone_from(&cluster.0);
                     Changes::of_destination(destination).apply_to_entry(&mut entry);
                     let steering = self.cluster_steering(cluster).filter(|_| of_destinations);
-                    entry.typed_per_filter_config = steering.map(Steering::per_route).into_iter().collect();
+                    let filters = steering.into_iter().flat_map(Steering::per_route);
+                    entry.typed_per_filter_config = in_order(filters.collect());
                 }
             }
             entry
@@ -255,20 +253,16 @@ impl Routes<'_> {
     /// What sessions of a cluster need of its route.
     fn cluster_steering(&self, cluster: &ClusterName) -> Option<Steering> {
         let used = self.graph.clusters.get(cluster)?.session.as_ref()?;
-        Some(Steering::Active {
-            strict: self.is_strict(&used.policy),
-        })
-    }
-
-    fn is_strict(&self, policy: &str) -> bool {
-        self.graph.policies.get(policy).is_some_and(|policy| policy.strict)
+        Some(Steering::of(self.graph.policies.get(&used.policy)))
     }
 }
 
 /// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build
 /// to the other, both have these routes.
 fn steered(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-    add_filter(&mut made, steering.per_route());
+    for entry in steering.per_route() {
+        add_filter(&mut made, entry);
+    }
     made
 }
 

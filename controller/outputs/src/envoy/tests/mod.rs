@@ -49,9 +49,13 @@ pub(super) fn policy(json: Value) -> PolicyConfig {
     serde_json::from_value(json).unwrap()
 }
 
-/// A policy called `web`, and one called `strict`.
+/// Policies called `web`, `strict` and `moving`, which is strict, too.
 pub(super) fn policies() -> BTreeMap<String, PolicyConfig> {
     BTreeMap::from([
+        (
+            "moving".to_owned(),
+            policy(json!({"cookie": {"name": "moving"}, "strict": true, "move": {"header": "x-move"}})),
+        ),
         (
             "strict".to_owned(),
             policy(json!({"cookie": {"name": "strict"}, "strict": true})),

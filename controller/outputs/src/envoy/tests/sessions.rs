@@ -51,6 +51,21 @@ fn a_strict_policy_asks_for_the_strict_filter() {
 }
 
 #[test]
+fn a_strict_policy_that_moves_asks_for_both_filters() {
+    let one = made(with_session(forward(vec![to("v1", 1)]), "moving"));
+    assert_eq!(
+        one["typed_per_filter_config"],
+        json!({SOFT: active(), STRICT: active()})
+    );
+    let split = with_session(forward(vec![to("v1", 90), to("v2", 10)]), "moving");
+    let made = routes(&graph(vec![split]));
+    assert_eq!(
+        made[2]["typed_per_filter_config"],
+        json!({SOFT: idle(), STRICT: idle()})
+    );
+}
+
+#[test]
 fn a_split_has_a_route_for_each_cluster_in_front() {
     for (policy, filter) in [("web", SOFT), ("strict", STRICT)] {
         let split = with_session(forward(vec![to("v1", 90), to("v2", 10)]), policy);
