@@ -106,6 +106,17 @@ impl Config {
         }}))
     }
 
+    /// Every route enables both `stateful_session` filters, for strict policies whose sessions move.
+    #[must_use]
+    pub fn moving_strict_routes(self) -> Self {
+        self.strict_filter().route(&json!({"typed_per_filter_config": {
+            "limpet.stateful_session_strict": {
+                "@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig",
+                "config": {},
+            },
+        }}))
+    }
+
     /// Adds the strict `stateful_session` filter behind the other one, disabled as in `two-policies.yaml`, unless the
     /// chain has it.
     #[must_use]

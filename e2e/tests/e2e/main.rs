@@ -26,6 +26,7 @@ mod linkage;
 mod local_replies;
 mod memory;
 mod modes;
+mod moves;
 mod name_conflicts;
 mod observability;
 mod outputs;
