@@ -316,6 +316,8 @@ fn the_entry_of_an_address_moves() {
         assert_eq!(later.steering.map(|steering| steering.strict), Some(strict));
 
         site.visit(&client(), &naming(B, C), at(4));
+        let failed = site.visit(&client(), &Response::local(503, "upstream_reset", C), at(4));
+        assert_eq!((failed.outcomes(), failed.refused_move), ((STEERED, UNCHANGED), None));
         let lost = site.visit(&client(), &Response::by(A), at(5));
         assert_eq!(
             (lost.host().as_deref(), lost.outcomes()),
