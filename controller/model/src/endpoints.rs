@@ -27,6 +27,8 @@ pub struct SliceEndpoint {
     pub state: EndpointState,
     /// The uid of the pod that has the address. The same address with another owner is another backend.
     pub owner: Option<Arc<str>>,
+    /// The name of the pod.
+    pub pod: Option<Arc<str>>,
     /// The node that the pod runs on.
     pub node: Option<Arc<str>>,
 }
@@ -58,6 +60,8 @@ pub struct Endpoint {
     pub state: EndpointState,
     /// The uid of the pod that has the address.
     pub owner: Option<Arc<str>>,
+    /// The name of the pod.
+    pub pod: Option<Arc<str>>,
 }
 
 /// A port of a slice, as it is read.
@@ -91,6 +95,8 @@ struct Conditions {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 struct TargetRef {
+    kind: Option<String>,
+    name: Option<String>,
     uid: Option<String>,
 }
 
@@ -122,12 +128,14 @@ impl RawEndpoint {
     fn kept(self, nodes: &mut BTreeSet<Arc<str>>) -> Option<SliceEndpoint> {
         let address: IpAddr = self.addresses.first()?.parse().ok()?;
         let state = self.conditions.unwrap_or_default().state()?;
-        let owner = self.target_ref.and_then(|target| target.uid).map(Arc::from);
+        let TargetRef { kind, name, uid } = self.target_ref.unwrap_or_default();
+        let pod = name.filter(|_| kind.as_deref() == Some("Pod")).map(Arc::from);
         let node = self.node_name.map(|name| shared(nodes, &name));
         Some(SliceEndpoint {
             address,
             state,
-            owner,
+            owner: uid.map(Arc::from),
+            pod,
             node,
         })
     }
@@ -168,6 +176,7 @@ pub fn endpoints<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>, port_n
                 address: SocketAddr::new(endpoint.address, port),
                 state: endpoint.state,
                 owner: endpoint.owner.clone(),
+                pod: endpoint.pod.clone(),
             })
         })
         .collect();

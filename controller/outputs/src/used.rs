@@ -6,7 +6,7 @@ use limpet_core::config::schema::PolicyConfig;
 
 use limpet_api::ObjectName;
 use limpet_model::Graph;
-use limpet_model::graph::{Action, ClusterName, Forward, Session, Target};
+use limpet_model::graph::{Action, ClusterName, Forward, Session, SessionUse, Target};
 
 /// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may say
 /// there.
@@ -31,6 +31,8 @@ pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, Po
 pub(crate) struct Used<'a> {
     pub(crate) clusters: BTreeSet<&'a ClusterName>,
     pub(crate) policies: BTreeSet<&'a str>,
+    /// The clusters whose sessions their application moves.
+    pub(crate) moving: BTreeSet<&'a ClusterName>,
     pub(crate) certificates: BTreeSet<&'a ObjectName>,
 }
 
@@ -73,12 +75,24 @@ impl<'a> Used<'a> {
             Session::None => {}
             Session::Rule(session) => {
                 self.policies.insert(&session.policy);
+                if moves(graph, session) {
+                    self.moving.extend(clusters);
+                }
             }
             Session::Destinations => {
-                let clusters = clusters.filter_map(|cluster| graph.clusters.get(cluster));
-                let sessions = clusters.filter_map(|cluster| cluster.session.as_ref());
-                self.policies.extend(sessions.map(|session| session.policy.as_str()));
+                for name in clusters {
+                    let session = graph.clusters.get(name).and_then(|cluster| cluster.session.as_ref());
+                    self.policies.extend(session.map(|session| session.policy.as_str()));
+                    if session.is_some_and(|session| moves(graph, session)) {
+                        self.moving.insert(name);
+                    }
+                }
             }
         }
     }
+}
+
+fn moves(graph: &Graph, session: &SessionUse) -> bool {
+    let policy = graph.policies.get(&session.policy);
+    policy.is_some_and(|policy| policy.r#move.is_some())
 }

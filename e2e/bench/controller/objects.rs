@@ -228,6 +228,7 @@ pub(crate) fn slice(rule: usize) -> EndpointSlice {
         address,
         state: EndpointState::Ready,
         owner: None,
+        pod: None,
         node: None,
     };
     EndpointSlice {

@@ -11,6 +11,7 @@
 //!   that Envoy downloads the wasm filter from.
 //! - `preflight`: what Envoys are asked before routes go live.
 //! - `hosts`: virtual hosts as resources of their own.
+//! - `moving`: the filter with the hosts of clusters whose sessions move.
 //! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
 //! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
 
@@ -24,6 +25,7 @@ pub(super) mod filter;
 mod hosts;
 mod listeners;
 mod managed;
+mod moving;
 mod options;
 pub(super) mod pack;
 mod preflight;
@@ -39,6 +41,7 @@ pub use bootstrap::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap
 pub use elsewhere::RoutesElsewhere;
 pub use filter::extension_config;
 pub use managed::{EnvoysNamespace, ManagedOptions, Surroundings};
+pub use moving::{HostNames, MovingFilter, host_names};
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 pub use standalone::static_bootstrap;
 

@@ -36,6 +36,10 @@ const BATCH: usize = 512;
 /// How often changes of statuses are passed on.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long changed hosts of clusters whose sessions move wait for further ones: each change makes Envoy set up the
+/// filter again.
+const HOSTS: Duration = Duration::from_secs(1);
+
 /// The minimum time for which retained policies are kept. They stay longer while an Envoy may still have routes with
 /// them.
 const RETAINED: Duration = Duration::from_secs(5);
@@ -110,6 +114,8 @@ pub(crate) struct Control {
     all_listed: bool,
     /// When to pass on changed statuses.
     look: Option<Instant>,
+    /// When to publish the changed hosts of clusters whose sessions move.
+    hosts: Option<Instant>,
     /// When to check whether retained policies can be dropped, and whether the next build drops them.
     retained_check: Option<Instant>,
     drops_retained: bool,
@@ -173,7 +179,16 @@ impl Reconcile for Control {
             self.look = None;
             self.outlets.observation.send_replace(self.store.observation());
         }
-        let next = [Some(self.guard.due()), self.due(), self.retained_check, self.look];
+        if is_due(self.hosts) {
+            self.publish_hosts();
+        }
+        let next = [
+            Some(self.guard.due()),
+            self.due(),
+            self.retained_check,
+            self.look,
+            self.hosts,
+        ];
         let next = next.into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
@@ -220,6 +235,7 @@ impl Control {
             asked: now,
             all_listed: false,
             look: None,
+            hosts: None,
             retained_check: None,
             drops_retained: false,
             building: None,
@@ -270,6 +286,17 @@ impl Control {
             guard.endpoints(service, port, all)
         });
         self.metrics.endpoint_updates.inc_by(published);
+        if self.publisher.has_new_hosts() {
+            self.hosts.get_or_insert(Instant::now() + HOSTS);
+        }
+    }
+
+    fn publish_hosts(&mut self) {
+        self.hosts = None;
+        self.publisher.publish_hosts();
+        self.outlets
+            .published_filter
+            .send_replace(self.publisher.published_filter().cloned());
     }
 
     /// Releases addresses that need not be held back any more.

@@ -175,6 +175,7 @@ mod tests {
             address: (std::net::Ipv4Addr::from(n), 80).into(),
             state: EndpointState::Ready,
             owner: Some(owner.into()),
+            pod: None,
         };
         (0..count).map(endpoint).collect()
     }

@@ -14,6 +14,7 @@ mod certificates;
 mod context;
 mod control;
 mod guard;
+mod hosts;
 mod http;
 mod inputs;
 mod leader;

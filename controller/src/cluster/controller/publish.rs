@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::hosts::MovingGateways;
 use super::metrics::Metrics;
 use super::quarantine::{Quarantine, Standing};
 use super::retained_policies::{RetainedPolicies, retained_policies};
@@ -17,7 +18,7 @@ use limpet_core::config::schema::FilterConfig;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
 use limpet_model::{Envoys, Memory, Objects, Reports, Settings};
-use limpet_outputs::envoy::{self, EnvoyOptions, ManagedOptions};
+use limpet_outputs::envoy::{self, EnvoyOptions, ManagedOptions, MovingFilter};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, filter_config, variables};
@@ -51,6 +52,8 @@ struct Changes {
     life: Duration,
     /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
     resources: ByGateway,
+    /// The filters of Gateways whose sessions are moved, without the hosts. Empty if a control plane gets objects.
+    moving: BTreeMap<ObjectName, MovingFilter>,
 }
 
 type ByGateway = BTreeMap<ObjectName, Resources>;
@@ -106,6 +109,7 @@ pub(crate) struct Publisher {
     quarantined: BTreeSet<ObjectRef>,
     /// The published clusters, by Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
+    moving: MovingGateways,
     /// Deleted Gateways that still have connected Envoys.
     left: BTreeSet<ObjectName>,
 }
@@ -156,6 +160,7 @@ impl Builder {
         let changes = (!is_published).then(|| Changes {
             life: self.life(&made.graph),
             resources: resources.unwrap_or_else(|| self.resources(&made)),
+            moving: self.moving(&made),
             made,
         });
         Built {
@@ -230,14 +235,28 @@ impl Builder {
     fn resources(&self, made: &Made) -> ByGateway {
         let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
         let resources = of_envoys.map(|gateway| {
-            let inputs = FilterInputs {
-                retained_policies: made.retained.get(gateway).cloned().unwrap_or_default(),
-                ..FilterInputs::clone(&self.inputs)
-            };
+            let inputs = self.inputs_of(made, gateway);
             let resources = envoy::served(&made.graph, gateway, &self.options, &inputs);
             (gateway.clone(), resources)
         });
         resources.collect()
+    }
+
+    fn moving(&self, made: &Made) -> BTreeMap<ObjectName, MovingFilter> {
+        let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
+        let filters = of_envoys.filter_map(|gateway| {
+            let inputs = self.inputs_of(made, gateway);
+            let filter = MovingFilter::of(&made.graph, gateway, &self.options, &inputs)?;
+            Some((gateway.clone(), filter))
+        });
+        filters.collect()
+    }
+
+    fn inputs_of(&self, made: &Made, gateway: &ObjectName) -> FilterInputs {
+        FilterInputs {
+            retained_policies: made.retained.get(gateway).cloned().unwrap_or_default(),
+            ..FilterInputs::clone(&self.inputs)
+        }
     }
 
     fn life(&self, graph: &Graph) -> Duration {
@@ -262,6 +281,7 @@ impl Publisher {
             objects: None,
             quarantined: BTreeSet::new(),
             clusters: BTreeMap::new(),
+            moving: MovingGateways::default(),
             left: BTreeSet::new(),
         }
     }
@@ -320,8 +340,15 @@ impl Publisher {
         mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> Reports {
         self.remember(&built);
-        if let Some(Changes { made, life, resources }) = built.changes {
+        if let Some(changes) = built.changes {
+            let Changes {
+                made,
+                life,
+                resources,
+                moving,
+            } = changes;
             self.leave(&made.gateways);
+            self.moving = MovingGateways::new(moving);
             let sent = self.publish_resources(&made.graph, resources, &mut endpoints);
             let mut clusters = sent.clusters;
             self.hand_over_envoys(&made);
@@ -385,14 +412,14 @@ impl Publisher {
 
     /// Publishes the resources of each Gateway, with the endpoints of its clusters.
     fn publish_resources(
-        &self,
+        &mut self,
         graph: &Graph,
-        resources: ByGateway,
+        mut resources: ByGateway,
         endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> Sent {
         let mut sent = Sent::default();
         let mut assignments = BTreeMap::new();
-        for (gateway, mut all) in resources {
+        for (gateway, all) in &mut resources {
             let clusters = all.of_type(ResourceType::Cluster);
             let names: Vec<_> = clusters.map(|of| ClusterName(of.name().to_string())).collect();
             for name in names {
@@ -402,11 +429,19 @@ impl Publisher {
                 };
                 let assignment = assignments.entry(name.clone()).or_insert_with(|| {
                     let endpoints = endpoints(&cluster.service, &cluster.port_name);
+                    self.moving.observe(&name, &endpoints);
                     Arc::new(envoy::load_assignment(&name, &endpoints))
                 });
                 all.insert(Arc::clone(assignment));
                 sent.clusters.entry(name).or_default().push(gateway.clone());
             }
+        }
+        for (gateway, filter) in self.moving.changed() {
+            if let Some(all) = resources.get_mut(&gateway) {
+                all.insert(filter);
+            }
+        }
+        for (gateway, all) in resources {
             for of_type in ResourceType::ALL {
                 *sent.counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
             }
@@ -481,7 +516,7 @@ impl Publisher {
 
     /// Publishes the endpoints of these Services alone. Returns the number of clusters.
     pub(crate) fn publish_endpoints(
-        &self,
+        &mut self,
         services: &BTreeSet<ObjectName>,
         mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> u64 {
@@ -489,6 +524,7 @@ impl Publisher {
         for service in services {
             for served in self.clusters.get(service).into_iter().flatten() {
                 let endpoints = endpoints(service, &served.port_name);
+                self.moving.observe(&served.cluster, &endpoints);
                 let assignment = Arc::new(envoy::load_assignment(&served.cluster, &endpoints));
                 for gateway in &served.gateways {
                     self.snapshots
@@ -498,6 +534,23 @@ impl Publisher {
             }
         }
         published
+    }
+
+    /// Whether hosts that filters know are others than those that are published.
+    pub(crate) fn has_new_hosts(&self) -> bool {
+        self.moving.has_changed()
+    }
+
+    /// Publishes the filters whose hosts have changed.
+    pub(crate) fn publish_hosts(&mut self) {
+        for (gateway, filter) in self.moving.changed() {
+            let group = gateway.to_string();
+            if let Some(published) = &mut self.published_filter {
+                let version = (filter.name().clone(), filter.version());
+                published.versions.insert(group.as_str().into(), version);
+            }
+            self.snapshots.publish_one(&group, filter);
+        }
     }
 }
 

@@ -57,26 +57,34 @@ mod tests {
             "endpoints": [
                 {
                     "addresses": ["10.0.0.1", "10.0.0.9"], "conditions": {"ready": true},
-                    "targetRef": {"kind": "Pod", "uid": "u-1"}, "zone": "a", "nodeName": "n-1"
+                    "targetRef": {"kind": "Pod", "name": "shop-0", "uid": "u-1"}, "zone": "a", "nodeName": "n-1"
                 },
-                {"addresses": ["fd00::1"], "conditions": {"ready": false, "serving": true, "terminating": true}},
+                {
+                    "addresses": ["fd00::1"], "conditions": {"ready": false, "serving": true, "terminating": true},
+                    "targetRef": {"kind": "Machine", "name": "shop-1"}
+                },
                 {"addresses": ["10.0.0.3"], "conditions": {"ready": false}},
                 {"addresses": ["a.example.com"]},
                 {"addresses": []}
             ]
         }));
-        let endpoint = |address: &str, state, owner: Option<&str>, node: Option<&str>| SliceEndpoint {
+        let endpoint = |address: &str, state, [owner, pod, node]: [Option<&str>; 3]| SliceEndpoint {
             address: address.parse().unwrap(),
             state,
             owner: owner.map(Arc::from),
+            pod: pod.map(Arc::from),
             node: node.map(Arc::from),
         };
         let expected = EndpointSlice {
             service: ObjectName::new("web", "shop"),
             ports: [("http".to_owned(), 8080), (String::new(), 9000)].into(),
             endpoints: vec![
-                endpoint("10.0.0.1", EndpointState::Ready, Some("u-1"), Some("n-1")),
-                endpoint("fd00::1", EndpointState::Draining, None, None),
+                endpoint(
+                    "10.0.0.1",
+                    EndpointState::Ready,
+                    [Some("u-1"), Some("shop-0"), Some("n-1")],
+                ),
+                endpoint("fd00::1", EndpointState::Draining, [None; 3]),
             ],
         };
         assert_eq!(read, Some(expected));

@@ -78,6 +78,7 @@ pub(crate) fn assignments(endpoints: &[(&str, &[Backend])]) -> Vec<Resource> {
             address: backend.address(),
             state: EndpointState::Ready,
             owner: None,
+            pod: None,
         });
         let endpoints: Vec<Endpoint> = endpoints.collect();
         load_assignment(&ClusterName((*cluster).to_owned()), &endpoints)

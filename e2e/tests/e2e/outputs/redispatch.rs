@@ -37,6 +37,7 @@ async fn start(protocol: Protocol, addresses: [SocketAddr; 2]) -> Result<Envoy> 
         address,
         state: EndpointState::Ready,
         owner: None,
+        pod: None,
     });
     all.push(load_assignment(&ClusterName("v1".to_owned()), &endpoints));
     let config = Config::made(json::typed(&static_bootstrap(&all, 0)?)?);

@@ -170,6 +170,7 @@ fn endpoints_are_sorted_and_say_which_of_them_drain() {
         address: address.parse().unwrap(),
         state,
         owner: None,
+        pod: None,
     };
     let endpoints = [
         endpoint("[2001:db8::7]:8080", EndpointState::Ready),

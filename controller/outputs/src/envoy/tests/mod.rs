@@ -5,6 +5,7 @@ mod bootstrap;
 mod clusters;
 mod filter;
 mod listeners;
+mod moving;
 mod paths;
 mod routes;
 mod sessions;

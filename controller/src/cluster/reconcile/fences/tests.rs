@@ -32,6 +32,7 @@ fn endpoints(owners: &[(&str, &str)]) -> Vec<Endpoint> {
         address: address(at),
         state: EndpointState::Ready,
         owner: Some(Arc::<str>::from(*owner)).filter(|owner| !owner.is_empty()),
+        pod: None,
     };
     owners.iter().map(endpoint).collect()
 }

@@ -1,0 +1,73 @@
+//! The filter's configuration with the hosts of clusters whose sessions their application moves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use limpet_core::config::schema::FilterConfig;
+
+use super::filter::extension_config;
+use super::options::EnvoyOptions;
+use super::resource;
+use crate::filter::{FilterInputs, filter_config};
+use crate::used::Used;
+use limpet_api::ObjectName;
+use limpet_model::Graph;
+use limpet_model::endpoints::Endpoint;
+use limpet_model::graph::ClusterName;
+use limpet_resources::{Resource, ResourceType};
+
+/// The names of a cluster's hosts, by their addresses; empty for a host without a name.
+pub type HostNames = BTreeMap<String, String>;
+
+/// What applications may call these endpoints.
+#[must_use]
+pub fn host_names(endpoints: &[Endpoint]) -> HostNames {
+    let name = |endpoint: &Endpoint| {
+        let pod = endpoint.pod.as_deref().unwrap_or_default();
+        (endpoint.address.to_string(), pod.to_owned())
+    };
+    endpoints.iter().map(name).collect()
+}
+
+/// The filter of the Envoys of a Gateway, which lacks the hosts of these clusters.
+#[derive(Debug, Clone)]
+pub struct MovingFilter {
+    config: FilterConfig,
+    options: Arc<EnvoyOptions>,
+    clusters: BTreeSet<ClusterName>,
+}
+
+impl MovingFilter {
+    /// `None` if no session of the Gateway is moved by its application, or if other control planes name its clusters.
+    #[must_use]
+    pub fn of(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Option<Self> {
+        let used = Used::by(graph, gateway);
+        let options = options.of(graph, gateway);
+        if used.moving.is_empty() || options.elsewhere(gateway).is_some() {
+            return None;
+        }
+        Some(Self {
+            config: filter_config(used.policies(graph), options.access_log, inputs),
+            clusters: used.moving.into_iter().cloned().collect(),
+            options: Arc::new(options.into_owned()),
+        })
+    }
+
+    /// Whether it needs the hosts of a cluster.
+    #[must_use]
+    pub fn needs(&self, cluster: &ClusterName) -> bool {
+        self.clusters.contains(cluster)
+    }
+
+    /// The filter with these hosts, by cluster.
+    #[must_use]
+    pub fn with(&self, hosts: &BTreeMap<ClusterName, HostNames>) -> Resource {
+        let hosts = hosts.iter().map(|(cluster, names)| (cluster.0.clone(), names.clone()));
+        let config = FilterConfig {
+            hosts: hosts.collect(),
+            ..self.config.clone()
+        };
+        let filter = extension_config(&config, &self.options);
+        resource(ResourceType::ExtensionConfig, &filter.name, &filter)
+    }
+}

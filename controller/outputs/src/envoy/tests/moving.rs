@@ -1,0 +1,97 @@
+//! Gateways whose sessions are moved by their application.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use limpet_core::Filter;
+use serde_json::{Value, json};
+
+use super::{acting, cluster, forward, gateway, graph, inputs, module, only, to, with_session};
+use crate::envoy::{EnvoyOptions, MovingFilter, host_names};
+use limpet_model::Graph;
+use limpet_model::endpoints::{Endpoint, EndpointState};
+use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
+use limpet_resources::ResourceType;
+
+fn name(name: &str) -> ClusterName {
+    ClusterName(name.to_owned())
+}
+
+fn filter(graph: &Graph) -> Option<MovingFilter> {
+    MovingFilter::of(graph, &gateway(), &EnvoyOptions::default(), &inputs())
+}
+
+fn endpoint(address: &str, pod: Option<&str>) -> Endpoint {
+    Endpoint {
+        address: address.parse().unwrap(),
+        state: EndpointState::Ready,
+        owner: None,
+        pod: pod.map(Arc::from),
+    }
+}
+
+/// What a filter reads.
+fn text(resource: &Value, options: &EnvoyOptions) -> Value {
+    let value = if *options == module() {
+        &resource["typed_config"]["filter_config"]["value"]
+    } else {
+        &resource["typed_config"]["config"]["configuration"]["value"]
+    };
+    serde_json::from_str(value.as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn only_clusters_whose_sessions_move_are_needed() {
+    assert!(filter(&graph(vec![with_session(forward(vec![to("v1", 1)]), "web")])).is_none());
+    let split = with_session(forward(vec![to("v1", 1), to("v2", 0)]), "moving");
+    let both = filter(&graph(vec![split])).unwrap();
+    assert!(both.needs(&name("v1")) && both.needs(&name("v2")) && !both.needs(&name("v3")));
+    let others = vec![
+        with_session(forward(vec![to("v1", 1)]), "moving"),
+        with_session(forward(vec![to("v2", 1)]), "web"),
+    ];
+    let one = filter(&graph(others)).unwrap();
+    assert!(one.needs(&name("v1")) && !one.needs(&name("v2")));
+}
+
+#[test]
+fn sessions_of_a_destination_move_within_it() {
+    let mut action = forward(vec![to("v1", 1), to("v2", 1)]);
+    action.session = Session::Destinations;
+    let mut graph = graph(vec![acting(Action::Forward(action))]);
+    for (cluster, policy) in [("v1", "web"), ("v2", "moving")] {
+        let scope = "scope".to_owned();
+        let policy = policy.to_owned();
+        graph.clusters.get_mut(&name(cluster)).unwrap().session = Some(SessionUse { policy, scope });
+    }
+    let filter = filter(&graph).unwrap();
+    assert!(!filter.needs(&name("v1")) && filter.needs(&name("v2")));
+    assert_eq!(cluster("v1").session, None);
+}
+
+#[test]
+fn the_filter_reads_the_hosts_and_nothing_else_is_new() {
+    let graph = graph(vec![with_session(forward(vec![to("v1", 1)]), "moving")]);
+    let endpoints = [
+        endpoint("10.0.0.7:8080", Some("web-0")),
+        endpoint("[2001:db8::7]:8080", Some("web-0")),
+        endpoint("10.0.0.9:8080", None),
+    ];
+    let hosts = BTreeMap::from([(name("v1"), host_names(&endpoints))]);
+    for options in [EnvoyOptions::default(), module()] {
+        let moving = MovingFilter::of(&graph, &gateway(), &options, &inputs()).unwrap();
+        let resource = moving.with(&hosts);
+        let mut with = text(&crate::json::resource(&resource).unwrap(), &options);
+        let key = |_: &str| Some("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".to_owned());
+        assert!(Filter::from_json(with.to_string().as_bytes(), &key).is_ok());
+        let hosts = with.as_object_mut().unwrap().remove("hosts").unwrap();
+        assert_eq!(
+            hosts,
+            json!({"v1": {"10.0.0.7:8080": "web-0", "[2001:db8::7]:8080": "web-0", "10.0.0.9:8080": ""}})
+        );
+        let without = only(&graph, &options, ResourceType::ExtensionConfig);
+        assert_eq!(with, text(&without, &options));
+        // The same name, so it takes the other's place.
+        assert_eq!(without["name"], resource.name().to_string());
+    }
+}
