@@ -190,8 +190,9 @@ async fn an_annotation_of_nonsense_is_told_and_hurts_nobody_else() -> Result<()>
         annotations: json!({"also": "x-session"}),
         ..SessionSpec::named("nonsense")
     };
-    let services = ["of-nobody".to_owned()];
-    dialect.apply(site, "nonsense-unused", &services, &[], &spec).await?;
+    let (nobody, elsewhere) = (["of-nobody".to_owned()], site.services("nonsense").await?);
+    let rules = [rule("/nonsense-unused", &[(&elsewhere[0], 1)])];
+    dialect.apply(site, "nonsense-unused", &nobody, &rules, &spec).await?;
     let told = async || {
         let events = site.namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
         let is_its = |event: &Value| {
