@@ -14,8 +14,8 @@ mod values;
 use serde::{Deserialize, Serialize};
 
 use limpet_core::config::schema::{
-    CacheControlConfig, CookieConfig, CookieModeConfig, FurtherConfig, LifetimeTypeConfig, PolicyConfig, QueryConfig,
-    SameSiteConfig, SecureConfig, SourceConfig, TellConfig, TokenConfig,
+    BeginConfig, CacheControlConfig, CookieConfig, CookieModeConfig, EndConfig, FurtherConfig, LifetimeTypeConfig,
+    PolicyConfig, QueryConfig, SameSiteConfig, SecureConfig, SourceConfig, TellConfig, TokenConfig,
 };
 use limpet_core::time::GatewayDuration;
 
@@ -183,6 +183,22 @@ session_fields! {
         // A header's mode is another type (`sessions/policy.rs`).
         set: |policy, mode| cookie(policy, |cookie| cookie.mode = mode),
     }
+    /// When a session begins.
+    begin: BeginConfig {
+        values: Values::Yaml("always", &["{cookie: SID, methods: [POST]}", "always"]),
+        read: yaml,
+        of: Own,
+        config: ["begin"],
+        set: |policy, begin| policy.begin = begin,
+    }
+    /// When the application ends the session.
+    end: OrNone<EndConfig> {
+        values: or_none(&["{cookie: SID}", "none"]),
+        read: yaml_or_none,
+        of: Deletable,
+        config: ["end"],
+        set: |policy, end| policy.end = end.0,
+    }
     /// The token travels in the query of URLs, in the place of the cookie.
     query: OrNone<QueryConfig> {
         values: or_none(&["{name: session, redirects: true}", "none"]),
@@ -264,8 +280,12 @@ pub(crate) enum Of {
     Policy,
     /// Sessions with tokens.
     Token,
+    /// Sessions that are not in the application's cookie or header.
+    Own,
     /// Sessions in a carrier of the filter's own.
     Carrier,
+    /// Sessions that can be taken from a client.
+    Deletable,
     /// Sessions in the filter's own cookie.
     Cookie,
     /// Sessions whose type is Cookie. It says what they have in the place of the cookie, so one of these alone counts.
@@ -275,7 +295,7 @@ pub(crate) enum Of {
 impl Of {
     /// Whether it applies to no session whose type is Header.
     pub(crate) fn is_for_cookies(self) -> bool {
-        matches!(self, Self::Cookie | Self::InPlaceOfCookie)
+        matches!(self, Self::Cookie | Self::Deletable | Self::InPlaceOfCookie)
     }
 
     /// Whether it applies to sessions that are held so.
@@ -283,7 +303,9 @@ impl Of {
         match self {
             Self::Policy => true,
             Self::Token => holder != Holder::Source,
+            Self::Own => holder != Holder::Applications,
             Self::Carrier => !matches!(holder, Holder::Applications | Holder::Source),
+            Self::Deletable => matches!(holder, Holder::OwnCookie | Holder::Source),
             Self::Cookie => holder == Holder::OwnCookie,
             Self::InPlaceOfCookie => matches!(holder, Holder::Query | Holder::Source),
         }

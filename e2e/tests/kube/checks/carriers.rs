@@ -4,10 +4,12 @@
 //! - 24: A token is accepted in further carriers, and told in a header: `also` and `tell`.
 //! - 25: The token travels in the query of URLs, the GEP's third mechanism: `query`.
 //! - 26: The client's address holds the session: `source`.
+//! - 27: A session begins and ends with the application's own: `begin` and `end`.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::Release;
 use limpet_e2e::{Answer, poll};
 use serde_json::{Value, json};
 
@@ -144,6 +146,46 @@ async fn check_26_an_address_holds_the_session_of_a_rule() -> Result<()> {
         }
         ensure!(pods.len() == 2, "{dialect:?}: all clients have one pod: {pods:?}");
     }
+    Ok(())
+}
+
+/// By `sessionDefaults`, and a route that says otherwise.
+#[tokio::test]
+async fn check_27_a_session_begins_and_ends_with_the_applications_own() -> Result<()> {
+    let defaults = json!({"begin": {"cookie": "SID"}, "end": {"cookie": "SID"}});
+    let change = move |config: &mut Value| config["sessionDefaults"] = defaults;
+    let site = GatewaySite::start(Release::V1_7_0, "begin", change).await?;
+    let services = site.services("begin").await?;
+    let rules = |path: &str| {
+        let mut rule = rule(path, &[(&services[0], 1), (&services[1], 1)]);
+        rule["sessionPersistence"] = json!({"cookie": {"name": path.trim_start_matches('/')}});
+        vec![rule]
+    };
+    let always = json!({"begin": "always"});
+    site.annotated_route("always", &rules("/always"), &always).await?;
+    site.route("login", &rules("/login")).await?;
+    site.until_sessions("/always").await?;
+    let login = |value: &str| site.get("/login").answered_with("set-cookie", value);
+    let begins = |answer: &Answer| answer.status == 200 && answer.set_cookies().len() == 2;
+    site.until_asked("sessions to begin", || login("SID=1"), begins).await?;
+    // Visitors who do not log in get nothing.
+    for _ in 0..6 {
+        let answer = login("other=1").send().await?;
+        ensure!(answer.set_cookies().len() == 1, "{answer:?}");
+    }
+
+    let first = login("SID=1").send().await?;
+    let session = first.set_cookie("login").context("no session")?.pair();
+    for _ in 0..6 {
+        let answer = site.get("/login").cookie(&session).send().await?;
+        ensure!(
+            answer.backend() == first.backend() && answer.set_cookies().is_empty(),
+            "{answer:?}"
+        );
+    }
+    let logout = login("SID=; Max-Age=0").cookie(&session).send().await?;
+    let deleted = logout.set_cookie("login").context("the session's cookie stays")?;
+    ensure!(deleted.attribute("Max-Age") == Some("0"), "{deleted:?}");
     Ok(())
 }
 

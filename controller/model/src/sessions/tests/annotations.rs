@@ -93,6 +93,16 @@ fn every_annotation_does_what_it_says() {
         ("tell", "{header: {name: on}}", "/tell/header/name", json!("on")),
         ("tell", "none", "/tell", Value::Null),
         (
+            "begin",
+            "{cookie: SID, methods: [POST, PUT]}",
+            "/begin",
+            json!({"cookie": "SID", "methods": ["POST", "PUT"]}),
+        ),
+        ("begin", "{header: x-login}", "/begin", json!({"header": "x-login"})),
+        ("begin", "always", "/begin", Value::Null),
+        ("end", "{cookie: SID}", "/end", json!({"cookie": "SID"})),
+        ("end", "none", "/end", Value::Null),
+        (
             "query",
             "{name: s, redirects: true}",
             "/query",
@@ -161,7 +171,7 @@ fn the_charts_schema_knows_every_field() {
 }
 
 /// What the Gateway API's own fields say, and what must not depend on an object.
-const NOT_IN_THE_TABLE: [&str; 10] = [
+const NOT_IN_THE_TABLE: [&str; 8] = [
     // The type. `query` and `source` take the cookie's place.
     "cookie",
     "header",
@@ -222,6 +232,8 @@ fn defaults_are_for_what_nobody_says() {
         idle_timeout: Some(Duration::from_secs(60).into()),
         also: Some(vec![further.clone()]),
         tell: Some(OrNone(Some(tell.clone()))),
+        begin: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
+        end: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
         // What takes the cookie's place has a test of its own.
         query: Some(OrNone(None)),
         source: Some(OrNone(None)),
@@ -239,10 +251,13 @@ fn defaults_are_for_what_nobody_says() {
     });
     let with = |name: &str, carrier: Value| {
         let mut all = of_all.clone();
+        all["begin"] = json!({"cookie": "SID"});
         all[name] = carrier;
         all
     };
-    assert_eq!(world.sessions().written(0), with("cookie", cookie));
+    let mut expected = with("cookie", cookie);
+    expected["end"] = json!({"cookie": "SID"});
+    assert_eq!(world.sessions().written(0), expected);
 
     let mut world = with_policy(&json!({"sessionName": "x-s", "type": "Header"}));
     world.settings.session_defaults = defaults.clone();
@@ -265,6 +280,10 @@ fn defaults_are_for_what_nobody_says() {
         assert_eq!(at(&sessions, "/idleTimeout"), Value::Null);
         assert_eq!(at(&sessions, "/absoluteTimeout"), json!("2h"));
         assert_eq!(at(&sessions, "/tell"), json!(tell));
+        assert_eq!(
+            (at(&sessions, "/begin"), at(&sessions, "/end")),
+            (Value::Null, Value::Null)
+        );
     }
 }
 

@@ -12,10 +12,11 @@ use crate::session_fields::{Of, SessionField};
 fn defaults_for_cookies_do_not_hurt_what_is_in_their_place() {
     let defaults: SessionFields = serde_json::from_value(json!({
         "sameSite": "Lax", "path": "/shop", "mode": "prefix", "forward": true, "idleTimeout": "1h", "token": "signed",
-        "strict": true, "tell": {"header": {"name": "x-token"}}, "also": [{"header": {"name": "x-other"}}],
+        "strict": true, "begin": {"methods": ["POST"]}, "end": {"cookie": "SID"},
+        "tell": {"header": {"name": "x-token"}}, "also": [{"header": {"name": "x-other"}}],
     }))
     .unwrap();
-    let of_all = json!({"strict": true, "token": "sealed", "cacheControl": "private"});
+    let of_all = json!({"strict": true, "begin": {"methods": ["POST"]}, "token": "sealed", "cacheControl": "private"});
     let mut of_query = of_all.clone();
     of_query["query"] = json!({"name": "s", "forward": true});
     of_query["tell"] = json!(defaults.tell);
@@ -23,6 +24,7 @@ fn defaults_for_cookies_do_not_hurt_what_is_in_their_place() {
     of_query["idleTimeout"] = json!("1h");
     of_query["token"] = json!("signed");
     let mut of_source = of_all;
+    of_source["end"] = json!({"cookie": "SID"});
     of_source["source"] = json!({"timeout": "1h"});
     for (name, value, expected) in [
         ("query", "{name: elsewhere}", of_query),
@@ -138,7 +140,9 @@ fn what_is_for_cookies_is_refused_in_their_place() {
             .map(SessionField::annotation)
             .collect();
         expected.extend(["mode", "idle-timeout", "source"].map(str::to_owned));
-        if place == "source" {
+        if place == "query" {
+            expected.insert("end".to_owned());
+        } else {
             expected.extend(["forward", "token", "cache-control", "also", "tell"].map(str::to_owned));
         }
         assert_eq!(refused, expected, "{place}");
