@@ -1,6 +1,6 @@
 //! Helm, and the chart.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
@@ -18,13 +18,17 @@ pub fn chart() -> PathBuf {
 /// # Errors
 /// If there is no Helm.
 pub fn command(arguments: &[&str]) -> Result<Command> {
-    let mut command = Command::new(tools::helm()?);
+    Ok(command_of(&tools::helm()?, arguments))
+}
+
+fn command_of(helm: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(helm);
     command.args(arguments);
     let nowhere = std::env::temp_dir().join("limpet-helm");
     for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(variable, nowhere.join(variable));
     }
-    Ok(command)
+    command
 }
 
 /// Runs Helm with these arguments, and gives what it prints.
@@ -32,7 +36,16 @@ pub fn command(arguments: &[&str]) -> Result<Command> {
 /// # Errors
 /// If it fails, with what it says.
 pub fn run(arguments: &[&str]) -> Result<String> {
-    let Output { status, stdout, stderr } = command(arguments)?.output().context("cannot run helm")?;
+    run_with(&tools::helm()?, arguments)
+}
+
+/// The same with this Helm.
+///
+/// # Errors
+/// If it fails, with what it says.
+pub fn run_with(helm: &Path, arguments: &[&str]) -> Result<String> {
+    let mut command = command_of(helm, arguments);
+    let Output { status, stdout, stderr } = command.output().context("cannot run helm")?;
     let said = String::from_utf8_lossy(&stderr);
     ensure!(status.success(), "helm {}: {said}", arguments.join(" "));
     Ok(String::from_utf8(stdout)?)

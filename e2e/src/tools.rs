@@ -176,6 +176,15 @@ pub fn helm() -> Result<PathBuf> {
     file.context("HELM does not name a file. `make chart` builds Helm, and runs the tests with it.")
 }
 
+/// The newest Helm 3 (`HELM3`).
+///
+/// # Errors
+/// As [`envoy`].
+#[cfg(feature = "node")]
+pub fn helm3() -> Result<PathBuf> {
+    from_environment("HELM3")
+}
+
 /// A program of a Kubernetes control plane (`KUBE_BIN`, a directory): `etcd`, `kube-apiserver` or `kube-controllers`.
 ///
 /// # Errors
@@ -230,6 +239,15 @@ pub fn gateway_api_crds() -> Result<PathBuf> {
 #[cfg(feature = "node")]
 pub fn cert_manager_crds() -> Result<PathBuf> {
     directory("CERT_MANAGER_CRDS")
+}
+
+/// The definitions of the kinds of the Prometheus operator that say what is monitored (`PROMETHEUS_CRDS`): a directory.
+///
+/// # Errors
+/// If the variable is not set or does not name a directory; the error says what to do.
+#[cfg(feature = "node")]
+pub fn prometheus_crds() -> Result<PathBuf> {
+    directory("PROMETHEUS_CRDS")
 }
 
 /// The Gateway API's conformance suite (`CONFORMANCE`): a program.

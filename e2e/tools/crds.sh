@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# crds.sh gateway-api|istio|envoy-gateway|cert-manager [VERSION]: prints the directory with the custom resource
-# definitions of that release. Everything else goes to stderr. The definitions come from a Go module of the project,
-# which Go fetches as GOPROXY says and which must have the digest below. They are kept in .tools of this checkout.
+# crds.sh gateway-api|istio|envoy-gateway|cert-manager|prometheus-operator [VERSION]: prints the directory with the
+# custom resource definitions of that release. Everything else goes to stderr. The definitions come from a Go module of
+# the project, which Go fetches as GOPROXY says and which must have the digest below. They are kept in .tools of this
+# checkout.
 set -euo pipefail
-usage="usage: crds.sh gateway-api|istio|envoy-gateway|cert-manager [VERSION]"
+usage="usage: crds.sh gateway-api|istio|envoy-gateway|cert-manager|prometheus-operator [VERSION]"
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 die() { echo "crds: $*" >&2; exit 1; }
@@ -24,6 +25,9 @@ case ${1:?$usage} in
   cert-manager)
     module=github.com/cert-manager/cert-manager newest=v1.21.2 size="4 MB"
     files=("deploy/crds/*.yaml") ;;
+  prometheus-operator)
+    module=github.com/prometheus-operator/prometheus-operator newest=v0.85.0 size="15 MB"
+    files=("example/prometheus-operator-crd/*monitors.yaml") ;;
   *) die "$usage" ;;
 esac
 version=${2:-$newest}
@@ -38,6 +42,8 @@ case $module@$version in
   istio.io/api@v1.31.1) digest=h1:5Yb5ihcz4YQsCkciusK7DnFpBMwRB6EFWeUKH1Atuyk= ;;
   github.com/envoyproxy/gateway@v1.9.1) digest=h1:vAVp6/AlBXJ1aOhp1mxL7fNEzVEfjADUguUhm2wzxQY= ;;
   github.com/cert-manager/cert-manager@v1.21.2) digest=h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68= ;;
+  github.com/prometheus-operator/prometheus-operator@v0.85.0)
+    digest=h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s= ;;
   *) die "no digest is pinned for $module@$version" ;;
 esac
 

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use limpet_e2e::kube::{Client, Node, Release};
-use limpet_e2e::{helm, tools};
+use limpet_api::ObjectName;
+use limpet_e2e::kube::{Client, Node, Release, has_condition, until_led};
+use limpet_e2e::{Request, helm, poll, tools};
+use limpet_model::envoys_name;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -27,11 +32,15 @@ const KINDS: [&str; 11] = [
     "networking.k8s.io/v1/NetworkPolicy",
 ];
 
+/// How long the Lease of a leader lasts that could not release it: an uninstallation may take its role before it ends.
+const LEASE: Duration = Duration::from_secs(40);
+
 /// A release in a namespace of its own, which accepts only restricted pods. Its name is that of the namespace.
 struct Installation {
     node: &'static Node,
     name: &'static str,
     client: Client,
+    helm: PathBuf,
 }
 
 impl Installation {
@@ -45,14 +54,23 @@ impl Installation {
             "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
         });
         client.apply_object(&namespace).await?;
-        Ok(Self { node, name, client })
+        let helm = tools::helm()?;
+        Ok(Self {
+            node,
+            name,
+            client,
+            helm,
+        })
     }
 
     /// Runs Helm in the namespace.
     fn helm(&self, arguments: &[&str]) -> Result<String> {
         let kubeconfig = self.node.server().admin_kubeconfig()?;
         let kubeconfig = kubeconfig.to_str().context("a path")?;
-        helm::run(&[arguments, &["--namespace", self.name, "--kubeconfig", kubeconfig]].concat())
+        helm::run_with(
+            &self.helm,
+            &[arguments, &["--namespace", self.name, "--kubeconfig", kubeconfig]].concat(),
+        )
     }
 
     /// `helm install` or `helm upgrade` with these values.
@@ -81,14 +99,13 @@ impl Installation {
 
     /// The controller has told the class that it serves it.
     async fn until_accepted(&self) -> Result<()> {
-        let accepted = |class: &Value| {
-            let mut conditions = class["status"]["conditions"].as_array().into_iter().flatten();
-            conditions.any(|condition| condition["type"] == "Accepted" && condition["status"] == "True")
-        };
-        self.client
-            .until("the class", "GatewayClass", self.name, accepted)
-            .await
-            .map(drop)
+        let what = format!("the class {} to be accepted", self.name);
+        let mut last = None;
+        let accepted = poll::until_within(LEASE * 2, &what, async || {
+            last = self.client.find("GatewayClass", self.name).await.ok()?;
+            has_condition(last.as_ref()?, "Accepted").then_some(())
+        });
+        accepted.await.with_context(|| format!("{last:?}"))
     }
 
     /// Everything that the chart has made, as `Kind/name`.
@@ -113,15 +130,28 @@ const VALUES: &str = "xds.certificates=Controller";
 
 #[tokio::test]
 async fn a_release_is_changed_and_taken_back_and_removed() -> Result<()> {
+    changed_and_taken_back_and_removed(Installation::prepare("limpet-a").await?).await
+}
+
+#[tokio::test]
+async fn helm_3_changes_and_takes_back_and_removes_it_too() -> Result<()> {
+    let mut release = Installation::prepare("limpet-h").await?;
+    release.helm = tools::helm3()?;
+    let version = release.helm(&["version", "--short"])?;
+    ensure!(version.starts_with("v3."), "{version}");
+    changed_and_taken_back_and_removed(release).await
+}
+
+async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()> {
     const DEFINITION: &str = "backendlbpolicies.gateway.networking.k8s.io";
-    let release = Installation::prepare("limpet-a").await?;
+    let kept = format!("{}-keyring", release.name);
     release.deploy("install", VALUES)?;
     let first = release.until_rolled_out().await?;
     release.until_accepted().await?;
     ensure!(release.objects().await?.len() > 9, "{:?}", release.objects().await?);
     let before = release.configuration().await?;
     // The controller names what it keeps after the release.
-    let keyring = release.uid("v1/Secret", "limpet-a-keyring").await?;
+    let keyring = release.uid("v1/Secret", &kept).await?;
 
     release.deploy("upgrade", &format!("{VALUES},config.sessionDefaults.sameSite=Lax"))?;
     let second = release.until_rolled_out().await?;
@@ -146,13 +176,13 @@ async fn a_release_is_changed_and_taken_back_and_removed() -> Result<()> {
     release.helm(&["uninstall", release.name, "--wait"])?;
     ensure!(release.objects().await?.is_empty(), "{:?}", release.objects().await?);
     // What holds sessions, and objects of users, stays.
-    ensure!(release.uid("v1/Secret", "limpet-a-keyring").await? == keyring);
+    ensure!(release.uid("v1/Secret", &kept).await? == keyring);
     ensure!(release.uid("CustomResourceDefinition", DEFINITION).await? == definition);
 
     release.deploy("install", VALUES)?;
     release.until_rolled_out().await?;
     release.until_accepted().await?;
-    ensure!(release.uid("v1/Secret", "limpet-a-keyring").await? == keyring);
+    ensure!(release.uid("v1/Secret", &kept).await? == keyring);
     release.helm(&["uninstall", release.name, "--wait"]).map(drop)
 }
 
@@ -206,15 +236,7 @@ async fn cert_manager_may_make_the_certificates() -> Result<()> {
     ensure!(message.contains("no matches for kind \"Certificate\""), "{message}");
     ensure!(release.objects().await?.is_empty(), "{:?}", release.objects().await?);
 
-    for entry in fs::read_dir(tools::cert_manager_crds()?)? {
-        let file = entry?.path();
-        let yaml = fs::read_to_string(&file)?;
-        release
-            .client
-            .define(&yaml)
-            .await
-            .with_context(|| format!("{}", file.display()))?;
-    }
+    define_all(&release.client, &tools::cert_manager_crds()?).await?;
     release.deploy("install", VALUES)?;
     let certificate = release.client.get("Certificate", "limpet-c-xds-server").await?;
     assert_eq!(certificate["spec"]["dnsNames"][1], "limpet-c-controller.limpet-c");
@@ -231,5 +253,155 @@ async fn cert_manager_may_make_the_certificates() -> Result<()> {
     release.client.apply_object(&secret).await?;
     release.until_rolled_out().await?;
     release.until_accepted().await?;
+    release.helm(&["uninstall", release.name, "--wait"]).map(drop)
+}
+
+/// Defines the kinds of all files of a folder.
+async fn define_all(client: &Client, folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.path();
+        let yaml = fs::read_to_string(&file)?;
+        let defined = client.define(&yaml).await;
+        defined.with_context(|| format!("{}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// The ports of an address that take connections.
+fn open_ports(address: IpAddr) -> BTreeSet<u16> {
+    let takes = |port: &u16| {
+        let address = SocketAddr::new(address, *port);
+        TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok()
+    };
+    (1..=u16::MAX).filter(takes).collect()
+}
+
+/// The number of the pod's port of this name.
+fn port_of(pod: &Value, name: &Value) -> Result<u16> {
+    let mut ports = pod["spec"]["containers"][0]["ports"].as_array().into_iter().flatten();
+    let port = ports.find(|port| port["name"] == *name);
+    let number = port.and_then(|port| port["containerPort"].as_u64());
+    Ok(number.with_context(|| format!("no port {name}"))?.try_into()?)
+}
+
+/// No network plugin of this node enforces policies. What this one permits must be all that listens, and no less.
+#[tokio::test]
+async fn policy_and_monitors_name_the_ports_that_listen() -> Result<()> {
+    let release = Installation::prepare("limpet-n").await?;
+    define_all(&release.client, &tools::prometheus_crds()?).await?;
+    let values = "networkPolicy.enabled=true,podMonitor.enabled=true,serviceMonitor.enabled=true";
+    release.deploy("install", &format!("{VALUES},{values}"))?;
+    let pods = release.until_rolled_out().await?;
+    let pod = release.client.get("v1/Pod", pods.first().context("no pod")?).await?;
+    let address: IpAddr = pod["status"]["podIP"].as_str().context("no address")?.parse()?;
+
+    let kind = "networking.k8s.io/v1/NetworkPolicy";
+    let policy = release.client.get(kind, &release.controller()).await?;
+    let selected = policy["spec"]["podSelector"]["matchLabels"]
+        .as_object()
+        .context("no labels")?;
+    for (name, value) in selected {
+        ensure!(
+            pod["metadata"]["labels"][name] == *value,
+            "{name} does not select {pod:#}"
+        );
+    }
+    let rules = policy["spec"]["ingress"].as_array().context("no rules")?;
+    let named = rules
+        .iter()
+        .flat_map(|rule| rule["ports"].as_array().into_iter().flatten());
+    let permitted: BTreeSet<u16> = named.map(|port| port_of(&pod, &port["port"])).collect::<Result<_>>()?;
+    let open = tokio::task::spawn_blocking(move || open_ports(address)).await?;
+    ensure!(open == permitted, "{open:?} are open, the policy permits {permitted:?}");
+
+    let monitors = [("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")];
+    for (kind, endpoints) in monitors {
+        let monitor = release.client.get(kind, &release.controller()).await?;
+        let endpoint = &monitor["spec"][endpoints][0];
+        let port = port_of(&pod, &endpoint["port"])?;
+        let path = endpoint["path"].as_str().context("no path")?;
+        let answer = Request::get(SocketAddr::new(address, port), path).send().await?;
+        ensure!(
+            answer.status == 200 && String::from_utf8_lossy(&answer.body).contains("limpet_"),
+            "{kind}: {answer:?}"
+        );
+        let selected = monitor["spec"]["selector"]["matchLabels"]
+            .as_object()
+            .context("no labels")?;
+        // A ServiceMonitor selects Services, and a PodMonitor pods.
+        let service = release.client.get("v1/Service", &release.controller()).await?;
+        let labels = if kind == "PodMonitor" { &pod } else { &service };
+        for (name, value) in selected {
+            ensure!(
+                labels["metadata"]["labels"][name] == *value,
+                "{kind} does not select it"
+            );
+        }
+    }
+    release.helm(&["uninstall", release.name, "--wait"]).map(drop)
+}
+
+#[tokio::test]
+async fn releases_for_other_control_planes_start() -> Result<()> {
+    for (name, values) in [
+        (
+            "limpet-i",
+            "output=istio,config.istio.url=oci://registry.example.com/limpet:1",
+        ),
+        ("limpet-g", "output=envoy-gateway"),
+    ] {
+        let release = Installation::prepare(name).await?;
+        release.deploy("install", values)?;
+        let pods = release.until_rolled_out().await.context(values)?;
+        // What leads has the right to what it needs at once, and none of it is missing.
+        let pod = pods.first().context("no pod")?;
+        let pod = release.client.get("v1/Pod", pod).await?;
+        let restarts = &pod["status"]["containerStatuses"][0]["restartCount"];
+        ensure!(*restarts == 0, "{values}: {restarts} restarts");
+        let keyring = format!("{name}-keyring");
+        let client = &release.client;
+        client
+            .until("the keyring", "v1/Secret", &keyring, |_| true)
+            .await
+            .context(values)?;
+        release.helm(&["uninstall", release.name, "--wait"])?;
+        ensure!(release.objects().await?.is_empty(), "{:?}", release.objects().await?);
+    }
+    Ok(())
+}
+
+/// The other value of `envoy.managed.namespace` is that of all other tests.
+#[tokio::test]
+async fn envoys_run_in_the_namespace_of_their_gateway() -> Result<()> {
+    let release = Installation::prepare("limpet-e").await?;
+    let shop = release.node.admin().in_namespace("shop-e");
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-e"}});
+    shop.apply_object(&namespace).await?;
+    let values = "config.envoy.managed.namespace=Gateway,envoys.namespaces={shop-e},\
+                  config.envoy.managed.defaults.service.type=NodePort";
+    release.deploy("install", &format!("{VALUES},{values}"))?;
+    release.until_rolled_out().await?;
+    let gateway = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"name": "web"},
+        "spec": {"gatewayClassName": release.name, "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+    });
+    shop.apply_object(&gateway).await?;
+    let is_programmed = |gateway: &Value| has_condition(gateway, "Programmed");
+    let gateway = shop.until("acknowledgements", "Gateway", "web", is_programmed).await?;
+    let name = envoys_name(&ObjectName::new("shop-e", "web"));
+    ensure!(!pods(&shop, &name).await?.is_empty());
+    let address = gateway["status"]["addresses"][0]["value"]
+        .as_str()
+        .context("no address")?;
+    let service = shop.get("v1/Service", &name).await?;
+    let port = service["spec"]["ports"][0]["nodePort"].as_u64().context("no port")?;
+    let address = SocketAddr::new(address.parse()?, port.try_into()?);
+    until_led(address).await?;
+    let answer = Request::get(address, "/").send().await?;
+    ensure!(answer.status == 404, "there is no route: {answer:?}");
+    shop.delete("Gateway", "web").await?;
+    shop.until_gone("apps/v1/Deployment", &name).await?;
     release.helm(&["uninstall", release.name, "--wait"]).map(drop)
 }
