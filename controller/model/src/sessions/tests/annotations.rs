@@ -175,8 +175,6 @@ const NOT_IN_THE_TABLE: [&str; 8] = [
     // The type. `query` and `source` take the cookie's place.
     "cookie",
     "header",
-    "begin",
-    "end",
     "move",
     // The annotation `mode`, for both.
     "cookie.mode",
