@@ -77,6 +77,11 @@ for hierarchy in "${hierarchies[@]}"; do
   for file in cpuset.cpus cpuset.mems; do
     [[ ! -f $hierarchy$cgroup/$file ]] || cat "$hierarchy/$file" >"$hierarchy$cgroup/$file" 2>/dev/null || true
   done
+  # All pods together would get as much of the CPUs as a single process beside the group. These are ten times as much.
+  for share in cpu.shares=10240 cpu.weight=1000; do
+    file=$hierarchy$cgroup/${share%=*}
+    [[ ! -f $file ]] || echo "${share#*=}" >"$file"
+  done
 done
 
 # In the background, so that the traps above work meanwhile. What bash runs there ignores Ctrl-C unless told otherwise.
