@@ -71,23 +71,28 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
+groups=()
 for hierarchy in "${hierarchies[@]}"; do
   mkdir "$hierarchy$cgroup"
   # A new group of this hierarchy has no CPUs and no memory until it is told which.
   for file in cpuset.cpus cpuset.mems; do
     [[ ! -f $hierarchy$cgroup/$file ]] || cat "$hierarchy/$file" >"$hierarchy$cgroup/$file" 2>/dev/null || true
   done
-  # All pods together would get as much of the CPUs as a single process beside the group. These are ten times as much.
+  # A group weighs as much as a single process beside it, unless told otherwise. The node's own processes are in it, too.
   for share in cpu.shares=10240 cpu.weight=1000; do
     file=$hierarchy$cgroup/${share%=*}
-    [[ ! -f $file ]] || echo "${share#*=}" >"$file"
+    [[ -f $file ]] || continue
+    echo "${share#*=}" >"$file"
+    mkdir "$hierarchy$cgroup/machine"
+    groups+=("$hierarchy$cgroup/machine/cgroup.procs")
   done
 done
 
 # In the background, so that the traps above work meanwhile. What bash runs there ignores Ctrl-C unless told otherwise.
 # shellcheck disable=SC2016 # for the inner shell
-TMPDIR=$tmp LIMPET_CGROUP=$cgroup \
-  sh -c 'export LIMPET_NAMESPACES="--target $$ --net" && exec env --default-signal=INT,QUIT unshare "$@"' in-node \
+TMPDIR=$tmp LIMPET_CGROUP=$cgroup GROUPS_OF_NODE=${groups[*]} \
+  sh -c 'for group in $GROUPS_OF_NODE; do echo $$ >"$group"; done
+  export LIMPET_NAMESPACES="--target $$ --net" && exec env --default-signal=INT,QUIT unshare "$@"' in-node \
   --mount --net --pid --fork --kill-child --mount-proc "$(realpath "${BASH_SOURCE[0]}")" --inside "$@" <&0 &
 child=$!
 status=0
