@@ -20,7 +20,8 @@ use crate::site::GRPC_HOST;
 
 const CARRIER: Carrier = Carrier::Header;
 
-/// The connection that the channel uses: it connects again when one has ended.
+/// The connection that the channel uses. It connects again as soon as one has ended, so who asks after a failure is
+/// told of another one.
 type Present = Arc<Mutex<Option<Line>>>;
 
 pub(super) async fn run(client: Client) -> Result<()> {
@@ -76,6 +77,7 @@ fn now(present: &Present) -> Option<Line> {
 
 async fn say(client: &Client, calls: &mut EchoClient, present: &Present, token: &mut Option<String>) -> Result<()> {
     let begun = client.now();
+    let line = now(present);
     let call = call(Note::new("hello"), token.as_deref())?;
     let answer = calls.say(call).await.map_err(anyhow::Error::from);
     match answer.and_then(|answer| read(answer.metadata())) {
@@ -83,7 +85,7 @@ async fn say(client: &Client, calls: &mut EchoClient, present: &Present, token: 
             client.answered(begun, &backend, new.is_some());
             *token = new.or(token.take());
         }
-        Err(error) => client.failed(begun, now(present).as_ref(), format!("{error:#}")),
+        Err(error) => client.failed(begun, line.as_ref().or(now(present).as_ref()), format!("{error:#}")),
     }
     Ok(())
 }
@@ -95,6 +97,7 @@ async fn converse(
     token: &mut Option<String>,
 ) -> Result<()> {
     let begun = client.now();
+    let line = now(present);
     let (sender, receiver) = mpsc::channel(1);
     let notes = futures_util::stream::unfold(receiver, async |mut receiver: mpsc::Receiver<Note>| {
         Some((receiver.recv().await?, receiver))
@@ -107,11 +110,12 @@ async fn converse(
     let ((backend, new), mut notes) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            client.failed(begun, now(present).as_ref(), format!("{error:#}"));
+            client.failed(begun, line.as_ref().or(now(present).as_ref()), format!("{error:#}"));
             tokio::time::sleep(PAUSE).await;
             return Ok(());
         }
     };
+    let line = now(present);
     client.answered(begun, &backend, new.is_some());
     *token = new.or(token.take());
     let mut worked = client.now();
@@ -124,7 +128,7 @@ async fn converse(
                 worked = client.now();
             }
             Err(error) => {
-                client.ended(worked, now(present).as_ref(), format!("{error:#}"));
+                client.ended(worked, line.as_ref(), format!("{error:#}"));
                 break;
             }
         }
