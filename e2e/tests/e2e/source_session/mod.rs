@@ -3,6 +3,7 @@
 //! Most tests balance load in turn, so that only the table can keep a client where it is. `source.yaml` hashes.
 
 mod agreement;
+mod at_once;
 mod ends;
 mod splits;
 mod updates;
@@ -11,7 +12,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Answer, Config, Site};
+use limpet_e2e::{Answer, Build, Config, Site};
 use serde_json::{Value, json};
 
 /// An address of the machine for a client.

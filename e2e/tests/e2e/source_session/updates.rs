@@ -1,7 +1,5 @@
 //! Entries outlast a configuration that does not change their policy, and a backend that drains.
 
-use limpet_e2e::Build;
-
 use super::*;
 
 const CLIENTS: std::ops::RangeInclusive<u8> = 1..=9;
