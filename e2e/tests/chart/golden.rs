@@ -8,7 +8,7 @@ use crate::{checkout, compare, template};
 /// A case: its folder, the release's name, and its namespace.
 const CASES: [(&str, &str, &str); 5] = [
     ("default", "limpet", "limpet-system"),
-    // Every value has another than its default.
+    // Nearly every value has another than its default: `every_value_is_set_by_a_golden_case` says which have not.
     ("everything", "limpet", "limpet-system"),
     // Beside the first: no name of it.
     ("another", "second", "other"),
@@ -18,6 +18,16 @@ const CASES: [(&str, &str, &str); 5] = [
 
 fn file(case: &str, name: &str) -> std::path::PathBuf {
     checkout(&format!("e2e/tests/chart/golden/{case}/{name}"))
+}
+
+/// The values of all cases.
+pub(crate) fn values() -> Result<Vec<serde_json::Value>> {
+    let read = |case: &str| {
+        Ok(serde_saphyr::from_str(&std::fs::read_to_string(file(
+            case, "in.yaml",
+        ))?)?)
+    };
+    CASES.iter().map(|(case, ..)| read(case)).collect()
 }
 
 #[test]

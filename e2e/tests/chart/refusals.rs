@@ -23,6 +23,10 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
             "config.keyring.rotateEvery=30d",
             "'/config/keyring/rotateEvery': '30d' does not match",
         ),
+        (
+            "podDisruptionBudget.unhealthyPodEvictionPolicy=Always",
+            "'/podDisruptionBudget/unhealthyPodEvictionPolicy': value must be one of",
+        ),
         // The ports are those of the Service.
         (
             "config.xds.address=0.0.0.0:1",

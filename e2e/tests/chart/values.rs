@@ -99,6 +99,35 @@ fn the_schema_has_the_values_and_no_others() -> Result<()> {
     Ok(())
 }
 
+/// What no golden case sets: it takes objects away, or has a test of its own.
+const IN_NO_CASE: [&str; 5] = [
+    "image.tag",
+    "envoys.managed",
+    "envoys.namespaces",
+    "gatewayClass.create",
+    "podDisruptionBudget.enabled",
+];
+
+#[test]
+fn every_value_is_set_by_a_golden_case() -> Result<()> {
+    let cases = crate::golden::values()?;
+    let is_set = |path: &str| {
+        let of = |case: &Value| path.split('.').try_fold(case, |case, name| case.get(name)).is_some();
+        cases.iter().any(of)
+    };
+    let schema = schema()?;
+    let paths = values()?.into_iter().map(|entry| entry.path);
+    let missing: Vec<_> = paths
+        .filter(|path| !has_values(&schema, path) && !is_set(path))
+        .collect();
+    ensure!(
+        missing == IN_NO_CASE,
+        "no case of e2e/tests/chart/golden sets these: {missing:?}\nExpected these alone: {IN_NO_CASE:?}\n\
+         Add a new value to everything/in.yaml."
+    );
+    Ok(())
+}
+
 #[test]
 fn the_schema_refuses_unknown_values_everywhere() -> Result<()> {
     fn check(schema: &Value, path: &str, open: &mut Vec<String>) {
