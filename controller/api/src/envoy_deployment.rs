@@ -25,6 +25,9 @@ pub struct EnvoyDeploymentSpec {
     /// The build of the filter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Build>,
+    /// How long clients have to go elsewhere when a pod ends or a listener changes, as a duration of the Gateway API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_time: Option<String>,
     /// The container with Envoy.
     #[serde(skip_serializing_if = "is_default")]
     pub envoy: Container,

@@ -45,8 +45,8 @@ pub use addresses::is_node_port;
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
 pub use envoys::{
-    ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, READY_PORT, envoys_certificate, envoys_keys, envoys_labels,
-    envoys_name, envoys_uri,
+    ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, READY_PORT, check_envoy_defaults, envoys_certificate,
+    envoys_keys, envoys_labels, envoys_name, envoys_uri,
 };
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;

@@ -7,12 +7,14 @@ mod name;
 mod parameters;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Serialize;
 
 pub use name::{
     ADMIN_PORT, GATEWAY_NAME, READY_PORT, envoys_certificate, envoys_keys, envoys_labels, envoys_name, envoys_uri,
 };
+pub use parameters::check_envoy_defaults;
 pub(super) use parameters::{Layer, of_class, of_gateway};
 
 use super::{Objects, Settings};
@@ -20,7 +22,10 @@ use limpet_api::{
     Build, EnvoyDeploymentSpec, GatewaySpec, Infrastructure, Listener, Object, ObjectName, Patches, ServiceRef,
     ServiceType,
 };
-use parameters::{check, check_foreign, over};
+use parameters::{check, check_foreign, drain_time, over};
+
+/// How long clients have to go elsewhere, if nobody says so.
+const DRAIN_TIME: Duration = Duration::from_secs(30);
 
 /// The annotation of a Gateway whose Envoys somebody else runs: the Service that leads to them.
 const SERVICE: &str = "limpet.dev/service";
@@ -197,5 +202,12 @@ impl EnvoyDeployment {
     #[must_use]
     pub fn service_type(&self) -> ServiceType {
         self.parameters.service.kind.unwrap_or_default()
+    }
+
+    /// How long clients have to go elsewhere when a pod ends or a listener changes.
+    #[must_use]
+    pub fn drain_time(&self) -> Duration {
+        let text = self.parameters.drain_time.as_deref();
+        text.and_then(|text| drain_time(text).ok()).unwrap_or(DRAIN_TIME)
     }
 }

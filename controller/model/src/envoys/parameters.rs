@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use serde_json::{Map, Value};
+use limpet_core::time::GatewayDuration;
+use serde_json::{Map, Value, json};
 
 use crate::Objects;
 use limpet_api::{
@@ -94,10 +96,7 @@ fn layer<'a>(
         return Err(format!("{field}: {}", layer.at(&error.to_string())));
     }
     if let Some(unknown) = object.unread.first() {
-        return Err(format!(
-            "{field}: {}",
-            layer.at(&format!("{unknown}: there is no such field"))
-        ));
+        return Err(format!("{field}: {}", layer.at(&no_such_field(unknown))));
     }
     Ok(layer)
 }
@@ -108,10 +107,13 @@ fn layer<'a>(
 /// With the field.
 pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
     if spec.replicas.is_some() && spec.autoscaling.is_some() {
-        return Err("spec.replicas: expected none, because spec.autoscaling is set".to_owned());
+        return Err("spec.replicas: expected none, because autoscaling is set".to_owned());
     }
     if let Some(autoscaling) = &spec.autoscaling {
         check_autoscaling(autoscaling)?;
+    }
+    if let Some(text) = &spec.drain_time {
+        drain_time(text).map_err(|message| format!("spec.drainTime: {message}"))?;
     }
     if spec.service_ref.is_some() && spec.managed != Some(false) {
         return Err("spec.serviceRef: expected it with managed: false alone; \
@@ -129,6 +131,37 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Checks what neither Gateways nor classes say, as the configuration has it: no definition refuses anything there.
+///
+/// # Errors
+/// With the field.
+pub fn check_envoy_defaults(defaults: &Value) -> Result<(), String> {
+    let read = limpet_api::object::<EnvoyDeploymentSpec>(&json!({"metadata": {"name": "defaults"}, "spec": defaults}));
+    let object = read.map_err(|error| error.to_string())?;
+    if let Some(unknown) = object.unread.first() {
+        return Err(no_such_field(unknown));
+    }
+    check(&object.spec)
+}
+
+fn no_such_field(field: &str) -> String {
+    format!("{field}: there is no such field")
+}
+
+/// How long clients have to go elsewhere. A pod ends within that time, so it is how long a node may have to wait.
+pub(super) fn drain_time(text: &str) -> Result<Duration, String> {
+    let time = text
+        .parse::<GatewayDuration>()
+        .map_err(|error| error.to_string())?
+        .get();
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
+    if time.subsec_nanos() == 0 && allowed.contains(&time) {
+        Ok(time)
+    } else {
+        Err(format!("expected whole seconds from 1s to 1h, found {text}"))
+    }
 }
 
 /// Who may write in the namespace of a Gateway must not run programs of their own in that of the controller, next to
@@ -207,6 +240,7 @@ pub(super) fn over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> En
         replicas,
         autoscaling,
         filter: upper.filter.or(lower.filter),
+        drain_time: upper.drain_time.or(lower.drain_time),
         envoy: container(upper.envoy, lower.envoy),
         limpet: container(upper.limpet, lower.limpet),
         service: EnvoyService {
@@ -219,7 +253,7 @@ pub(super) fn over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> En
             load_balancer_class: upper.service.load_balancer_class.or(lower.service.load_balancer_class),
         },
         pod: pod(upper.pod, lower.pod),
-        ..EnvoyDeploymentSpec::default()
+        patch: Patches::default(),
     }
 }
 

@@ -133,6 +133,20 @@ fn what_the_gateway_says_is_over_what_its_class_says() {
 }
 
 #[test]
+fn the_drain_time_is_that_of_the_nearest_that_says_one() {
+    let seconds = |class: &str, own: &str, settings: &Settings| {
+        let deployment = with(class, own, settings).envoys.deployment.expect("a Deployment");
+        deployment.drain_time().as_secs()
+    };
+    let mut settings = managed();
+    assert_eq!(seconds("", "", &settings), 30);
+    settings.managed.as_mut().expect("managed").defaults.drain_time = Some("40s".to_owned());
+    assert_eq!(seconds("", "", &settings), 40);
+    assert_eq!(seconds("drainTime: 5m", "", &settings), 300);
+    assert_eq!(seconds("drainTime: 5m", "drainTime: 1m30s", &settings), 90);
+}
+
+#[test]
 fn patches_are_applied_one_after_the_other() {
     let patch = |name: &str| format!("patch: {{service: {{metadata: {{labels: {{a: {name}}}}}}}}}");
     let built = with(&patch("class"), &patch("own"), &in_its_namespace());
@@ -181,6 +195,26 @@ fn invalid_parameters_are_named_and_change_nothing() {
         (
             with("", "autoscaling: {maxReplicas: 1, minReplicas: 0}", &managed()),
             "minReplicas: expected at least 1",
+        ),
+        (
+            with("drainTime: 30", "", &managed()),
+            "EnvoyDeployment system/class: spec.drainTime: ",
+        ),
+        (
+            with("drainTime: soon", "", &managed()),
+            "spec.drainTime: expected a duration",
+        ),
+        (
+            with("", "drainTime: 0s", &managed()),
+            "spec.drainTime: expected whole seconds from 1s to 1h, found 0s",
+        ),
+        (
+            with("", "drainTime: 1h1s", &managed()),
+            "spec.drainTime: expected whole seconds from 1s to 1h, found 1h1s",
+        ),
+        (
+            with("", "drainTime: 1500ms", &managed()),
+            "spec.drainTime: expected whole seconds from 1s to 1h, found 1500ms",
         ),
         (
             with("", "serviceRef: {name: a}", &managed()),

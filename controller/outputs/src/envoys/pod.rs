@@ -9,10 +9,8 @@ use crate::envoy::EnvoysNamespace;
 use limpet_api::Container;
 use limpet_model::{ADMIN_PORT, READY_PORT, envoys_certificate, envoys_keys};
 
-/// How long a pod that ends gives clients to go elsewhere, in seconds.
-const DRAIN_TIME: u32 = 30;
-/// Longer than that.
-const GRACE_PERIOD: u32 = DRAIN_TIME * 2;
+/// How long a pod has to end after clients had their time to go elsewhere, in seconds.
+const TIME_TO_END: u64 = 30;
 
 /// Where the command, the filter and the bootstrap are.
 const FOLDER: &str = "/etc/limpet";
@@ -55,7 +53,7 @@ impl Wanted<'_> {
                 // Listeners have the ports of their Gateway, such as 80.
                 "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}],
             },
-            "terminationGracePeriodSeconds": GRACE_PERIOD,
+            "terminationGracePeriodSeconds": self.deployment.drain_time().as_secs() + TIME_TO_END,
             "initContainers": [self.install(), self.bootstrap()],
             "containers": [self.envoy()],
             "volumes": self.volumes(),
@@ -159,11 +157,11 @@ impl Wanted<'_> {
         if self.options.surroundings.tls {
             mounts.push(certificate_mount());
         }
-        let drain = format!("{DRAIN_TIME}s");
+        let seconds = self.deployment.drain_time().as_secs();
         let mut container = json!({
             "name": "envoy",
             "image": image,
-            "command": ["envoy", "-c", format!("{FOLDER}/envoy.yaml"), "--drain-time-s", DRAIN_TIME.to_string()],
+            "command": ["envoy", "-c", format!("{FOLDER}/envoy.yaml"), "--drain-time-s", seconds.to_string()],
             // The dynamic module, if that is the build of the filter.
             "env": [{"name": "ENVOY_DYNAMIC_MODULES_SEARCH_PATH", "value": FOLDER}],
             "ports": ports,
@@ -174,7 +172,8 @@ impl Wanted<'_> {
                 "timeoutSeconds": 5,
             },
             "lifecycle": {"preStop": {"exec": {"command": [
-                format!("{FOLDER}/limpet"), "drain", "--admin-port", ADMIN_PORT.to_string(), "--time", drain,
+                format!("{FOLDER}/limpet"), "drain", "--admin-port", ADMIN_PORT.to_string(), "--time",
+                format!("{seconds}s"),
             ]}}},
             "resources": resources,
             "securityContext": unprivileged(),

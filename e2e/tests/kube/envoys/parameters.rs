@@ -136,6 +136,10 @@ async fn the_definition_refuses_what_cannot_be() -> Result<()> {
             "serviceRef is expected only with managed: false",
         ),
         (json!({"filter": "Lua"}), "spec.filter"),
+        (
+            json!({"drainTime": "1h1s"}),
+            "drainTime is expected to be from 1s to 1h",
+        ),
         (json!({"replica": 2}), "unknown field"),
     ] {
         let refusal = refused(parameters(&site.namespace, "bad", &spec).await);
