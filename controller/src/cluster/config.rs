@@ -15,7 +15,9 @@ use crate::envoy_config::config_file;
 use crate::exit::Failure;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
-use limpet_model::{CONTROLLER_NAME, Gateways, ManagedEnvoys, SessionFields, Settings, check_defaults};
+use limpet_model::{
+    CONTROLLER_NAME, Gateways, ManagedEnvoys, SessionFields, Settings, check_defaults, check_envoy_defaults,
+};
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surroundings};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
@@ -193,6 +195,7 @@ impl Config {
             })?;
         config
             .check()
+            .and_then(|()| check_managed(&value))
             .map_err(|message| Failure(format!("{file}: {message}")))?;
         Ok(config)
     }
@@ -378,6 +381,15 @@ impl Config {
             security,
         }
     }
+}
+
+/// The fields of the defaults are those of an object, so the rules for objects hold for them.
+fn check_managed(config: &serde_json::Value) -> Result<(), String> {
+    let defaults = config.pointer("/envoy/managed/defaults");
+    defaults.map_or(Ok(()), check_envoy_defaults).map_err(|message| {
+        let field = message.strip_prefix("spec").unwrap_or(&message);
+        format!("envoy.managed.defaults{field}")
+    })
 }
 
 /// Whether only one of these can be listened on.

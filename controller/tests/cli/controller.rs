@@ -61,6 +61,21 @@ fn a_bad_field_is_named_by_its_path() {
         ),
         (json!({"envoy": {"filter": {"wasm": {}}}}), "envoy.filter", ""),
         (
+            json!({"envoy": {"managed": {"defaults": {"replica": 3}}}}),
+            "envoy.managed.defaults.replica: ",
+            "there is no such field",
+        ),
+        (
+            json!({"envoy": {"managed": {"defaults": {"replicas": 3, "autoscaling": {"maxReplicas": 4}}}}}),
+            "envoy.managed.defaults.replicas: ",
+            "expected none",
+        ),
+        (
+            json!({"envoy": {"managed": {"defaults": {"drainTime": "2h"}}}}),
+            "envoy.managed.defaults.drainTime: ",
+            "expected whole seconds from 1s to 1h, found 2h",
+        ),
+        (
             json!({"envoy": {"listenAddress": "here"}}),
             "envoy.listenAddress: ",
             "IP address",
