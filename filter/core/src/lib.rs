@@ -37,6 +37,7 @@ mod filter;
 pub mod keyring;
 mod location;
 mod moved;
+mod moves;
 mod name_conflict;
 mod name_watch;
 pub mod outcome;

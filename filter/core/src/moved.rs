@@ -7,10 +7,10 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address;
 use crate::bound_policy::BoundPolicy;
+use crate::moves::Moves;
 use crate::outcome::ResponseOutcome;
 use crate::plan::{HeaderEdit, RefusedMove, ResponsePlan};
 use crate::time::Timestamp;
@@ -22,33 +22,6 @@ const MAX_LEN: usize = 253;
 
 /// How much of a value the log shows.
 const SHOWN: usize = 64;
-
-/// How the application of a policy moves sessions.
-#[derive(Debug)]
-pub(crate) struct Moves {
-    /// The response header, in lower case.
-    header: String,
-    /// Whether the log has a line about a refused move.
-    said: AtomicBool,
-}
-
-impl Moves {
-    pub(crate) fn by(header: String) -> Self {
-        Self {
-            header,
-            said: AtomicBool::new(false),
-        }
-    }
-
-    /// A move that is refused, with a line for the log if it is the first one of the policy.
-    pub(crate) fn refused(&self, policy: &str, why: &str) -> RefusedMove {
-        let is_first = !self.said.swap(true, Ordering::Relaxed);
-        let line = || format!("policy {policy}: {}: {why}", self.header);
-        RefusedMove {
-            line: is_first.then(line),
-        }
-    }
-}
 
 /// What a response says about another backend for its session.
 #[derive(Debug)]
@@ -123,7 +96,7 @@ impl<'a, 'r> Wish<'a, 'r> {
     pub(crate) fn taken_out(self, mut plan: ResponsePlan<'a>) -> ResponsePlan<'a> {
         plan.edits.push(HeaderEdit::Remove(&self.moves.header));
         if let Some(why) = self.refusal.filter(|_| plan.outcome != ResponseOutcome::Moved) {
-            plan.refused_move = Some(self.moves.refused(&self.bound_policy.policy.name, &why));
+            plan.refused_move = Some(refused(self.bound_policy, self.moves, &why));
         }
         plan
     }
@@ -134,7 +107,15 @@ pub(crate) fn to_nowhere(bound_policy: &BoundPolicy, claims: &Claims, answered: 
     let moves = bound_policy.policy.moves.as_ref()?;
     let named = Some(claims.host).filter(|named| claims.is_moving() && *named != answered)?;
     let why = format!("{named} is no host of the cluster, or not available: {answered} answered in its place");
-    Some(moves.refused(&bound_policy.policy.name, &why))
+    Some(refused(bound_policy, moves, &why))
+}
+
+/// A move that is refused, with a line for the log if it is the first one of the policy.
+fn refused(bound_policy: &BoundPolicy, moves: &Moves, why: &str) -> RefusedMove {
+    let line = || format!("policy {}: {}: {why}", bound_policy.policy.name, moves.header);
+    RefusedMove {
+        line: moves.refuse().then(line),
+    }
 }
 
 /// The beginning of a value, for the log.

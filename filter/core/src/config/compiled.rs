@@ -9,7 +9,7 @@ use super::Hosts;
 use crate::begin::Begin;
 use crate::carrier::cookie::SessionCookie;
 use crate::end::End;
-use crate::moved::Moves;
+use crate::moves::Moves;
 use crate::name_watch::NameWatch;
 use crate::source::{Rules, SharedTable, Table};
 use crate::time::Timestamp;

@@ -4,7 +4,7 @@ use super::Problem;
 use super::carrier_rules::header_name_problem;
 use super::compiled::{Carrier, Place};
 use super::schema::PolicyConfig;
-use crate::moved::Moves;
+use crate::moves::Moves;
 
 /// How the application of the policy at `field` moves sessions. `keeps_up`: whether a token reaches its client with any
 /// response. Adds what is wrong with it to `problems`.
