@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use limpet_core::config::schema::{
     BeginConfig, CacheControlConfig, CookieConfig, CookieModeConfig, EndConfig, FurtherConfig, LifetimeTypeConfig,
-    PolicyConfig, QueryConfig, SameSiteConfig, SecureConfig, SourceConfig, TellConfig, TokenConfig,
+    MoveConfig, PolicyConfig, QueryConfig, SameSiteConfig, SecureConfig, SourceConfig, TellConfig, TokenConfig,
 };
 use limpet_core::time::GatewayDuration;
 
@@ -199,6 +199,14 @@ session_fields! {
         config: ["end"],
         set: |policy, end| policy.end = end.0,
     }
+    /// How the application moves a session.
+    r#move: OrNone<MoveConfig> {
+        values: or_none(&["{header: x-move-session}", "none"]),
+        read: yaml_or_none,
+        of: Own,
+        config: ["move"],
+        set: |policy, moves| policy.r#move = moves.0,
+    }
     /// The token travels in the query of URLs, in the place of the cookie.
     query: OrNone<QueryConfig> {
         values: or_none(&["{name: session, redirects: true}", "none"]),
@@ -349,7 +357,7 @@ impl SessionField {
 
     /// The annotation's name without the prefix.
     pub(crate) fn annotation(&self) -> String {
-        self.name.replace('_', "-")
+        self.name.trim_start_matches("r#").replace('_', "-")
     }
 
     /// The names of all annotations, sorted.

@@ -102,6 +102,8 @@ fn every_annotation_does_what_it_says() {
         ("begin", "always", "/begin", Value::Null),
         ("end", "{cookie: SID}", "/end", json!({"cookie": "SID"})),
         ("end", "none", "/end", Value::Null),
+        ("move", "{header: x-move}", "/move", json!({"header": "x-move"})),
+        ("move", "none", "/move", Value::Null),
         (
             "query",
             "{name: s, redirects: true}",
@@ -171,11 +173,10 @@ fn the_charts_schema_knows_every_field() {
 }
 
 /// What the Gateway API's own fields say, and what must not depend on an object.
-const NOT_IN_THE_TABLE: [&str; 8] = [
+const NOT_IN_THE_TABLE: [&str; 7] = [
     // The type. `query` and `source` take the cookie's place.
     "cookie",
     "header",
-    "move",
     // The annotation `mode`, for both.
     "cookie.mode",
     "header.mode",
@@ -232,6 +233,7 @@ fn defaults_are_for_what_nobody_says() {
         tell: Some(OrNone(Some(tell.clone()))),
         begin: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
         end: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
+        r#move: Some(serde_json::from_value(json!({"header": "x-move"})).unwrap()),
         // What takes the cookie's place has a test of its own.
         query: Some(OrNone(None)),
         source: Some(OrNone(None)),
@@ -250,6 +252,7 @@ fn defaults_are_for_what_nobody_says() {
     let with = |name: &str, carrier: Value| {
         let mut all = of_all.clone();
         all["begin"] = json!({"cookie": "SID"});
+        all["move"] = json!({"header": "x-move"});
         all[name] = carrier;
         all
     };
