@@ -37,11 +37,19 @@ fn claims() -> Claims {
     }
 }
 
+/// A table of each size.
+type Tables = [OnceLock<SharedTable>; SIZES.len()];
+
+/// The tables of lookups.
+static TABLES: Tables = [const { OnceLock::new() }; SIZES.len()];
+
+/// The tables whose clients go, because new ones come.
+static CHANGING: Tables = [const { OnceLock::new() }; SIZES.len()];
+
 /// A table with as many clients as it may have.
-fn full(entries: u32) -> &'static SharedTable {
-    static TABLES: [OnceLock<SharedTable>; SIZES.len()] = [const { OnceLock::new() }; SIZES.len()];
+fn full(tables: &'static Tables, entries: u32) -> &'static SharedTable {
     let place = SIZES.iter().position(|size| *size == entries).expect("a size of these");
-    let table = TABLES.get(place).expect("a table for each size");
+    let table = tables.get(place).expect("a table for each size");
     table.get_or_init(|| {
         let table = SharedTable::new(&Rules {
             entries,
@@ -65,7 +73,7 @@ fn any_of(clients: u32) -> u32 {
 }
 
 fn lookups(bencher: Bencher<'_, '_>, entries: u32, asked: u32) {
-    let table = full(entries);
+    let table = full(&TABLES, entries);
     let later = now().after(Duration::from_secs(1));
     bencher.bench(|| {
         let found = table.find(&key(any_of(asked)), later, &|_| true);
@@ -89,7 +97,7 @@ fn lookup_of_1000_among(bencher: Bencher<'_, '_>, entries: u32) {
 #[divan::bench(args = SIZES, threads = THREADS, sample_size = 1000)]
 fn a_new_client_in_a_full_table(bencher: Bencher<'_, '_>, entries: u32) {
     static NEXT: AtomicU32 = AtomicU32::new(10_000_000);
-    let table = full(entries);
+    let table = full(&CHANGING, entries);
     bencher.bench(|| table.put(&key(NEXT.fetch_add(1, Ordering::Relaxed)), &claims()));
 }
 
