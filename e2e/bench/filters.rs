@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail};
 use limpet_e2e::{Config, Envoy, tools};
 use serde_json::{Value, json};
 
-use crate::load::{Get, Load};
+use crate::load::Load;
 use crate::measure::{Effort, Run, quartiles};
-use crate::{cookie, module, module_in, without_filters};
+use crate::{cookie_policy, module, module_in, next_request, wasm, without_filters};
 
 const NO_FILTER: &str = "no filter";
 const EMPTY: &str = "empty wasm filter of the SDK";
@@ -22,9 +22,8 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     }
     let mut runs = Vec::new();
     for (name, envoy) in &envoys {
-        let (host, path) = ("bench.example".to_owned(), "/".to_owned());
-        let cookie = cookie(envoy, &host, &path).await?;
-        let load = Load::new(envoy.address(), &[Get { host, path, cookie }]);
+        let request = next_request(envoy, "bench.example".to_owned(), "/".to_owned()).await?;
+        let load = Load::new(envoy.address(), &[request]);
         runs.push(Run::new(*name, envoy, load));
     }
     effort.measure(&mut runs).await?;
@@ -58,18 +57,31 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
         },
     }]);
     let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "web/HTTPRoute/shop/web/all"}}}});
+    let cookie = cookie_policy();
+    let also = json!({
+        "cookie": {"name": "limpet-session"},
+        "also": [{"header": {"name": "x-session"}}, {"query": {"name": "session"}}],
+    });
+    let query = json!({"query": {"name": "session"}, "tell": {"header": {"name": "x-session"}}});
+    let source = json!({"source": {}});
     let mut variants = former()?;
     variants.extend([
         (NO_FILTER, without_filters()?),
         ("native stateful_session, cookie", filters(cookie_session)?),
         (EMPTY, filters(empty)?),
-        ("limpet wasm, default policy", Config::load("cookie.yaml")?),
+        ("limpet wasm, default policy", wasm(&cookie)?),
+        ("limpet wasm, policy by route metadata", wasm(&cookie)?.route(&metadata)),
+        ("limpet wasm, cookie, also two others", wasm(&also)?),
+        ("limpet wasm, query", wasm(&query)?),
+        ("limpet wasm, source", wasm(&source)?),
+        ("limpet module, default policy", module(&cookie)?),
         (
-            "limpet wasm, policy by route metadata",
-            Config::load("cookie.yaml")?.route(&metadata),
+            "limpet module, policy by route metadata",
+            module(&cookie)?.route(&metadata),
         ),
-        ("limpet module, default policy", module()?),
-        ("limpet module, policy by route metadata", module()?.route(&metadata)),
+        ("limpet module, cookie, also two others", module(&also)?),
+        ("limpet module, query", module(&query)?),
+        ("limpet module, source", module(&source)?),
     ]);
     let variants = variants.into_iter();
     let all = variants.map(|(name, config)| (name, config.backend_addresses(&backends.addresses())));
@@ -93,7 +105,10 @@ fn former() -> Result<Vec<(&'static str, Config)>> {
     });
     Ok(vec![
         ("former limpet wasm, default policy", wasm),
-        ("former limpet module, default policy", module_in(&dist)?),
+        (
+            "former limpet module, default policy",
+            module_in(&dist, &cookie_policy())?,
+        ),
     ])
 }
 

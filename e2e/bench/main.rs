@@ -12,10 +12,15 @@ mod scale;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use limpet_e2e::{Config, Envoy, tools};
-use serde_json::json;
+use limpet_e2e::{Config, Envoy, filter_with, tools};
+use serde_json::{Value, json};
 
+use load::Get;
 use measure::Effort;
+
+/// Where `module.yaml` has the filter's configuration.
+const MODULE_CONFIGURATION: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
+    http_filters/0/typed_config/filter_config/value";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -76,21 +81,41 @@ fn without_filters() -> Result<Config> {
     })))
 }
 
-fn module() -> Result<Config> {
-    module_in(&tools::checkout().join("dist"))
+/// `module.yaml`, with this policy.
+fn module(policy: &Value) -> Result<Config> {
+    module_in(&tools::checkout().join("dist"), policy)
 }
 
-/// The module in this directory.
-fn module_in(dist: &Path) -> Result<Config> {
-    Ok(Config::load("module.yaml")?.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", &dist.to_string_lossy()))
+/// The same with the module in this directory.
+fn module_in(dist: &Path, policy: &Value) -> Result<Config> {
+    let config = Config::load("module.yaml")?.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", &dist.to_string_lossy());
+    Ok(config.edit(|bootstrap| {
+        if let Some(configuration) = bootstrap.pointer_mut(MODULE_CONFIGURATION) {
+            *configuration = filter_with(policy).to_string().into();
+        }
+    }))
 }
 
-/// The cookie that a client sends with its second request.
-async fn cookie(envoy: &Envoy, host: &str, path: &str) -> Result<String> {
-    let first = envoy.get(path).header("host", host).send().await?;
-    Ok(match first.set_cookie("limpet-session") {
+/// `cookie.yaml`, with this policy.
+fn wasm(policy: &Value) -> Result<Config> {
+    Ok(Config::load("cookie.yaml")?.policy(policy))
+}
+
+fn cookie_policy() -> Value {
+    json!({"cookie": {"name": "limpet-session"}})
+}
+
+/// What a client sends after its first request. It has about the same number of bytes with all filters.
+async fn next_request(envoy: &Envoy, host: String, path: String) -> Result<Get> {
+    let first = envoy.get(&path).header("host", &host).send().await?;
+    if let Some(token) = first.header("x-session") {
+        let path = format!("{path}?session={token}");
+        let cookie = "a=1".to_owned();
+        return Ok(Get { host, path, cookie });
+    }
+    let cookie = match first.set_cookie("limpet-session") {
         Some(cookie) => cookie.pair(),
-        // Without a filter that sets a cookie: the same number of bytes, so that all variants parse the same request.
         None => format!("limpet-session={}", "x".repeat(60)),
-    })
+    };
+    Ok(Get { host, path, cookie })
 }

@@ -6,12 +6,12 @@
 //! Envoy finds by name; and then all in one virtual host, whose routes Envoy tries one after the other.
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Config, Envoy};
+use limpet_e2e::Envoy;
 use serde_json::{Value, json};
 
-use crate::load::{Get, Load};
+use crate::load::Load;
 use crate::measure::{Effort, Run, quartiles};
-use crate::{cookie, module, without_filters};
+use crate::{cookie_policy, module, next_request, wasm, without_filters};
 
 const MANY: usize = 1000;
 
@@ -93,8 +93,8 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     let mut envoys = Vec::new();
     for (build, config) in [
         ("no filter", without_filters()?),
-        ("module", module()?),
-        ("wasm", Config::load("cookie.yaml")?),
+        ("module", module(&cookie_policy())?),
+        ("wasm", wasm(&cookie_policy())?),
     ] {
         for layout in LAYOUTS {
             let config = config.clone().backend_addresses(&backends.addresses()).workers(1);
@@ -124,8 +124,7 @@ async fn load(envoy: &Envoy, routes: usize, requested: RequestedRoutes) -> Resul
     let mut requests = Vec::new();
     for number in numbers {
         let (host, path) = (host_name(number), path(number));
-        let cookie = cookie(envoy, &host, &path).await?;
-        requests.push(Get { host, path, cookie });
+        requests.push(next_request(envoy, host, path).await?);
     }
     Ok(Load::new(envoy.address(), &requests))
 }
