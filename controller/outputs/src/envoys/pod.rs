@@ -224,26 +224,45 @@ impl Wanted<'_> {
             .as_ref()?
             .get("limits")?
             .get("memory")?;
-        let bytes = bytes(limit.as_str()?)?;
+        let bytes = bytes(limit)?;
         Some((bytes / 4 * 3) >> 20).filter(|heap| *heap > 0)
     }
 }
 
-/// The bytes of a quantity, as Kubernetes writes it.
-fn bytes(quantity: &str) -> Option<u64> {
-    let digits = quantity.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = quantity.get(digits.len()..)?;
-    let factor: u64 = match unit {
-        "" => 1,
-        "k" => 1000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
+/// The bytes of a quantity (`k8s.io/apimachinery/pkg/api/resource`), as a string or a number.
+fn bytes(quantity: &Value) -> Option<u64> {
+    let text = match quantity {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
         _ => return None,
     };
-    digits.parse::<u64>().ok()?.checked_mul(factor)
+    let factors = [
+        ("Ki", 2_f64.powi(10)),
+        ("Mi", 2_f64.powi(20)),
+        ("Gi", 2_f64.powi(30)),
+        ("Ti", 2_f64.powi(40)),
+        ("Pi", 2_f64.powi(50)),
+        ("Ei", 2_f64.powi(60)),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+    ];
+    let with_unit = factors
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (number, factor) = with_unit.unwrap_or((&text, 1.0));
+    let bytes = number.parse::<f64>().ok()? * factor;
+    // What is no number of bytes becomes 0, and what is too large the largest.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates"
+    )]
+    Some(bytes as u64)
 }
 
 fn certificate_mount() -> Value {
@@ -259,5 +278,30 @@ fn unprivileged() -> Map<String, Value> {
     match settings {
         Value::Object(settings) => settings,
         _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_quantity_is_read() {
+        for (quantity, expected) in [
+            (json!("512Mi"), Some(512 << 20)),
+            (json!("0.5Gi"), Some(512 << 20)),
+            (json!("1.5Gi"), Some(1536 << 20)),
+            (json!("2Ti"), Some(2 << 40)),
+            (json!("128974848"), Some(128_974_848)),
+            (json!(128_974_848), Some(128_974_848)),
+            (json!("129e6"), Some(129_000_000)),
+            (json!("129M"), Some(129_000_000)),
+            (json!("1E"), Some(1_000_000_000_000_000_000)),
+            (json!("128974848000m"), Some(128_974_848)),
+            (json!("much"), None),
+            (json!({}), None),
+        ] {
+            assert_eq!(bytes(&quantity), expected, "{quantity}");
+        }
     }
 }
