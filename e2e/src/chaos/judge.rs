@@ -200,7 +200,8 @@ fn was_killed_during(end: &End, visit: &Visit, loss: &Loss) -> bool {
 
 /// Whether a stream has ended with this process. One that ends in peace ends its streams before it ends itself.
 fn has_ended_during(end: &End, visit: &Visit) -> bool {
-    end.begins <= visit.ended && end.process.is_some_and(|(_, to)| visit.begun <= to + NOTICE)
+    // A process without an end was ending when the run was over.
+    end.begins <= visit.ended && end.process.is_none_or(|(_, to)| visit.begun <= to + NOTICE)
 }
 
 fn count(counts: &mut Counts, visit: &Visit) {

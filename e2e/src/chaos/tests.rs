@@ -124,6 +124,18 @@ fn streams_end_with_their_process_and_not_before() {
 }
 
 #[test]
+fn streams_of_a_pod_end_before_its_process_does() {
+    let ending = End {
+        process: None,
+        ..end(Cause::Rollout, 5.0, None)
+    };
+    let pods = [pod(Role::Application, "a", &[ending])];
+    let ended = |begun| [answered(1.0, "a"), visit(begun, Outcome::Ended(loss(1.0)))];
+    assert_eq!(judge(&pods, &ended(9.0)).failed.len(), 0);
+    assert_eq!(judge(&pods, &ended(4.0)).failed.len(), 1);
+}
+
+#[test]
 fn only_a_killed_envoy_may_refuse_connections() {
     let refused = [visit(5.5, Outcome::Refused(loss(0.0)))];
     for (cause, faults) in [(Cause::Killed, 0), (Cause::OutOfMemory, 0), (Cause::Rollout, 1)] {
