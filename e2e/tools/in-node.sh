@@ -78,7 +78,8 @@ for hierarchy in "${hierarchies[@]}"; do
   for file in cpuset.cpus cpuset.mems; do
     [[ ! -f $hierarchy$cgroup/$file ]] || cat "$hierarchy/$file" >"$hierarchy$cgroup/$file" 2>/dev/null || true
   done
-  # A group weighs as much as a single process beside it, unless told otherwise. The node's own processes are in it, too.
+  # A group weighs as much as a single process beside it, unless told otherwise. The node's own processes are in it,
+  # too.
   for share in cpu.shares=10240 cpu.weight=1000; do
     file=$hierarchy$cgroup/${share%=*}
     [[ -f $file ]] || continue

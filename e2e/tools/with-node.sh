@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
 # programs of a node, HELM, HELM3, CERT_MANAGER_CRDS, PROMETHEUS_CRDS, and NODE_IMAGES, the archives of its images. They
-# are made of files of this machine, because no registry is asked: the controller's image is the shipped one, and Envoy's
-# has a stock Envoy, under the names that the manifests give them. Neither has a shell. Within with-envoy.sh, which names
-# the files.
+# are made of files of this machine, because no registry is asked: the controller's image is the shipped one, and
+# Envoy's has a stock Envoy, under the names that the manifests give them. Neither has a shell. Within with-envoy.sh,
+# which names the files.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=$(realpath "${CARGO_TARGET_DIR:-$tools/../../target}")

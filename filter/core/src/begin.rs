@@ -5,24 +5,9 @@
 
 use crate::application::SetCookies;
 use crate::carrier::set_cookie::Said;
+use crate::config::{Begin, Sign};
 use crate::time::Timestamp;
 use crate::view::{RequestView, ResponseView, ViewError};
-
-/// What a session begins with. By default, it begins with the first response.
-#[derive(Debug, Default)]
-pub(crate) struct Begin {
-    pub(crate) sign: Option<Sign>,
-    /// The methods of requests whose responses begin sessions; empty: all.
-    pub(crate) methods: Vec<String>,
-}
-
-/// What the application sets in a response that begins a session.
-#[derive(Debug)]
-pub(crate) enum Sign {
-    Cookie(String),
-    /// In lower case.
-    Header(String),
-}
 
 impl Begin {
     /// Whether the response to this request may begin a session.

@@ -21,7 +21,7 @@ mod well_known;
 pub mod schema;
 
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
-pub(crate) use compiled::{Carrier, Compiled, Fences, Further, IdleBound, Place, Policy, Source};
+pub(crate) use compiled::{Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Sign, Source};
 pub use fences_ahead::FencesAhead;
 pub(crate) use hosts::Hosts;
 pub use keyring_document::{KeyDocument, KeyringDocument};

@@ -5,16 +5,10 @@ use crate::bound_policy::BoundPolicy;
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::carrier::set_cookie::Said;
-use crate::config::Carrier;
+use crate::config::{Carrier, End};
 use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{ResponseView, ViewError};
-
-/// The application's cookie that a session ends with.
-#[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) cookie: String,
-}
 
 impl End {
     /// Whether the application ends the session with this response.

@@ -164,7 +164,8 @@ async fn sessions_stay_at_a_draining_pod() -> Result<()> {
     Ok(())
 }
 
-/// A route for calls of gRPC gets its sessions as one for HTTP, although Envoy Gateway reads no sessions of its own there.
+/// A route for calls of gRPC gets its sessions as one for HTTP, although Envoy Gateway reads no sessions of its own
+/// there.
 #[tokio::test]
 async fn calls_of_a_session_reach_one_pod() -> Result<()> {
     let controlled = ControlledSite::start("grpc-by-controller").await?;

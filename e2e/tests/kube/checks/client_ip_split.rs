@@ -1,6 +1,6 @@
 //! Services with `sessionAffinity: ClientIP` in a weighted split, by kube-proxy's rules for each Service on its own: a
-//! client's address keeps its pod of a Service until it was not used for the `timeoutSeconds` of that Service, and a pod
-//! that is gone is replaced at once. The weights choose the Service of every request.
+//! client's address keeps its pod of a Service until it was not used for the `timeoutSeconds` of that Service, and a
+//! pod that is gone is replaced at once. The weights choose the Service of every request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

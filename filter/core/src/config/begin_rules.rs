@@ -2,9 +2,7 @@
 
 use super::carrier_rules::name_problem;
 use super::schema::{BeginConfig, BeginWhenConfig, PolicyConfig};
-use super::{Carrier, Further, Place, Problem};
-use crate::begin::{Begin, Sign};
-use crate::end::End;
+use super::{Begin, Carrier, End, Further, Place, Problem, Sign};
 use crate::envoy::INTERNAL_HEADER_PREFIX;
 
 const MAX_METHOD_LEN: usize = 32;

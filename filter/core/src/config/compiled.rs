@@ -6,9 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::Hosts;
-use crate::begin::Begin;
 use crate::carrier::cookie::SessionCookie;
-use crate::end::End;
 use crate::moves::Moves;
 use crate::name_watch::NameWatch;
 use crate::source::{Rules, SharedTable, Table};
@@ -57,6 +55,28 @@ impl Policy {
     pub(crate) fn reaches_clients(&self, redirect: bool) -> bool {
         redirect || self.tell.is_some() || !matches!(self.carrier, Carrier::Query { .. })
     }
+}
+
+/// What a session begins with. By default, it begins with the first response.
+#[derive(Debug, Default)]
+pub(crate) struct Begin {
+    pub(crate) sign: Option<Sign>,
+    /// The methods of requests whose responses begin sessions; empty: all.
+    pub(crate) methods: Vec<String>,
+}
+
+/// What the application sets in a response that begins a session.
+#[derive(Debug)]
+pub(crate) enum Sign {
+    Cookie(String),
+    /// In lower case.
+    Header(String),
+}
+
+/// The application's cookie that a session ends with.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) cookie: String,
 }
 
 /// The carrier of a policy's tokens. Header names are in lower case.
