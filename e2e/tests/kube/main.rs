@@ -20,6 +20,7 @@ mod keyring;
 mod load;
 mod misdirected;
 mod mounted;
+mod moves;
 mod objects;
 mod pages;
 mod revoked_keys;
