@@ -8,6 +8,7 @@ use super::backend_tls::TlsPolicies;
 use super::graph::{BackendTls, Cluster, ClusterName, Protocol};
 use super::manager::{MANAGED_BY, MANAGER};
 use super::objects::RuleBackend;
+use super::sessions::never_begins;
 use super::short_hash::short_hash;
 use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
 
@@ -184,6 +185,7 @@ impl<'a> References<'a> {
                 protocol,
                 tls,
                 by_address: self.follows_affinity && matches!(affinity::of(&service.spec), Ok(Some(_))),
+                never_begins: never_begins(service),
                 session: None,
             },
             object,
@@ -273,6 +275,7 @@ impl<'a> References<'a> {
                 protocol,
                 tls,
                 by_address: false,
+                never_begins: false,
                 session: None,
             },
             object,

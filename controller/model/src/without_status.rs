@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::affinity;
 use super::reports::Condition;
 use super::routes::gateway_name;
+use super::sessions::service_problems;
 use super::{Objects, Settings};
 use limpet_api::{
     GATEWAY_GROUP, GATEWAY_X_GROUP, GatewaySpec, Kind, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec,
@@ -19,6 +20,9 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
     leave_to_others(objects, settings, found);
     if settings.judges() {
         found.extend(affinity::problems(objects));
+    }
+    for (service, condition) in service_problems(objects) {
+        found.entry(service).or_insert(condition);
     }
     let mut add = |kind: Kind, name: &ObjectName, reason: &'static str, problems: Vec<String>| {
         if !problems.is_empty() {

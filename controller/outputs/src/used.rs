@@ -20,6 +20,25 @@ pub(crate) fn without_hash(graph: &Graph, policy: &str, consistent_hash: &str) -
     })
 }
 
+/// What other control planes lack for backends where no session begins: the metadata of clusters are theirs.
+pub(crate) fn beginning_all_the_same<'g>(graph: &'g Graph, forward: &'g Forward) -> impl Iterator<Item = String> + 'g {
+    let clusters = forward
+        .destinations
+        .iter()
+        .filter_map(|destination| match &destination.target {
+            Target::Cluster(cluster) => graph.clusters.get(cluster),
+            Target::Invalid { .. } => None,
+        });
+    let such = clusters.filter(|cluster| cluster.never_begins);
+    such.map(|cluster| {
+        format!(
+            "Service {}: the annotation session.limpet.dev/begin has no effect, because the metadata of clusters are not \
+             Limpet's there, so sessions begin at it too",
+            cluster.service
+        )
+    })
+}
+
 /// The policies that the routes of a Gateway use.
 #[must_use]
 pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {

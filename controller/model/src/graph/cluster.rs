@@ -36,6 +36,9 @@ pub struct Cluster {
     /// Whether the client's address chooses the endpoint of requests without a session.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub by_address: bool,
+    /// Whether no session of a rule begins here, so that the weights choose for the client's next request.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub never_begins: bool,
     /// The backend's own sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,

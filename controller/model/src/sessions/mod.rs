@@ -7,6 +7,7 @@
 //! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
 //!   client would keep only one. This file has what depends on all rules at once.
 //! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
+//! - `service_annotations` reads what Services say of sessions in splits.
 //! - `domains` refuses cookies that browsers drop on all hosts of a rule.
 //! - `policy_status` and `backend_status` write the reports.
 
@@ -27,6 +28,7 @@ mod persistence;
 mod policy;
 mod policy_status;
 mod rules;
+mod service_annotations;
 mod shared_names;
 mod status;
 #[cfg(test)]
@@ -47,6 +49,7 @@ pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
+pub(super) use service_annotations::{never_begins, problems as service_problems};
 pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;

@@ -23,6 +23,7 @@ use envoy_types::pb::google::protobuf::Any;
 
 use super::backend_tls;
 use super::pack::{ads, duration, number, pack, session, socket};
+use limpet_core::envoy::NO_SESSION;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{Cluster, ClusterName, Protocol};
 
@@ -79,10 +80,11 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             .tls
             .as_ref()
             .map(|tls| backend_tls::transport(tls, cluster.protocol)),
-        metadata: cluster
-            .session
-            .as_ref()
-            .map(|used| session(&format!("{}/{}", used.policy, used.scope))),
+        metadata: match &cluster.session {
+            _ if cluster.never_begins => Some(session(NO_SESSION)),
+            Some(used) => Some(session(&format!("{}/{}", used.policy, used.scope))),
+            None => None,
+        },
         ..EnvoyCluster::default()
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
         protocol: Protocol::Http1,
         tls: None,
         by_address: false,
+        never_begins: false,
         session: None,
     };
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));

@@ -5,6 +5,7 @@
 //! - 25: The token travels in the query of URLs, the GEP's third mechanism: `query`.
 //! - 26: The client's address holds the session: `source`.
 //! - 27: A session begins and ends with the application's own: `begin` and `end`.
+//! - 28: No session begins at a Service of a split: `begin: never` of the Service.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::client_ip::clients;
 use super::dialect::{Dialect, SessionSpec};
-use super::site::{GatewaySite, rule, stated};
+use super::site::{GatewaySite, V1, V2, is_from, prefixed, rule, stated};
 
 const TOLD: &str = "x-session";
 
@@ -189,6 +190,56 @@ async fn check_27_a_session_begins_and_ends_with_the_applications_own() -> Resul
     Ok(())
 }
 
+#[tokio::test]
+async fn check_28_no_session_begins_at_a_service_that_says_so() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    let services = site.services("check-28").await?;
+    let never = json!({"metadata": {"annotations": prefixed(&json!({"begin": "never"}))}});
+    site.namespace.merge("v1/Service", &services[1], &never).await?;
+    let mut rule = rule("/check-28", &[(&services[0], 1), (&services[1], 1)]);
+    rule["sessionPersistence"] = json!({"cookie": {"name": "check-28"}});
+    site.route("check-28", &[rule]).await?;
+    let as_said = |answer: &Answer| {
+        let begins = answer.set_cookies().len() == 1;
+        answer.status == 200 && begins == is_from(V1, answer) && begins != is_from(V2, answer)
+    };
+    site.until("the sessions", "/check-28", as_said).await?;
+    let mut visitor = site.visitor();
+    // The weights choose for each request: this ends.
+    let first = loop {
+        let answer = visitor.get("/check-28").await?;
+        ensure!(as_said(&answer), "{answer:?}");
+        if is_from(V1, &answer) {
+            break answer;
+        }
+    };
+    for _ in 0..24 {
+        let answer = visitor.get("/check-28").await?;
+        ensure!(
+            answer.backend() == first.backend() && answer.set_cookies().is_empty(),
+            "{answer:?}"
+        );
+    }
+
+    // A mistake is an Event, and sessions begin there again.
+    let wrong = json!({"metadata": {"annotations": prefixed(&json!({"begin": "later"}))}});
+    site.namespace.merge("v1/Service", &services[1], &wrong).await?;
+    let words = "metadata.annotations[session.limpet.dev/begin]: expected never, found \"later\"";
+    until_told(site, &services[1], words).await?;
+    site.until_sessions("/check-28").await
+}
+
+/// Waits for an Event on this object with these words.
+async fn until_told(site: &GatewaySite, name: &str, words: &str) -> Result<()> {
+    let told = async || {
+        let events = site.namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
+        let mut its = events.iter().filter(|event| event["regarding"]["name"] == name);
+        its.any(|event| event["note"].as_str().is_some_and(|note| note.contains(words)))
+            .then_some(())
+    };
+    poll::until("the Event", told).await
+}
+
 /// Nonsense does not reach Envoys: the object says what is wrong, and what is right stays as it is.
 #[tokio::test]
 async fn an_annotation_of_nonsense_is_told_and_hurts_nobody_else() -> Result<()> {
@@ -235,17 +286,9 @@ async fn an_annotation_of_nonsense_is_told_and_hurts_nobody_else() -> Result<()>
     let (nobody, elsewhere) = (["of-nobody".to_owned()], site.services("nonsense").await?);
     let rules = [rule("/nonsense-unused", &[(&elsewhere[0], 1)])];
     dialect.apply(site, "nonsense-unused", &nobody, &rules, &spec).await?;
-    let told = async || {
-        let events = site.namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
-        let is_its = |event: &Value| {
-            let note = event["note"].as_str().unwrap_or_default();
-            event["regarding"]["name"] == "nonsense-unused"
-                && note.contains("metadata.annotations[session.limpet.dev/also]: expected [], or YAML like")
-                && note.contains("found \"x-session\"")
-        };
-        events.iter().any(is_its).then_some(())
-    };
-    poll::until("the Event", told).await?;
+    let words = "metadata.annotations[session.limpet.dev/also]: expected [], or YAML like [{header: {name: x-session}}, \
+                 {query: {name: session}}], found \"x-session\" (expected a list)";
+    until_told(site, "nonsense-unused", words).await?;
     for _ in 0..6 {
         let answer = site.get(&good).cookie(&cookie).send().await?;
         ensure!(

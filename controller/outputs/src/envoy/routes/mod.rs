@@ -156,10 +156,11 @@ impl Routes<'_> {
         if let [
             Destination {
                 weight: 1..,
-                target: Target::Cluster(_),
+                target: Target::Cluster(cluster),
                 ..
             },
         ] = forward.destinations.as_slice()
+            && !self.never_begins(cluster)
         {
             let made = EnvoyRoute {
                 metadata: Some(session(&name)),
@@ -254,6 +255,12 @@ impl Routes<'_> {
     fn cluster_steering(&self, cluster: &ClusterName) -> Option<Steering> {
         let used = self.graph.clusters.get(cluster)?.session.as_ref()?;
         Some(Steering::of(self.graph.policies.get(&used.policy)))
+    }
+
+    /// The filter asks for that on the routes of splits alone.
+    fn never_begins(&self, cluster: &ClusterName) -> bool {
+        let cluster = self.graph.clusters.get(cluster);
+        cluster.is_some_and(|cluster| cluster.never_begins)
     }
 }
 

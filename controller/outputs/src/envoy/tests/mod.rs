@@ -97,6 +97,7 @@ pub(super) fn cluster(service: &str) -> Cluster {
         protocol: Protocol::Http1,
         tls: None,
         by_address: false,
+        never_begins: false,
         session: None,
     }
 }
