@@ -51,7 +51,9 @@ pub(crate) fn begins_and_ends(fields: &[&[u8]]) {
             _ => None,
         })
         .collect();
-    let own = added.last().map(|field| field.starts_with(b"the-cookie-of-the-filter=;"));
+    let own = added
+        .last()
+        .map(|field| field.starts_with(b"the-cookie-of-the-filter=;"));
     let deletes = expected.map(|said| said == Said::Deleted);
     assert_eq!(own, deletes, "a token, a deletion, or nothing");
 }

@@ -24,7 +24,11 @@ pub fn set_cookie(field: &[u8]) {
     let now = Timestamp::from_unix_seconds(1_763_718_000);
     let is_set = found.is_some_and(|value| !matches!(value, b"" | b"\"\"")) && !is_deletion(field, now);
     let expected = found.map(|_| if is_set { Said::Set } else { Said::Deleted });
-    assert_eq!(said([field], NAME, now), expected, "set or deleted, if it is of the name");
+    assert_eq!(
+        said([field], NAME, now),
+        expected,
+        "set or deleted, if it is of the name"
+    );
     let beside = said([field, &b"session=other"[..]], NAME, now);
     assert_eq!(beside, Some(Said::Set), "one that sets the cookie counts");
     let [beginning, end] =
