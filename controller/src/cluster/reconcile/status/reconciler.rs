@@ -291,13 +291,14 @@ impl Reconciler {
         let mut all: BTreeMap<Regarding, BTreeSet<Problem>> = BTreeMap::new();
         let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<Problem>| {
             let observed = observation.objects.get(&kind).and_then(|of_kind| of_kind.get(name));
+            let uid = observed.map_or_else(|| uid(objects, kind, name), |observed| Some(&observed.uid));
             let resource = observation.served.get(&kind);
-            if let (false, Some(observed), Some(resource)) = (problems.is_empty(), observed, resource) {
+            if let (false, Some(uid), Some(resource)) = (problems.is_empty(), uid, resource) {
                 let regarding = Regarding {
                     kind: kind.as_str(),
                     api_version: resource.api_version.clone(),
                     name: name.clone(),
-                    uid: observed.uid.clone(),
+                    uid: uid.clone(),
                 };
                 all.entry(regarding).or_default().extend(problems);
             }
@@ -334,6 +335,16 @@ impl Reconciler {
         }
         all
     }
+}
+
+/// The uid of an object whose kind has no status of ours.
+fn uid<'a>(objects: &'a Objects, kind: Kind, name: &ObjectName) -> Option<&'a String> {
+    Some(match kind {
+        Kind::Service => &objects.services.get(name)?.meta.uid,
+        Kind::ReferenceGrant => &objects.reference_grants.get(name)?.meta.uid,
+        Kind::EnvoyDeployment => &objects.envoy_deployments.get(name)?.meta.uid,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
