@@ -167,7 +167,11 @@ impl<'a> Judge<'a> {
     }
 
     fn unexplained(&mut self, visit: &Visit, loss: &Loss) {
-        let envoy = self.envoy(loss.envoy).map_or("an unknown Envoy", |pod| &pod.name);
+        let envoy = match (self.envoy(loss.envoy), loss.envoy) {
+            (Some(pod), _) => pod.name.clone(),
+            (None, Some(address)) => format!("no known Envoy, {address}"),
+            (None, None) => "an unknown Envoy".to_owned(),
+        };
         let session = self.sessions.get(&visit.client).copied().unwrap_or("no pod");
         let told = told(visit);
         let fault = format!("{told}: at {envoy}, session of {session}: {}", loss.reason);
