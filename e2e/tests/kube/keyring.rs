@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
@@ -113,7 +113,17 @@ spec:
     pub(crate) async fn reloads(&self) -> Result<u64> {
         let filter = Build::tested()?.discovered_name();
         let name = format!("extension_config_discovery.http_filter.{filter}.config_reload");
-        self.envoy.admin().stat(&name).await
+        let mut last = self.envoy.admin().stat(&name).await?;
+        // Envoy counts a reload once all workers have it, and that is after the dump has it.
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let now = self.envoy.admin().stat(&name).await?;
+            if now == last {
+                return Ok(now);
+            }
+            last = now;
+        }
+        bail!("{name} does not stop growing")
     }
 }
 

@@ -108,8 +108,6 @@ async fn a_new_endpoint_reloads_filters_only_where_sessions_move() -> Result<()>
 
     let_move(&site).await?;
     until_moved(&site, "c").await?;
-    // Envoy counts a reload once all workers have it.
-    tokio::time::sleep(GATHERED).await;
     let before = site.reloads().await?;
     assert!(before > reloads);
     let _d = site.namespace.pod("d", WEB).await?;
