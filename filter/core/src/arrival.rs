@@ -1,8 +1,12 @@
-//! Whether a request goes to the destination of its session.
+//! Whether a request goes to the destination of its session, and which host answers it.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 
-use crate::outcome::RequestOutcome;
+use crate::address;
+use crate::envoy::VIA_UPSTREAM;
+use crate::outcome::{RequestOutcome, ResponseOutcome};
+use crate::plan::ResponsePlan;
 use crate::token::{Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
@@ -46,4 +50,21 @@ pub(crate) fn settled(destination: Destination, response: &impl ResponseView) ->
     } else {
         RequestOutcome::Refused(Refusal::UnknownDestination)
     })
+}
+
+/// The host that sent a response with these code details, or the plan for one that has none for a session. A reply of
+/// Envoy's own may have the address of a host that refused or timed out.
+pub(crate) fn answering_host(
+    details: &[u8],
+    response: &impl ResponseView,
+) -> Result<Result<SocketAddr, ResponsePlan<'static>>, ViewError> {
+    if *details != *VIA_UPSTREAM.as_bytes() {
+        return Ok(Err(ResponsePlan::NO_CHANGE));
+    }
+    let host = response.upstream_address()?;
+    let host = host.and_then(|host| address::addressable(&host));
+    Ok(host.ok_or(ResponsePlan {
+        outcome: ResponseOutcome::Unaddressable,
+        ..ResponsePlan::NO_CHANGE
+    }))
 }

@@ -3,15 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::address;
 use crate::application::{Application, SetCookies};
-use crate::arrival::{Arrival, arrival, settled};
+use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::config::Carrier;
 use crate::end;
-use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER, VIA_UPSTREAM};
+use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER};
 use crate::keyring::KeyId;
 use crate::location::{self, Location};
 use crate::moved::{self, Wish};
@@ -306,18 +305,12 @@ impl Session {
                 ..ResponsePlan::NO_CHANGE
             });
         }
-        // A reply of Envoy's own may have the address of a host that refused or timed out.
-        if !due || *details != *VIA_UPSTREAM.as_bytes() {
+        if !due {
             return Ok(ResponsePlan::NO_CHANGE);
         }
-        let Some(host) = response
-            .upstream_address()?
-            .and_then(|address| address::addressable(&address))
-        else {
-            return Ok(ResponsePlan {
-                outcome: ResponseOutcome::Unaddressable,
-                ..ResponsePlan::NO_CHANGE
-            });
+        let host = match answering_host(&details, response)? {
+            Ok(host) => host,
+            Err(plan) => return Ok(plan),
         };
         let now = now()?;
         let cluster = response.cluster_name()?.unwrap_or_default();

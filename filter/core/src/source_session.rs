@@ -1,11 +1,10 @@
 //! A session that the client's address holds, during one request and its response.
 
-use crate::address;
 use crate::application::SetCookies;
-use crate::arrival::{Arrival, arrival, settled};
+use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::BoundPolicy;
 use crate::config::Source;
-use crate::envoy::{NO_HEALTHY_UPSTREAM, VIA_UPSTREAM};
+use crate::envoy::NO_HEALTHY_UPSTREAM;
 use crate::moved::{self, Wish};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{RequestPlan, ResponsePlan, Steering};
@@ -183,15 +182,9 @@ impl SourceSession {
                 ..ResponsePlan::NO_CHANGE
             });
         }
-        if *details != *VIA_UPSTREAM.as_bytes() {
-            return Ok(ResponsePlan::NO_CHANGE);
-        }
-        let host = response.upstream_address()?;
-        let Some(host) = host.and_then(|host| address::addressable(&host)) else {
-            return Ok(ResponsePlan {
-                outcome: ResponseOutcome::Unaddressable,
-                ..ResponsePlan::NO_CHANGE
-            });
+        let host = match answering_host(&details, response)? {
+            Ok(host) => host,
+            Err(plan) => return Ok(plan),
         };
         let now = now()?;
         let is_same = former.is_some_and(|claims| claims.host == host);
