@@ -114,6 +114,27 @@ impl Session {
         }
     }
 
+    /// A gRPC call of this session.
+    ///
+    /// # Errors
+    /// If the token cannot be metadata.
+    pub fn call<T>(&self, message: T) -> Result<tonic::Request<T>> {
+        let mut call = tonic::Request::new(message);
+        if let Some((name, value)) = self.field() {
+            call.metadata_mut().insert(name, value.parse()?);
+        }
+        Ok(call)
+    }
+
+    /// Checks the metadata of a gRPC answer. Returns its message or stream.
+    ///
+    /// # Errors
+    /// As [`Session::answered`].
+    pub fn taken<T>(&mut self, answer: tonic::Response<T>) -> Result<T> {
+        self.answered(answer.metadata().as_ref())?;
+        Ok(answer.into_inner())
+    }
+
     /// Sends a request of this session over a new connection.
     ///
     /// # Errors

@@ -193,13 +193,8 @@ spec:
     let say = async |session: &mut Session| {
         // Each call has a connection of its own, so it may reach another worker.
         let mut client = EchoClient::connect(controlled.site.address()).await?;
-        let mut call = tonic::Request::new(Note::new("hello"));
-        if let Some((name, value)) = session.field() {
-            call.metadata_mut().insert(name, value.parse()?);
-        }
-        let answer = client.say(call).await?;
-        session.answered(answer.metadata().as_ref())?;
-        anyhow::Ok(answer.into_inner())
+        let call = session.call(Note::new("hello"))?;
+        session.taken(client.say(call).await?)
     };
     for _ in 0..10 {
         let mut last = None;

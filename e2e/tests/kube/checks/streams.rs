@@ -45,14 +45,9 @@ fn calls(name: &str, kind: &str, backend: &Value) -> Value {
 
 /// A call of this session.
 async fn say(client: &mut EchoClient, kind: &str, session: &mut Session) -> Result<Note> {
-    let mut call = tonic::Request::new(Note::new("hello"));
+    let mut call = session.call(Note::new("hello"))?;
     call.metadata_mut().insert("x-kind", kind.parse()?);
-    if let Some((name, value)) = session.field() {
-        call.metadata_mut().insert(name, value.parse()?);
-    }
-    let answer = client.say(call).await?;
-    session.answered(answer.metadata().as_ref())?;
-    Ok(answer.into_inner())
+    session.taken(client.say(call).await?)
 }
 
 /// Waits until calls begin sessions.

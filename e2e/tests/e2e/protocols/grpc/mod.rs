@@ -6,34 +6,19 @@ use limpet_e2e::protocols::{EchoClient, Note};
 use limpet_e2e::{Carrier, poll};
 use tokio::sync::mpsc;
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Request, Response, Streaming};
+use tonic::{Code, Request, Streaming};
 
 use super::{Session, address, site, until_idle};
-
-/// A call of this session.
-pub(crate) fn call<T>(session: &Session, message: T) -> Result<Request<T>> {
-    let mut call = Request::new(message);
-    if let Some((name, value)) = session.field() {
-        call.metadata_mut().insert(name, value.parse()?);
-    }
-    Ok(call)
-}
 
 /// Checks the metadata of an answer against the session.
 pub(crate) fn answered(session: &mut Session, metadata: &MetadataMap) -> Result<()> {
     session.answered(metadata.as_ref())
 }
 
-/// Checks an answer's metadata against the session, and returns its message or stream.
-pub(crate) fn taken<T>(session: &mut Session, answer: Response<T>) -> Result<T> {
-    answered(session, answer.metadata())?;
-    Ok(answer.into_inner())
-}
-
 /// A unary call of this session.
 pub(crate) async fn say(client: &mut EchoClient, session: &mut Session, text: &str) -> Result<Note> {
-    let answer = client.say(call(session, Note::new(text))?).await?;
-    taken(session, answer)
+    let answer = client.say(session.call(Note::new(text))?).await?;
+    session.taken(answer)
 }
 
 /// A bidirectional stream of this session. Sends these notes and returns the answers.
@@ -42,8 +27,8 @@ pub(crate) async fn converse(
     session: &mut Session,
     notes: impl Stream<Item = Note> + Send + 'static,
 ) -> Result<Streaming<Note>> {
-    let answer = client.converse(call(session, notes)?).await?;
-    taken(session, answer)
+    let answer = client.converse(session.call(notes)?).await?;
+    session.taken(answer)
 }
 
 /// The next note of a stream, which must have one.
@@ -69,7 +54,7 @@ async fn unary_calls_keep_their_session_and_their_metadata() -> Result<()> {
         let mut session = Session::new(carrier);
         for number in 0..10 {
             let text = format!("note {number}");
-            let mut call = call(&session, Note::new(&text))?;
+            let mut call = session.call(Note::new(&text))?;
             call.metadata_mut().insert("x-note", "text".parse()?);
             call.metadata_mut()
                 .insert_bin("x-note-bin", tonic::metadata::MetadataValue::from_bytes(b"\0\xff"));
@@ -103,8 +88,8 @@ async fn a_stream_has_its_token_before_its_first_message() -> Result<()> {
             count: u32::MAX,
             ..Note::new("again")
         };
-        let answer = client.repeat(call(&session, endless)?).await?;
-        let mut notes = taken(&mut session, answer)?;
+        let answer = client.repeat(session.call(endless)?).await?;
+        let mut notes = session.taken(answer)?;
         for number in 0..3 {
             // The same connection and the same session, while the stream continues.
             say(&mut client, &mut session, "meanwhile").await?;
@@ -115,8 +100,8 @@ async fn a_stream_has_its_token_before_its_first_message() -> Result<()> {
             count: 3,
             ..Note::new("a few")
         };
-        let answer = client.repeat(call(&session, short)?).await?;
-        let mut notes = taken(&mut session, answer)?;
+        let answer = client.repeat(session.call(short)?).await?;
+        let mut notes = session.taken(answer)?;
         for _ in 0..3 {
             assert_eq!(next(&mut notes).await?.backend, session.backend());
         }
@@ -136,8 +121,8 @@ async fn a_stream_of_requests_reaches_one_backend_whole() -> Result<()> {
         let mut session = Session::new(carrier);
         for _ in 0..4 {
             let notes = stream::iter(["a", "b", "c"].map(Note::new));
-            let answer = client.gather(call(&session, notes)?).await?;
-            let gathered = taken(&mut session, answer)?;
+            let answer = client.gather(session.call(notes)?).await?;
+            let gathered = session.taken(answer)?;
             assert_eq!(
                 (&*gathered.text, gathered.count, &*gathered.backend),
                 ("abc", 3, session.backend())
@@ -178,7 +163,7 @@ async fn a_call_that_fails_starts_a_session_too() -> Result<()> {
         let mut client = EchoClient::connect(address(&site, carrier)?).await?;
         let mut session = Session::new(carrier);
         for _ in 0..4 {
-            let failure = client.say(call(&session, Note::new("fail"))?).await;
+            let failure = client.say(session.call(Note::new("fail"))?).await;
             let status = failure.err().context("the call did not fail")?;
             assert_eq!(
                 (status.code(), status.message()),
@@ -219,7 +204,7 @@ async fn a_session_continues_after_its_backend_reset_a_stream() -> Result<()> {
         let mut session = Session::new(carrier);
         for _ in 0..3 {
             let (sender, receiver) = notes();
-            let mut cut = call(&session, receiver)?;
+            let mut cut = session.call(receiver)?;
             cut.metadata_mut().insert("x-cut-after", "1".parse()?);
             let answer = client.converse(cut).await?;
             answered(&mut session, answer.metadata())?;
@@ -246,8 +231,8 @@ async fn a_backend_learns_that_its_client_has_gone() -> Result<()> {
         count: u32::MAX,
         ..Note::new("again")
     };
-    let answer = client.repeat(call(&session, endless)?).await?;
-    let mut notes = taken(&mut session, answer)?;
+    let answer = client.repeat(session.call(endless)?).await?;
+    let mut notes = session.taken(answer)?;
     next(&mut notes).await?;
     let busy = || site.backends.iter().map(limpet_e2e::Backend::under_way).sum::<usize>();
     assert_eq!(busy(), 1);
@@ -265,14 +250,14 @@ async fn a_session_moves_when_its_backend_goes() -> Result<()> {
         let mut client = EchoClient::connect(address(&site, carrier)?).await?;
         let mut session = Session::new(carrier);
         let (_sender, receiver) = notes();
-        let answer = client.converse(call(&session, receiver)?).await?;
+        let answer = client.converse(session.call(receiver)?).await?;
         answered(&mut session, answer.metadata())?;
         let lost = session.backend().to_owned();
         site.backend(&lost)?.stop().await;
         let mut answers = answer.into_inner();
         let cut = poll::patiently("the end of the stream", async { Ok(answers.message().await) }).await?;
         assert!(cut.is_err(), "the stream continues without its backend");
-        let answer = client.say(call(&session, Note::new("on"))?).await?;
+        let answer = client.say(session.call(Note::new("on"))?).await?;
         session.moved(answer.metadata().as_ref())?;
         say(&mut client, &mut session, "and on").await?;
         site.backend(&lost)?.restart()?;
