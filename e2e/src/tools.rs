@@ -158,10 +158,7 @@ pub fn chromedriver() -> Result<PathBuf> {
 
 #[cfg(feature = "browser")]
 fn of_a_browser(variable: &str) -> Result<PathBuf> {
-    let file = std::env::var_os(variable)
-        .map(PathBuf::from)
-        .filter(|file| file.is_file());
-    file.with_context(|| format!("{variable} does not name a file. `make e2e-browser` finds a browser, and sets it."))
+    file_in(variable, "`make e2e-browser` finds a browser, and sets it.")
 }
 
 /// Helm (`HELM`).
@@ -170,10 +167,7 @@ fn of_a_browser(variable: &str) -> Result<PathBuf> {
 /// If the variable is not set or does not name a file; the error says what to do.
 #[cfg(feature = "chart")]
 pub fn helm() -> Result<PathBuf> {
-    let file = std::env::var_os("HELM")
-        .map(PathBuf::from)
-        .filter(|file| file.is_file());
-    file.context("HELM does not name a file. `make chart` builds Helm, and runs the tests with it.")
+    file_in("HELM", "`make chart` builds Helm, and runs the tests with it.")
 }
 
 /// The newest Helm 3 (`HELM3`).
@@ -312,10 +306,7 @@ pub fn istio_definitions() -> Result<PathBuf> {
 
 #[cfg(feature = "kube")]
 fn of_istio(variable: &str) -> Result<PathBuf> {
-    let file = std::env::var_os(variable)
-        .map(PathBuf::from)
-        .filter(|file| file.is_file());
-    file.with_context(|| format!("{variable} does not name a file. `make e2e-istio` builds an istiod, and sets it."))
+    file_in(variable, "`make e2e-istio` builds an istiod, and sets it.")
 }
 
 #[cfg(any(feature = "images", feature = "kube"))]
@@ -373,4 +364,12 @@ fn from_environment(variable: &str) -> Result<PathBuf> {
         );
     }
     Ok(path)
+}
+
+/// The file that an environment variable names. `remedy` is a sentence that says what sets it.
+#[cfg(any(feature = "browser", feature = "chart", feature = "kube"))]
+fn file_in(variable: &str, remedy: &str) -> Result<PathBuf> {
+    let file = std::env::var_os(variable).map(PathBuf::from);
+    let file = file.filter(|file| file.is_file());
+    file.with_context(|| format!("{variable} does not name a file. {remedy}"))
 }
