@@ -102,7 +102,8 @@ chart: ## Check the Helm chart, its golden files and the manifests that are made
 
 manifests: ## Write the manifests for kustomize and the chart's golden files again, from controller/deploy/chart
 	@HELM=$$(e2e/tools/helm.sh) UPDATE_GOLDEN=1 && export HELM UPDATE_GOLDEN && \
-	$(test_e2e) --features chart --test chart && git status --short controller/deploy e2e/tests/chart docs/reference/chart-values.md
+	$(test_e2e) --features chart --test chart && \
+	git status --short controller/deploy e2e/tests/chart docs/reference/chart-values.md
 
 check: ## Check the format, clippy, the oldest supported Rust, licences, and advisories if reachable
 	@echo "Checking format, lints and dependencies (4 minutes the first time, 4 more if cargo-deny is not installed)"

@@ -32,8 +32,8 @@ pub(crate) fn beginning_all_the_same<'g>(graph: &'g Graph, forward: &'g Forward)
     let such = clusters.filter(|cluster| cluster.never_begins);
     such.map(|cluster| {
         format!(
-            "Service {}: the annotation session.limpet.dev/begin has no effect, because the metadata of clusters are not \
-             Limpet's there, so sessions begin at it too",
+            "Service {}: the annotation session.limpet.dev/begin has no effect, because the metadata of clusters are \
+             not Limpet's there, so sessions begin at it too",
             cluster.service
         )
     })

@@ -212,7 +212,8 @@ mod tests {
             (
                 "query",
                 "{forward: true}",
-                "expected none, or YAML like {name: session, redirects: true}, found \"{forward: true}\" (missing field `name`)",
+                "expected none, or YAML like {name: session, redirects: true}, found \"{forward: true}\" \
+                 (missing field `name`)",
             ),
             (
                 "source",
