@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const DELIVERY: Duration = Duration::from_millis(100);
 /// How often a connection is tried until the kernel tells of it.
 const TRIES: usize = 50;
+/// The ports that clients connect from, one after the other. The kernel would choose a port again after a minute, but it
+/// remembers for two where a connection led, and leads the next one from the same port there, even to an Envoy that
+/// ends. Clients with addresses of their own do not have this.
+const PORTS: std::ops::Range<u16> = 20_000..60_000;
+static NEXT_PORT: AtomicUsize = AtomicUsize::new(0);
 /// The room for events that nobody has read yet, in bytes. Without room, the kernel would drop them.
 const ROOM: &str = "8388608";
 
@@ -101,8 +107,7 @@ impl Drop for Connections {
 
 /// Connects to a Service's address. Nobody may listen where it leads.
 pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(Line, TcpStream), String>> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    let socket = bound()?;
     let line = Line {
         port: socket.local_addr()?.port(),
         opening: begun.elapsed(),
@@ -114,4 +119,18 @@ pub(crate) async fn dial(address: SocketAddr, begun: Instant) -> Result<Result<(
     };
     stream.set_nodelay(true).context("TCP_NODELAY")?;
     Ok(Ok((line, stream)))
+}
+
+/// A socket at a port that no connection had for minutes.
+fn bound() -> Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    for _ in PORTS {
+        let next = NEXT_PORT.fetch_add(1, Ordering::Relaxed) % PORTS.len();
+        let port = PORTS.clone().nth(next).unwrap_or(PORTS.start);
+        // Somebody may listen there.
+        if socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).is_ok() {
+            return Ok(socket);
+        }
+    }
+    bail!("no port of {PORTS:?} is free")
 }
