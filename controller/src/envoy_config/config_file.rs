@@ -11,6 +11,9 @@ use tempfile::NamedTempFile;
 
 use crate::exit::Failure;
 
+/// The name for standard input.
+pub(crate) const STDIN: &str = "-";
+
 /// No configuration is nearly as large; a larger file was named by mistake.
 const MAX_LEN: u64 = 64 * 1024 * 1024;
 
@@ -47,7 +50,7 @@ pub(crate) fn read_text(file: &str) -> Result<String, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
     let mut bytes = Vec::new();
     let mut limited = |reader: &mut dyn std::io::Read| reader.take(MAX_LEN + 1).read_to_end(&mut bytes);
-    let read = if file == "-" {
+    let read = if file == STDIN {
         limited(&mut std::io::stdin().lock())
     } else {
         std::fs::File::open(file).and_then(|mut opened| limited(&mut opened))

@@ -13,6 +13,7 @@ mod commands;
 mod excerpts;
 mod features;
 mod objects;
+mod selectors;
 mod shell;
 mod transcripts;
 mod yaml;

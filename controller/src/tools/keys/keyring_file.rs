@@ -135,9 +135,15 @@ impl KeyringFile {
     /// The phase, and the next step.
     fn progress(&self, phase: Option<Phase>, going: &[Going], now: Timestamp) -> (String, String) {
         let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
+        // What came by standard input is in some file all the same, or in a Secret.
+        let file = if self.file == config_file::STDIN {
+            "FILE"
+        } else {
+            &self.file
+        };
         let (signing, rotate) = (
             id(rotation::signing(&self.document)),
-            format!("limpet keys rotate {}", self.file),
+            format!("limpet keys rotate {file}"),
         );
         let everywhere = |then: String| format!("once every Envoy has this keyring, `{rotate}`: {then}");
         match phase {

@@ -18,14 +18,15 @@ pub(crate) fn run(args: &ListArgs, form: Output) -> Result<Verdict, Failure> {
     let document = config_file::read(&args.file)?;
     match KeyringFile::from_document(&args.file, &document) {
         Some(keyring) => keyring?.print(form, time_format::now(), lifetime::from_args(&args.life)?)?,
-        None => print_configurations(&args.file, form)?,
+        None => print_configurations(&args.file, document, form)?,
     }
     Ok(Verdict::Good)
 }
 
 /// Keys of configurations have states, but no age.
-fn print_configurations(file: &str, form: Output) -> Result<(), Failure> {
-    let documents = discovery::read(file)?;
+fn print_configurations(file: &str, document: Value, form: Output) -> Result<(), Failure> {
+    let mut documents = vec![(file.to_owned(), document)];
+    discovery::add_files(&mut documents);
     let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
     let mut keyrings: Vec<Vec<(u8, KeyStateConfig)>> = Vec::new();
     for config in filter_configs::read(file, &roots)? {

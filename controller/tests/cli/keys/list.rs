@@ -94,3 +94,21 @@ fn the_keys_of_a_configuration_are_listed_with_their_states() {
     limpet(&list).run().code(2).complains("LIMPET_KEK_1 is not set");
     limpet(&["keys", "list", "Cargo.toml"]).run().code(2);
 }
+
+#[test]
+fn standard_input_is_listed_too() {
+    let keyring = Keyring::generated();
+    limpet(&["keys", "list", "-"])
+        .run_with(&keyring.text())
+        .code(0)
+        .says("key 1    signing ")
+        .says("`limpet keys rotate FILE` makes a new key");
+    let configuration = json!({
+        "keys": [{"id": 7, "env": "LIMPET_KEY", "state": "signing"}],
+        "policies": {"web": {"cookie": {"name": "session"}}},
+    });
+    limpet(&["keys", "list", "-"])
+        .run_with(&configuration.to_string())
+        .code(0)
+        .says("key 7    signing\n");
+}
