@@ -122,6 +122,38 @@ spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{a: b}}}}, por
         .says("XBackend shop/blue: the release does not have this kind");
 }
 
+/// A cluster would refuse it. The rest is reported all the same.
+#[test]
+fn a_misspelt_kind_is_named_with_its_document_and_fails() {
+    let misspelt = |from: &str, to: &str| with_rule("").replace(from, to);
+    for (from, to, words) in [
+        ("kind: HTTPRoute", "kind: HTTPRuote", "), found HTTPRuote"),
+        (
+            "gateway.networking.k8s.io/v1\nkind: HTTPRoute",
+            "gateway.networking.k8s.io/v3\nkind: HTTPRoute",
+            "apiVersion: expected gateway.networking.k8s.io/v1",
+        ),
+        (
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute",
+            "kind: HTTPRoute",
+            "found none",
+        ),
+    ] {
+        limpet(&["render", "-f", "-"])
+            .run_with(&misspelt(from, to))
+            .code(1)
+            .says("notKnown:\n  \"-, document 5\": ")
+            .says(words)
+            .says("gateways:\n  shop/web:");
+    }
+    // Somebody else's, perhaps.
+    let other = "gateway.networking.k8s.oi/v1\nkind: HTTPRoute";
+    limpet(&["render", "-f", "-"])
+        .run_with(&misspelt("gateway.networking.k8s.io/v1\nkind: HTTPRoute", other))
+        .code(0)
+        .says("HTTPRoute of gateway.networking.k8s.oi/v1: 1");
+}
+
 #[test]
 fn a_kustomization_is_passed_over() {
     let deploy = [

@@ -242,6 +242,47 @@ fn renders(folder: &std::path::Path, release: &str, object: &Value) -> Result<bo
     }
 }
 
+/// An object of each version that is served, with nothing in it.
+fn objects_of(definition: &Value) -> Vec<Value> {
+    let spec = &definition["spec"];
+    let group = spec["group"].as_str().unwrap_or_default();
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let served = versions.filter(|version| version["served"] == true);
+    let names = served.filter_map(|version| version["name"].as_str());
+    let object = |version| {
+        let api_version = format!("{group}/{version}");
+        json!({"apiVersion": api_version, "kind": spec["names"]["kind"], "metadata": {"name": "a"}, "spec": {}})
+    };
+    names.map(object).collect()
+}
+
+/// Who has other objects of the Gateway API among the manifests has made no mistake.
+#[test]
+fn render_knows_every_kind_of_every_release() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut kinds = 0;
+    for release in [Release::V1_2_1, Release::V1_6_1, Release::V1_7_0] {
+        for file in release.channel("experimental")? {
+            let documents: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(file)?)?;
+            for definition in documents.iter().filter(|one| one["kind"] == "CustomResourceDefinition") {
+                for object in objects_of(definition) {
+                    let file = folder.path().join("object.json");
+                    std::fs::write(&file, object.to_string())?;
+                    let output = tools::run_limpet(&["render", "-f", &file.to_string_lossy()], &[])?;
+                    let report = String::from_utf8_lossy(&output.stdout);
+                    assert!(
+                        !report.contains("notKnown") && output.stderr.is_empty(),
+                        "{release:?}: {object}: {output:?}"
+                    );
+                    kinds += 1;
+                }
+            }
+        }
+    }
+    assert!(kinds > 30, "{kinds} kinds");
+    Ok(())
+}
+
 /// Limpet may be stricter than a definition, which knows nothing of cookies, but never accepts what it refuses.
 #[tokio::test]
 async fn render_is_as_strict_as_each_releases_definitions() -> Result<()> {

@@ -3,6 +3,11 @@ use limpet_api::Kind;
 /// The kinds without which there is nothing to serve.
 pub(super) const REQUIRED: [Kind; 3] = [Kind::Gateway, Kind::GatewayClass, Kind::HttpRoute];
 
+/// The versions of a kind that can be read, the best first.
+pub(crate) fn versions(kind: Kind) -> &'static [&'static str] {
+    kind.versions()
+}
+
 /// How a kind's objects are asked for.
 pub(super) trait KindExt {
     /// The versions that can be read, the best first.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::unknown;
 use crate::cluster::kube::{
     Store, Update, Wanted, Watched, config_map_from_manifest, from_manifest, secret_from_manifest,
 };
@@ -23,6 +24,8 @@ pub(crate) struct Files {
     pub(crate) store: Store,
     /// The kinds that are not read, and how many objects there are of each.
     pub(crate) skipped: BTreeMap<String, usize>,
+    /// Why documents are of no kind that exists, by their places.
+    pub(crate) unknown: BTreeMap<String, String>,
 }
 
 /// Reads files of manifests, `-` for standard input, and of directories, at any depth, all of `.yaml`, `.yml` and
@@ -40,6 +43,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
     let mut reader = Reading {
         controller: &settings.controller_name,
         skipped: BTreeMap::new(),
+        unknown: BTreeMap::new(),
         named: BTreeMap::new(),
         store: Store::new(watched.clone()),
         watched,
@@ -64,6 +68,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
     let Reading {
         mut store,
         mut skipped,
+        unknown,
         mut named,
         ..
     } = reader;
@@ -84,7 +89,11 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
     if config_maps > 0 {
         skipped.insert("ConfigMap".to_owned(), config_maps);
     }
-    Ok(Files { store, skipped })
+    Ok(Files {
+        store,
+        skipped,
+        unknown,
+    })
 }
 
 /// The file itself, or the manifests in the directory, sorted.
@@ -115,6 +124,7 @@ struct Reading<'a> {
     controller: &'a str,
     store: Store,
     skipped: BTreeMap<String, usize>,
+    unknown: BTreeMap<String, String>,
     /// Secrets and ConfigMaps.
     named: BTreeMap<Wanted, Value>,
     watched: Watched,
@@ -138,10 +148,21 @@ impl Reading<'_> {
                 .and_then(|meta| meta.get(field))
                 .and_then(Value::as_str)
         };
+        let api_version = value.get("apiVersion").and_then(Value::as_str);
+        if let Err(problem) = unknown::check(api_version, &kind) {
+            self.unknown.insert(place.to_owned(), problem);
+            return Ok(());
+        }
         let read = group(&value).and_then(|group| Kind::find(group, &kind));
         if read.is_none() && !["ConfigMap", "Secret"].contains(&kind.as_str()) {
+            // A group may be misspelt, too, and other groups have kinds of the same name.
+            let is_namesake = Kind::ALL.iter().any(|known| known.as_str() == kind);
+            let name = match api_version.filter(|_| is_namesake) {
+                Some(api_version) => format!("{kind} of {api_version}"),
+                None => kind,
+            };
             // Not even an object of a cluster, perhaps, like a Kustomization: it need not have a name.
-            *self.skipped.entry(kind).or_default() += 1;
+            *self.skipped.entry(name).or_default() += 1;
             return Ok(());
         }
         let Some(name) = text("name").map(str::to_owned) else {

@@ -9,6 +9,7 @@ mod command;
 mod definitions;
 mod files;
 mod manifests;
+mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub struct Rendered {
     pub malformed: BTreeMap<ObjectRef, DecodeError>,
     /// The kinds that are not read, and how many objects there are of each.
     pub skipped: BTreeMap<String, usize>,
+    /// Why documents are of no kind that exists, by their places.
+    pub unknown: BTreeMap<String, String>,
     /// All resources of each Gateway; none for another control plane.
     pub resources: BTreeMap<ObjectName, Vec<Resource>>,
     /// The objects for another control plane.
@@ -122,6 +125,7 @@ pub fn render(
             .map(|(object, error)| (object, error.clone()))
             .collect(),
         skipped: files.skipped,
+        unknown: files.unknown,
         refused_by: definitions::refusals(&objects),
         gateway_api: None,
         resources,
@@ -162,7 +166,7 @@ impl Rendered {
             Some(release) => accepts(release),
             None => GatewayApi::all().any(|release| accepts(&release)),
         };
-        is_defined && self.malformed.is_empty() && accepted::all(&self.reports)
+        is_defined && self.unknown.is_empty() && self.malformed.is_empty() && accepted::all(&self.reports)
     }
 
     /// Judges the objects by the definitions of this release alone.
@@ -183,6 +187,9 @@ impl Rendered {
                 let malformed = self.malformed.iter();
                 let malformed = malformed.map(|(object, why)| (object.to_string(), why.to_string().into()));
                 report.insert("malformed".to_owned(), Value::Object(malformed.collect()));
+            }
+            if !self.unknown.is_empty() {
+                report.insert("notKnown".to_owned(), json!(self.unknown));
             }
             if !self.skipped.is_empty() {
                 report.insert("notRead".to_owned(), json!(self.skipped));
