@@ -63,7 +63,6 @@ impl Form {
 
 /// Why a token is not honoured. The client sees the same for all reasons: a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-#[non_exhaustive]
 pub enum Refusal {
     /// Not a token of this version: wrong length, alphabet, padding or version.
     #[error("malformed")]

@@ -114,7 +114,7 @@ fn conditions<'p>(
                         rule_name(facts),
                     );
                 }
-                _ => about.add(
+                Source::None | Source::Policy(_) | Source::Destinations | Source::Affinity => about.add(
                     "there are no sessions, because the route cannot be followed, on".to_owned(),
                     rule_name(facts),
                 ),

@@ -58,7 +58,7 @@ impl Fault {
     pub(super) fn of_route(self, policy: &dyn std::fmt::Display, is_routes: impl Fn(&str) -> bool) -> Problem {
         match &self.place {
             ObjectField::Annotation(name) if is_routes(name) => self.below(""),
-            _ => Problem {
+            ObjectField::Annotation(_) | ObjectField::Persistence(_) | ObjectField::Matches => Problem {
                 field: "metadata.annotations".to_owned(),
                 message: format!("with {policy}: {}: {}", self.field("spec"), self.message),
             },

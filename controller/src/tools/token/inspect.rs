@@ -59,7 +59,7 @@ impl Inspection {
             Ok(unverified) => unverified,
             Err(refusal) => {
                 self.add("token", format!("{} characters", token.len()));
-                return Ok(self.refused(refusal, "no token of this version: 60 or 76 characters of base64url"));
+                return Ok(self.refused(refusal, meaning(refusal)));
             }
         };
         let form = unverified.form.name();
@@ -92,7 +92,8 @@ impl Inspection {
                 let outcome = verification::judge(&candidate, token, unverified.key_id, self.now)?;
                 let verdict = match outcome {
                     RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
-                    _ => self.honoured(),
+                    // The token is there, so the request has one.
+                    RequestOutcome::Steered | RequestOutcome::NoToken => self.honoured(),
                 };
                 self.claims(&claims, candidates);
                 self.left(&candidate, &claims, candidates);
@@ -218,13 +219,17 @@ fn idle_bound(
     }
 }
 
-/// The reason for the refusal of a token that verifies.
+/// The reason for a refusal, where nothing more is known of it.
 fn meaning(refusal: Refusal) -> &'static str {
     match refusal {
+        Refusal::Malformed => "no token of this version: 60 or 76 characters of base64url",
+        Refusal::UnknownKey => "its key is not among the keys",
+        Refusal::RevokedKey => "its key is revoked",
+        Refusal::BadSignature => "changed, or made with another key, or for another session",
         Refusal::Expired => "older than absoluteTimeout",
         Refusal::Idle => "unused for longer than the session may be idle",
         Refusal::FromTheFuture => "its times are further ahead than clockSkew",
         Refusal::Fenced => "issued before its address got its present owner",
-        _ => "the filter would not honour it",
+        Refusal::UnknownDestination => "the route does not lead to its destination",
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
     };
     let of_policy = || match candidate.policy_config().map(|policy| policy.token) {
         Some(TokenConfig::Signed) => Form::Signed,
-        _ => Form::Sealed,
+        Some(TokenConfig::Sealed) | None => Form::Sealed,
     };
     let token_form = args.form.map_or_else(of_policy, Form::from);
     let mut nonce = [0; 4];
