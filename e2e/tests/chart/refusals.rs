@@ -23,6 +23,44 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
             "config.keyring.rotateEvery=30d",
             "'/config/keyring/rotateEvery': '30d' does not match",
         ),
+        ("config.maxIdle=7d", "'/config/maxIdle': '7d' does not match"),
+        ("config.maxIdle=0s", "'/config/maxIdle': '0s' does not match"),
+        ("config.maxIdle=3600", "'/config/maxIdle': got number, want string"),
+        ("replicas=-1", "'/replicas': minimum"),
+        (
+            "resources.limits.memory=1Gx",
+            "'/resources/limits/memory': '1Gx' does not match",
+        ),
+        ("resources.requests.cpu=-1", "'/resources/requests/cpu': minimum"),
+        (
+            "resources.limit.memory=1Gi",
+            "'/resources': additional properties 'limit' not allowed",
+        ),
+        (
+            "config.envoy.managed.defaults.service.type=Loadbalancer",
+            "'/config/envoy/managed/defaults/service/type': value must be one of",
+        ),
+        (
+            "config.envoy.managed.defaults.envoy.resources.limits.memory=1Gx",
+            "'/config/envoy/managed/defaults/envoy/resources/limits/memory': '1Gx' does not match",
+        ),
+        (
+            "config.envoy.managed.defaults.replica=2",
+            "'/config/envoy/managed/defaults': additional properties 'replica' not allowed",
+        ),
+        (
+            "config.envoy.managed.envoyImage=a b",
+            "'/config/envoy/managed/envoyImage': 'a b' does not match",
+        ),
+        ("podLabels.team=a b", "'/podLabels/team': 'a b' does not match"),
+        (
+            "podMonitor.interval=often",
+            "'/podMonitor/interval': 'often' does not match",
+        ),
+        (
+            "podDisruptionBudget.minAvailable=150%",
+            "'/podDisruptionBudget/minAvailable'",
+        ),
         (
             "podDisruptionBudget.unhealthyPodEvictionPolicy=Always",
             "'/podDisruptionBudget/unhealthyPodEvictionPolicy': value must be one of",
@@ -49,6 +87,24 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
         };
         let message = format!("{refusal:#}");
         ensure!(message.contains(expected), "{values}: {message}");
+    }
+    Ok(())
+}
+
+#[test]
+fn quantities_are_accepted_as_kubernetes_takes_them() -> Result<()> {
+    for values in [
+        "cpu=1",
+        "cpu=0.5",
+        "cpu=500m",
+        "memory=1Gi",
+        "memory=1e9",
+        "memory=.5Gi",
+    ] {
+        for field in ["resources", "config.envoy.managed.defaults.limpet.resources"] {
+            let values = format!("{field}.limits.{values}");
+            template(&["--name-template", "limpet", "--set", &values])?;
+        }
     }
     Ok(())
 }

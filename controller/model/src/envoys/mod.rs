@@ -1,10 +1,12 @@
 //! The Envoys of a Gateway: who runs them, and how.
 //!
 //! - `parameters`: the `EnvoyDeployment`s of Gateway and class, one over the other.
+//! - `resources`: what a container asks for.
 //! - `name`: the name of everything that belongs to them.
 
 mod name;
 mod parameters;
+mod resources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -4,6 +4,7 @@ use std::time::Duration;
 use limpet_core::time::GatewayDuration;
 use serde_json::{Map, Value, json};
 
+use super::resources;
 use crate::Objects;
 use limpet_api::{
     Autoscaling, Container, EnvoyDeploymentSpec, EnvoyPod, EnvoyService, GatewayClassSpec, GatewaySpec, Kind, Object,
@@ -111,6 +112,11 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
     }
     if let Some(autoscaling) = &spec.autoscaling {
         check_autoscaling(autoscaling)?;
+    }
+    for (field, container) in [("spec.envoy", &spec.envoy), ("spec.limpet", &spec.limpet)] {
+        if let Some(resources) = &container.resources {
+            resources::check(&format!("{field}.resources"), resources)?;
+        }
     }
     if let Some(text) = &spec.drain_time {
         drain_time(text).map_err(|message| format!("spec.drainTime: {message}"))?;

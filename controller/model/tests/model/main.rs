@@ -11,6 +11,7 @@ mod addresses;
 mod affinity;
 mod backend_tls;
 mod documented;
+mod envoy_deployment;
 mod envoys;
 mod expressions;
 mod foreign;
