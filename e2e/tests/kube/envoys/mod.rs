@@ -5,6 +5,7 @@ mod by_hand;
 mod kept;
 mod parameters;
 mod placement;
+mod quiet;
 mod readiness;
 mod refused;
 mod secrets;

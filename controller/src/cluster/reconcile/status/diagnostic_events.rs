@@ -76,6 +76,8 @@ impl DiagnosticEvents {
                 reason: diagnostic.reason.name().to_owned(),
                 note: diagnostic.message.clone(),
                 is_news: diagnostic.reason.is_news(),
+                // It is about what the controller itself keeps, and does not come together from several objects.
+                patience: Duration::ZERO,
             });
         }
         problems

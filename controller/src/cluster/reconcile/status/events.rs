@@ -18,6 +18,11 @@ use limpet_model::reports::Condition;
 const MAX_NOTE: usize = 1024;
 /// How many bytes of an object's name go into the Event's name, which may have 253 bytes.
 const MAX_NAME: usize = 200;
+/// How long an object must have had a problem before that is told: objects that belong together are applied one after
+/// the other, and what is written for them takes a moment.
+const SETTLING: Duration = Duration::from_secs(5);
+/// How long a load balancer may take to get an address: those of clouds need a minute or two.
+const ADDRESSING: Duration = Duration::from_secs(120);
 
 /// Something that a person must act on, or wants to know.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +31,8 @@ pub(super) struct Problem {
     pub(super) note: String,
     /// Nothing is wrong: it is logged where it happens, and its Event is `Normal`.
     pub(super) is_news: bool,
+    /// How long it must have lasted before it is told.
+    pub(super) patience: Duration,
 }
 
 /// The object that an Event is about.
@@ -80,15 +87,27 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
 }
 
 pub(super) fn problem(condition: &Condition) -> Problem {
-    Problem {
-        reason: condition.reason.to_owned(),
-        note: condition.message.clone(),
-        is_news: false,
+    Problem::of_object(condition.reason, condition.message.clone())
+}
+
+impl Problem {
+    /// What is wrong with an object of users.
+    pub(super) fn of_object(reason: &str, note: String) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            note,
+            is_news: false,
+            patience: if reason == "AddressNotAssigned" {
+                ADDRESSING
+            } else {
+                SETTLING
+            },
+        }
     }
 }
 
-/// Writes an Event for each problem, once: it is not repeated while the problem lasts, nor by another replica or after
-/// a restart while the Event exists.
+/// Writes an Event for each problem that lasts, once: it is not repeated while the problem lasts, nor by another replica
+/// or after a restart while the Event exists.
 pub(crate) struct EventRecorder {
     client: Client,
     controller: String,
@@ -102,6 +121,8 @@ pub(crate) struct EventRecorder {
 /// The outcome of writing an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
+    /// Nothing yet. The problem has been there since then.
+    Noticed(Instant),
     /// The Event exists, or would be refused again.
     Settled,
     /// It must be tried again.
@@ -141,10 +162,13 @@ impl EventRecorder {
         }
     }
 
-    /// Takes in all current problems. Returns when to call it again for Events that could not be written. Until writing
-    /// works again, it tries one Event per namespace, or only one if the API server does not answer.
+    /// Takes in all current problems. Returns when to call it again for problems that may not last, and for Events that
+    /// could not be written. Until writing works again, it tries one Event per namespace, or only one if the API server
+    /// does not answer.
     pub(super) async fn tell(&mut self, problems: BTreeMap<Regarding, BTreeSet<Problem>>) -> Option<Duration> {
-        let is_due = self.again.is_none_or(|again| again <= Instant::now());
+        let now = Instant::now();
+        let is_due = self.again.is_none_or(|again| again <= now);
+        let mut rest: Option<Duration> = None;
         let mut before = std::mem::take(&mut self.told);
         let mut closed = BTreeSet::new();
         let (mut is_away, mut has_failed) = (!is_due, false);
@@ -152,12 +176,21 @@ impl EventRecorder {
             let mut before = before.remove(&regarding).unwrap_or_default();
             let mut told = BTreeMap::new();
             for problem in problems {
-                let known = before.remove(&problem);
-                if known.is_none() && !problem.is_news {
+                let known = before.remove(&problem).unwrap_or(Told::Noticed(now));
+                let left = match known {
+                    Told::Noticed(since) => problem.patience.saturating_sub(now.duration_since(since)),
+                    Told::Settled | Told::Failed => Duration::ZERO,
+                };
+                if !left.is_zero() {
+                    rest = Some(rest.map_or(left, |rest| rest.min(left)));
+                    told.insert(problem, known);
+                    continue;
+                }
+                if matches!(known, Told::Noticed(_)) && !problem.is_news {
                     let Problem { reason, note, .. } = &problem;
                     tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
                 }
-                let outcome = if known == Some(Told::Settled) {
+                let outcome = if known == Told::Settled {
                     Told::Settled
                 } else if is_away || closed.contains(&regarding.name.namespace) {
                     Told::Failed
@@ -192,7 +225,8 @@ impl EventRecorder {
         } else if is_due {
             self.again = Some(Instant::now() + self.backoff.next());
         }
-        self.again.map(|again| again.saturating_duration_since(Instant::now()))
+        let again = self.again.map(|again| again.saturating_duration_since(Instant::now()));
+        rest.into_iter().chain(again).min()
     }
 
     async fn create(&self, regarding: &Regarding, problem: &Problem) -> Result<(), Error> {
@@ -237,6 +271,69 @@ impl EventRecorder {
         match events.create(&PostParams::default(), &event).await {
             Err(Error::Api(status)) if status.code == 409 => Ok(()),
             result => result.map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    /// A recorder, and how many Events it has written.
+    fn recorder() -> (EventRecorder, Arc<AtomicUsize>) {
+        let written = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&written);
+        let answer = move |request: Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move { Ok::<_, std::io::Error>(Response::new(request.into_body())) }
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let recorder = EventRecorder::new(client, "limpet.dev/test".to_owned(), "one".to_owned());
+        (recorder, written)
+    }
+
+    fn problems(patience: Duration) -> BTreeMap<Regarding, BTreeSet<Problem>> {
+        let regarding = Regarding {
+            kind: "HTTPRoute",
+            api_version: "gateway.networking.k8s.io/v1".to_owned(),
+            name: ObjectName::new("shop", "web"),
+            uid: "1".to_owned(),
+        };
+        let problem = Problem {
+            patience,
+            ..Problem::of_object("BackendNotFound", "no such Service".to_owned())
+        };
+        [(regarding, [problem].into())].into()
+    }
+
+    #[tokio::test]
+    async fn what_passes_at_once_is_not_told() {
+        let patience = Duration::from_millis(300);
+        let (mut recorder, written) = recorder();
+        let again = recorder.tell(problems(patience)).await;
+        assert!(again.is_some_and(|again| again <= patience), "{again:?}");
+        assert_eq!(recorder.tell(BTreeMap::new()).await, None);
+        tokio::time::sleep(patience).await;
+        // What comes back has not lasted.
+        assert!(recorder.tell(problems(patience)).await.is_some());
+        assert_eq!(written.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn what_lasts_is_told_once() {
+        let patience = Duration::from_millis(50);
+        let (mut recorder, written) = recorder();
+        let again = recorder.tell(problems(patience)).await.expect("a time");
+        tokio::time::sleep(again).await;
+        for _ in 0..2 {
+            assert_eq!(recorder.tell(problems(patience)).await, None);
+            assert_eq!(written.load(Ordering::Relaxed), 1);
         }
     }
 }

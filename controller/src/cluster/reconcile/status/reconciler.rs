@@ -58,6 +58,8 @@ pub(crate) struct Reconciler {
     /// another version.
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
     recorder: EventRecorder,
+    /// When there are Events to write that were put off.
+    tell_at: Option<Instant>,
     backoff: Backoff,
     /// Whether statuses must be compared. What Envoys acknowledge all the time changes them rarely, and comparing costs
     /// as much as there are objects.
@@ -88,7 +90,8 @@ impl Reconcile for Reconciler {
         // What has changed since `changed`. A closed channel ends the loop.
         self.is_due |= self.leads.has_changed().unwrap_or_default()
             || self.inputs.reported.has_changed().unwrap_or_default()
-            || self.inputs.observation.has_changed().unwrap_or_default();
+            || self.inputs.observation.has_changed().unwrap_or_default()
+            || self.until_tell().is_some_and(|rest| rest.is_zero());
         let leads = *self.leads.borrow_and_update();
         self.metrics.leads.set(leads.into());
         let reported = self.inputs.reported.borrow_and_update().clone()?;
@@ -100,7 +103,7 @@ impl Reconcile for Reconciler {
             return look;
         }
         if !self.is_due {
-            return look;
+            return look.into_iter().chain(self.until_tell()).min();
         }
         #[cfg(test)]
         {
@@ -110,7 +113,8 @@ impl Reconcile for Reconciler {
         let more = jobs.len() >= ROUND;
         let failed = self.write(jobs).await;
         let tell = self.recorder.tell(self.problems(&observation, &reported.objects)).await;
-        self.is_due = failed || more || tell.is_some();
+        self.tell_at = tell.map(|rest| Instant::now() + rest);
+        self.is_due = failed || more;
         if failed {
             return Some(self.backoff.next());
         }
@@ -133,6 +137,7 @@ impl Reconciler {
     ) -> Self {
         Self {
             recorder,
+            tell_at: None,
             client,
             inputs,
             leads,
@@ -148,6 +153,11 @@ impl Reconciler {
             #[cfg(test)]
             comparisons: 0,
         }
+    }
+
+    fn until_tell(&self) -> Option<Duration> {
+        let at = self.tell_at?;
+        Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// Updates the wanted statuses. Returns when to do so again, if nothing changes before.
@@ -325,11 +335,7 @@ impl Reconciler {
                 .as_ref()
                 .is_some_and(|of| of.without_status.contains_key(&object));
             if !is_told && !has_condition(object.kind, &object.name) {
-                let problem = Problem {
-                    reason: "Invalid".to_owned(),
-                    note: malformed.to_string(),
-                    is_news: false,
-                };
+                let problem = Problem::of_object("Invalid", malformed.to_string());
                 add(object.kind, &object.name, [problem].into());
             }
         }
