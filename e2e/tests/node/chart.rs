@@ -32,9 +32,6 @@ const KINDS: [&str; 11] = [
     "networking.k8s.io/v1/NetworkPolicy",
 ];
 
-/// How long the Lease of a leader lasts that could not release it: an uninstallation may take its role before it ends.
-const LEASE: Duration = Duration::from_secs(40);
-
 /// A release in a namespace of its own, which accepts only restricted pods. Its name is that of the namespace.
 struct Installation {
     node: &'static Node,
@@ -101,7 +98,7 @@ impl Installation {
     async fn until_accepted(&self) -> Result<()> {
         let what = format!("the class {} to be accepted", self.name);
         let mut last = None;
-        let accepted = poll::until_within(LEASE * 2, &what, async || {
+        let accepted = poll::until(&what, async || {
             last = self.client.find("GatewayClass", self.name).await.ok()?;
             has_condition(last.as_ref()?, "Accepted").then_some(())
         });
@@ -175,6 +172,9 @@ async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()>
     let definition = release.uid("CustomResourceDefinition", DEFINITION).await?;
     release.helm(&["uninstall", release.name, "--wait"])?;
     ensure!(release.objects().await?.is_empty(), "{:?}", release.objects().await?);
+    // The role goes before the leader has ended, which so cannot release its Lease.
+    let lease = "coordination.k8s.io/v1/Lease";
+    release.client.until_gone(lease, &release.controller()).await?;
     // What holds sessions, and objects of users, stays.
     ensure!(release.uid("v1/Secret", &kept).await? == keyring);
     ensure!(release.uid("CustomResourceDefinition", DEFINITION).await? == definition);

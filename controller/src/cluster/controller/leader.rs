@@ -6,13 +6,18 @@
 //!
 //! The times are those of node Leases. Losing the leader costs little, since every replica serves. A renewal is one
 //! request, and the others watch the Lease.
+//!
+//! The Lease belongs to the ServiceAccount of its holder, and goes with it. An uninstallation takes the holder's rights
+//! before its process has ended, which then cannot release the Lease; a new installation would wait until that expires.
+//! Without its ServiceAccount, a process can write nothing, so nobody has to wait for it.
 
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client, Error};
@@ -35,7 +40,9 @@ const CALL: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Candidate {
+    reviews: Api<SelfSubjectReview>,
     leases: Api<Lease>,
+    namespace: String,
     name: String,
     identity: String,
     /// The name of the pod.
@@ -63,8 +70,11 @@ impl Candidate {
     /// The receiver tells whether the replica `identity` leads.
     pub(crate) fn new(client: &Client, config: &LeaderConfig, identity: String) -> (Self, watch::Receiver<bool>) {
         let (leads, receiver) = watch::channel(!config.enabled);
+        let namespace = config.namespace(client).to_owned();
         let candidate = Self {
-            leases: Api::namespaced(client.clone(), config.namespace(client)),
+            reviews: Api::all(client.clone()),
+            leases: Api::namespaced(client.clone(), &namespace),
+            namespace,
             name: config.name.clone(),
             identity,
             pod: std::env::var("POD_NAME").ok(),
@@ -204,6 +214,7 @@ impl Candidate {
         let Some(mut lease) = lease else {
             let metadata = ObjectMeta {
                 name: Some(self.name.clone()),
+                owner_references: self.owner().await,
                 ..ObjectMeta::default()
             };
             let spec = Some(self.taken(None));
@@ -218,12 +229,32 @@ impl Candidate {
             return Ok(Turn::Theirs);
         }
         let is_own = holder == self.identity;
+        if !is_own {
+            lease.metadata.owner_references = self.owner().await;
+        }
         let mut taken = self.taken(is_own.then_some(&spec));
         taken.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + i32::from(!is_own));
         lease.spec = Some(taken);
         // By its resourceVersion: of two replicas, the second gets a conflict.
         let replaced = self.leases.replace(&self.name, &post, &lease).await;
         self.wrote(replaced)
+    }
+
+    /// The ServiceAccount that this process acts as. Only an object of the same namespace can be an owner.
+    async fn owner(&self) -> Option<Vec<OwnerReference>> {
+        let post = PostParams::default();
+        let review = self.reviews.create(&post, &SelfSubjectReview::default()).await;
+        // Without an answer, the Lease belongs to nobody, as that of a person who runs the controller.
+        let user = review.ok()?.status?.user_info?;
+        let name = user.username?;
+        let name = name.strip_prefix(&format!("system:serviceaccount:{}:", self.namespace))?;
+        Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "ServiceAccount".to_owned(),
+            name: name.to_owned(),
+            uid: user.uid?,
+            ..OwnerReference::default()
+        }])
     }
 
     fn wrote(&mut self, result: Result<Lease, Error>) -> Result<Turn, Error> {

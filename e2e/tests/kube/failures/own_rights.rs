@@ -11,6 +11,7 @@ use crate::kept::until_event;
 use crate::keyring::{KEK, KEYRING, request_rotation};
 
 const FENCES: &str = "limpet-fences";
+const LEASE: &str = "coordination.k8s.io/v1/Lease";
 
 /// A controller whose role a test changes.
 struct RestrictedController {
@@ -128,4 +129,31 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
         .until("another key", "v1/Secret", KEYRING, rotated)
         .await
         .map(drop)
+}
+
+/// An uninstallation takes the leader's rights before its process has ended. Whoever is installed next need not wait
+/// until its Lease expires.
+#[tokio::test]
+async fn the_lease_goes_with_the_account_of_its_holder() -> Result<()> {
+    const ACCOUNT: &str = "v1/ServiceAccount";
+    let name = "limpet-controller";
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("account").await?;
+    namespace.gateway_class().await?;
+    let _former = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let is_held = |lease: &Value| lease["spec"]["holderIdentity"].is_string();
+    let former = namespace.until("a holder", LEASE, name, is_held).await?;
+    let account = namespace.get(ACCOUNT, name).await?;
+    let owners = &former["metadata"]["ownerReferences"];
+    assert_eq!(owners[0]["uid"], account["metadata"]["uid"], "{owners}");
+
+    namespace.delete(ACCOUNT, name).await?;
+    namespace.until_gone(LEASE, name).await?;
+    let _next = Controller::start(cluster.server(), &namespace, |_| ()).await?;
+    let account = namespace.get(ACCOUNT, name).await?;
+    let is_next = |lease: &Value| {
+        let owner = &lease["metadata"]["ownerReferences"][0]["uid"];
+        is_held(lease) && *owner == account["metadata"]["uid"]
+    };
+    namespace.until("another holder", LEASE, name, is_next).await.map(drop)
 }

@@ -31,6 +31,7 @@ const AT_HOME: &[&str] = &[
     "create configmaps",
     "create leases",
     "create secrets",
+    "delete leases limpet-controller",
     "delete secrets",
     "patch leases limpet-controller-replicas",
     "patch secrets",
