@@ -8,13 +8,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::build::Built;
 use super::context::Context;
 use super::guard::Guard;
 use super::http::Readiness;
 use super::inputs::InputsOrReason;
 use super::memory::KeptMemory;
 use super::metrics::Metrics;
-use super::publish::{Built, Publisher};
+use super::publish::Publisher;
 use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
 use crate::cluster::reconcile::delivery::PublishedFilter;
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};

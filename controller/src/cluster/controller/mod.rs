@@ -1,7 +1,8 @@
 //! `limpet controller`: watches a cluster, serves what its objects mean, and writes their statuses.
 //!
 //! - `control`: the event loop.
-//! - `publish`: from objects to resources. `target`: who gets them. `retained_policies`: policies of earlier routes.
+//! - `build`: from objects to resources. `publish`: publishes them. `target`: who gets them. `retained_policies`:
+//!   policies of earlier routes.
 //! - `quarantine`: what Envoys refused, and what is served in its place.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
@@ -10,6 +11,7 @@
 
 mod addresses;
 mod bootstrap;
+mod build;
 mod certificates;
 mod context;
 mod control;

@@ -1,0 +1,219 @@
+//! From objects to resources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::quarantine::Quarantine;
+use super::retained_policies::{RetainedPolicies, retained_policies};
+use limpet_api::{ObjectName, ObjectRef};
+use limpet_core::config::longest_life;
+use limpet_core::config::schema::FilterConfig;
+use limpet_model::graph::Graph;
+use limpet_model::{Envoys, Memory, Objects, Reports, Settings};
+use limpet_outputs::envoy::{self, EnvoyOptions, ManagedOptions, MovingFilter};
+use limpet_outputs::envoys;
+use limpet_outputs::manifests::{Manifests, Source};
+use limpet_outputs::{ControlPlane, FilterInputs};
+use limpet_resources::{Name, Resources, Version};
+
+/// The result of a build.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(super) reports: Reports,
+    pub(crate) objects: Arc<Objects>,
+    pub(crate) memory: Memory,
+    /// The namespaces of the routes that lead to a Service.
+    pub(crate) led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    /// The Services that lead to Envoys.
+    pub(crate) services_of_envoys: BTreeSet<ObjectName>,
+    pub(crate) took: Duration,
+    /// The routes that Envoys refused, and the refusals that still count.
+    pub(super) quarantined: BTreeSet<ObjectRef>,
+    pub(super) hits: BTreeSet<(Name, Version)>,
+    /// What was known of refusals.
+    pub(super) quarantine: Arc<Quarantine>,
+    /// `None`: the same is published already.
+    pub(super) changes: Option<Changes>,
+}
+
+#[derive(Debug)]
+pub(super) struct Changes {
+    pub(super) made: Made,
+    /// How long a token may live unused under any of the policies.
+    pub(super) life: Duration,
+    /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
+    pub(super) resources: ByGateway,
+    /// The filters of Gateways whose sessions are moved, without the hosts. Empty if a control plane gets objects.
+    pub(super) moving: BTreeMap<ObjectName, MovingFilter>,
+}
+
+pub(super) type ByGateway = BTreeMap<ObjectName, Resources>;
+
+/// What objects mean, before anybody has looked whether Envoys have refused it.
+struct Attempt {
+    made: Made,
+    reports: Reports,
+    memory: Memory,
+    led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    services_of_envoys: BTreeSet<ObjectName>,
+}
+
+/// Everything that resources depend on.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Made {
+    pub(super) graph: Arc<Graph>,
+    pub(super) gateways: BTreeSet<ObjectName>,
+    pub(super) inputs: Arc<FilterInputs>,
+    pub(super) retained: RetainedPolicies,
+    pub(super) manifests: Option<Arc<Manifests>>,
+    /// The Envoys that the controller keeps.
+    pub(super) envoys: Option<Arc<Manifests>>,
+}
+
+/// Builds on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Builder {
+    pub(super) options: Arc<EnvoyOptions>,
+    pub(super) plane: Option<Arc<ControlPlane>>,
+    pub(super) managed: Option<Arc<ManagedOptions>>,
+    pub(super) inputs: Arc<FilterInputs>,
+    pub(super) published: Option<Made>,
+    pub(super) quarantine: Arc<Quarantine>,
+    /// The Gateways whose Envoys say themselves what they refuse.
+    pub(super) asked: BTreeSet<ObjectName>,
+    /// Whether Envoys may still have earlier routes than the published ones.
+    pub(super) keeps_retained: bool,
+}
+
+impl Builder {
+    pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
+        let start = Instant::now();
+        let mut hits = BTreeSet::new();
+        let mut tried = Arc::clone(&objects);
+        let mut attempt = self.attempt(&tried, settings);
+        // Each turn puts something else in the place of a route, and there are few such things.
+        let mut resources = None;
+        while !self.quarantine.is_empty() {
+            let of_attempt = resources.insert(self.resources(&attempt.made));
+            let refused = self.quarantine.of(of_attempt, &self.asked, &mut hits);
+            if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
+                break;
+            }
+            attempt = self.attempt(&tried, settings);
+        }
+        let Attempt {
+            made,
+            reports,
+            memory,
+            led_from,
+            services_of_envoys,
+        } = attempt;
+        let is_published = self.published.as_ref().is_some_and(|published| *published == made);
+        let changes = (!is_published).then(|| Changes {
+            life: self.life(&made.graph),
+            resources: resources.unwrap_or_else(|| self.resources(&made)),
+            moving: self.moving(&made),
+            made,
+        });
+        Built {
+            reports,
+            quarantined: tried.quarantined.keys().cloned().collect(),
+            hits,
+            quarantine: Arc::clone(&self.quarantine),
+            objects,
+            memory,
+            led_from,
+            services_of_envoys,
+            took: start.elapsed(),
+            changes,
+        }
+    }
+
+    fn attempt(&self, objects: &Objects, settings: &Settings) -> Attempt {
+        let (mut graph, mut reports) = limpet_model::build(objects, settings);
+        // What is remembered changes no resource.
+        let memory = std::mem::take(&mut graph.memory);
+        let led_from = std::mem::take(&mut graph.led_from);
+        let services_of_envoys = graph.envoys.values().filter_map(Envoys::service).cloned().collect();
+        // A Gateway without any route gets resources, too.
+        let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
+        let retained = self.retained(&graph);
+        let source = Source {
+            objects,
+            graph: &graph,
+            options: &self.options,
+            inputs: &self.inputs,
+            retained_policies: &retained,
+        };
+        let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
+        let managed = self.managed.as_ref();
+        let envoys = managed.map(|managed| Arc::new(envoys::manifests(&source, managed)));
+        if let Some(manifests) = &manifests {
+            reports.add_unsupported(&graph, &manifests.unsupported);
+        }
+        let made = Made {
+            graph: Arc::new(graph),
+            gateways,
+            inputs: Arc::clone(&self.inputs),
+            retained,
+            manifests,
+            envoys,
+        };
+        Attempt {
+            made,
+            reports,
+            memory,
+            led_from,
+            services_of_envoys,
+        }
+    }
+
+    fn retained(&self, graph: &Graph) -> RetainedPolicies {
+        let Some(published) = &self.published else {
+            return RetainedPolicies::new();
+        };
+        let none = RetainedPolicies::new();
+        let kept = if self.keeps_retained {
+            &published.retained
+        } else {
+            &none
+        };
+        retained_policies(&published.graph, kept, graph)
+    }
+
+    /// Empty if a control plane gets objects instead.
+    fn resources(&self, made: &Made) -> ByGateway {
+        let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
+        let resources = of_envoys.map(|gateway| {
+            let inputs = self.inputs_of(made, gateway);
+            let resources = envoy::served(&made.graph, gateway, &self.options, &inputs);
+            (gateway.clone(), resources)
+        });
+        resources.collect()
+    }
+
+    fn moving(&self, made: &Made) -> BTreeMap<ObjectName, MovingFilter> {
+        let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
+        let filters = of_envoys.filter_map(|gateway| {
+            let inputs = self.inputs_of(made, gateway);
+            let filter = MovingFilter::of(&made.graph, gateway, &self.options, &inputs)?;
+            Some((gateway.clone(), filter))
+        });
+        filters.collect()
+    }
+
+    fn inputs_of(&self, made: &Made, gateway: &ObjectName) -> FilterInputs {
+        FilterInputs {
+            retained_policies: made.retained.get(gateway).cloned().unwrap_or_default(),
+            ..FilterInputs::clone(&self.inputs)
+        }
+    }
+
+    fn life(&self, graph: &Graph) -> Duration {
+        let mut config = FilterConfig::without_keys(graph.policies.clone());
+        config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
+        config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
+        longest_life(&config)
+    }
+}
