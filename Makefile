@@ -192,7 +192,7 @@ e2e-browser: browser wasm module ## Run the tests with a real browser, Chromium:
 browser:
 	@e2e/tools/chromium.sh chromium >/dev/null
 
-cluster: node wasm module static-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C
+cluster: node wasm module static-cli ## Start a Kubernetes cluster of one node, as root, until Ctrl-C or SIGTERM
 	@cargo build --locked -p limpet-e2e --features node --bin backend --bin cluster
 	@$(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh e2e/tools/with-node.sh \
 	e2e/tools/in-node.sh $(cargo_target)/debug/cluster

@@ -67,7 +67,8 @@ clean_up() {
   rm -rf "$tmp"
 }
 trap clean_up EXIT
-# `unshare` passes no signal on. With it everything ends.
+# `unshare` passes no signal on. With it everything ends. Where this runs in the background of a script, Ctrl-C is
+# ignored, and no trap of bash changes that: SIGTERM works there.
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 

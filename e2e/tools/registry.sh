@@ -19,7 +19,7 @@ sources=$(cd "$tools" && cat registry.sh registry/go.{mod,sum} fetch/*.go | sha2
 kept=$root/.tools/registry/$sources
 export CGO_ENABLED=0
 build() { go build -mod=readonly -buildvcs=false -trimpath -ldflags '-s -w' "$@" >&2 || die "Go could not build it"; }
-# fetcher NAME MODULE OUTPUT: our main file in a copy of the module, whose packages are for itself alone.
+# fetcher NAME MODULE OUTPUT: our program in a copy of the module, whose packages are for itself alone.
 fetcher() {
   local copy=$3.module
   mkdir -p "$copy"
@@ -27,7 +27,7 @@ fetcher() {
   (cd "$2" && find . -type f ! -name '*_test.go' -print0) |
     tar --create --directory "$2" --null --files-from - --mode=u+w | tar --extract --directory "$copy"
   mkdir -p "$copy/cmd/limpet-fetch"
-  cp "$tools/fetch/$1.go" "$copy/cmd/limpet-fetch/main.go"
+  cp "$tools/fetch/main.go" "$tools/fetch/$1.go" "$copy/cmd/limpet-fetch/"
   (cd "$copy" && build -o "$3" ./cmd/limpet-fetch)
   rm -rf "$copy"
 }

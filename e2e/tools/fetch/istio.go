@@ -1,31 +1,15 @@
-// limpet-fetch IMAGE OUTPUT: fetches the wasm file of an image as Istio's agent does, with its own code.
-// registry.sh compiles this file within a checkout of Istio.
 package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 
 	"istio.io/istio/pkg/wasm"
 )
 
-func fetch(image, output string) error {
+// prepare finds the image as Istio's agent does. What it returns reads the file.
+func prepare(image string) (func() ([]byte, error), error) {
+	// The tests' registry speaks plain HTTP.
 	fetcher := wasm.NewImageFetcher(context.Background(), wasm.ImageFetcherOption{Insecure: true})
 	read, _, err := fetcher.PrepareFetch(image)
-	if err != nil {
-		return err
-	}
-	file, err := read()
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(output, file, 0o600)
-}
-
-func main() {
-	if err := fetch(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	return read, err
 }

@@ -1,4 +1,4 @@
-//! `make cluster`: starts a Kubernetes cluster of one node, whose pods run, and keeps it until Ctrl-C.
+//! `make cluster`: starts a Kubernetes cluster of one node, whose pods run, and keeps it until Ctrl-C or SIGTERM.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -44,7 +44,7 @@ It has the definitions of the Gateway API {}. In another terminal, as root:
 
 Its images, and no others: limpet:0.1.0 and envoyproxy/envoy:distroless-v1.40.0 of the manifests, with what this
 checkout built and the Envoy of the tests, and limpet.dev/e2e/backend:1, a backend at port 8000 that wants POD_NAME.
-Ctrl-C takes all of it away.",
+Ctrl-C takes all of it away, and so does SIGTERM to make.",
         Release::V1_7_0.tag(),
         kubeconfig.display()
     );
