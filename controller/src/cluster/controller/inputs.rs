@@ -36,7 +36,6 @@ use limpet_outputs::manifests::controller_label;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
 /// The sources, and the tasks that keep them.
-#[derive(Debug)]
 pub(crate) struct Filter {
     pub(crate) keys: watch::Receiver<Keys>,
     pub(crate) inputs: watch::Receiver<InputsOrReason>,
@@ -44,6 +43,8 @@ pub(crate) struct Filter {
     pub(crate) memory: KeptMemory,
     /// What replicas tell each other of their Envoys.
     pub(crate) replicas: Replicas,
+    /// The task of that, if this replica has anything to tell.
+    pub(crate) exchange: Option<Exchange>,
     /// What is known of the Secrets of Gateways.
     pub(crate) in_secrets: Option<watch::Receiver<Figures>>,
     /// Aborted when it is dropped.
@@ -52,7 +53,7 @@ pub(crate) struct Filter {
 
 /// Starts the tasks that read and write the keyring, the fences, the memory and the certificates of xDS.
 /// `published_filter` is what is published of the former two, and `delivery` tells whether proxies have it. `tls` gets
-/// the certificates of our own authority, if there is one.
+/// the certificates of our own authority, if there is one. `ended` tells when no Envoy is served any more.
 ///
 /// # Errors
 /// If a keyring file is configured and cannot be read.
@@ -62,6 +63,7 @@ pub(crate) fn start(
     tls: &TlsInMemory,
     published_filter: watch::Receiver<Option<PublishedFilter>>,
     reported: watch::Receiver<Option<Reported>>,
+    ended: watch::Receiver<bool>,
 ) -> Result<Filter, Failure> {
     let Context {
         client,
@@ -77,7 +79,8 @@ pub(crate) fn start(
         name: format!("{}-replicas", config.leader_election.name),
         replica: context.replica(),
     };
-    let (exchange, replicas) = Exchange::new(client, &lease, config.keyring.phase_time.get(), leads.clone());
+    let phase_time = config.keyring.phase_time.get();
+    let (exchange, replicas) = Exchange::new(client, &lease, phase_time, leads.clone(), ended);
     let keys = if let Some(file) = &config.keyring.file {
         keys_of_file(file, config, &mut tasks)?
     } else {
@@ -94,9 +97,7 @@ pub(crate) fn start(
         keys
     };
     // A replica that serves no Envoy and rotates no keyring has nothing to tell the others.
-    if matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none() {
-        tasks.spawn(reconcile_loop::run(exchange));
-    }
+    let tells = matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none();
     let (wanting, wanted) = watch::channel(None);
     let (leading, about) = (leads.clone(), diagnostics.clone());
     let (reconciler, fences) =
@@ -129,6 +130,7 @@ pub(crate) fn start(
         guard: Guard::new(fences, wanting, delivery.clone()),
         memory: KeptMemory::new(memory, remembering),
         replicas,
+        exchange: tells.then_some(exchange),
         in_secrets,
         tasks,
     })

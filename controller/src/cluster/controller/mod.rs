@@ -106,12 +106,14 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let (target, deliverer) = target::target(&context, plane, &snapshots, &tls).await?;
     let delivery = target.delivery.clone();
     let (outlets, feeds) = Outlets::channels();
+    let (leave, left) = watch::channel(false);
     let filter = inputs::start(
         &context,
         &delivery,
         &tls,
         feeds.published_filter,
         feeds.reported.clone(),
+        left,
     )?;
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
     let (metrics, registry) = Metrics::new();
@@ -167,6 +169,9 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     services.spawn(http::serve(listener, exposition, feeds.readiness, shutdown.clone()));
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));
+    if let Some(exchange) = filter.exchange {
+        services.spawn(exchange.run());
+    }
     let mut serving = tokio::spawn(deliverer.run(shutdown));
 
     let result = tokio::select! {
@@ -181,8 +186,9 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     };
     end.send_replace(true);
     resign.send_replace(true);
+    leave.send_replace(true);
     drop(reconcilers);
-    // These end by themselves: the Lease is released, and requests are answered.
+    // These end by themselves: the Lease is released, the other replicas are told, and requests are answered.
     while services.join_next().await.is_some() {}
     result.map_err(|error| failed(&error))?
 }

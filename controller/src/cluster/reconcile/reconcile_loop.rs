@@ -24,7 +24,19 @@ pub(crate) trait Reconcile: Send {
     fn reconcile(&mut self) -> impl Future<Output = Option<Duration>> + Send;
 }
 
-/// The other end of a channel was dropped.
+impl<R: Reconcile> Reconcile for &mut R {
+    const GATHER: Duration = R::GATHER;
+
+    fn changed(&mut self) -> impl Future<Output = Result<(), Closed>> + Send {
+        (**self).changed()
+    }
+
+    fn reconcile(&mut self) -> impl Future<Output = Option<Duration>> + Send {
+        (**self).reconcile()
+    }
+}
+
+/// Nothing will change any more, for example because the other end of a channel was dropped.
 #[derive(Debug)]
 pub(crate) struct Closed;
 

@@ -133,6 +133,52 @@ async fn programmed_counts_the_envoys_of_all_living_replicas() -> Result<()> {
     Ok(())
 }
 
+/// The rollout of the Envoys and that of the controller may meet.
+#[tokio::test]
+async fn the_envoys_of_a_replica_that_has_ended_are_not_waited_for() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let namespace = cluster.namespace("ended").await?;
+    let _pods = objects(&namespace).await?;
+    let leader = replica(cluster, &namespace, PHASE_TIME, SHORT_IDLE).await?;
+    let mut follower = replica(cluster, &namespace, PHASE_TIME, SHORT_IDLE).await?;
+    let key = key_encryption_key(&namespace).await?;
+    let environment = [("LIMPET_KEK_1", &*key)];
+    let mut envoys = Vec::new();
+    for (controller, name) in [(&leader, "one"), (&follower, "two")] {
+        let mut envoy = controller.envoy_with("web", name, &environment).await?;
+        envoy.until_ready().await?;
+        envoys.push(envoy);
+    }
+    until_programmed(&namespace, "web", "True/Programmed").await?;
+
+    // It will not acknowledge the other listener.
+    envoys[1].process().pause()?;
+    namespace
+        .merge(
+            "Gateway",
+            "web",
+            &json!({"spec": {"listeners": [{"name": "http", "port": 8081, "protocol": "HTTP"}]}}),
+        )
+        .await?;
+    let gateway = until_programmed(&namespace, "web", "False/Pending").await?;
+    assert_eq!(
+        message(&gateway["status"]["conditions"], "Programmed"),
+        "Of 2 connected Envoys, 1 have acknowledged the configuration"
+    );
+    follower.end().await?;
+    // Long before it would be gone for its silence.
+    until_programmed(&namespace, "web", "True/Programmed").await?;
+    let reports = reports(&namespace).await?;
+    let last: Vec<_> = reports.iter().filter(|text| !text.contains("\"envoys\"")).collect();
+    ensure!(last.len() == 1 && reports.len() == 2, "{reports:?}");
+    // A rotation still waits until its Envoys must be elsewhere.
+    ensure!(
+        last[0].contains("\"waitsFor\"") || last[0].contains("\"keyring\""),
+        "{last:?}"
+    );
+    Ok(())
+}
+
 /// New connections are led to it for a moment. If nobody answered them, their Envoys would not learn of new pods.
 #[tokio::test]
 async fn a_replica_that_is_to_end_serves_on_for_a_moment() -> Result<()> {

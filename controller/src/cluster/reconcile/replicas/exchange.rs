@@ -15,7 +15,7 @@ use super::presence::{BEAT, Presence};
 use super::report::{Envoys, KeyringDelivery, Own, RefusedRoute, View};
 use crate::cluster::kube::Backoff;
 use crate::cluster::kube::named_object::{self, Seen};
-use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
+use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
 use limpet_model::{MANAGED_BY, MANAGER};
 
 /// The timeout of one call.
@@ -95,6 +95,8 @@ pub(crate) struct Exchange {
     /// The last error, so that it is logged once.
     failed: Option<String>,
     backoff: Backoff,
+    /// Whether this replica serves no Envoy any more.
+    ended: watch::Receiver<bool>,
 }
 
 impl Reconcile for Exchange {
@@ -105,6 +107,7 @@ impl Reconcile for Exchange {
         loop {
             tokio::select! {
                 changed = self.own.changed() => return Ok(changed?),
+                () = until(&mut self.ended) => return Err(Closed),
                 // Without the right to watch the Lease, it is read with each beat.
                 Some(seen) = self.states.next() => if let Ok(Some(lease)) = seen {
                     // The watch may bring what was before our last write.
@@ -137,11 +140,13 @@ impl Reconcile for Exchange {
 
 impl Exchange {
     /// The leader removes reports of replicas that are gone. The keyring waits `phase_time` for a silent replica.
+    /// `ended` tells when this one serves no Envoy any more.
     pub(crate) fn new(
         client: &Client,
         lease: &ReplicaLease,
         phase_time: Duration,
         leads: watch::Receiver<bool>,
+        ended: watch::Receiver<bool>,
     ) -> (Self, Replicas) {
         let (saying, own) = watch::channel(Own::default());
         let (told, others) = watch::channel(None);
@@ -157,8 +162,28 @@ impl Exchange {
             told,
             failed: None,
             backoff: Backoff::of_the_api(),
+            ended,
         };
         (exchange, Replicas { own: saying, others })
+    }
+
+    /// Runs until this replica has ended, and says so last: nobody waits for its Envoys to acknowledge anything.
+    pub(crate) async fn run(mut self) {
+        reconcile_loop::run(&mut self).await;
+        let own = self.own.borrow().ended();
+        match tokio::time::timeout(CALL, self.beat(&own)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => self.silent(&error.to_string()),
+            Err(_) => self.silent("no answer"),
+        }
+    }
+
+    fn silent(&self, error: &str) {
+        tracing::warn!(
+            lease = self.name,
+            error,
+            "cannot tell other replicas that this one has ended: its Envoys count until it is forgotten"
+        );
     }
 
     /// Passes on what the others told. An answer to our own write is always the newest, even if its version is lower:
@@ -218,6 +243,11 @@ impl Exchange {
     }
 }
 
+async fn until(ended: &mut watch::Receiver<bool>) {
+    // If the sender is gone, the replica has ended, too.
+    let _ = ended.wait_for(|ended| *ended).await;
+}
+
 fn version(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }
@@ -231,12 +261,21 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
+    use crate::cluster::reconcile::replicas::report::Said;
 
     /// The Lease with a report of another replica that says no more than its beat.
     fn lease(version: u64, replicas: &[&str]) -> serde_json::Value {
         let report = |name: &&str| (format!("replica.limpet.dev/{name}"), json!("?"));
         let annotations: serde_json::Map<_, _> = replicas.iter().map(report).collect();
         json!({"metadata": {"name": "replicas", "resourceVersion": version.to_string(), "annotations": annotations}})
+    }
+
+    fn shared() -> ReplicaLease {
+        ReplicaLease {
+            namespace: "limpet".to_owned(),
+            name: "replicas".to_owned(),
+            replica: "one".to_owned(),
+        }
     }
 
     #[tokio::test]
@@ -248,13 +287,10 @@ mod tests {
             async { Ok::<_, std::io::Error>(Response::new(Body::from(body.into_bytes()))) }
         };
         let client = Client::new(tower::service_fn(answer), "default");
-        let shared = ReplicaLease {
-            namespace: "limpet".to_owned(),
-            name: "replicas".to_owned(),
-            replica: "one".to_owned(),
-        };
+        let shared = shared();
         let (_leading, leads) = watch::channel(false);
-        let (mut exchange, mut replicas) = Exchange::new(&client, &shared, Duration::ZERO, leads);
+        let (_end, ended) = watch::channel(false);
+        let (mut exchange, mut replicas) = Exchange::new(&client, &shared, Duration::ZERO, leads, ended);
         exchange.reconcile().await;
         assert_eq!(replicas.others().unwrap().len(), 1);
         // The watch is late.
@@ -266,5 +302,50 @@ mod tests {
         // The version of a restored API server is lower.
         exchange.reconcile().await;
         assert_eq!(replicas.others().unwrap().len(), 2);
+    }
+
+    /// What the replica `one` says in a patch of the Lease.
+    async fn said(request: Request<Body>) -> Said {
+        let bytes = request.into_body().collect_bytes().await.unwrap();
+        let patch: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let annotations = patch["metadata"]["annotations"].as_object().unwrap();
+        let text = annotations.values().next().unwrap();
+        Said::read(text.as_str().unwrap()).unwrap().1
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_has_ended_says_that_it_has_no_envoys() {
+        let (telling, mut told) = watch::channel(Said::default());
+        let telling = Arc::new(telling);
+        let answer = move |request: Request<Body>| {
+            let telling = Arc::clone(&telling);
+            async move {
+                if request.method() != "PATCH" {
+                    return std::future::pending().await;
+                }
+                telling.send_replace(said(request).await);
+                let body = lease(7, &[]).to_string().into_bytes();
+                Ok::<_, std::io::Error>(Response::new(Body::from(body)))
+            }
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let (_leading, leads) = watch::channel(false);
+        let (end, ended) = watch::channel(false);
+        let (exchange, replicas) = Exchange::new(&client, &shared(), Duration::ZERO, leads, ended);
+        let keyring = KeyringDelivery::Has("a".to_owned());
+        replicas.say_keyring(keyring.clone());
+        replicas.say_envoys([("shop/web".to_owned(), Envoys::default())].into());
+        let running = tokio::spawn(exchange.run());
+        told.wait_for(|said| said.envoys.contains_key("shop/web"))
+            .await
+            .unwrap();
+        end.send_replace(true);
+        running.await.unwrap();
+        let last = told.borrow().clone();
+        let expected = Said {
+            keyring: Some(keyring),
+            ..Said::default()
+        };
+        assert_eq!(last, expected);
     }
 }

@@ -105,6 +105,15 @@ const ROUTES: usize = 20;
 const UNTOLD: usize = 18;
 
 impl Own {
+    /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts until
+    /// they have had time to come back.
+    pub(super) fn ended(&self) -> Self {
+        Self {
+            envoys: BTreeMap::new(),
+            ..self.clone()
+        }
+    }
+
     /// The report of the replica of this name, in at most `room` bytes. If they do not suffice, refusals are left out
     /// first, then Gateways.
     pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {

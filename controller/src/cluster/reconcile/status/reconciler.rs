@@ -377,7 +377,8 @@ mod tests {
             name: "replicas".to_owned(),
             replica: "one".to_owned(),
         };
-        let (_exchange, replicas) = Exchange::new(&client, &lease, Duration::ZERO, leads.clone());
+        let (_exchange, replicas) =
+            Exchange::new(&client, &lease, Duration::ZERO, leads.clone(), watch::channel(false).1);
         let (objects, reports) = (Arc::new(Objects::default()), Arc::new(Reports::default()));
         let (_reporting, reported) = watch::channel(Some(Reported {
             reports,
