@@ -197,8 +197,8 @@ impl SourceSession {
         let since = |issued_at: Timestamp| Claims {
             host,
             destination,
-            issued_at,
-            last_seen: now.max(issued_at),
+            issued_at: issued_at.min(now),
+            last_seen: now,
         };
         let (claims, outcome) = match (target, former) {
             (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),

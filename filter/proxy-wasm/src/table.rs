@@ -87,8 +87,7 @@ impl Table for PlaceTable {
             let lags = |claims: &Claims| now.since(claims.last_seen).max(claims.last_seen.since(now)) >= self.lag();
             let used = found.filter(|claims| lags(claims) && is_alive(claims));
             if let Some(claims) = used {
-                let last_seen = now;
-                places.put(key, &Claims { last_seen, ..claims }, &self.rules, number);
+                places.put(key, &claims.used_at(now), &self.rules, number);
             }
             (used.is_some(), found)
         })

@@ -37,7 +37,7 @@ struct Entry {
     is_v4: bool,
     is_removed: bool,
     destination: Destination,
-    issued_at: u64,
+    issued_at: AtomicU64,
     last_seen: AtomicU64,
 }
 
@@ -54,7 +54,7 @@ impl Entry {
             is_v4: claims.host.is_ipv4(),
             is_removed: false,
             destination: claims.destination,
-            issued_at: claims.issued_at.unix_millis(),
+            issued_at: AtomicU64::new(claims.issued_at.unix_millis()),
             last_seen: AtomicU64::new(claims.last_seen.unix_millis()),
         }
     }
@@ -66,12 +66,20 @@ impl Entry {
         } else {
             ip.into()
         };
+        // In the reverse order of `note_use`.
+        let last_seen = self.last_seen.load(Ordering::Acquire);
+        let issued_at = self.issued_at.load(Ordering::Relaxed);
         Claims {
             host: SocketAddr::new(ip, self.port),
             destination: self.destination,
-            issued_at: Timestamp::from_unix_millis(self.issued_at),
-            last_seen: Timestamp::from_unix_millis(self.last_seen.load(Ordering::Relaxed)),
+            issued_at: Timestamp::from_unix_millis(issued_at),
+            last_seen: Timestamp::from_unix_millis(last_seen),
         }
+    }
+
+    fn note_use(&self, used: &Claims) {
+        self.issued_at.store(used.issued_at.unix_millis(), Ordering::Relaxed);
+        self.last_seen.store(used.last_seen.unix_millis(), Ordering::Release);
     }
 }
 
@@ -94,7 +102,7 @@ impl Part {
         let entry = self.entry(self.place(hash, key)?).filter(|entry| !entry.is_removed)?;
         let claims = entry.claims();
         if claims.last_seen != now && is_alive(&claims) {
-            entry.last_seen.store(now.unix_millis(), Ordering::Relaxed);
+            entry.note_use(&claims.used_at(now));
         }
         Some(claims)
     }

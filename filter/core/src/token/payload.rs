@@ -31,6 +31,17 @@ impl Claims {
         }
     }
 
+    /// The same, used now. A session that began in the future did so before the clock was set back: now counts, or it
+    /// would be one that moves.
+    #[must_use]
+    pub fn used_at(self, now: Timestamp) -> Self {
+        Self {
+            issued_at: self.issued_at.min(now),
+            last_seen: now,
+            ..self
+        }
+    }
+
     /// Whether the application named the backend, which has not answered the session yet: it was last used before it
     /// came here.
     #[must_use]

@@ -305,6 +305,17 @@ fn a_clock_that_is_set_back_ends_no_session() {
     );
 }
 
+/// An entry that was used before it began would be one whose session moves.
+#[test]
+fn a_clock_that_is_set_back_moves_no_session() {
+    let site = site(json!({ "move": { "header": "x-move-session" } }));
+    site.visit(&from(CLIENT), &Response::by(A), at(1000));
+    for (now, host) in [(1, A), (2, B), (3, A)] {
+        let visit = site.visit(&from(CLIENT), &Response::by(host), at(now));
+        assert_eq!(visit.refused_move, None, "{now}");
+    }
+}
+
 #[test]
 fn sessions_by_address_need_no_keys() {
     let config = json!({ "sdsKeys": { "name": "keys" }, "policies": { "shop": source_policy(json!({})) } });
