@@ -37,6 +37,7 @@ mod sessions;
 mod settings;
 /// Hashes for names.
 pub mod short_hash;
+mod unknown_annotations;
 mod unread;
 mod unsupported;
 mod without_status;
@@ -60,4 +61,5 @@ pub use session_fields::{CookiePath, OrNone, SessionFields};
 pub use sessions::check_defaults;
 pub use settings::{CONTROLLER_NAME, Gateways, ManagedEnvoys, Settings};
 pub use short_hash::short_hash;
+pub use unknown_annotations::unknown_annotations;
 pub use unsupported::{Extent, Unsupported};

@@ -7,15 +7,15 @@ use super::affinity;
 use super::reports::Condition;
 use super::routes::gateway_name;
 use super::sessions::service_problems;
-use super::{Objects, Settings};
+use super::{Objects, Settings, unknown_annotations};
 use limpet_api::{
     GATEWAY_GROUP, GATEWAY_X_GROUP, GatewaySpec, Kind, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec,
 };
 
 type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
-/// Adds Gateways without a class, routes to Gateways that do not exist, and grants that permit nothing. Leaves the
-/// policies of others to them.
+/// Adds Gateways without a class, routes to Gateways that do not exist, grants that permit nothing, and annotations that
+/// nobody reads. Leaves the policies of others to them.
 pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
     leave_to_others(objects, settings, found);
     if settings.judges() {
@@ -54,6 +54,9 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
     }
     for (name, grant) in &objects.reference_grants {
         add(Kind::ReferenceGrant, name, "Invalid", unknown_groups(grant));
+    }
+    for (object, condition) in unknown_annotations::problems(objects, settings) {
+        found.entry(object).or_insert(condition);
     }
 }
 

@@ -30,7 +30,7 @@ use parameters::{check, check_foreign, drain_time, over};
 const DRAIN_TIME: Duration = Duration::from_secs(30);
 
 /// The annotation of a Gateway whose Envoys somebody else runs: the Service that leads to them.
-const SERVICE: &str = "limpet.dev/service";
+pub(super) const SERVICE: &str = "limpet.dev/service";
 
 /// The Envoys of a Gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -183,6 +183,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
     };
     let of_backends_with_rules = backend_status::reports(objects, &backends, &chosen);
     let mut without_status = statuses.without_status();
+    without_status.extend(policy_status::without_policy(&chosen));
     without_status.extend(backend_status::without_ancestors(
         objects,
         settings,

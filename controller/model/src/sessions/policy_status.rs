@@ -6,7 +6,7 @@ use super::domains::EXPECTED;
 use super::facts::{RuleFacts, services};
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
-use super::rules::{Outcome, RuleChoice};
+use super::rules::{Outcome, RuleChoice, Source};
 use super::status::{Remarks, ancestor, invalid, report};
 use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
@@ -335,6 +335,27 @@ pub(super) fn affinity_notes(objects: &Objects, settings: &Settings, facts: &Rul
 /// The rule in a message.
 pub(super) fn rule_name(facts: &RuleFacts<'_>) -> String {
     format!("{} {}", facts.route, facts.field)
+}
+
+/// What is wrong with routes that is in no status of theirs: a rule has no sessions, because the only policies that
+/// target its backends are refused. What a policy says is on the policy; who looks at the route learns where to look.
+pub(super) fn without_policy(chosen: &[RuleChoice<'_>]) -> BTreeMap<ObjectRef, Condition> {
+    let mut remarks: BTreeMap<&ObjectRef, Remarks> = BTreeMap::new();
+    let without = chosen
+        .iter()
+        .filter(|rule| matches!(rule.source, Source::None | Source::Affinity));
+    for RuleChoice { facts, outcomes, .. } in without.filter(|rule| !rule.facts.gateways.is_empty()) {
+        for policy in outcomes.keys().filter(|policy| policy.content.is_err()) {
+            let text = format!("{policy} is refused, and its status says why, so it gives no sessions to");
+            let of_route = remarks.entry(&facts.route).or_default();
+            of_route.add(text, facts.field.clone());
+        }
+    }
+    let condition = |remarks: &Remarks| Condition::fails("Programmed", "PolicyRefused", remarks.to_string());
+    remarks
+        .iter()
+        .map(|(route, remarks)| ((*route).clone(), condition(remarks)))
+        .collect()
 }
 
 /// Keeps the oldest Gateways if there are too many, so that a new one does not displace them.

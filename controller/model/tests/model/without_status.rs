@@ -41,7 +41,12 @@ fn words(condition: &Condition) -> String {
 fn status(reports: &Reports) -> Vec<String> {
     let report = reports.session_policies.values().next().expect("a report");
     assert_eq!(report.ancestors.len(), 1, "{reports:?}");
-    assert!(reports.without_status.is_empty(), "{reports:?}");
+    // Routes refer to the status of a policy that is refused.
+    let mut others = reports.without_status.values();
+    assert!(
+        others.all(|condition| condition.reason == "PolicyRefused"),
+        "{reports:?}"
+    );
     report.ancestors[0].conditions.iter().map(words).collect()
 }
 
@@ -424,4 +429,53 @@ spec: {parentRefs: [{namespace: infra, name: web}, {name: wbe}], rules: []}
     let words =
         "Accepted=false/NoMatchingParent: spec.parentRefs[1].name: expected an existing Gateway, found shop/wbe";
     assert_eq!(told(&reports), told_of([("HTTPRoute shop/lost", words)]));
+}
+
+#[test]
+fn an_annotation_that_nobody_reads_is_told() {
+    let gateway = SHOP.replace(
+        "metadata: {namespace: shop, name: web}",
+        "metadata: {namespace: shop, name: web, annotations: {limpet.dev/servce: web, session.limpet.dev/strict: 'true'}}",
+    );
+    assert_ne!(gateway, SHOP);
+    let route = "
+kind: HTTPRoute
+metadata: {namespace: shop, name: shop, annotations: {limpet.dev/strict: 'true'}}
+spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: v1, port: 80}]}]}
+";
+    let words = |name: &str, expected: &str| {
+        format!("metadata.annotations[{name}]: expected no annotation of this name, but {expected}; it has no effect")
+    };
+    let of_gateway = ["limpet.dev/servce", "session.limpet.dev/strict"].map(|name| words(name, "limpet.dev/service"));
+    let of_gateway = format!("Accepted=false/Invalid: {}", of_gateway.join("; "));
+    let of_route = words("limpet.dev/strict", "session.limpet.dev/*");
+    let of_route = format!("Accepted=false/Invalid: {of_route}");
+    let (_, reports) = built(&format!("{gateway}{route}"));
+    assert_eq!(
+        told(&reports),
+        told_of([("Gateway shop/web", &of_gateway), ("HTTPRoute shop/shop", &of_route)])
+    );
+}
+
+#[test]
+fn a_route_that_a_refused_policy_leaves_without_sessions_says_so() {
+    let refused = policy("group: '', kind: Service, name: v1", "type: Cookies");
+    let reports = with(&refused);
+    let words = "Programmed=false/PolicyRefused: BackendLBPolicy shop/p is refused, and its status says why, so it \
+                 gives no sessions to: spec.rules[0]";
+    assert_eq!(told(&reports), told_of([("HTTPRoute shop/shop", words)]));
+    // Another policy governs the rule.
+    let valid = policy("group: '', kind: Service, name: v1", "sessionName: s").replace("name: p}", "name: q}");
+    assert_eq!(told(&with(&format!("{refused}{valid}"))), told_of([]));
+    // The rule has sessions of its own.
+    let route = "
+kind: HTTPRoute
+metadata: {namespace: shop, name: own}
+spec:
+  parentRefs: [{name: web}]
+  rules: [{backendRefs: [{name: v2, port: 80}], sessionPersistence: {sessionName: s}}]
+---
+";
+    let other = refused.replace("name: v1", "name: v2");
+    assert_eq!(told(&with(&format!("{route}{other}"))), told_of([]));
 }

@@ -1,0 +1,103 @@
+//! Annotations of ours that nobody reads where they are, because they are misspelt or on the wrong object.
+
+use std::collections::BTreeMap;
+
+use super::envoys::SERVICE;
+use super::reports::Condition;
+use super::{Objects, Settings};
+use limpet_api::{Kind, Meta, ObjectRef};
+
+const DOMAIN: &str = "limpet.dev";
+/// What is read of objects that have sessions, where it is checked as well.
+const OF_SESSIONS: &str = "session.limpet.dev/";
+/// The same, for messages.
+const ANY_OF_SESSIONS: &str = "session.limpet.dev/*";
+/// What the controller itself writes on Services.
+const DIGEST: &str = "limpet.dev/digest";
+
+/// What is wrong with the annotations of our domains that are none of `known`; `None`: nothing.
+#[must_use]
+pub fn unknown_annotations<'a>(names: impl IntoIterator<Item = &'a String>, known: &[&str]) -> Option<String> {
+    let is_ours = |name: &&String| {
+        let below = name.split_once('/').and_then(|(domain, _)| domain.strip_suffix(DOMAIN));
+        below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+    };
+    let names = names.into_iter().filter(is_ours);
+    let expected = match known {
+        [] => String::new(),
+        known => format!(", but {}", known.join(", ")),
+    };
+    let told: Vec<String> = names
+        .filter(|name| !known.contains(&name.as_str()))
+        .map(|name| {
+            format!("metadata.annotations[{name}]: expected no annotation of this name{expected}; it has no effect")
+        })
+        .collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// What is wrong with those of our Gateways, and of objects that may have sessions.
+pub(super) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
+    let is_ours = |class: &String| {
+        let class = objects.gateway_classes.get(class);
+        class.is_some_and(|class| settings.reads(&class.spec.controller_name))
+    };
+    let gateways = objects.gateways.values();
+    let gateways = gateways.filter(|gateway| is_ours(&gateway.spec.gateway_class_name));
+    let of_gateways = gateways.filter_map(|gateway| {
+        let known: &[&str] = if settings.judges() { &[SERVICE] } else { &[] };
+        problem(
+            Kind::Gateway,
+            &gateway.meta,
+            unknown_annotations(gateway.meta.annotations.keys(), known),
+        )
+    });
+    let routes = objects.http_routes.values().map(|route| (Kind::HttpRoute, &route.meta));
+    let routes = routes.chain(objects.grpc_routes.values().map(|route| (Kind::GrpcRoute, &route.meta)));
+    let policies = objects.session_policies.iter();
+    let policies = policies.map(|(name, policy)| (name.kind.into(), &policy.meta));
+    let backends = objects.backends.values().map(|backend| (Kind::XBackend, &backend.meta));
+    let services = objects.services.values().map(|service| (Kind::Service, &service.meta));
+    let with_sessions = routes.chain(policies).chain(backends).chain(services);
+    let others = with_sessions.filter_map(|(kind, meta)| {
+        let names = meta.annotations.keys();
+        let names = names.filter(|name| !name.starts_with(OF_SESSIONS) && *name != DIGEST);
+        problem(kind, meta, unknown_annotations(names, &[ANY_OF_SESSIONS]))
+    });
+    of_gateways.chain(others).collect()
+}
+
+fn problem(kind: Kind, meta: &Meta, message: Option<String>) -> Option<(ObjectRef, Condition)> {
+    let name = meta.object_name();
+    Some((
+        ObjectRef { kind, name },
+        Condition::fails("Accepted", "Invalid", message?),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotations_of_our_domains_that_nobody_reads_are_named() {
+        let names = [
+            "limpet.dev/revok",
+            "limpet.dev/revoke",
+            "session.limpet.dev/strict",
+            "notlimpet.dev/revok",
+            "example.com/limpet.dev",
+            "limpet.dev",
+        ]
+        .map(str::to_owned);
+        let words = |name: &str| {
+            format!(
+                "metadata.annotations[{name}]: expected no annotation of this name, but limpet.dev/revoke; it has no \
+                 effect"
+            )
+        };
+        let expected = format!("{}; {}", words("limpet.dev/revok"), words("session.limpet.dev/strict"));
+        assert_eq!(unknown_annotations(&names, &["limpet.dev/revoke"]), Some(expected));
+        assert_eq!(unknown_annotations(&names[3..], &[]), None);
+    }
+}
