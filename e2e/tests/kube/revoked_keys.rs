@@ -83,7 +83,15 @@ async fn an_annotation_revokes_a_key_in_every_envoy() -> Result<()> {
     let words =
         "expected ids of keys of the keyring (1, 2), with commas between them, found \"2,7\": nothing is revoked";
     until_event(&site.namespace, "Secret", KEYRING, "Invalid", words).await?;
-    site.until_keys(&[(1, "revoked"), (2, "signing")]).await
+    site.until_keys(&[(1, "revoked"), (2, "signing")]).await?;
+
+    // Nor is a misspelt name heeded in silence.
+    let misspelt = json!({"metadata": {"annotations": {"limpet.dev/revok": "2"}}});
+    site.namespace.merge("v1/Secret", KEYRING, &misspelt).await?;
+    let words = "metadata.annotations[limpet.dev/revok]: expected no annotation of this name, but limpet.dev/revoke,";
+    until_event(&site.namespace, "Secret", KEYRING, "Invalid", words)
+        .await
+        .map(drop)
 }
 
 #[tokio::test]

@@ -35,6 +35,12 @@ pub(super) fn heed(secret: &mut SecretObject, wish: Option<&str>) {
     }
 }
 
+/// What is wrong with annotations of ours that are none of `known`: they ask for nothing, whatever they say.
+pub(super) fn unknown_annotations(secret: &SecretObject, known: &[&str]) -> Option<String> {
+    let annotations = secret.metadata.annotations.as_ref()?;
+    limpet_model::unknown_annotations(annotations.keys(), known)
+}
+
 /// Writes Secrets, one at a time.
 pub(super) struct Writer {
     secrets: Api<SecretObject>,

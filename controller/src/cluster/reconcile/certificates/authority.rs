@@ -17,7 +17,7 @@ use super::sign;
 use crate::cluster::kube::Wiped;
 use crate::cluster::kube::named_object::{self, Seen};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
-use crate::cluster::reconcile::own_secret::{Writer, Written};
+use crate::cluster::reconcile::own_secret::{self, ROTATE, ROTATED, Writer, Written};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use limpet_api::ObjectName;
 use limpet_xds::{TlsInMemory, TlsPem};
@@ -189,11 +189,15 @@ impl Reconciler {
             )),
             _ => None,
         };
+        let unknown = match &self.found {
+            Found::There(secret, _) => own_secret::unknown_annotations(secret.object(), &[ROTATE, ROTATED]),
+            _ => None,
+        };
+        let invalid = invalid.into_iter().chain(unknown);
         let invalid = invalid.map(|message| diagnostic(Reason::Invalid, message));
         let refused = self.refused.iter();
         let refused = refused.map(|(reason, message)| diagnostic(*reason, message.clone()));
-        self.diagnostics
-            .complain(ABOUT, invalid.into_iter().chain(refused).collect());
+        self.diagnostics.complain(ABOUT, invalid.chain(refused).collect());
     }
 
     fn authority(&self) -> Option<Arc<Authority>> {

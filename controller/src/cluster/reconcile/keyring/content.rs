@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize as _;
 
 use crate::cluster::kube::Wiped;
-use crate::cluster::reconcile::own_secret;
+use crate::cluster::reconcile::own_secret::{self, ROTATE, ROTATED};
 use crate::tools::keys::rotation;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
 use limpet_core::config::{KeyDocument, KeyringDocument};
@@ -26,6 +26,8 @@ const KEY_ENCRYPTION_KEY: &str = "LIMPET_KEK_";
 pub(super) const REVOKE: &str = "limpet.dev/revoke";
 /// The value of `limpet.dev/revoke` that was done last.
 pub(super) const REVOKED: &str = "limpet.dev/revoked";
+/// All annotations of ours that are read on the Secret with the keyring.
+pub(super) const ANNOTATIONS: [&str; 4] = [REVOKE, REVOKED, ROTATE, ROTATED];
 
 /// What is wrong with a Secret: the field and what was expected. The value is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]

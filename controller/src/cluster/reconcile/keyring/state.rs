@@ -9,6 +9,7 @@ use super::config::KeyringConfig;
 use super::content::{self, Broken, KeyEncryptionKeys, Revocation, Ring};
 use super::schedule::{self, Due, Served, Situation};
 use crate::cluster::kube::Wiped;
+use crate::cluster::reconcile::own_secret;
 use crate::tools::keys::rotation::{self, MAX_RETIRING, Phase, Step};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::WrappedKeysConfig;
@@ -89,6 +90,14 @@ impl<T: Clone> Seen<T> {
         }
     }
 
+    /// What is wrong with the names of its annotations.
+    fn unknown_annotations(&self, known: &[&str]) -> Option<String> {
+        match &self.found {
+            Found::There(secret, _) => own_secret::unknown_annotations(secret.object(), known),
+            _ => None,
+        }
+    }
+
     fn broken(&self) -> Option<&Broken> {
         match &self.found {
             Found::There(_, Err(broken)) => Some(broken),
@@ -160,7 +169,10 @@ impl State {
             let message = format!("{}; the previous content stays in use, if there was any", broken?);
             Some((which, message))
         };
+        let unknown = |which, message: Option<String>| Some((which, message?));
         let all = [
+            unknown(Which::Keyring, self.ring.unknown_annotations(&content::ANNOTATIONS)),
+            unknown(Which::KeyEncryptionKey, self.keys.unknown_annotations(&[])),
             broken(Which::Keyring, self.ring.broken()),
             broken(Which::KeyEncryptionKey, self.keys.broken()),
             revocation.map(|broken| (Which::Keyring, broken.to_string())),

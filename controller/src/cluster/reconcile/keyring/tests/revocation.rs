@@ -121,3 +121,24 @@ fn a_revocation_of_many_keys_keeps_all_their_ids() {
     assert_eq!(state.revoking().unwrap().len(), ids.len());
     assert_eq!(store.states().last().unwrap(), &(last + 1, KeyStateConfig::Signing));
 }
+
+#[test]
+fn a_misspelt_annotation_is_told_with_those_that_exist() {
+    let (mut state, mut store) = established();
+    store.set_annotation("limpet.dev/revok", "1");
+    store.set_annotation("example.com/note", "1");
+    assert!(!turn(&mut state, &mut store, 100, true));
+    let expected = "metadata.annotations[limpet.dev/revok]: expected no annotation of this name, but limpet.dev/revoke, \
+                    limpet.dev/revoked, limpet.dev/rotate, limpet.dev/rotated; it has no effect";
+    assert_eq!(state.problems(at(100)), [(Which::Keyring, expected.to_owned())]);
+    store.change(Which::KeyEncryptionKey, |secret| {
+        let annotations = secret.metadata.annotations.get_or_insert_default();
+        annotations.insert(ROTATE.to_owned(), "now".to_owned());
+    });
+    look(&mut state, &store);
+    let problems = state.problems(at(100));
+    assert!(
+        problems.iter().any(|(which, _)| *which == Which::KeyEncryptionKey),
+        "{problems:?}"
+    );
+}
