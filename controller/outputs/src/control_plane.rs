@@ -35,6 +35,15 @@ impl ControlPlane {
         }
     }
 
+    /// The kind that has the filter's configuration, with the keyring.
+    #[must_use]
+    pub fn keyring_kind(&self) -> &'static Definition {
+        match self {
+            Self::Istio(_) => istio::KEYRING_KIND,
+            Self::EnvoyGateway(_) => envoy_gateway::KEYRING_KIND,
+        }
+    }
+
     /// The `controllerName`s of the control plane's GatewayClasses.
     #[must_use]
     pub fn gateway_controllers(&self) -> &'static [&'static str] {

@@ -231,6 +231,25 @@ impl Status {
         progress
     }
 
+    /// The connected nodes that use another version of a resource than this one, or may do so. A node that has not asked
+    /// for it does not, nor one that refuses it and never had any.
+    #[must_use]
+    pub fn behind(&self, group: &str, resource_type: ResourceType, name: &str, version: Version) -> Vec<Name> {
+        let is_behind = |stream: &Arc<Connected>| {
+            let subscriber = stream.subscriber();
+            if !subscriber.subscribes(resource_type, name) {
+                return false;
+            }
+            match subscriber.standing(resource_type, name) {
+                (_, Some((refused, _))) if refused == version => subscriber.may_have(resource_type, name),
+                (acknowledged, _) => acknowledged != Some(version),
+            }
+        };
+        let nodes = self.nodes_of(group).into_iter();
+        let behind = nodes.filter(|(_, streams)| streams.iter().any(is_behind));
+        behind.map(|(node, _)| node).collect()
+    }
+
     /// The published resources that connected nodes of a group refuse.
     #[must_use]
     pub fn refusals(&self, group: &str) -> Vec<Refusal> {

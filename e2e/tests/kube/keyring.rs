@@ -97,9 +97,7 @@ spec:
     }
 
     pub(crate) async fn until_keys(&self, expected: &[(u64, &str)]) -> Result<()> {
-        let what = format!("the keys {expected:?}");
-        let expected: Vec<_> = expected.iter().map(|(id, state)| (*id, (*state).to_owned())).collect();
-        poll::until(&what, async || (self.keys().await.ok()? == expected).then_some(())).await
+        until_keys(&self.namespace, expected).await
     }
 
     pub(crate) async fn request_rotation(&self, value: &str) -> Result<()> {
@@ -125,6 +123,14 @@ spec:
         }
         bail!("{name} does not stop growing")
     }
+}
+
+/// Waits until the Secret has these keys in these states.
+pub(crate) async fn until_keys(namespace: &Namespace, expected: &[(u64, &str)]) -> Result<()> {
+    let what = format!("the keys {expected:?}");
+    let expected: Vec<_> = expected.iter().map(|(id, state)| (*id, (*state).to_owned())).collect();
+    let found = async || keys(&namespace.get("v1/Secret", KEYRING).await.ok()?).ok();
+    poll::until(&what, async || (found().await? == expected).then_some(())).await
 }
 
 /// Asks for a rotation.
@@ -200,6 +206,42 @@ fn assert_stayed_with_key(journeys: &Journeys, key: u64) -> Result<()> {
         assert_eq!(key_of(&last.context("no token")?)?, key);
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn an_envoy_that_never_had_a_keyring_holds_up_no_rotation() -> Result<()> {
+    let site = KeyringSite::start("keyless-rotation", "300ms").await?;
+    let mut keyless = site.controller.envoy_with("web", "keyless", &[]).await?;
+    keyless.until_ready().await?;
+    let refused = |gateway: &Value| {
+        let conditions = gateway["status"]["conditions"].to_string();
+        conditions.contains("Envoy keyless refused ExtensionConfig")
+    };
+    site.namespace.until("a refusal", "Gateway", "web", refused).await?;
+    site.request_rotation("now").await?;
+    site.until_keys(&[(1, "retiring"), (2, "signing")]).await
+}
+
+#[tokio::test]
+async fn an_envoy_that_holds_up_a_rotation_is_named() -> Result<()> {
+    let site = KeyringSite::start_with("late", "300ms", "1h").await?;
+    // It stays connected for a while, and acknowledges nothing.
+    site.envoy.process().pause()?;
+    site.request_rotation("now").await?;
+    let words = format!(
+        "Envoy one of Gateway {}/web has not acknowledged it",
+        site.namespace.name()
+    );
+    until_event(&site.namespace, "Secret", KEYRING, "RotationWaits", &words).await?;
+    assert_eq!(site.controller.metric("limpet_key_rotation_late").await?, "1");
+    site.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
+    site.envoy.process().go_on()?;
+    site.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
+    poll::until("the metric to say so", async || {
+        (site.controller.metric("limpet_key_rotation_late").await.ok()? == "0").then_some(())
+    })
+    .await?;
+    site.session().await.map(drop)
 }
 
 #[tokio::test]

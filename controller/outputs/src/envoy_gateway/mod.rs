@@ -41,6 +41,8 @@ const PATCH_POLICY: Definition = Definition {
 /// The kinds that are written.
 pub(super) const DEFINITIONS: &[&Definition] = &[&EXTENSION_POLICY, &PATCH_POLICY];
 
+pub(super) const KEYRING_KIND: &Definition = &EXTENSION_POLICY;
+
 /// Options of this output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

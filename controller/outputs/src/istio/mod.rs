@@ -48,6 +48,8 @@ const ENVOY_FILTER: Definition = Definition {
 /// The kinds that are written. The filter comes last: the chain lets requests pass while the filter is missing.
 pub(super) const DEFINITIONS: &[&Definition] = &[&ENVOY_FILTER, &WASM_PLUGIN];
 
+pub(super) const KEYRING_KIND: &Definition = &WASM_PLUGIN;
+
 /// Options of this output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

@@ -38,6 +38,7 @@ pub(crate) struct Metrics {
     preflight_seconds: Counter<f64, AtomicU64>,
     key_created: Gauge<f64, AtomicU64>,
     key_rotation_phase: Gauge,
+    key_rotation_late: Gauge,
     keys: Family<KeyLabels, Gauge>,
     fences: Gauge,
     held_back: Gauge,
@@ -111,6 +112,7 @@ impl Metrics {
             preflight_seconds: Counter::default(),
             key_created: Gauge::default(),
             key_rotation_phase: Gauge::default(),
+            key_rotation_late: Gauge::default(),
             keys: Family::default(),
             fences: Gauge::default(),
             held_back: Gauge::default(),
@@ -214,6 +216,11 @@ impl Metrics {
             "Phase of the current rotation, 1 to 3; 0 if there is none",
             self.key_rotation_phase.clone(),
         );
+        registry.register(
+            "key_rotation_late",
+            "Whether the rotation or revocation has waited for long, at the leader",
+            self.key_rotation_late.clone(),
+        );
         registry.register("keys", "Keys in the keyring by state", self.keys.clone());
         registry.register(
             "fences",
@@ -238,6 +245,7 @@ impl Metrics {
         let created = figures.created.map_or(f64::NAN, |created| created as f64);
         self.key_created.set(created);
         self.key_rotation_phase.set(figures.phase.into());
+        self.key_rotation_late.set(figures.is_late.into());
         for (&state, &count) in &figures.keys {
             self.keys.get_or_create(&KeyLabels { state }).set(gauge(count));
         }

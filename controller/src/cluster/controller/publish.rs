@@ -117,7 +117,7 @@ impl Publisher {
             return self
                 .published_filter
                 .as_ref()
-                .is_none_or(|published_filter| self.target.delivery.has(published_filter));
+                .is_none_or(|published_filter| self.target.delivery.has_all(published_filter));
         };
         let gateways = self.published.iter().flat_map(|published| &published.gateways);
         gateways

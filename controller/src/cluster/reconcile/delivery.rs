@@ -39,15 +39,32 @@ pub(crate) enum Delivery {
 }
 
 impl Delivery {
-    /// Whether all proxies have it. An Envoy that has not asked for the filter's configuration yet does not count: it
-    /// will get this one.
+    /// Whether no proxy uses another one. An Envoy that has not asked for the filter's configuration yet does not count:
+    /// it will get this one. Nor does one that has none and refuses this one: it verifies and issues no token.
     pub(crate) fn has(&self, published_filter: &PublishedFilter) -> bool {
         match self {
-            Self::Xds(status) => published_filter.versions.iter().all(|(group, (name, version))| {
-                let progress = status.progress(group, ResourceType::ExtensionConfig, name, *version);
-                progress.refused + progress.pending == 0
-            }),
+            Self::Xds(status) => behind(status, published_filter).next().is_none(),
             Self::Objects { written, leads } => !*leads.borrow() || written.borrow().has(published_filter.generation),
+        }
+    }
+
+    /// Whether proxies have all that was written with it, too. For objects alone: Envoys acknowledge each resource.
+    pub(crate) fn has_all(&self, published_filter: &PublishedFilter) -> bool {
+        match self {
+            Self::Xds(_) => self.has(published_filter),
+            Self::Objects { written, .. } => self.has(published_filter) && written.borrow().complete,
+        }
+    }
+
+    /// The first one that uses another one, in words, if that is known.
+    pub(crate) fn behind(&self, published_filter: &PublishedFilter) -> Option<String> {
+        match self {
+            Self::Xds(status) => {
+                let (gateway, envoy) = behind(status, published_filter).next()?;
+                Some(format!("Envoy {envoy} of Gateway {gateway} has not acknowledged it"))
+            }
+            Self::Objects { written, leads } if *leads.borrow() => written.borrow().behind.first().cloned(),
+            Self::Objects { .. } => None,
         }
     }
 
@@ -74,4 +91,16 @@ impl Delivery {
             Self::Objects { written, .. } => changed_or_never(written).await,
         }
     }
+}
+
+/// The Envoys that may use another one: the Gateway and the node.
+fn behind<'a>(
+    status: &'a Status,
+    published_filter: &'a PublishedFilter,
+) -> impl Iterator<Item = (&'a Name, Name)> + use<'a> {
+    let groups = published_filter.versions.iter();
+    groups.flat_map(|(group, (name, version))| {
+        let nodes = status.behind(group, ResourceType::ExtensionConfig, name, *version);
+        nodes.into_iter().map(move |node| (group, node))
+    })
 }

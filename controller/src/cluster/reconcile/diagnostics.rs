@@ -33,6 +33,8 @@ pub(crate) enum Reason {
     DeleteRefused,
     /// A certificate that it uses ends soon.
     CertificateEnds,
+    /// A rotation of its keys waits for a proxy.
+    RotationWaits,
     /// Its key is revoked, and Envoys may not know yet.
     Revoking,
     /// Every connected Envoy knows. These are news, and nothing is wrong.
@@ -48,6 +50,7 @@ impl Reason {
             Self::WriteRefused => "WriteRefused",
             Self::DeleteRefused => "DeleteRefused",
             Self::CertificateEnds => "CertificateEnds",
+            Self::RotationWaits => "RotationWaits",
             Self::Revoking => "Revoking",
             Self::Revoked => "Revoked",
         }

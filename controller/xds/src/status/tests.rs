@@ -161,6 +161,40 @@ fn a_refusal_has_the_nodes_words() {
     assert!(!status.is_settled(GROUP));
 }
 
+#[test]
+fn a_node_that_refuses_what_it_never_had_is_not_behind() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    let behind = |number: &str| status.behind(GROUP, ExtensionConfig, "a", version(number));
+    snapshots.publish(GROUP, published("1"));
+    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    assert!(behind("1").is_empty(), "it will get this one");
+    one.ask(ExtensionConfig);
+    assert_eq!(behind("1"), ["one".into()], "it may have it by now, or not");
+    one.answer(ExtensionConfig, Some("no such key"));
+    assert!(behind("1").is_empty());
+    let two = Stream::connect(&snapshots, 2, "two", Service::Aggregated);
+    two.ask(ExtensionConfig);
+    two.answer(ExtensionConfig, None);
+    assert!(behind("1").is_empty());
+
+    snapshots.publish(GROUP, published("2"));
+    assert_eq!(behind("2").len(), 2);
+    for stream in [&one, &two] {
+        stream.answer(ExtensionConfig, Some("no such key"));
+    }
+    assert_eq!(behind("2"), ["two".into()], "it uses the former one");
+
+    // It had one when it connected, of another server.
+    let three = Stream::connect(&snapshots, 3, "three", Service::Aggregated);
+    three.request(ExtensionConfig, |request| {
+        request.resource_names_subscribe = vec!["a".to_owned()];
+        request.initial_resource_versions = [("a".to_owned(), "unknown".to_owned())].into();
+    });
+    three.answer(ExtensionConfig, Some("no such key"));
+    assert_eq!(behind("2"), ["three".into(), "two".into()]);
+}
+
 #[tokio::test]
 async fn changes_are_told() {
     let snapshots = Snapshots::new();

@@ -187,6 +187,12 @@ impl Subscriber {
         )
     }
 
+    /// Whether the node has any version of a resource, or may have had one when it connected.
+    pub(super) fn may_have(&self, resource_type: ResourceType, name: &str) -> bool {
+        let subscription = &self.types[resource_type];
+        subscription.had_any || subscription.has.contains_key(name)
+    }
+
     /// The resources that the node refuses, with its error messages.
     pub(super) fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Name, Version, &Arc<str>)> {
         ResourceType::ALL.into_iter().flat_map(|each| {

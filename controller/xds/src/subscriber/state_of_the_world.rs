@@ -40,6 +40,7 @@ impl Subscriber {
             subscription.wildcard = everything;
             subscription.names = names;
             subscription.owed_an_answer = everything && request.version_info.is_empty();
+            subscription.had_any = !request.version_info.is_empty();
             subscription.had_version = request.version_info;
             return answer;
         }

@@ -54,6 +54,8 @@ pub(super) struct Subscription {
     pub(super) sent_nonce: u64,
     /// The version that the client had when it connected. State of the world only.
     pub(super) had_version: String,
+    /// Whether it had anything then, whose names are not known. State of the world only.
+    pub(super) had_any: bool,
     /// Parts of a refused response. One of the resources is the reason; sending fewer at a time finds it.
     suspects: Vec<Vec<Name>>,
     pub(super) refused: BTreeMap<Name, Refused>,

@@ -4,6 +4,7 @@
 mod accepted;
 mod kept;
 mod others;
+mod rotation;
 
 use anyhow::{Context, Result};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Output, Release};
@@ -51,10 +52,20 @@ async fn namespace_with_policy(cluster: &Cluster, prefix: &str) -> Result<Namesp
 
 /// A controller for Istio.
 async fn controller(cluster: &Cluster, namespace: &Namespace) -> Result<Controller> {
+    controller_with(cluster, namespace, |_| ()).await
+}
+
+/// The same with another configuration.
+async fn controller_with(
+    cluster: &Cluster,
+    namespace: &Namespace,
+    change: impl FnOnce(&mut Value),
+) -> Result<Controller> {
     let change = |config: &mut Value| {
         config["propagationTime"] = "200ms".into();
         // Istio's proxies load no modules. No proxy here loads the file.
         config["envoy"]["filter"] = json!({"wasm": {"file": "/etc/limpet/limpet.wasm"}});
+        change(config);
     };
     let mut controller = Controller::prepare_for(Output::Istio, cluster.server(), namespace, change).await?;
     controller.launch()?;

@@ -30,6 +30,8 @@ use limpet_core::time::Timestamp;
 use limpet_outputs::FilterKeys;
 
 const SECRET: &str = "Secret";
+/// After how many times the minimum duration of a phase somebody is told what the keyring waits for.
+const LATE: u32 = 10;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keys {
@@ -48,6 +50,8 @@ pub(crate) struct Figures {
     pub(crate) phase: u8,
     /// How many keys have each state.
     pub(crate) keys: BTreeMap<&'static str, usize>,
+    /// Whether a rotation or a revocation has waited for long.
+    pub(crate) is_late: bool,
 }
 
 pub(crate) struct Reconciler {
@@ -65,8 +69,12 @@ pub(crate) struct Reconciler {
     leads: watch::Receiver<bool>,
     /// What replicas tell each other of their Envoys.
     replicas: Replicas,
-    /// What the rotation waits for, as it was last logged.
-    waits: String,
+    /// Who of this replica's proxies has another keyring than the served one, if somebody has.
+    behind: Option<String>,
+    /// What a rotation or a revocation waits for, and since when it waits; `None`: for nothing.
+    waits: Option<(String, Instant)>,
+    /// The replica that it waits for, as it was last logged.
+    logged: Option<String>,
     /// The revocation that not all Envoys know of yet.
     revoking: Option<Progress>,
     /// The published text, and since when it is published.
@@ -99,6 +107,7 @@ impl Reconcile for Reconciler {
         let rest = self.say_keyring(served.as_ref());
         self.tell_revocation();
         if !*self.leads.borrow_and_update() {
+            self.wait_for(None);
             return rest;
         }
         self.wait_for_others(served.as_mut());
@@ -113,12 +122,13 @@ impl Reconcile for Reconciler {
                 return Some(self.writer.failed());
             }
         };
-        match self.state.next(time_format::now(), served, fresh) {
+        let next = match self.state.next(time_format::now(), served, fresh) {
             Next::Wait(None) => rest,
             // At most a minute: timers stand still while the machine is suspended.
             Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
             Next::Write(write) => self.write(write).await,
-        }
+        };
+        [next, self.until_late()].into_iter().flatten().min()
     }
 }
 
@@ -157,7 +167,9 @@ impl Reconciler {
             delivery,
             leads,
             replicas,
-            waits: String::new(),
+            behind: None,
+            waits: None,
+            logged: None,
             revoking: None,
             published: None,
         };
@@ -195,7 +207,8 @@ impl Reconciler {
             Some(refusal) => format!("{missing}: {refusal}"),
             None => missing,
         });
-        let figures = self.state.document().map(figures).unwrap_or_default();
+        let mut figures = self.state.document().map(figures).unwrap_or_default();
+        figures.is_late = self.late().is_some();
         self.told.send_replace(Keys {
             config: self.state.served(),
             missing,
@@ -223,7 +236,10 @@ impl Reconciler {
         let refused = refused.map(|((which, reason), message)| diagnostic(*which, *reason, message.clone()));
         let revoking = self.state.revoking();
         let revoking = revoking.map(|ids| diagnostic(Which::Keyring, Reason::Revoking, revocation::under_way(ids)));
-        let diagnostics = invalid.chain(refused).chain(revoking);
+        let late = self
+            .late()
+            .map(|waits| diagnostic(Which::Keyring, Reason::RotationWaits, waits));
+        let diagnostics = invalid.chain(refused).chain(revoking).chain(late);
         self.diagnostics.complain(SECRET, diagnostics.collect());
     }
 
@@ -253,7 +269,10 @@ impl Reconciler {
         let text = self.published.as_ref().map(|(text, _)| text);
         let delivery = match (served, text) {
             (Some(served), Some(_)) if !served.everywhere => {
-                KeyringDelivery::WaitsFor("not all its Envoys have acknowledged the keyring".to_owned())
+                // Until then, they are on their way, and another one is the first each time.
+                let behind = self.behind.as_ref().filter(|_| rest.is_some_and(|rest| rest.is_zero()));
+                let who = behind.map(|who| format!(": {who}")).unwrap_or_default();
+                KeyringDelivery::WaitsFor(format!("not all its Envoys have acknowledged the keyring{who}"))
             }
             (Some(_), Some(_)) if rest.is_some_and(|rest| !rest.is_zero()) => {
                 KeyringDelivery::WaitsFor("it has published the keyring for less than phaseTime".to_owned())
@@ -270,20 +289,48 @@ impl Reconciler {
         let others = self.replicas.others();
         let text = self.published.as_ref().map(|(text, _)| text);
         let (Some(served), Some(text)) = (served, text) else {
-            return;
+            return self.wait_for(None);
         };
         let waits = match others.as_ref() {
-            None => "the state of other replicas is unknown".to_owned(),
-            Some(view) => behind(view, &digest(text))
-                .map(|(replica, reason)| format!("replica {replica}: {reason}"))
-                .unwrap_or_default(),
+            None => Some("the state of other replicas is unknown".to_owned()),
+            Some(view) => behind(view, &digest(text)).map(|(replica, reason)| format!("replica {replica}: {reason}")),
         };
-        served.everywhere &= waits.is_empty();
-        let waits = if self.waits_for_envoys() { waits } else { String::new() };
-        if waits != self.waits && !waits.is_empty() {
+        let own = self.behind.clone().filter(|_| !served.everywhere);
+        served.everywhere &= waits.is_none();
+        let waits = waits.filter(|_| self.waits_for_envoys());
+        if let Some(waits) = waits.as_ref().filter(|waits| self.logged.as_ref() != Some(*waits)) {
             tracing::info!(waits, "the keyring waits for another replica");
         }
-        self.waits = waits;
+        self.logged.clone_from(&waits);
+        self.wait_for(own.filter(|_| self.waits_for_envoys()).or(waits));
+    }
+
+    /// Notes what a rotation or a revocation waits for.
+    fn wait_for(&mut self, waits: Option<String>) {
+        let since = self.waits.take().map_or_else(Instant::now, |(_, since)| since);
+        self.waits = waits.map(|waits| (waits, since));
+        let is_late = self.late().is_some();
+        self.told
+            .send_if_modified(|keys| std::mem::replace(&mut keys.figures.is_late, is_late) != is_late);
+    }
+
+    /// What is waited for, if that has taken too long.
+    fn late(&self) -> Option<String> {
+        let (waits, _) = self.waits.as_ref()?;
+        let is_late = self.until_late().is_none();
+        is_late.then(|| format!("a rotation or a revocation waits until every Envoy has the keyring: {waits}"))
+    }
+
+    /// When it takes too long; `None`: it does by now, or nothing is waited for.
+    fn until_late(&self) -> Option<Duration> {
+        let (_, since) = self.waits.as_ref()?;
+        let rest = self
+            .config
+            .phase_time
+            .get()
+            .saturating_mul(LATE)
+            .saturating_sub(since.elapsed());
+        Some(rest).filter(|rest| !rest.is_zero())
     }
 
     /// What Envoys have of the served keyring.
@@ -309,9 +356,11 @@ impl Reconciler {
                 now
             }
         };
+        let everywhere = self.delivery.has(published_filter);
+        self.behind = (!everywhere).then(|| self.delivery.behind(published_filter)).flatten();
         Some(Served {
             since: since.elapsed(),
-            everywhere: self.delivery.has(published_filter),
+            everywhere,
             life: published_filter.life,
         })
     }
@@ -380,5 +429,6 @@ pub(super) fn figures(document: &KeyringDocument) -> Figures {
         created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
         phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
         keys: states,
+        is_late: false,
     }
 }

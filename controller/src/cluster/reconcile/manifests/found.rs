@@ -25,6 +25,8 @@ pub(super) struct Found {
     /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
     pub(super) refusals: Problems,
     /// What the control plane accepts only in part.
+    /// The objects that stay with the keyring that they have, and why.
+    pub(super) behind: BTreeSet<String>,
     parts: Problems,
     /// The Gateways that ask for an address which the API server refuses.
     without_address: BTreeSet<ObjectName>,

@@ -47,6 +47,14 @@ impl Recipient {
         }
     }
 
+    /// Whether objects of this kind have a keyring.
+    pub(super) fn has_keyring(&self, definition: &Definition) -> bool {
+        match self {
+            Self::Plane(plane) => plane.keyring_kind() == definition,
+            Self::Envoys(_) => false,
+        }
+    }
+
     /// The pods of a Gateway's proxies, if somebody else writes them.
     pub(super) fn proxies(&self, gateway: &ObjectName) -> Option<Proxies> {
         match self {

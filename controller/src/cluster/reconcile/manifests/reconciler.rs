@@ -138,17 +138,19 @@ impl Reconciler {
         let conditions = wanted.gateways.iter();
         let conditions = conditions.filter_map(|gateway| Some((gateway.clone(), condition(gateway)?)));
         let conditions: BTreeMap<_, _> = conditions.collect();
-        let is_new = self.told.borrow().generation != wanted.generation;
-        // Proxies do not have what could not be written.
-        if is_new && found.problems.is_empty() {
-            self.settles = Some(Instant::now() + self.propagation);
-        }
+        let is_complete = found.problems.is_empty();
+        let settles = &mut self.settles;
         self.told.send_if_modified(|written| {
             let before = written.clone();
             written.conditions = conditions;
-            if is_new && found.problems.is_empty() {
+            written.behind.clone_from(&found.behind);
+            // Proxies do not have what could not be written.
+            let is_new = written.generation != wanted.generation;
+            if found.behind.is_empty() && (is_new || is_complete && !written.complete) {
+                *settles = Some(Instant::now() + self.propagation);
                 written.generation = wanted.generation;
                 written.settled = false;
+                written.complete = is_complete;
             }
             *written != before
         });
@@ -206,11 +208,24 @@ impl Reconciler {
                     }
                 }
                 Outcome::Written => wrote = true,
-                Outcome::Refused(problem) => found.refuse(manifest, &problem),
-                Outcome::Invalid(problem) => found.invalidate(manifest, &problem),
+                Outcome::Refused(problem) => {
+                    found.behind.extend(self.stays(manifest, there, &problem));
+                    found.refuse(manifest, &problem);
+                }
+                Outcome::Invalid(problem) => {
+                    found.behind.extend(self.stays(manifest, there, &problem));
+                    found.invalidate(manifest, &problem);
+                }
             }
         }
         Ok(Some(wrote))
+    }
+
+    /// Why proxies stay with a former keyring, if this object could not be written: it exists and has one. Without an
+    /// object, no proxy has any.
+    fn stays(&self, manifest: &Manifest, there: &There, problem: &str) -> Option<String> {
+        let exists = || there.live.contains_key(&(manifest.definition, manifest.name.clone()));
+        (self.recipient.has_keyring(manifest.definition) && exists()).then(|| problem.to_owned())
     }
 
     /// Finds proxies that lack environment variables. It runs after all writes, so that neither a rotation of keys nor

@@ -20,16 +20,20 @@ pub(crate) struct Wanted {
 /// What has been written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// The last generation that was written completely.
+    /// The last generation whose keyring is in all objects that had one.
     pub(crate) generation: u64,
-    /// Whether it was written so long ago that all proxies should have it.
+    /// Whether that is so for long enough that all proxies should have it.
     pub(crate) settled: bool,
+    /// Whether everything else of it is written, too.
+    pub(crate) complete: bool,
+    /// The objects with another keyring that the API server refuses to change, in words.
+    pub(crate) behind: BTreeSet<String>,
     /// The condition `Programmed` of each Gateway.
     pub(crate) conditions: BTreeMap<ObjectName, Condition>,
 }
 
 impl Written {
-    /// Whether proxies have this generation, or a later one.
+    /// Whether proxies have the keyring of this generation, or of a later one.
     pub(crate) fn has(&self, generation: u64) -> bool {
         self.settled && self.generation >= generation
     }
