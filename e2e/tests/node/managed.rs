@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use limpet_api::ObjectName;
 use limpet_e2e::kube::{has_condition, until_led};
-use limpet_e2e::{Carrier, Crowd, Visitor};
+use limpet_e2e::{Carrier, Crowd, Visitor, poll};
 use limpet_model::envoys_name;
 use serde_json::{Value, json};
 
@@ -48,8 +49,8 @@ fn parameters(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Applies a Gateway with its routes and its parameters. Returns the address in its status once its Envoys serve there.
-async fn gateway(site: &Site, name: &str, spec: &Value) -> Result<SocketAddr> {
+/// Applies a Gateway with its routes and its parameters.
+async fn apply(site: &Site, name: &str, spec: &Value) -> Result<()> {
     let default = site.default();
     default.apply_object(&parameters(name, spec)).await?;
     let gateway = json!({
@@ -66,8 +67,13 @@ async fn gateway(site: &Site, name: &str, spec: &Value) -> Result<SocketAddr> {
         },
     });
     default.apply_object(&gateway).await?;
-    default.apply_object(&routes(name, "/cookie")).await?;
-    let system = site.system();
+    default.apply_object(&routes(name, "/cookie")).await.map(drop)
+}
+
+/// As [`apply`]. Returns the address in the Gateway's status once its Envoys serve there.
+async fn gateway(site: &Site, name: &str, spec: &Value) -> Result<SocketAddr> {
+    apply(site, name, spec).await?;
+    let (default, system) = (site.default(), site.system());
     system
         .until("its Deployment", DEPLOYMENT, &envoys(name), |_| true)
         .await?;
@@ -139,4 +145,52 @@ async fn another_image_of_envoy_costs_no_request_and_no_session() -> Result<()> 
     journeys.none_failed()?;
     journeys.none_exposed()?;
     journeys.none_moved()
+}
+
+/// A rollout has ten seconds, and the controller looks every ten.
+const TOLD: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn pods_that_no_node_takes_are_told_and_former_ones_serve() -> Result<()> {
+    let site = Site::shared().await?;
+    class(site, json!({})).await?;
+    let address = gateway(site, "stuck", &json!({})).await?;
+    let nowhere = json!({
+        "pod": {"nodeSelector": {"limpet.dev/nowhere": "true"}},
+        "patch": {"deployment": {"spec": {"progressDeadlineSeconds": 10}}},
+    });
+    class(site, nowhere).await?;
+    let default = site.default();
+    let told = async || {
+        let events = default.list("events.k8s.io/v1/Event", "").await.ok()?;
+        let about = |event: &&Value| event["regarding"]["name"] == "stuck" && event["reason"] == "EnvoysNotUpdated";
+        events.iter().find(about)?["note"].as_str().map(str::to_owned)
+    };
+    let note = poll::until_within(TOLD, "an Event on the Gateway", told).await?;
+    ensure!(
+        note.contains(&envoys("stuck")) && note.contains("timed out progressing"),
+        "{note}"
+    );
+    sessions_hold(address).await?;
+    let stuck = default.get("Gateway", "stuck").await?;
+    ensure!(has_condition(&stuck, "Programmed"), "{stuck:#}");
+
+    // One that never had any.
+    apply(site, "nowhere", &json!({})).await?;
+    let told = async || {
+        let gateway = default.get("Gateway", "nowhere").await.ok()?;
+        let mut conditions = gateway["status"]["conditions"].as_array()?.iter();
+        let without = conditions.find(|condition| condition["reason"] == "NoResources")?;
+        without["message"].as_str().map(str::to_owned)
+    };
+    let message = poll::until_within(TOLD, "the Gateway to say it", told).await?;
+    ensure!(
+        message.contains(&envoys("nowhere")) && message.contains("timed out progressing"),
+        "{message}"
+    );
+    remove(site, "nowhere").await?;
+
+    class(site, json!({})).await?;
+    until_rolled_out(&site.system(), &envoys("stuck")).await?;
+    remove(site, "stuck").await
 }

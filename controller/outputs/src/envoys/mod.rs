@@ -20,6 +20,9 @@ pub use strategic::merge_key;
 
 /// How many pods, if nobody says so.
 const REPLICAS: u32 = 2;
+/// After how many seconds without progress a rollout counts as stuck, which is told. Kubernetes' default of ten minutes
+/// is long for somebody who looks for a mistake. A node that a cluster adds for a pod is mostly there sooner than this.
+const PROGRESS_DEADLINE: u32 = 180;
 /// How much of their CPU pods use at most on average, in percent.
 const CPU_UTILIZATION: u32 = 80;
 
@@ -182,6 +185,7 @@ impl Wanted<'_> {
     fn pods(&self) -> Value {
         let mut spec = json!({
             "selector": {"matchLabels": self.selector()},
+            "progressDeadlineSeconds": PROGRESS_DEADLINE,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "template": self.template(),
         });

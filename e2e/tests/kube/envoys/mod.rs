@@ -8,6 +8,7 @@ mod placement;
 mod quiet;
 mod readiness;
 mod refused;
+mod rollouts;
 mod secrets;
 mod tenants;
 

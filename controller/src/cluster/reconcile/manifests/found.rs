@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::complaints::Undeleted;
+use super::rollout::Trouble;
 use limpet_api::ObjectName;
 use limpet_model::Extent;
 use limpet_model::reports::Condition;
@@ -13,6 +14,8 @@ use limpet_outputs::manifests::{Manifest, Objection};
 const TOLD: usize = 3;
 /// The reason of a Gateway whose Envoys cannot be kept as they should be.
 const ENVOYS_NOT_WRITTEN: &str = "EnvoysNotWritten";
+/// The reason of a Gateway without Envoys whose pods do not come up.
+pub(crate) const NO_RESOURCES: &str = "NoResources";
 
 /// Messages by Gateway.
 type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
@@ -22,14 +25,16 @@ type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
 pub(super) struct Found {
     /// Why an object could not be written.
     pub(super) problems: Problems,
+    /// The objects that stay with the keyring that they have, and why.
+    pub(super) behind: BTreeSet<String>,
     /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
     pub(super) refusals: Problems,
     /// What the control plane accepts only in part.
-    /// The objects that stay with the keyring that they have, and why.
-    pub(super) behind: BTreeSet<String>,
     parts: Problems,
     /// The Gateways that ask for an address which the API server refuses.
     without_address: BTreeSet<ObjectName>,
+    /// Why Envoys are not there.
+    troubles: BTreeMap<ObjectName, Trouble>,
     /// What is not wanted and cannot be deleted.
     pub(super) undeleted: Undeleted,
     /// Whether something was written. The control plane may still object to it.
@@ -66,20 +71,37 @@ impl Found {
         }
     }
 
-    /// Whether the next check may wait.
+    pub(super) fn trouble(&mut self, manifest: &Manifest, trouble: Trouble) {
+        for gateway in &manifest.gateways {
+            self.troubles.insert(gateway.clone(), trouble.clone());
+        }
+    }
+
+    /// Why Gateways have former Envoys and not those that they should have.
+    pub(super) fn stuck(&self) -> BTreeMap<ObjectName, String> {
+        let stuck = self.troubles.iter().filter(|(_, trouble)| trouble.serves);
+        stuck
+            .map(|(gateway, trouble)| (gateway.clone(), trouble.message.clone()))
+            .collect()
+    }
+
+    /// Whether the next check may wait. A rollout changes nothing of what is written, and lasts.
     pub(super) fn is_settled(&self) -> bool {
         self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
     }
 
-    /// What is wrong with the objects of a Gateway's Envoys.
+    /// What is wrong with the objects of a Gateway's Envoys, or why there are no Envoys.
     pub(super) fn of_envoys(&self, gateway: &ObjectName) -> Option<Condition> {
-        let problems = told(self.problems.get(gateway)?);
+        let Some(problems) = self.problems.get(gateway) else {
+            let trouble = self.troubles.get(gateway).filter(|trouble| !trouble.serves)?;
+            return Some(Condition::fails("Programmed", NO_RESOURCES, &*trouble.message));
+        };
         let reason = if self.without_address.contains(gateway) {
             "AddressNotUsable"
         } else {
             ENVOYS_NOT_WRITTEN
         };
-        Some(Condition::fails("Programmed", reason, problems))
+        Some(Condition::fails("Programmed", reason, told(problems)))
     }
 
     pub(super) fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {

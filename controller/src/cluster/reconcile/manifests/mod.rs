@@ -3,7 +3,7 @@
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
 //! - `reconciler`: writes them, stage by stage. `found`, `complaints`: what is told of that.
-//! - `recipient`: who the objects are for. `scale`: how many pods a Deployment has, where somebody else decides that.
+//! - `recipient`: who the objects are for. `rollout`: whether the pods of a Deployment come up. `scale`: how many pods a Deployment has, where somebody else decides that.
 //! - `proxies`: whether proxies have the environment variables that the filter needs.
 //! - `written`: what was written, for statuses and for rotations of the keyring.
 
@@ -13,10 +13,12 @@ mod found;
 mod proxies;
 mod recipient;
 mod reconciler;
+mod rollout;
 mod scale;
 mod written;
 
 pub(crate) use complaints::Complaints;
+pub(crate) use found::NO_RESOURCES;
 pub(crate) use recipient::Recipient;
 pub(crate) use reconciler::Reconciler;
 pub(crate) use written::{Wanted, Written};

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::rollout::{self, Trouble};
 use limpet_api::ObjectName;
 use limpet_outputs::manifests::{Definition, Objection, Proxies};
 use limpet_outputs::{ControlPlane, envoys};
@@ -53,6 +54,12 @@ impl Recipient {
             Self::Plane(plane) => plane.keyring_kind() == definition,
             Self::Envoys(_) => false,
         }
+    }
+
+    /// Why the Envoys of this object are not there, if it is for Envoys.
+    pub(super) fn trouble(&self, definition: &Definition, object: &Value) -> Option<Trouble> {
+        let is_for_envoys = matches!(self, Self::Envoys(_)) && *definition == envoys::DEPLOYMENT;
+        is_for_envoys.then(|| rollout::trouble(object)).flatten()
     }
 
     /// The pods of a Gateway's proxies, if somebody else writes them.

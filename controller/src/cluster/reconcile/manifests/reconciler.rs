@@ -143,6 +143,7 @@ impl Reconciler {
         self.told.send_if_modified(|written| {
             let before = written.clone();
             written.conditions = conditions;
+            written.stuck = found.stuck();
             written.behind.clone_from(&found.behind);
             // Proxies do not have what could not be written.
             let is_new = written.generation != wanted.generation;
@@ -205,6 +206,10 @@ impl Reconciler {
                     let object = object.and_then(|object| serde_json::to_value(object).ok());
                     for objection in object.iter().flat_map(|object| self.recipient.objections(object)) {
                         found.object_to(manifest, &objection);
+                    }
+                    let trouble = object.and_then(|object| self.recipient.trouble(manifest.definition, &object));
+                    if let Some(trouble) = trouble {
+                        found.trouble(manifest, trouble);
                     }
                 }
                 Outcome::Written => wrote = true,

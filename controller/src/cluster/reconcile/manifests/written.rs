@@ -30,6 +30,8 @@ pub(crate) struct Written {
     pub(crate) behind: BTreeSet<String>,
     /// The condition `Programmed` of each Gateway.
     pub(crate) conditions: BTreeMap<ObjectName, Condition>,
+    /// Why Gateways have former Envoys and not those that they should have.
+    pub(crate) stuck: BTreeMap<ObjectName, String>,
 }
 
 impl Written {

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
 use crate::cluster::kube::{Digest, status_digest};
+use crate::cluster::reconcile::manifests::NO_RESOURCES;
 use crate::cluster::reconcile::services::Refused;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::Reports;
@@ -22,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) without_service: Refused,
     /// The Gateways whose Envoys are not kept as they should be: why they are not programmed.
     pub(crate) without_envoys: BTreeMap<ObjectName, Condition>,
+    /// The Gateways with former Envoys, and why those that they should have do not come up.
+    pub(crate) stuck: BTreeMap<ObjectName, String>,
 }
 
 /// The reason of an `XBackend` whose Service may not be written.
@@ -97,8 +100,11 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     // What Envoys refuse comes first: it may be the reason why none is ready.
     let unready = report.unready.as_ref().filter(|_| programmed.is_true());
     let mut conditions = with_programmed(&report.conditions, unready.unwrap_or(programmed));
-    // It is the reason why there is no address, and why no Envoy is connected.
-    if let Some(without) = facts.without_envoys.get(name).filter(|_| !is_refused) {
+    // It is the reason why there is no address, and why no Envoy is connected. Pods are looked at now and then: an Envoy
+    // that is connected and ready came later.
+    let is_without = |without: &&Condition| without.reason != NO_RESOURCES || is_without_envoys(&conditions);
+    let without = facts.without_envoys.get(name).filter(|_| !is_refused);
+    if let Some(without) = without.filter(is_without) {
         conditions.retain(|condition| condition.kind != without.kind);
         conditions.push(without.clone());
     }
@@ -110,6 +116,12 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
             listeners,
         }),
     })
+}
+
+/// Whether a Gateway waits for Envoys, or for the address that it gets with them.
+fn is_without_envoys(conditions: &[Condition]) -> bool {
+    let mut programmed = conditions.iter().filter(|condition| condition.kind == "Programmed");
+    programmed.any(|condition| ["Pending", "AddressNotAssigned"].contains(&condition.reason))
 }
 
 fn route(report: &RouteReport) -> Wanted {
@@ -245,6 +257,34 @@ mod tests {
         let refused = Condition::fails("Programmed", "Invalid", "a port");
         let (gateway, _) = wanted_if(accepted(), unready(), refused.clone());
         assert_eq!(gateway[1..], [refused]);
+    }
+
+    #[test]
+    fn pods_that_do_not_come_up_are_told_while_no_envoy_serves() {
+        let name = ObjectName::new("shop", "web");
+        let of = |programmed: Condition| {
+            let report = GatewayReport {
+                conditions: vec![Condition::holds("Accepted", "Accepted", "")],
+                ..GatewayReport::default()
+            };
+            let reports = Reports {
+                gateways: BTreeMap::from([(name.clone(), report)]),
+                ..Reports::default()
+            };
+            let without = Condition::fails("Programmed", NO_RESOURCES, "no node");
+            let facts = Facts {
+                programmed: BTreeMap::from([(name.clone(), programmed)]),
+                without_envoys: BTreeMap::from([(name.clone(), without)]),
+                ..Facts::default()
+            };
+            match gateway(&reports, &name, &facts) {
+                Some(Wanted::Whole { mut conditions, .. }) => conditions.pop().expect("one").reason,
+                _ => panic!("a status"),
+            }
+        };
+        assert_eq!(of(Condition::fails("Programmed", "Pending", "")), NO_RESOURCES);
+        assert_eq!(of(Condition::fails("Programmed", "Invalid", "")), "Invalid");
+        assert_eq!(of(Condition::holds("Programmed", "Programmed", "")), "Programmed");
     }
 
     #[test]

@@ -28,6 +28,9 @@ const PARALLEL: usize = 4;
 /// How many writes a turn does at most, before statuses are compared again.
 const ROUND: usize = 128;
 
+/// The reason of an Event on a Gateway whose former Envoys serve, because others do not come up.
+const ENVOYS_NOT_UPDATED: &str = "EnvoysNotUpdated";
+
 /// What statuses are made from.
 #[derive(Debug, Clone)]
 pub(crate) struct Inputs {
@@ -178,15 +181,17 @@ impl Reconciler {
         };
         let without_service = self.inputs.without_service.borrow_and_update().clone();
         let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
-        let without_envoys = self.inputs.without_envoys.borrow_and_update().conditions.clone();
-        let is_same = programmed == self.facts.programmed
-            && without_service == self.facts.without_service
-            && without_envoys == self.facts.without_envoys;
-        if !is_known || !is_same {
-            self.log_refusals(&programmed);
-            self.facts.without_envoys = without_envoys;
-            self.facts.programmed = programmed;
-            self.facts.without_service = without_service;
+        let envoys = self.inputs.without_envoys.borrow_and_update().clone();
+        let facts = Facts {
+            controller: self.facts.controller.clone(),
+            programmed,
+            without_service,
+            without_envoys: envoys.conditions,
+            stuck: envoys.stuck,
+        };
+        if !is_known || facts != self.facts {
+            self.log_refusals(&facts.programmed);
+            self.facts = facts;
             self.desired = desired(&reported.reports, &self.facts);
             self.of = Some(Arc::clone(&reported.reports));
             self.is_due = true;
@@ -319,6 +324,14 @@ impl Reconciler {
                     add(*kind, name, problems(wanted));
                 }
             }
+        }
+        for (gateway, message) in &self.facts.stuck {
+            let problem = Problem {
+                reason: ENVOYS_NOT_UPDATED.to_owned(),
+                note: message.clone(),
+                is_news: false,
+            };
+            add(Kind::Gateway, gateway, [problem].into());
         }
         let without_status = self.of.iter().flat_map(|of| &of.without_status);
         for (object, condition) in without_status {
