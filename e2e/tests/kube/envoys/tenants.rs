@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::{Site, parameters, refers_to};
 
-/// No definition describes these fields, so the API server refuses them with the Deployment alone.
+/// The definition does not describe what is wrong with these, so the API server refuses it with the Deployment alone.
 #[tokio::test]
 async fn what_the_api_server_refuses_is_one_gateways() -> Result<()> {
     let site = Site::start("mistakes", json!({})).await?;
     let mistakes = [
-        json!({"envoy": {"resources": {"nonsense": {"a": "b"}}}}),
-        json!({"envoy": {"resources": {"limits": {"memory": "nonsense"}}}}),
-        json!({"envoy": {"resources": {"limits": "text"}}}),
+        json!({"envoy": {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}}}),
+        json!({"limpet": {"resources": {"limits": {"not a name": "1"}}}}),
+        json!({"envoy": {"resources": {"claims": [{"name": {"a": "b"}}]}}}),
         json!({"pod": {"tolerations": [{"key": {"a": "b"}}]}}),
         json!({"pod": {"affinity": {"nonsense": [[1]]}}}),
         json!({"pod": {"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}}),
