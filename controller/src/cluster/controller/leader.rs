@@ -7,9 +7,9 @@
 //! The times are those of node Leases. Losing the leader costs little, since every replica serves. A renewal is one
 //! request, and the others watch the Lease.
 //!
-//! The Lease belongs to the ServiceAccount of its holder, and goes with it. An uninstallation takes the holder's rights
-//! before its process has ended, which then cannot release the Lease; a new installation would wait until that expires.
-//! Without its ServiceAccount, a process can write nothing, so nobody has to wait for it.
+//! The Lease belongs to the `ServiceAccount` of its holder, and goes with it. An uninstallation takes the holder's
+//! rights before its process has ended, which then cannot release the Lease; a new installation would wait until that
+//! expires. Without its `ServiceAccount`, a process can write nothing, so nobody has to wait for it.
 
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
@@ -240,7 +240,7 @@ impl Candidate {
         self.wrote(replaced)
     }
 
-    /// The ServiceAccount that this process acts as. Only an object of the same namespace can be an owner.
+    /// The `ServiceAccount` that this process acts as. Only an object of the same namespace can be an owner.
     async fn owner(&self) -> Option<Vec<OwnerReference>> {
         let post = PostParams::default();
         let review = self.reviews.create(&post, &SelfSubjectReview::default()).await;
