@@ -6,6 +6,7 @@ mod forged;
 mod kept;
 mod leaving;
 mod modifiers;
+mod moves;
 pub(crate) mod per_scope;
 pub(crate) mod rule;
 mod silent;

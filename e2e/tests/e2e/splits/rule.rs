@@ -13,6 +13,7 @@ pub(crate) struct Rule {
     session: String,
     services: Vec<Service>,
     strict: bool,
+    moves: bool,
 }
 
 /// A service of a rule: a cluster, its weight for new sessions, and the changes to its requests and responses.
@@ -32,6 +33,7 @@ impl Rule {
             session: session.to_owned(),
             services: Vec::new(),
             strict: false,
+            moves: false,
         }
     }
 
@@ -62,6 +64,11 @@ impl Rule {
         self
     }
 
+    /// The rule's policy has `move`.
+    pub(crate) fn moving(self) -> Self {
+        Self { moves: true, ..self }
+    }
+
     /// The routes that `docs/reference/envoy-configuration.md` describes: one for each cluster, and the weighted one.
     pub(crate) fn routes(&self) -> Vec<Value> {
         let led = self.services.iter().map(|service| {
@@ -74,7 +81,7 @@ impl Rule {
             }
             add(&mut route, &service.modifiers);
             if self.strict {
-                route["typed_per_filter_config"] = json!({SOFT: out(), STRICT: within(&json!({}))});
+                route["typed_per_filter_config"] = self.strict_filters(&json!({}));
             }
             route
         });
@@ -86,11 +93,17 @@ impl Rule {
         let clusters: Vec<_> = clusters.collect();
         let mut weighted = self.route(&json!({"weighted_clusters": {"clusters": clusters}}));
         weighted["typed_per_filter_config"] = if self.strict {
-            json!({SOFT: out(), STRICT: within(&idle())})
+            self.strict_filters(&idle())
         } else {
             json!({SOFT: idle()})
         };
         led.chain([weighted]).collect()
+    }
+
+    /// What a strict policy needs of a route. A session that moves is not strict.
+    fn strict_filters(&self, config: &Value) -> Value {
+        let soft = if self.moves { within(config) } else { out() };
+        json!({SOFT: soft, STRICT: within(config)})
     }
 
     fn route(&self, action: &Value) -> Value {

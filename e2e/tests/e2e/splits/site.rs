@@ -1,7 +1,7 @@
 //! Three services of two backends each, behind an Envoy.
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Answer, Backend, Carrier, Config, Envoy, Visit};
+use limpet_e2e::{Answer, Backend, Carrier, Config, Envoy, Request, Visit};
 use serde_json::{Value, json};
 
 use super::rule::{Rule, routes};
@@ -118,8 +118,12 @@ impl Session {
 
     /// Sends the next request. If the answer has a new token, the session keeps it.
     pub(crate) async fn go_on(&mut self, envoy: &Envoy) -> Result<Answer> {
-        let request = self.carrier.bring(&self.token, envoy.get(&self.carrier.path()));
-        let answer = request.send().await?;
+        self.send(envoy.get(&self.carrier.path())).await
+    }
+
+    /// As [`Session::go_on`], with this request.
+    pub(crate) async fn send(&mut self, request: Request) -> Result<Answer> {
+        let answer = self.carrier.bring(&self.token, request).send().await?;
         if let Some(token) = self.carrier.token(&answer) {
             self.token = token;
         }
