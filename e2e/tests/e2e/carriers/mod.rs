@@ -1,6 +1,7 @@
 //! Several carriers for one session, and tokens in the query.
 
 mod also;
+mod hostile;
 mod logs;
 mod own_query;
 mod streams;
