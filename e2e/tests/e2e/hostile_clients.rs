@@ -1,5 +1,5 @@
-//! Ten thousand different forged tokens, in cookies and headers. The filter accepts none, and counts each under its
-//! reason.
+//! Ten thousand different forged tokens, in cookies, headers and queries. The filter accepts none, and counts each
+//! under its reason.
 
 pub(crate) mod forger;
 
@@ -8,14 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail, ensure};
 use limpet_core::outcome::RequestOutcome;
-use limpet_core::token::CarrierMode;
-use limpet_e2e::{Backend, Build, Config, Connection, Envoy, Request, Site};
+use limpet_e2e::{Backend, Build, Config, Connection, Envoy, Site};
 use serde_json::json;
 
-use forger::{FENCED, Forger, Forgery, SESSIONS, Session};
+use forger::{FENCED, Forger, Forgery, SESSIONS, Session, TELL};
 
-/// Tokens of each kind for each carrier. 13 kinds and 2 carriers give a few more than 10,000.
-const OF_A_KIND: usize = 390;
+/// Tokens of each kind for each carrier. 13 kinds and 3 carriers give a few more than 10,000.
+const OF_A_KIND: usize = 260;
 
 pub(crate) fn config(fenced_before: u64) -> Result<Config> {
     let routes = SESSIONS.map(|Session { policy, .. }| {
@@ -31,38 +30,30 @@ pub(crate) fn config(fenced_before: u64) -> Result<Config> {
         "policies": {
             "web": {"cookie": {"name": "limpet-session"}, "idleTimeout": "10m", "absoluteTimeout": "1h"},
             "api": {"header": {"name": "x-session"}, "idleTimeout": "10m", "absoluteTimeout": "1h"},
+            "url": {
+                "query": {"name": "s"},
+                "tell": {"header": {"name": TELL}},
+                "idleTimeout": "10m",
+                "absoluteTimeout": "1h",
+            },
         },
         "fences": [{"address": FENCED, "notBefore": fenced_before}],
     });
     Ok(Config::load("cookie.yaml")?.routes(json!(routes)).filter(&filter))
 }
 
-/// A request with this token.
-pub(crate) fn request(envoy: &Envoy, session: Session, token: &[u8]) -> Request {
-    let request = envoy.get(&format!("/{}", session.policy));
-    if session.mode == CarrierMode::Header {
-        request.header(session.name, token)
-    } else {
-        request.cookie([session.name.as_bytes(), b"=", token].concat())
-    }
-}
-
 /// Sends one token after the other over one connection. A backend must answer each, with a new session.
 async fn send_all(envoy: &Envoy, session: Session, tokens: &[Vec<u8>]) -> Result<()> {
     let mut connection = Connection::open(envoy.address(), false).await?;
     for token in tokens {
-        let answer = connection.send(request(envoy, session, token)).await?;
+        let answer = connection.send(session.bring(token, envoy)).await?;
         let shown = String::from_utf8_lossy(token);
         ensure!(
             answer.status == 200 && answer.backend().is_some(),
             "{shown}: {answer:?}"
         );
-        let begun = if session.mode == CarrierMode::Header {
-            answer.header(session.name).is_some()
-        } else {
-            answer.set_cookie(session.name).is_some()
-        };
-        ensure!(begun, "{shown}: no new session begins: {answer:?}");
+        let begun = session.token(&answer);
+        ensure!(begun.is_some(), "{shown}: no new session begins: {answer:?}");
     }
     Ok(())
 }
@@ -77,7 +68,7 @@ async fn ten_thousand_tokens_are_refused_and_counted() -> Result<()> {
         let mut forger = Forger::new(session, site.backends[0].address(), now)?;
         // The forger can make good tokens: with the key, in the right place and in time, a token is honoured.
         let good = forger.honest();
-        let answer = request(&site.envoy, session, good.as_bytes()).send().await?;
+        let answer = session.bring(good.as_bytes(), &site.envoy).send().await?;
         assert_eq!(answer.backend(), Some("a"));
 
         let mut tokens = Vec::new();
@@ -124,7 +115,7 @@ async fn an_address_outside_the_cluster_is_not_reached() -> Result<()> {
     for session in SESSIONS {
         let token = Forger::new(session, elsewhere.address(), now)?.honest();
         for _ in 0..5 {
-            let answer = request(&site.envoy, session, token.as_bytes()).send().await?;
+            let answer = session.bring(token.as_bytes(), &site.envoy).send().await?;
             let reached = site
                 .backends
                 .iter()

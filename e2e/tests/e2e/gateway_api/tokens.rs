@@ -10,8 +10,8 @@ use limpet_e2e::protocols::{EchoClient, Socket};
 use limpet_e2e::{Carrier, Config, Request, Site, raw_get};
 use serde_json::json;
 
+use crate::hostile_clients::config;
 use crate::hostile_clients::forger::{Forger, Forgery, SESSIONS};
-use crate::hostile_clients::{config, request};
 use crate::protocols::events::EventSource;
 use crate::protocols::grpc::say;
 use crate::protocols::{Session, address, site};
@@ -35,7 +35,7 @@ async fn each_kind_is_counted_by_its_reason() -> Result<()> {
         let backend = site.backends[0].address();
         let mut forger = Forger::new(session, backend, now)?;
         let good = forger.honest();
-        let kept = request(&site.envoy, session, good.as_bytes()).send().await?;
+        let kept = session.bring(good.as_bytes(), &site.envoy).send().await?;
         assert_eq!(kept.backend(), Some("a"));
 
         let mut expected = BTreeMap::new();
@@ -51,13 +51,9 @@ async fn each_kind_is_counted_by_its_reason() -> Result<()> {
             tokens.push(address.into_bytes());
         }
         for token in tokens {
-            let answer = request(&site.envoy, session, &token).send().await?;
+            let answer = session.bring(&token, &site.envoy).send().await?;
             assert_eq!(answer.status, 200);
-            let new = match session.policy {
-                "web" => answer.set_cookie(session.name).map(|cookie| cookie.value),
-                _ => answer.header(session.name).map(str::to_owned),
-            };
-            let new = new.context("no new token")?;
+            let new = session.token(&answer).context("no new token")?;
             ensure!(!shows_the_address(&new)?, "{new}");
         }
         for (reason, count) in expected {

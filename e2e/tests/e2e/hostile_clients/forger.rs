@@ -8,7 +8,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
-use limpet_e2e::{OTHER_KEY, TEST_KEY};
+use limpet_e2e::{Answer, Envoy, OTHER_KEY, Request, TEST_KEY};
 
 use crate::random::Random;
 
@@ -18,15 +18,18 @@ pub(crate) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// The header that tells the tokens that travel in the query.
+pub(crate) const TELL: &str = "x-told";
+
 /// A policy, whose name is also that of its only route and scope, and its carrier.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Session {
     pub(crate) policy: &'static str,
     pub(crate) mode: CarrierMode,
     pub(crate) name: &'static str,
 }
 
-pub(crate) const SESSIONS: [Session; 2] = [
+pub(crate) const SESSIONS: [Session; 3] = [
     Session {
         policy: "web",
         mode: CarrierMode::Cookie,
@@ -37,11 +40,36 @@ pub(crate) const SESSIONS: [Session; 2] = [
         mode: CarrierMode::Header,
         name: "x-session",
     },
+    Session {
+        policy: "url",
+        mode: CarrierMode::Query,
+        name: "s",
+    },
 ];
 
 impl Session {
     fn other(self) -> Self {
-        SESSIONS[usize::from(self.policy == "web")]
+        let at = SESSIONS.iter().position(|session| *session == self);
+        SESSIONS[(at.unwrap_or_default() + 1) % SESSIONS.len()]
+    }
+
+    /// A request with this token.
+    pub(crate) fn bring(self, token: &[u8], envoy: &Envoy) -> Request {
+        let path = format!("/{}", self.policy);
+        match self.mode {
+            CarrierMode::Query => envoy.get(&format!("{path}?{}={}", self.name, escaped(token))),
+            CarrierMode::Header => envoy.get(&path).header(self.name, token),
+            _ => envoy.get(&path).cookie([self.name.as_bytes(), b"=", token].concat()),
+        }
+    }
+
+    /// The token in an answer.
+    pub(crate) fn token(self, answer: &Answer) -> Option<String> {
+        match self.mode {
+            CarrierMode::Query => answer.header(TELL).map(str::to_owned),
+            CarrierMode::Header => answer.header(self.name).map(str::to_owned),
+            _ => answer.set_cookie(self.name).map(|cookie| cookie.value),
+        }
     }
 
     /// The realm in which this session's tokens under this key are good.
@@ -50,6 +78,18 @@ impl Session {
         let keyring = Keyring::new(vec![Key::new(KeyId(id), KeyState::Signing, &secret)])?;
         Ok(Realm::new(&keyring, self.policy.as_bytes(), self.mode, self.name))
     }
+}
+
+/// A token as the value of a parameter.
+fn escaped(token: &[u8]) -> String {
+    let byte = |byte: &u8| {
+        if byte.is_ascii_alphanumeric() {
+            char::from(*byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    token.iter().map(byte).collect()
 }
 
 /// Makes tokens, good and bad ones. Random parts are the same in every run.
