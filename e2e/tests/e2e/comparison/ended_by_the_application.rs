@@ -40,21 +40,6 @@ async fn haproxys_cookie_ends_if_the_application_deletes_it() -> Result<()> {
     Ok(())
 }
 
-/// With `preserve`, what the application writes into the cookie is where the session goes.
-#[tokio::test]
-async fn haproxy_lets_the_application_choose_the_server() -> Result<()> {
-    let backends = Backend::three()?;
-    let haproxy = haproxy("cookie limpet-session insert indirect preserve", &backends).await?;
-    for backend in &backends {
-        let field = format!("limpet-session={}", backend.name());
-        let mut visitor = after(haproxy.address(), &[&field]).await?;
-        for _ in 0..6 {
-            assert_eq!(visitor.get("/").await?.backend(), Some(backend.name()));
-        }
-    }
-    Ok(())
-}
-
 #[tokio::test]
 async fn limpets_cookie_ends_with_the_applications_own() -> Result<()> {
     let backends = Backend::three()?;

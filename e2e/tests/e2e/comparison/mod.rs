@@ -13,6 +13,7 @@ mod forged_by_anybody;
 mod header_carrier;
 mod idle_timeout;
 mod key_rotation;
+mod moved_by_the_application;
 mod only_in_haproxy;
 mod query_carrier;
 mod readable;
