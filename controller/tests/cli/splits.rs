@@ -452,3 +452,32 @@ fn the_strict_filter_is_idle_on_the_last_route() {
         assert!(found.contains(&expected), "{found}");
     }
 }
+
+/// A session is not strict on its way to the backend that the application names.
+#[test]
+fn a_strict_policy_that_moves_needs_both_filters_on_all_routes() {
+    let (soft, hard) = ("limpet.stateful_session", "limpet.stateful_session_strict");
+    let moving = |last: Value, led: &Value| {
+        with(strict(last, led), |manager| {
+            let value = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"]["value"];
+            let mut config: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+            config["policies"]["web"]["move"] = json!({"header": "x-move"});
+            *value = config.to_string().into();
+        })
+    };
+    let led = json!({hard: within(&json!({}))});
+    let last = json!({soft: idle(), hard: within(&idle())});
+    assert_eq!(findings(&moving(last.clone(), &led)), (0, Vec::new()));
+    assert_one(
+        &moving(json!({soft: absent(), hard: within(&idle())}), &led),
+        "error",
+        "routes[2]",
+        "expected limpet.stateful_session disabled by a StatefulSessionPerRoute with disabled: true, and not otherwise",
+    );
+    let (code, found) = findings(&moving(last, &json!({soft: absent(), hard: within(&json!({}))})));
+    assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+    for found in found {
+        let expected = format!("expected {soft} enabled: the session web/shop is not strict while it moves");
+        assert!(found.contains(&expected), "{found}");
+    }
+}

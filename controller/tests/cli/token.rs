@@ -1,3 +1,6 @@
+use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
+use limpet_core::time::Timestamp;
+use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -119,6 +122,50 @@ fn a_token_is_opened_with_keys_alone() {
     }
     let json = inspect(1, &given, &["--keys", path(&keys), "--now", "999000"]);
     assert_eq!(json["reason"], "from_the_future");
+}
+
+/// Tokens of sessions that their application moves, which `limpet token issue` does not make.
+fn moving(form: Form) -> String {
+    let key = Key::new(KeyId(1), KeyState::Signing, &Secret::from_base64(KEY).unwrap());
+    let keyring = Keyring::new(vec![key]).unwrap();
+    let realm = Realm::new(&keyring, b"default", CarrierMode::Cookie, "limpet-session");
+    let destination = Destination::of_cluster(b"backends");
+    let claims = Claims::moving(
+        HOST.parse().unwrap(),
+        destination,
+        Timestamp::from_unix_seconds(1_000_000),
+    );
+    realm.seal(form, &claims, [7; 4])
+}
+
+#[test]
+fn a_session_that_moves_is_told() {
+    const ROW: &str = "moving     the application named the backend, which has not answered yet\n";
+    let args = ["--config", CONFIG, "--now", "1000060"];
+    let text = |token: &str, args: &[&str]| {
+        let ran = with_key(&[&["token", "inspect", token][..], args].concat()).run();
+        ran.code(0).stdout
+    };
+    for form in [Form::Sealed, Form::Signed] {
+        let token = moving(form);
+        let json = inspect(0, &token, &args);
+        assert_eq!(
+            (&json["verdict"], &json["claims"]["moving"], &json["claims"]["host"]),
+            (&"honoured".into(), &true.into(), &HOST.into())
+        );
+        assert_eq!(json["claims"]["ageSeconds"], 60);
+        assert!(text(&token, &args).contains(ROW), "{}", text(&token, &args));
+    }
+    // Anybody can write that a session moves.
+    let unverified = text(&moving(Form::Signed), &[]);
+    assert!(
+        unverified.contains("UNVERIFIED") && unverified.contains("\nmoving   "),
+        "{unverified}"
+    );
+
+    let arrived = token(&["--issued-at", "1000000"]);
+    assert_eq!(inspect(0, &arrived, &args)["claims"]["moving"], false);
+    assert!(!text(&arrived, &args).contains("moving"), "{}", text(&arrived, &args));
 }
 
 /// The scope's part of a cookie's name is no part of the name that the token is bound to.
