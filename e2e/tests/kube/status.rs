@@ -1,7 +1,7 @@
 //! The statuses that the controller writes.
 
 use anyhow::{Context, Result};
-use limpet_e2e::kube::{Cluster, Controller, Release};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::poll;
 use limpet_model::SUPPORTED_FEATURES;
 use serde_json::{Value, json};
@@ -150,6 +150,7 @@ spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}
     let core = policy("core", "group: core, kind: Service, name: web");
     let objects = [
         policy("pod", "group: '', kind: Pod, name: web"),
+        policy("gone", "group: '', kind: Service, name: nobody"),
         policy("unused", "group: '', kind: Service, name: other"),
         core,
         lost.to_owned(),
@@ -165,29 +166,34 @@ spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}
     namespace
         .until("the policy to say so", "BackendLBPolicy", "core", invalid)
         .await?;
-    let expected = [("lost", "NoMatchingParent"), ("pod", "Invalid"), ("unused", "NoRoute")];
+    let expected = [
+        ("lost", "NoMatchingParent"),
+        ("pod", "Invalid"),
+        ("gone", "TargetNotFound"),
+        ("unused", "NoRoute"),
+    ];
     let told = async || {
-        let events = namespace.list("events.k8s.io/v1/Event", "").await.ok()?;
-        let is = |name: &str, reason: &str| {
-            let mut events = events.iter();
-            events.any(|event| event["regarding"]["name"] == name && event["reason"] == reason)
-        };
-        expected.iter().all(|(name, reason)| is(name, reason)).then_some(())
+        for (name, reason) in expected {
+            (events(&namespace, name, reason).await.ok()? > 0).then_some(())?;
+        }
+        Some(())
     };
     poll::until("the Events", told).await?;
     // Once each, whatever changes and whoever starts.
     namespace.delete("Service", "other").await?;
+    let changed = async || (events(&namespace, "unused", "TargetNotFound").await.ok()? > 0).then_some(());
+    poll::until("the Event about the change", changed).await?;
+    let words = format!("expected an existing Service, found {}/nobody", namespace.name());
+    assert_eq!(controller.log()?.matches(&words).count(), 1, "{}", controller.log()?);
     namespace.service("other", &[("app", "other")]).await?;
     controller.end().await?;
     controller.launch()?;
     controller.until_ready().await?;
     poll::until("the Events", told).await?;
-    let events = namespace.list("events.k8s.io/v1/Event", "").await?;
     for (name, reason) in expected {
-        let is = |event: &&Value| event["regarding"]["name"] == name && event["reason"] == reason;
-        assert_eq!(events.iter().filter(is).count(), 1, "{name}: {events:?}");
+        assert_eq!(events(&namespace, name, reason).await?, 1, "{name}");
     }
-    for name in ["pod", "unused"] {
+    for name in ["pod", "gone", "unused"] {
         let policy = namespace.get("BackendLBPolicy", name).await?;
         assert!(
             policy["status"]["ancestors"].as_array().is_none_or(Vec::is_empty),
@@ -195,6 +201,13 @@ spec: {parentRefs: [{name: wbe}], rules: [{backendRefs: [{name: web, port: 80}]}
         );
     }
     Ok(())
+}
+
+/// How many Events there are about an object, for this reason.
+async fn events(namespace: &Namespace, name: &str, reason: &str) -> Result<usize> {
+    let events = namespace.list("events.k8s.io/v1/Event", "").await?;
+    let is = |event: &&Value| event["regarding"]["name"] == name && event["reason"] == reason;
+    Ok(events.iter().filter(is).count())
 }
 
 /// A policy with a target that does not exist is told about, though its other target has sessions.

@@ -6,12 +6,13 @@
 //! - 26: The client's address holds the session: `source`.
 //! - 27: A session begins and ends with the application's own: `begin` and `end`.
 //! - 28: No session begins at a Service of a split: `begin: never` of the Service.
+//! - 29: The application moves its session to another pod of the same Service: `move`.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Release;
-use limpet_e2e::{Answer, poll};
+use limpet_e2e::{Answer, Visitor, poll};
 use serde_json::{Value, json};
 
 use super::client_ip::clients;
@@ -227,6 +228,86 @@ async fn check_28_no_session_begins_at_a_service_that_says_so() -> Result<()> {
     let words = "metadata.annotations[session.limpet.dev/begin]: expected never, found \"later\"";
     until_told(site, &services[1], words).await?;
     site.until_sessions("/check-28").await
+}
+
+/// The rule is a split. A session stays in its Service, whichever pod the application names.
+#[tokio::test]
+async fn check_29_an_application_moves_its_session_to_a_pod() -> Result<()> {
+    for dialect in Dialect::ALL {
+        let annotations = json!({"move": "{header: X-Move}"});
+        let begins = |answer: &Answer| answer.set_cookies().len() == 1;
+        let (site, path) = begun(dialect, "check-29", annotations, begins).await?;
+        let get = |pod: &str| site.get(&path).answered_with("x-move", pod);
+        until_pods_are_known(site, &path).await?;
+        let is_moved = async || {
+            for _ in 0..24 {
+                let mut visitor = site.visitor();
+                let told = visitor.send(get("a")).await.ok()?;
+                let next = visitor.get(&path).await.ok()?;
+                (!is_from(V1, &told) || next.backend() == Some("a")).then_some(())?;
+            }
+            Some(())
+        };
+        poll::until("every worker to move sessions", is_moved).await?;
+        for (own, other) in [(V1, V2), (V2, V1)] {
+            let (mut visitor, mut at) = visitor_at(site, &path, own).await?;
+            for pod in [own[0], own[1], own[0]] {
+                let before = site.count("refused_moves").await?;
+                let told = visitor.send(get(pod)).await?;
+                ensure!(told.backend() == Some(&*at), "{dialect:?}: {told:?}");
+                ensure!(
+                    told.set_cookies().len() == usize::from(pod != at),
+                    "{dialect:?}: {told:?}"
+                );
+                let refused = site.count("refused_moves").await? - before;
+                ensure!(refused == 0, "{dialect:?}: {pod} is refused");
+                pod.clone_into(&mut at);
+                for _ in 0..12 {
+                    let answer = visitor.get(&path).await?;
+                    ensure!(answer.backend() == Some(pod), "{dialect:?}: {answer:?}");
+                }
+            }
+            let before = site.count("refused_moves").await?;
+            for pod in other {
+                let told = visitor.send(get(pod)).await?;
+                ensure!(told.set_cookies().is_empty(), "{dialect:?}: {told:?}");
+            }
+            ensure!(
+                site.count("refused_moves").await? == before + 2,
+                "{dialect:?}: not counted"
+            );
+            for _ in 0..12 {
+                let answer = visitor.get(&path).await?;
+                ensure!(answer.backend() == Some(&*at), "{dialect:?}: {answer:?}");
+                ensure!(answer.set_cookies().is_empty(), "{dialect:?}: {answer:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits until both Envoys know what pods the Services of this path have. They get that later than the route.
+async fn until_pods_are_known(site: &GatewaySite, path: &str) -> Result<()> {
+    let services = ["v1", "v2"].map(|version| format!("{}-{version}", path.trim_start_matches('/')));
+    let known = async || {
+        for envoy in &site.envoys {
+            let filter = envoy.admin().text("/config_dump?resource=ecds_filters").await.ok()?;
+            services.iter().all(|service| filter.contains(service)).then_some(())?;
+        }
+        Some(())
+    };
+    poll::until("both Envoys to know the pods", known).await
+}
+
+/// A visitor with a session at one of these pods, and the pod.
+async fn visitor_at(site: &GatewaySite, path: &str, pods: [&str; 2]) -> Result<(Visitor, String)> {
+    poll::until("a session at these pods", async || {
+        let mut visitor = site.visitor();
+        let answer = visitor.get(path).await.ok()?;
+        let pod = answer.backend().filter(|_| is_from(pods, &answer))?.to_owned();
+        Some((visitor, pod))
+    })
+    .await
 }
 
 /// Waits for an Event on this object with these words.
