@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
+use super::keys::given_of;
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{
     Carrier, ConfigError, Hosts, Problem, begin_rules, carrier_rules, further_rules, is_policy_name, move_rules,
@@ -121,7 +122,16 @@ impl Compiler {
                 further_rules::query(&format!("{field}.query"), query, &mut self.problems)
             }
             (None, None, None, Some(source)) => source_rules::source(&field, config, source, &mut self.problems),
-            _ => return self.problem(&field, "expected exactly one of cookie, header, query and source"),
+            _ => {
+                let found = given_of(&[
+                    ("cookie", config.cookie.is_some()),
+                    ("header", config.header.is_some()),
+                    ("query", config.query.is_some()),
+                    ("source", config.source.is_some()),
+                ]);
+                let message = format!("expected exactly one of cookie, header, query and source, found {found}");
+                return self.problem(&field, &message);
+            }
         };
         let (also, tell) = further_rules::further_carriers(&field, config, &carrier, &mut self.problems);
         if carrier.mode().is_some() && !carrier.is_own() && config.idle_timeout.is_some() {

@@ -125,19 +125,22 @@ fn not_one(config: &FilterConfig) -> Problem {
         ("wrappedKeys", config.wrapped_keys.is_some()),
         ("sdsKeys", config.sds_keys.is_some()),
     ];
-    let given: Vec<&str> = sources
-        .iter()
-        .filter(|(_, given)| *given)
-        .map(|(name, _)| *name)
-        .collect();
-    let found = if given.is_empty() {
+    let last = sources.iter().rfind(|(_, given)| *given);
+    let found = given_of(&sources);
+    Problem {
+        field: last.map_or("keys", |(name, _)| *name).to_owned(),
+        message: format!("expected exactly one of keys, wrappedKeys and sdsKeys, found {found}"),
+    }
+}
+
+/// The names of the fields that are given.
+pub(super) fn given_of(fields: &[(&str, bool)]) -> String {
+    let given = fields.iter().filter(|(_, given)| *given);
+    let names: Vec<&str> = given.map(|(name, _)| *name).collect();
+    if names.is_empty() {
         "none".to_owned()
     } else {
-        given.join(" and ")
-    };
-    Problem {
-        field: (*given.last().unwrap_or(&"keys")).to_owned(),
-        message: format!("expected exactly one of keys, wrappedKeys and sdsKeys, found {found}"),
+        names.join(" and ")
     }
 }
 

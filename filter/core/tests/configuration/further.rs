@@ -10,13 +10,30 @@ fn with_also(also: Value) -> Vec<String> {
 
 #[test]
 fn a_policy_has_one_carrier_of_its_own() {
-    for policy in [
-        json!({}),
-        json!({ "query": {"name": "s", "redirects": true}, "header": {"name": "s"} }),
-        json!({ "also": [{"query": {"name": "s"}}] }),
+    for (policy, given) in [
+        (json!({}), "none"),
+        (
+            json!({ "query": {"name": "s", "redirects": true}, "header": {"name": "s"} }),
+            "header and query",
+        ),
+        (json!({ "cookie": {"name": "s"}, "source": {} }), "cookie and source"),
+        (json!({ "also": [{"query": {"name": "s"}}] }), "none"),
     ] {
-        let message = "policies.shop: expected exactly one of cookie, header, query and source";
+        let message = format!("policies.shop: expected exactly one of cookie, header, query and source, found {given}");
         assert_eq!(found(policy), [message]);
+    }
+}
+
+#[test]
+fn a_duration_that_is_none_is_told() {
+    for wrong in ["30min", "7d", ""] {
+        let told = found(json!({ "cookie": {"name": "s"}, "idleTimeout": wrong }));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].starts_with("idleTimeout: expected a duration like 30m"),
+            "{told:?}"
+        );
+        assert!(told[0].ends_with(&format!("found {wrong:?}")), "{told:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::GatewayDuration;
+use crate::time::{DurationError, GatewayDuration};
 
 impl Serialize for GatewayDuration {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -13,7 +13,8 @@ impl Serialize for GatewayDuration {
 impl<'de> Deserialize<'de> for GatewayDuration {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        text.parse()
+            .map_err(|error: DurationError| serde::de::Error::custom(format!("{error}, found {text:?}")))
     }
 }
 
