@@ -350,6 +350,10 @@ impl SessionField {
             .find_map(|entry| Some((entry, entry.config.iter().find_map(below)?)))
     }
 
+    pub(crate) fn is_set_in(&self, fields: &SessionFields) -> bool {
+        (self.is_set)(fields)
+    }
+
     /// The entry for an annotation, named without the prefix.
     pub(crate) fn of_annotation(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().find(|entry| entry.annotation() == name)

@@ -44,7 +44,7 @@ pub fn check(defaults: &SessionFields, longest: GatewayDuration) -> Result<(), S
 
 fn field(place: &ObjectField) -> String {
     match place {
-        ObjectField::Annotation(name) => camel_case(name),
+        ObjectField::Annotation(name) | ObjectField::Default(name) => camel_case(name),
         ObjectField::Persistence("") | ObjectField::Matches => "mode".to_owned(),
         ObjectField::Persistence(field) => (*field).to_owned(),
     }

@@ -18,6 +18,8 @@ pub(super) enum ObjectField {
     Persistence(&'static str),
     /// The annotation of this name, without the prefix.
     Annotation(String),
+    /// What the controller's `sessionDefaults` say in place of the annotation of this name.
+    Default(String),
     /// The matches of the rule, from which the path of the cookie was derived.
     Matches,
 }
@@ -50,6 +52,10 @@ impl Fault {
             ObjectField::Persistence("") => format!("{parent}.sessionPersistence"),
             ObjectField::Persistence(field) => format!("{parent}.sessionPersistence.{field}"),
             ObjectField::Annotation(name) => annotation_field(name),
+            ObjectField::Default(name) => {
+                let annotation = annotation_field(name);
+                format!("{annotation}, or its default in the controller's sessionDefaults")
+            }
             ObjectField::Matches => format!("{parent}.matches"),
         }
     }
@@ -58,7 +64,10 @@ impl Fault {
     pub(super) fn of_route(self, policy: &dyn std::fmt::Display, is_routes: impl Fn(&str) -> bool) -> Problem {
         match &self.place {
             ObjectField::Annotation(name) if is_routes(name) => self.below(""),
-            ObjectField::Annotation(_) | ObjectField::Persistence(_) | ObjectField::Matches => Problem {
+            ObjectField::Annotation(_)
+            | ObjectField::Default(_)
+            | ObjectField::Persistence(_)
+            | ObjectField::Matches => Problem {
                 field: "metadata.annotations".to_owned(),
                 message: format!("with {policy}: {}: {}", self.field("spec"), self.message),
             },

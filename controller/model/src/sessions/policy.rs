@@ -220,7 +220,9 @@ impl Parts<'_> {
         let below = SessionField::of_config(field).map(|(_, below)| below);
         let place = self.place(field);
         let message = match below.filter(|below| !below.is_empty()) {
-            Some(below) if matches!(place, ObjectField::Annotation(_)) => format!("{below}: {message}"),
+            Some(below) if matches!(place, ObjectField::Annotation(_) | ObjectField::Default(_)) => {
+                format!("{below}: {message}")
+            }
             _ => message.to_owned(),
         };
         Fault { place, message }
@@ -241,6 +243,9 @@ impl Parts<'_> {
         };
         match self.persistence.field_of(entry) {
             Some(field) => persistence(field),
+            None if !entry.is_set_in(self.overrides) && entry.is_set_in(self.defaults) => {
+                ObjectField::Default(entry.annotation())
+            }
             None => ObjectField::Annotation(entry.annotation()),
         }
     }

@@ -66,6 +66,27 @@ fn what_is_in_the_cookies_place_is_by_default_too() {
 }
 
 #[test]
+fn a_default_that_does_not_fit_an_object_is_not_called_its_annotation() {
+    let mut world = with_policy(&json!({"sessionName": "SID"}));
+    let said = |default: &str, what: &str| {
+        let place = format!("metadata.annotations[session.limpet.dev/{default}]");
+        [format!(
+            "Accepted=False/Invalid: {place}{what}: cookie: expected a cookie of the application, found \"SID\", which \
+             carries tokens"
+        )]
+    };
+    for default in ["begin", "end"] {
+        let value = json!({default: {"cookie": "SID"}});
+        world.settings.session_defaults = serde_json::from_value(value).unwrap();
+        let what = ", or its default in the controller's sessionDefaults";
+        assert_eq!(world.sessions().status("p"), said(default, what));
+    }
+    for world in &mut worlds(&named("SID"), "begin", "{cookie: SID}")[..1] {
+        assert_eq!(world.sessions().status("p"), said("begin", ""));
+    }
+}
+
+#[test]
 fn one_of_query_and_source_counts_and_the_routes_first() {
     let mut world = world(SERVICE_AND_ROUTE);
     let policy = policy("BackendLBPolicy", "p", &["a"], &json!({}));
