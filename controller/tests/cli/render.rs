@@ -198,3 +198,16 @@ fn files_without_objects_are_told() {
             .complains("expected objects of Kubernetes, found none in -");
     }
 }
+
+/// YAML reads `true` as a boolean, and an annotation is text.
+#[test]
+fn metadata_that_cannot_be_read_are_told_with_their_path() {
+    let object =
+        |kind: &str, metadata: &str| format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: a, {metadata}}}\n");
+    limpet(&["render", "-f", "-"])
+        .run_with(&object("Service", "annotations: {session.limpet.dev/begin: true}"))
+        .code(2)
+        .complains(
+            "Service a: metadata.annotations.session.limpet.dev/begin: invalid type: boolean `true`, expected a string",
+        );
+}

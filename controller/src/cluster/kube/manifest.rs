@@ -1,5 +1,6 @@
 //! Reads objects from manifests in the same way as from watches.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::config_maps::{self, RawConfigMap};
@@ -7,6 +8,7 @@ use super::decode::{self, Entry, Form};
 use super::item::Item;
 use super::secrets::{self, RawSecret};
 use super::watch;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use limpet_api::Kind;
 use limpet_model::{Authorities, Certificate};
 
@@ -14,13 +16,21 @@ use limpet_model::{Authorities, Certificate};
 ///
 /// # Errors
 /// If it has no valid metadata. Any other mistake is reported in the entry, as for objects from a watch.
-pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Result<Option<Entry>, serde_json::Error> {
-    Ok(match decode::form(kind) {
-        Form::Slice => watch::slice_entry(serde_json::from_value(value)?),
+pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Result<Option<Entry>, String> {
+    match decode::form(kind) {
+        Form::Slice => read(value).map(watch::slice_entry),
         Form::Item(form) => {
-            let item: Item = serde_json::from_value(value)?;
-            Some(decode::entry(kind, form, item, controller))
+            let item: Item = read(value)?;
+            Ok(Some(decode::entry(kind, form, item, controller)))
         }
+    }
+}
+
+fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    let meta = value.get("metadata").cloned();
+    serde_json::from_value(value).map_err(|error| {
+        let wrong = meta.and_then(|meta| serde_path_to_error::deserialize::<_, ObjectMeta>(meta).err());
+        wrong.map_or_else(|| error.to_string(), |wrong| format!("metadata.{wrong}"))
     })
 }
 
