@@ -72,11 +72,26 @@ fn a_cluster_without_tokens_needs_no_route_in_front() {
         assert_eq!(findings(&named("@none")), (0, Vec::new()), "{file}");
         let missing = "expected a route to shop-v1 in front";
         assert_one(&named("web/shop"), "warning", "routes[1]", missing);
-        let (code, found) = findings(&named("@nothing"));
-        assert_eq!((code, found.len()), (1, 2), "{found:#?}");
-        assert!(
-            found[0].contains("expected @none or <policy>/<scope>, found \"@nothing\""),
-            "{found:#?}"
+        for wrong in ["@nothing", "none", "web"] {
+            let (code, found) = findings(&named(wrong));
+            assert_eq!((code, found.len()), (1, 2), "{found:#?}");
+            let message = format!("expected @none or <policy>/<scope>, found {wrong:?}");
+            assert!(found[0].contains(&message), "{found:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_route_that_is_no_split_begins_sessions_everywhere() {
+    for file in ["cookie.yaml", "module.yaml"] {
+        let mut envoy = example(file);
+        envoy["static_resources"]["clusters"][0]["metadata"] =
+            json!({"filter_metadata": {"limpet": {"session": "@none"}}});
+        assert_one(
+            &envoy,
+            "warning",
+            "clusters[0].metadata.filter_metadata.limpet.session",
+            "@none has no effect: the session web/default begins here, because static_resources.listeners[0]",
         );
     }
 }

@@ -55,20 +55,23 @@ fn session<'a, 'c>(
     if text == NO_SESSION {
         return None;
     }
-    let named = match RouteSession::parse(text.as_bytes()) {
-        // The filter requires a scope: by default it would be the route's name, which differs between routes.
-        Ok(RouteSession::Rule {
-            policy,
-            scope: Some(scope),
-            split: false,
-        }) => Some((policy, scope)),
-        _ => None,
-    };
-    let session = named.and_then(|(policy, scope)| Session::new(config, policy, std::str::from_utf8(scope).ok()?));
+    let session = policy_and_scope(text).and_then(|(policy, scope)| Session::new(config, policy, scope));
     if session.is_none() {
         report.error(&node, expected_session(config, &node.value.to_string()));
     }
     Some((session?, node))
+}
+
+/// The filter requires a scope: by default it would be the route's name, which differs between routes.
+fn policy_and_scope(session: &str) -> Option<(&str, &str)> {
+    match RouteSession::parse(session.as_bytes()) {
+        Ok(RouteSession::Rule {
+            policy,
+            scope: Some(scope),
+            split: false,
+        }) => Some((policy, std::str::from_utf8(scope).ok()?)),
+        _ => None,
+    }
 }
 
 fn metadata<'a>(cluster: &Node<'a>) -> Option<Node<'a>> {
@@ -89,7 +92,7 @@ pub(super) fn issuing<'a>(
             return true;
         };
         // Policy and scope are for routes whose sessions belong to their clusters.
-        if text.starts_with('@') && text != NO_SESSION {
+        if text != NO_SESSION && policy_and_scope(text).is_none() {
             report.error(
                 &node,
                 format!("expected {NO_SESSION} or <policy>/<scope>, found {text:?}"),
@@ -99,4 +102,29 @@ pub(super) fn issuing<'a>(
     };
     let clusters = entry.clusters.iter().copied();
     clusters.filter(|name| issues(name)).collect()
+}
+
+/// Reports clusters whose metadata say that they issue no tokens, although the route is no split and begins `session`
+/// there.
+pub(super) fn check_none<'a>(
+    report: &mut Report,
+    chain: &Chain<'a>,
+    sources: &Sources<'a>,
+    session: &Session<'_>,
+    entry: &RouteEntry<'_, 'a>,
+) {
+    for name in &entry.clusters {
+        let cluster = sources.cluster(chain.manager.file, name);
+        let Some(node) = cluster.and_then(|cluster| metadata(cluster)?.entry("session")) else {
+            continue;
+        };
+        if node.value.as_str() == Some(NO_SESSION) {
+            let message = format!(
+                "{NO_SESSION} has no effect: the session {0} begins here, because {1} does not say @split/{0}",
+                session.name(),
+                entry.route.path
+            );
+            report.warning(&node, message);
+        }
+    }
 }

@@ -126,6 +126,9 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             );
             self.report.warning(entry.route, message);
         }
+        if !split {
+            destinations::check_none(self.report, self.chain, self.sources, session, entry);
+        }
         steering::check(self.report, self.chain, std::slice::from_ref(session), entry, is_last);
         redirects::check(self.report, self.chain, session, entry);
         matched_parameters::check(self.report, self.chain, session, entry);
