@@ -1,6 +1,7 @@
 //! Carriers: the cookie, header or query in which a token travels.
 
 pub mod cookie;
+mod cookie_date;
 #[cfg(feature = "public-suffixes")]
 pub mod cookie_domain;
 pub mod cookie_field;

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use cookie::Cookie;
-
+use super::cookie_date;
 use crate::time::Timestamp;
 
 /// The position of the value in a Set-Cookie field of the cookie `name`; `None` if the field sets another cookie (RFC
@@ -20,19 +19,30 @@ pub fn value_of(field: &[u8], name: &str) -> Option<Range<usize>> {
     Some(start..start + value.trim_ascii().len())
 }
 
-/// Whether a Set-Cookie field deletes its cookie, by Max-Age, which takes precedence, or by Expires (RFC 6265 section
-/// 5.3).
+/// Whether a Set-Cookie field deletes its cookie, by Max-Age, which takes precedence, or by Expires (RFC 6265 sections
+/// 5.2 and 5.3). Of several attributes of a name, the last one that can be read counts.
 #[must_use]
 pub fn is_deletion(field: &[u8], now: Timestamp) -> bool {
-    let field = String::from_utf8_lossy(field);
-    let Ok(cookie) = Cookie::parse(field) else {
-        return false;
-    };
-    if let Some(max_age) = cookie.max_age() {
-        return !max_age.is_positive();
+    let (mut max_age, mut expires) = (None, None);
+    for attribute in field.split(|byte| *byte == b';').skip(1) {
+        let mut halves = attribute.splitn(2, |byte| *byte == b'=');
+        let name = halves.next().unwrap_or_default().trim_ascii();
+        let value = halves.next().unwrap_or_default().trim_ascii();
+        if name.eq_ignore_ascii_case(b"max-age") {
+            max_age = is_no_age(value).or(max_age);
+        } else if name.eq_ignore_ascii_case(b"expires") {
+            expires = cookie_date::seconds(value).or(expires);
+        }
     }
     let now = i64::try_from(now.unix_seconds()).unwrap_or(i64::MAX);
-    cookie.expires_datetime().is_some_and(|end| end.unix_timestamp() <= now)
+    max_age.unwrap_or_else(|| expires.is_some_and(|end| end <= now))
+}
+
+/// Whether a Max-Age is 0 or less; `None` if it is no number.
+fn is_no_age(value: &[u8]) -> Option<bool> {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.len() < value.len() || digits.iter().all(|digit| *digit == b'0'))
 }
 
 /// What a response says of a cookie of the application.
@@ -102,6 +112,15 @@ mod tests {
             (&format!("; {future}; Max-Age=0"), true),
             ("; Expires=never", false),
             ("; Expires=Thu, 01-Jan-1970 00:00:10 GMT", true),
+            ("; EXPIRES = 1 jan 1970 0:0:0 ", true),
+            ("; Expires=Thu, 1 Jan 1970 00:00:00 GMT; Expires=never", true),
+            ("; Max-Age=60; Max-Age=0", true),
+            ("; Max-Age=0; Max-Age=60", false),
+            ("; Max-Age=0; Max-Age=+60", true),
+            ("; Max-Age=99999999999999999999", false),
+            ("; Max-Age=-99999999999999999999", true),
+            ("; Max-Age=-", false),
+            ("; Max-Age", false),
         ] {
             let field = format!("S=abc{attributes}");
             let now = Timestamp::from_unix_seconds(NOW);
