@@ -119,8 +119,20 @@ pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
         with_snippet: false,
         // A name like `on` is a text.
         strict_booleans: true,
+        // Whoever may write an annotation could make a million values of a few bytes.
+        budget: serde_saphyr::budget! { max_anchors: 0, max_aliases: 0 },
     };
-    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| Some(error.to_string()))?;
+    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let message = error.to_string();
+        let is_anchor = ["Anchors", "Aliases"]
+            .iter()
+            .any(|what| message.contains(&format!("breached: {what}")));
+        Some(if is_anchor {
+            "no anchors and aliases expected".to_owned()
+        } else {
+            message
+        })
+    })?;
     read(&value).map_err(Some)
 }
 
