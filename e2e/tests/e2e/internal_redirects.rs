@@ -86,6 +86,29 @@ async fn redirected_sessions_stay_at_their_backends() -> Result<()> {
     Ok(())
 }
 
+/// A request that begins again says a second time what load balancing hashes.
+#[tokio::test]
+async fn redirected_clients_of_a_prefix_stay() -> Result<()> {
+    for strict in [false, true] {
+        let policy = json!({"source": {"prefixV4": 24}, "strict": strict});
+        let config = Config::load("source.yaml")?.policy(&policy).workers(1);
+        let config = config.cluster(&json!({"lb_policy": "ROUND_ROBIN"}));
+        let site = start(if strict { config.strict_routes() } else { config }).await?;
+        let first = site.envoy.get("/0").send().await?;
+        for number in 0..REDIRECTS {
+            let answer = site.envoy.get(["/1", "/2"][number % 2]).send().await?;
+            assert_eq!(
+                (answer.status, answer.backend()),
+                (200, first.backend()),
+                "strict: {strict}"
+            );
+        }
+        assert_eq!(site.envoy.metric("host_errors").await?, 0);
+        assert_eq!(site.envoy.metric("web.issued").await?, 1);
+    }
+    Ok(())
+}
+
 /// A filter in front delays requests that begin again, so that others end in between.
 #[tokio::test]
 async fn redirected_sessions_do_not_mix() -> Result<()> {
