@@ -146,14 +146,19 @@ fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         // Errors show no snippet of the file, which may hold a key.
         with_snippet: false,
-        // The largest files have some millions of nodes. The expansion of aliases has a limit of its own.
+        // The largest files have some millions of nodes.
         budget: serde_saphyr::budget! { max_nodes: 8_000_000, max_events: 16_000_000 },
+        // A few hundred bytes of aliases can stand for any number of nodes, at a thousand times the cost of others.
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
     }
 }
 
 fn yaml_error(error: &serde_saphyr::Error) -> String {
     let message = error.to_string();
-    if message.contains("budget breached") {
+    if ["budget breached", "alias replay"]
+        .iter()
+        .any(|limit| message.contains(limit))
+    {
         return format!("larger or deeper than any configuration ({message})");
     }
     format!("neither YAML nor JSON: {message}")
