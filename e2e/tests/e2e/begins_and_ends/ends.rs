@@ -52,7 +52,13 @@ async fn the_deletion_is_that_of_the_cookie_that_was_set() -> Result<()> {
 #[tokio::test]
 async fn the_response_of_a_logout_has_no_token() -> Result<()> {
     let site = site(&json!({"end": {"cookie": "login"}, "tell": {"header": {"name": "x-session"}}})).await?;
-    for cookie in [LOGOUT, "login=x; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "login="] {
+    for cookie in [
+        LOGOUT,
+        "login=x; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+        "login=x; Expires=Thu, 1 Jan 1970 00:00:00 -0000",
+        "login=x; Expires=Thu Jan 01 1970 00:00:00 GMT+0000 (UTC)",
+        "login=",
+    ] {
         let answer = site.envoy.get("/").answered_with("set-cookie", cookie).send().await?;
         let deletion = answer
             .set_cookie(SESSION)
