@@ -44,8 +44,8 @@ pub(crate) struct GenerateArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct ListArgs {
-    /// A keyring file; or a configuration of the filter, or of Envoy with the filter inside, whose keys have no age; `-`
-    /// is standard input
+    /// A keyring file; or a configuration of the filter, or of Envoy with the filter inside, whose keys have no age;
+    /// `-` is standard input
     pub(crate) file: String,
     #[command(flatten)]
     pub(crate) life: LifeArgs,

@@ -231,8 +231,8 @@ impl Status {
         progress
     }
 
-    /// The connected nodes that use another version of a resource than this one, or may do so. A node that has not asked
-    /// for it does not, nor one that refuses it and never had any.
+    /// The connected nodes that use another version of a resource than this one, or may do so. A node that has not
+    /// asked for it does not, nor one that refuses it and never had any.
     #[must_use]
     pub fn behind(&self, group: &str, resource_type: ResourceType, name: &str, version: Version) -> Vec<Name> {
         let is_behind = |stream: &Arc<Connected>| {

@@ -1,5 +1,5 @@
-// limpet-fetch IMAGE OUTPUT: fetches the wasm file of an image by the code of a control plane. Each file beside this one
-// has the code of one, and registry.sh compiles it with this one within the control plane's module.
+// limpet-fetch IMAGE OUTPUT: fetches the wasm file of an image by the code of a control plane. Each file beside this
+// one has the code of one, and registry.sh compiles it with this one within the control plane's module.
 package main
 
 import (

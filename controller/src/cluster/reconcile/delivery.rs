@@ -39,8 +39,8 @@ pub(crate) enum Delivery {
 }
 
 impl Delivery {
-    /// Whether no proxy uses another one. An Envoy that has not asked for the filter's configuration yet does not count:
-    /// it will get this one. Nor does one that has none and refuses this one: it verifies and issues no token.
+    /// Whether no proxy uses another one. An Envoy that has not asked for the filter's configuration yet does not
+    /// count: it will get this one. Nor does one that has none and refuses this one: it verifies and issues no token.
     pub(crate) fn has(&self, published_filter: &PublishedFilter) -> bool {
         match self {
             Self::Xds(status) => behind(status, published_filter).next().is_none(),

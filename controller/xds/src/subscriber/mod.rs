@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use self::order::Hold;
 use self::preflight::Preflight;
-use self::subscription::{Allowed, InFlight, Item, Subscription, Unpublished, is_complete_state, version_of};
+use self::subscription::{Allowed, Former, InFlight, Item, Subscription, Unpublished, is_complete_state, version_of};
 use super::group::{Catalogue, Group};
 use super::limits::WORDS_OF_STREAM;
 use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
@@ -190,7 +190,7 @@ impl Subscriber {
     /// Whether the node has any version of a resource, or may have had one when it connected.
     pub(super) fn may_have(&self, resource_type: ResourceType, name: &str) -> bool {
         let subscription = &self.types[resource_type];
-        subscription.had_any || subscription.has.contains_key(name)
+        !matches!(subscription.former, Former::Nothing) || subscription.has.contains_key(name)
     }
 
     /// The resources that the node refuses, with its error messages.

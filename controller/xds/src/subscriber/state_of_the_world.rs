@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 
-use super::subscription::{Held, WILDCARD, version_of};
+use super::subscription::{Former, Held, WILDCARD, version_of};
 use super::{Answer, Subscriber};
 use crate::group::Group;
 use limpet_resources::{Name, ResourceType};
@@ -40,8 +40,9 @@ impl Subscriber {
             subscription.wildcard = everything;
             subscription.names = names;
             subscription.owed_an_answer = everything && request.version_info.is_empty();
-            subscription.had_any = !request.version_info.is_empty();
-            subscription.had_version = request.version_info;
+            if !request.version_info.is_empty() {
+                subscription.former = Former::Version(request.version_info);
+            }
             return answer;
         }
         if everything && !subscription.wildcard {
@@ -64,10 +65,11 @@ impl Subscriber {
     /// A node that reconnects with the current version has all resources.
     pub(super) fn recognize(&mut self, resource_type: ResourceType, group: &Group) {
         let subscription = &mut self.types[resource_type];
-        if !subscription.started || subscription.had_version.is_empty() {
+        let Former::Version(version) = &subscription.former else {
             return;
-        }
-        let version = std::mem::take(&mut subscription.had_version);
+        };
+        let version = version.clone();
+        subscription.former = Former::Something;
         let catalogue = group.catalogue(resource_type);
         let asked_for: Vec<_> = catalogue
             .iter()

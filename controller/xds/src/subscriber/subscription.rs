@@ -52,15 +52,23 @@ pub(super) struct Subscription {
     pub(super) in_flight: Option<InFlight>,
     /// The nonce of the last response.
     pub(super) sent_nonce: u64,
-    /// The version that the client had when it connected. State of the world only.
-    pub(super) had_version: String,
-    /// Whether it had anything then, whose names are not known. State of the world only.
-    pub(super) had_any: bool,
+    pub(super) former: Former,
     /// Parts of a refused response. One of the resources is the reason; sending fewer at a time finds it.
     suspects: Vec<Vec<Name>>,
     pub(super) refused: BTreeMap<Name, Refused>,
     /// The client asked for everything, has nothing, and waits for an empty response.
     pub(super) owed_an_answer: bool,
+}
+
+/// What a client had when it connected. It says so in the state of the world only.
+#[derive(Debug, Default)]
+pub(super) enum Former {
+    #[default]
+    Nothing,
+    /// This version, which is not compared yet with what is published.
+    Version(String),
+    /// Something. Its names are not known.
+    Something,
 }
 
 /// A resource that a client has.

@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const DELIVERY: Duration = Duration::from_millis(100);
 /// How often a connection is tried until the kernel tells of it.
 const TRIES: usize = 50;
-/// The ports that clients connect from, one after the other. The kernel would choose a port again after a minute, but it
-/// remembers for two where a connection led, and leads the next one from the same port there, even to an Envoy that
+/// The ports that clients connect from, one after the other. The kernel would choose a port again after a minute, but
+/// it remembers for two where a connection led, and leads the next one from the same port there, even to an Envoy that
 /// ends. Clients with addresses of their own do not have this.
 const PORTS: std::ops::Range<u16> = 20_000..60_000;
 static NEXT_PORT: AtomicUsize = AtomicUsize::new(0);

@@ -3,7 +3,9 @@
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
 //! - `reconciler`: writes them, stage by stage. `found`, `complaints`: what is told of that.
-//! - `recipient`: who the objects are for. `rollout`: whether the pods of a Deployment come up. `scale`: how many pods a Deployment has, where somebody else decides that.
+//! - `recipient`: who the objects are for.
+//! - `rollout`: whether the pods of a Deployment come up.
+//! - `scale`: how many pods a Deployment has, where somebody else decides that.
 //! - `proxies`: whether proxies have the environment variables that the filter needs.
 //! - `written`: what was written, for statuses and for rotations of the keyring.
 

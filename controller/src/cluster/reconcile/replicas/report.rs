@@ -105,8 +105,8 @@ const ROUTES: usize = 20;
 const UNTOLD: usize = 18;
 
 impl Own {
-    /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts until
-    /// they have had time to come back.
+    /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts
+    /// until they have had time to come back.
     pub(super) fn ended(&self) -> Self {
         Self {
             envoys: BTreeMap::new(),

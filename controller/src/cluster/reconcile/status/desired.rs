@@ -100,8 +100,8 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
     // What Envoys refuse comes first: it may be the reason why none is ready.
     let unready = report.unready.as_ref().filter(|_| programmed.is_true());
     let mut conditions = with_programmed(&report.conditions, unready.unwrap_or(programmed));
-    // It is the reason why there is no address, and why no Envoy is connected. Pods are looked at now and then: an Envoy
-    // that is connected and ready came later.
+    // It is the reason why there is no address, and why no Envoy is connected. Pods are looked at now and then: an
+    // Envoy that is connected and ready came later.
     let is_without = |without: &&Condition| without.reason != NO_RESOURCES || is_without_envoys(&conditions);
     let without = facts.without_envoys.get(name).filter(|_| !is_refused);
     if let Some(without) = without.filter(is_without) {

@@ -106,8 +106,8 @@ impl Problem {
     }
 }
 
-/// Writes an Event for each problem that lasts, once: it is not repeated while the problem lasts, nor by another replica
-/// or after a restart while the Event exists.
+/// Writes an Event for each problem that lasts, once: it is not repeated while the problem lasts, nor by another
+/// replica or after a restart while the Event exists.
 pub(crate) struct EventRecorder {
     client: Client,
     controller: String,

@@ -326,11 +326,7 @@ impl Reconciler {
             }
         }
         for (gateway, message) in &self.facts.stuck {
-            let problem = Problem {
-                reason: ENVOYS_NOT_UPDATED.to_owned(),
-                note: message.clone(),
-                is_news: false,
-            };
+            let problem = Problem::of_object(ENVOYS_NOT_UPDATED, message.clone());
             add(Kind::Gateway, gateway, [problem].into());
         }
         let without_status = self.of.iter().flat_map(|of| &of.without_status);
