@@ -149,13 +149,12 @@ fn translated(schema: &Value) -> Value {
             let mut all = Map::new();
             for (name, value) in fields {
                 let value = match name.as_str() {
-                    "description" | "format" => continue,
+                    "description" | "format" | "anyOf" => continue,
                     // Numbers with a point are quantities as well; a definition has no words for them.
                     "x-kubernetes-int-or-string" => {
                         all.insert("anyOf".to_owned(), json!([{"type": "number"}, {"type": "string"}]));
                         continue;
                     }
-                    "anyOf" => continue,
                     name if name.starts_with("x-kubernetes-") => continue,
                     "properties" => {
                         let fields = value.as_object().into_iter().flatten();

@@ -53,7 +53,7 @@ use control::{Control, Outlets, Sources};
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
-use target::Target;
+use target::{Envoys, Target};
 
 /// How long a replica serves Envoys after it was told to end. New connections are led to it for a moment, and an Envoy
 /// that meets nobody there does not know new pods meanwhile.
@@ -126,14 +126,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     };
 
     let mut reconcilers = filter.tasks;
-    let (envoys, without_envoys) = match &context.config.envoy.managed {
-        Some(options) if context.settings.judges() => {
-            let (envoys, writer, written) = target::envoys(&context, options);
-            reconcilers.spawn(reconcile_loop::run(writer));
-            (Some(envoys), written)
-        }
-        _ => (None, watch::channel(Written::default()).1),
-    };
+    let (envoys, without_envoys) = start_envoys(&mut reconcilers, &context);
     let without_service = start_services(&mut reconcilers, &context, &feeds.reported, &feeds.observation);
     let inputs = Inputs {
         reported: feeds.reported,
@@ -191,6 +184,18 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     // These end by themselves: the Lease is released, the other replicas are told, and requests are answered.
     while services.join_next().await.is_some() {}
     result.map_err(|error| failed(&error))?
+}
+
+/// Starts what keeps the Envoys of Gateways, if the configuration asks for it. The receiver has what became of them.
+fn start_envoys(tasks: &mut JoinSet<()>, context: &Context) -> (Option<Envoys>, watch::Receiver<Written>) {
+    match &context.config.envoy.managed {
+        Some(options) if context.settings.judges() => {
+            let (envoys, writer, written) = target::envoys(context, options);
+            tasks.spawn(reconcile_loop::run(writer));
+            (Some(envoys), written)
+        }
+        _ => (None, watch::channel(Written::default()).1),
+    }
 }
 
 /// Starts what keeps the Services of `XBackend`s, if we serve routes ourselves. The receiver has those that are
