@@ -8,14 +8,14 @@ use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{Action, ClusterName, Forward, Session, SessionUse, Target};
 
-/// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may say
-/// there.
+/// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may have
+/// there, and for what.
 pub(crate) fn without_hash(graph: &Graph, policy: &str, consistent_hash: &str) -> Option<String> {
     let source = graph.policies.get(policy)?.source;
     source.map(|_| {
         format!(
             "the annotation session.limpet.dev/source: each proxy chooses a backend of its own for a client that it \
-             does not know, unless {consistent_hash} is there for the Services"
+             does not know, unless {consistent_hash}"
         )
     })
 }

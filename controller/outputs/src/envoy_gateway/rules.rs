@@ -114,7 +114,7 @@ fn judge<'a>(
             cluster.service
         )
     });
-    let hash = "a BackendTrafficPolicy with consistentHash: {type: SourceIP}";
+    let hash = "a BackendTrafficPolicy with consistentHash: {type: SourceIP} is there for the route";
     let parts = parts.chain(beginning_all_the_same(source.graph, forward));
     let parts = parts.chain(without_hash(source.graph, &session.policy, hash));
     let rule = SessionRule {

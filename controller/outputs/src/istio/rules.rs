@@ -174,7 +174,7 @@ impl<'a> RulePatches<'a> {
             return None;
         }
         self.look_for_labels(forward, unsupported);
-        let hash = "a DestinationRule with consistentHash: {useSourceIp: true}";
+        let hash = "a DestinationRule with consistentHash: {useSourceIp: true} is there for the Services";
         let without_hash = without_hash(self.source.graph, &used.policy, hash);
         let beginning = beginning_all_the_same(self.source.graph, forward);
         unsupported.extend(beginning.map(|message| (Extent::Part, message)));
