@@ -1,5 +1,6 @@
 //! Objects that `limpet controller --output envoy-gateway` writes.
 
+mod carriers;
 mod failures;
 mod sessions;
 

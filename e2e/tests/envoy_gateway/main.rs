@@ -4,6 +4,8 @@
 mod bad_parts;
 mod controlled;
 mod draining;
+#[path = "../control_planes/carriers.rs"]
+mod elsewhere;
 mod files;
 mod keys;
 mod removal;

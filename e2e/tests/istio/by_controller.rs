@@ -29,8 +29,8 @@ spec:
 ";
 
 /// A site with a controller that keeps the keyring.
-struct ControlledSite {
-    site: IstioSite,
+pub(crate) struct ControlledSite {
+    pub(crate) site: IstioSite,
     controller: Controller,
 }
 
@@ -43,7 +43,7 @@ impl ControlledSite {
         Ok(controlled)
     }
 
-    async fn without_sessions(prefix: &str) -> Result<Self> {
+    pub(crate) async fn without_sessions(prefix: &str) -> Result<Self> {
         let mut site = IstioSite::start(prefix).await?;
         let server = Istiod::shared().await?.cluster().server();
         let change = |config: &mut Value| {
@@ -71,7 +71,7 @@ impl ControlledSite {
     }
 
     /// Waits until the policy's condition `Programmed` is like this.
-    async fn programmed(&self, holds: impl Fn(&str) -> bool) -> Result<()> {
+    pub(crate) async fn programmed(&self, holds: impl Fn(&str) -> bool) -> Result<()> {
         let told = |policy: &Value| holds(&programmed(policy));
         let until = self.site.namespace.until("the condition", POLICY, "sticky", told);
         until.await.map(drop)

@@ -4,5 +4,8 @@
 
 mod by_controller;
 mod by_hand;
+mod carriers;
+#[path = "../control_planes/carriers.rs"]
+mod elsewhere;
 mod golden;
 mod site;
