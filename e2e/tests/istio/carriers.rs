@@ -58,11 +58,11 @@ async fn an_address_holds_its_session() -> Result<()> {
         },
     });
     site.namespace.apply_object(&rule).await?;
-    let hashes = async || {
+    let has_hash = async || {
         let dump = site.envoy.admin().text("/config_dump").await.ok()?;
         (dump.contains("RING_HASH") && dump.contains("hash_policy")).then_some(())
     };
-    poll::until("Envoy to hash addresses", hashes).await?;
+    poll::until("Envoy to hash addresses", has_hash).await?;
     assert_eq!(front(site).pods().await?, anew, "clients with an entry have moved");
     let hashed = replaced(site).await?;
     assert_eq!(replaced(site).await?, hashed, "two Envoys do not choose alike");

@@ -42,16 +42,16 @@ async fn an_address_holds_its_session() -> Result<()> {
 
     // Envoy Gateway follows one such policy for a route, so it is the one that is there already.
     let balancer = json!({"type": "ConsistentHash", "consistentHash": {"type": "SourceIP"}});
-    let balanced = json!({"spec": {"loadBalancer": balancer}});
+    let change = json!({"spec": {"loadBalancer": balancer}});
     let namespace = &controlled.site.namespace;
     namespace
-        .merge("BackendTrafficPolicy", "shop-retries", &balanced)
+        .merge("BackendTrafficPolicy", "shop-retries", &change)
         .await?;
-    let hashes = async || {
+    let has_hash = async || {
         let dump = controlled.envoy.admin().text("/config_dump").await.ok()?;
         dump.contains("source_ip").then_some(())
     };
-    poll::until("Envoy to hash addresses", hashes).await?;
+    poll::until("Envoy to hash addresses", has_hash).await?;
     assert_eq!(
         controlled.front().pods().await?,
         anew,

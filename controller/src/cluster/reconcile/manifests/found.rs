@@ -71,7 +71,7 @@ impl Found {
         }
     }
 
-    pub(super) fn trouble(&mut self, manifest: &Manifest, trouble: Trouble) {
+    pub(super) fn trouble(&mut self, manifest: &Manifest, trouble: &Trouble) {
         for gateway in &manifest.gateways {
             self.troubles.insert(gateway.clone(), trouble.clone());
         }

@@ -209,7 +209,7 @@ impl Reconciler {
                     }
                     let trouble = object.and_then(|object| self.recipient.trouble(manifest.definition, &object));
                     if let Some(trouble) = trouble {
-                        found.trouble(manifest, trouble);
+                        found.trouble(manifest, &trouble);
                     }
                 }
                 Outcome::Written => wrote = true,
