@@ -21,8 +21,27 @@ pub struct Settings {
     pub managed: Option<ManagedEnvoys>,
     /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
-    /// The longest timeout that sessions may have: a key of tokens retires for as long as the longest one.
-    pub max_session_life: GatewayDuration,
+    /// What no object may exceed.
+    pub session_limits: SessionLimits,
+}
+
+/// What the sessions of an object may ask of everybody's Envoys and keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// The longest timeout: a key of tokens retires for as long as the longest one.
+    pub life: GatewayDuration,
+    /// The most entries of a table of clients (`source`). Each may take 120 bytes in every Envoy.
+    pub source_entries: u32,
+}
+
+impl Default for SessionLimits {
+    fn default() -> Self {
+        Self {
+            // As long as a key signs by default.
+            life: Duration::from_secs(30 * 24 * 3600).into(),
+            source_entries: 1_000_000,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -33,8 +52,7 @@ impl Default for Settings {
             namespaces: BTreeSet::new(),
             managed: None,
             session_defaults: SessionFields::default(),
-            // As long as a key signs by default.
-            max_session_life: Duration::from_secs(30 * 24 * 3600).into(),
+            session_limits: SessionLimits::default(),
         }
     }
 }

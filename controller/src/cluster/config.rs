@@ -16,7 +16,8 @@ use crate::exit::Failure;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
 use limpet_model::{
-    CONTROLLER_NAME, Gateways, ManagedEnvoys, SessionFields, Settings, check_defaults, check_envoy_defaults,
+    CONTROLLER_NAME, Gateways, ManagedEnvoys, SessionFields, SessionLimits, Settings, check_defaults,
+    check_envoy_defaults,
 };
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surroundings};
@@ -41,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) session_defaults: SessionFields,
     /// The longest timeout of a session. It bounds how long a key has to retire.
     pub(crate) max_session_life: GatewayDuration,
+    /// The most entries of an object's table of clients (`source`), in every Envoy.
+    pub(crate) max_source_entries: u32,
     /// The namespaces whose objects are read; if empty, all.
     pub(crate) namespaces: Vec<String>,
     /// Options for all Envoys.
@@ -133,7 +136,8 @@ impl Default for Config {
             envoy_gateway: EnvoyGatewayOptions::default(),
             propagation_time: Duration::from_secs(5).into(),
             session_defaults: SessionFields::default(),
-            max_session_life: Settings::default().max_session_life,
+            max_session_life: SessionLimits::default().life,
+            max_source_entries: SessionLimits::default().source_entries,
             namespaces: Vec::new(),
             envoy: EnvoyOptions::default(),
             keyring: KeyringConfig::default(),
@@ -265,7 +269,10 @@ impl Config {
                 "gatewayControllers[{index}]: expected a domain and a path, like istio.io/gateway-controller"
             ));
         }
-        check_defaults(session_defaults, *max_session_life)?;
+        if self.max_source_entries == 0 {
+            return Err("maxSourceEntries: expected at least 1".to_owned());
+        }
+        check_defaults(session_defaults, self.session_limits())?;
         for (field, duration) in [("maxIdle", *max_idle), ("maxSessionLife", Some(*max_session_life))] {
             if duration.is_some_and(|duration| duration.get().is_zero()) {
                 return Err(format!("{field}: expected a duration greater than zero"));
@@ -319,7 +326,14 @@ impl Config {
             namespaces: self.namespaces.iter().cloned().collect(),
             managed: self.managed(output),
             session_defaults: self.session_defaults.clone(),
-            max_session_life: self.max_session_life,
+            session_limits: self.session_limits(),
+        }
+    }
+
+    fn session_limits(&self) -> SessionLimits {
+        SessionLimits {
+            life: self.max_session_life,
+            source_entries: self.max_source_entries,
         }
     }
 

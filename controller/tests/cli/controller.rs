@@ -88,6 +88,7 @@ fn a_bad_field_is_named_by_its_path() {
         (json!({"maxIdle": "1d"}), "maxIdle: ", "duration"),
         (json!({"maxIdle": "0s"}), "maxIdle: ", "greater than zero"),
         (json!({"maxSessionLife": "0s"}), "maxSessionLife: ", "greater than zero"),
+        (json!({"maxSourceEntries": 0}), "maxSourceEntries: ", "at least 1"),
         (
             json!({"maxIdle": "25h", "maxSessionLife": "24h"}),
             "maxIdle: ",

@@ -125,7 +125,7 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
                 ..settings.session_defaults.clone()
             },
             path: None,
-            longest: settings.max_session_life,
+            limits: settings.session_limits,
         }
         .draft()
         .map(|draft| Own {

@@ -4,17 +4,17 @@ use super::annotations::camel_case;
 use super::fault::{Fault, ObjectField};
 use super::persistence::{self, Dialect};
 use super::policy::Parts;
+use crate::SessionLimits;
 use crate::session_fields::{OrNone, SessionFields};
 use limpet_api::SessionPersistence;
 use limpet_core::config::schema::CookieModeConfig;
-use limpet_core::time::GatewayDuration;
 
-/// Checks that policies can be made with these defaults, with timeouts up to `longest`. Otherwise every object would
+/// Checks that policies can be made with these defaults, within these limits. Otherwise every object would
 /// report a mistake that is not its own.
 ///
 /// # Errors
 /// If the filter would refuse a policy with these defaults. The text names the fields and what was expected.
-pub fn check(defaults: &SessionFields, longest: GatewayDuration) -> Result<(), String> {
+pub fn check(defaults: &SessionFields, limits: SessionLimits) -> Result<(), String> {
     let is_own = defaults.mode.unwrap_or_default() == CookieModeConfig::Insert;
     if defaults.in_place_of_cookie().is_some() && !is_own {
         return Err("sessionDefaults.mode: expected insert, or none, with query or source".to_owned());
@@ -32,7 +32,7 @@ pub fn check(defaults: &SessionFields, longest: GatewayDuration) -> Result<(), S
             overrides: &SessionFields::default(),
             defaults,
             path: None,
-            longest,
+            limits,
         };
         parts.draft()
     });
@@ -55,6 +55,7 @@ mod tests {
     use std::time::Duration;
 
     use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig};
+    use limpet_core::time::GatewayDuration;
     use serde_json::{Value, json};
 
     use super::*;
@@ -65,7 +66,11 @@ mod tests {
     }
 
     fn check(defaults: &SessionFields) -> Result<(), String> {
-        super::check(defaults, hours(24))
+        let limits = SessionLimits {
+            life: hours(24),
+            ..SessionLimits::default()
+        };
+        super::check(defaults, limits)
     }
 
     fn fields(json: Value) -> SessionFields {

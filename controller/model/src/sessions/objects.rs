@@ -188,7 +188,7 @@ fn content(
             overrides: &overrides,
             defaults: &settings.session_defaults,
             path: None,
-            longest: settings.max_session_life,
+            limits: settings.session_limits,
         }
         .draft()
         .map(|draft| {

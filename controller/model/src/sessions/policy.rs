@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::fault::{Fault, ObjectField};
 use super::persistence::{Carrier, Persistence};
+use crate::SessionLimits;
 use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
@@ -14,7 +15,6 @@ use limpet_core::config::schema::{
     CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig, PolicyConfig,
     SdsKeysConfig,
 };
-use limpet_core::time::GatewayDuration;
 
 /// The name of sessions without an explicit name.
 const GENERATED_NAME: &str = "limpet";
@@ -35,8 +35,7 @@ pub(super) struct Parts<'a> {
     pub(super) defaults: &'a SessionFields,
     /// The path of the cookie that the matches of the rule give it.
     pub(super) path: Option<&'a str>,
-    /// The longest timeout that sessions may have.
-    pub(super) longest: GatewayDuration,
+    pub(super) limits: SessionLimits,
 }
 
 impl Parts<'_> {
@@ -75,7 +74,7 @@ impl Parts<'_> {
         if let (Some(query), Some(name)) = (&mut config.query, &persistence.name) {
             query.name.clone_from(name);
         }
-        self.check_timeouts(&config)?;
+        self.check_limits(&config)?;
         self.check(&config)?;
         Ok(Draft {
             config,
@@ -135,21 +134,29 @@ impl Parts<'_> {
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
-    /// What the Gateway API says of timeouts, and the controller's configuration.
-    fn check_timeouts(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
+    /// What the Gateway API says of timeouts, and the controller's configuration of timeouts and tables.
+    fn check_limits(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
         let mut faults = Vec::new();
         for (field, timeout) in [
             ("absoluteTimeout", policy.absolute_timeout),
             ("idleTimeout", policy.idle_timeout),
             ("source.timeout", policy.source.map(|source| source.timeout)),
         ] {
-            let longest = self.longest;
+            let longest = self.limits.life;
             if let Some(timeout) = timeout.filter(|timeout| *timeout > longest) {
                 let message = format!(
                     "expected at most {longest}, the maxSessionLife of the controller's configuration, found {timeout}"
                 );
                 faults.push(self.fault(field, &message));
             }
+        }
+        let most = self.limits.source_entries;
+        if let Some(source) = policy.source.filter(|source| source.entries > most) {
+            let message = format!(
+                "expected at most {most}, the maxSourceEntries of the controller's configuration, found {}",
+                source.entries
+            );
+            faults.push(self.fault("source.entries", &message));
         }
         let lifetime = policy.cookie.as_ref().map(|cookie| cookie.lifetime_type);
         if lifetime == Some(LifetimeTypeConfig::Permanent) && policy.absolute_timeout.is_none() {

@@ -258,7 +258,7 @@ impl<'p> Chooser<'p> {
             overrides,
             defaults: &self.settings.session_defaults,
             path: None,
-            longest: self.settings.max_session_life,
+            limits: self.settings.session_limits,
         };
         let has_own_cookie = parts.holder() == Holder::OwnCookie;
         if persistence.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
@@ -290,7 +290,7 @@ impl<'p> Chooser<'p> {
                 overrides: &overrides,
                 defaults: &self.settings.session_defaults,
                 path: None,
-                longest: self.settings.max_session_life,
+                limits: self.settings.session_limits,
             }
             .draft()
         });

@@ -44,9 +44,7 @@ async fn an_address_holds_its_session() -> Result<()> {
     let balancer = json!({"type": "ConsistentHash", "consistentHash": {"type": "SourceIP"}});
     let change = json!({"spec": {"loadBalancer": balancer}});
     let namespace = &controlled.site.namespace;
-    namespace
-        .merge("BackendTrafficPolicy", "shop-retries", &change)
-        .await?;
+    namespace.merge("BackendTrafficPolicy", "shop-retries", &change).await?;
     let has_hash = async || {
         let dump = controlled.envoy.admin().text("/config_dump").await.ok()?;
         dump.contains("source_ip").then_some(())

@@ -5,6 +5,8 @@ use super::schema::{FurtherConfig, PolicyConfig, QueryConfig};
 use super::{Carrier, Further, Place, Problem};
 
 const MAX_NAME_LEN: usize = 256;
+/// How many further carriers a policy may have: each is looked for in every request without a token that counts.
+pub(super) const MAX_ALSO: usize = 8;
 
 /// The carrier that the query at `field` describes. Adds what is wrong with it to `problems`.
 pub(super) fn query(field: &str, config: &QueryConfig, problems: &mut Vec<Problem>) -> Carrier {
@@ -30,6 +32,10 @@ pub(super) fn further_carriers(
     problems: &mut Vec<Problem>,
 ) -> (Vec<Further>, Option<String>) {
     let mut also: Vec<Further> = Vec::new();
+    if config.also.len() > MAX_ALSO {
+        let message = format!("expected at most {MAX_ALSO}, found {}", config.also.len());
+        problems.push(problem(format!("{field}.also"), &message));
+    }
     for (i, config) in config.also.iter().enumerate() {
         let field = format!("{field}.also[{i}]");
         let Some((word, carrier)) = read(config) else {

@@ -121,3 +121,14 @@ fn a_query_token_must_reach_its_client() {
     let told = json!({ "query": {"name": "s"}, "tell": {"header": {"name": "x"}}, "idleTimeout": "1h" });
     assert_eq!(found(told), Vec::<String>::new());
 }
+
+#[test]
+fn no_request_is_searched_in_many_places() {
+    let carriers = |count: usize| -> Value {
+        (0..count)
+            .map(|i| json!({"query": {"name": format!("s{i}")}}))
+            .collect()
+    };
+    assert_eq!(with_also(carriers(8)), [""; 0]);
+    assert_eq!(with_also(carriers(9)), ["also: expected at most 8, found 9"]);
+}

@@ -1,8 +1,10 @@
 //! `maxSessionLife`: a key retires for as long as the longest timeout that anybody asks for, so an operator bounds it.
+//! `maxSourceEntries`: whoever may write a policy could else fill the memory of everybody's Envoys.
 
 use serde_json::{Value, json};
 
 use super::*;
+use crate::SessionLimits;
 
 /// What an object of each kind and shape that has sessions makes of this timeout: problems, or none.
 fn everywhere(timeout: &str, value: &str, settings: &Settings) -> Vec<Vec<String>> {
@@ -70,7 +72,10 @@ fn no_timeout_is_longer_than_the_operator_allows() {
             assert!(refusal.ends_with(&message), "{refusal}");
         }
         let hour = Settings {
-            max_session_life: "1h".parse().unwrap(),
+            session_limits: SessionLimits {
+                life: "1h".parse().unwrap(),
+                ..SessionLimits::default()
+            },
             ..Settings::default()
         };
         for (longest, settings) in [("720h", &Settings::default()), ("1h", &hour)] {
@@ -82,4 +87,24 @@ fn no_timeout_is_longer_than_the_operator_allows() {
             assert!(found[0].contains("expected at most 1h, "), "{found:?}");
         }
     }
+}
+
+#[test]
+fn no_table_has_more_entries_than_the_operator_allows() {
+    let refused = |entries: u32| {
+        let mut world = world(SERVICE_AND_ROUTE);
+        world.settings.session_limits.source_entries = 1000;
+        let mut policy = policy("BackendLBPolicy", "p", &["a"], &json!({"sessionName": "s"}));
+        let source = format!("{{timeout: 1h, entries: {entries}}}");
+        policy["metadata"]["annotations"] = json!({"session.limpet.dev/source": source});
+        world.add(policy);
+        refusals(only_ancestor(world.sessions().report_of("BackendLBPolicy", "p")))
+    };
+    assert_eq!(refused(1000), [""; 0]);
+    let found = refused(1001).concat();
+    let message = "entries: expected at most 1000, the maxSourceEntries of the controller's configuration, found 1001";
+    assert!(
+        found.contains("session.limpet.dev/source") && found.ends_with(message),
+        "{found}"
+    );
 }
