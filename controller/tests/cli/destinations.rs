@@ -67,6 +67,22 @@ fn a_cluster_need_not_have_a_session() {
 }
 
 #[test]
+fn clusters_that_differ_behind_a_hash_may_share_a_session() {
+    let named = |blue: &str, green: &str| {
+        let text = example("destination.yaml").to_string();
+        let text = text.replace("\"blue\"", &format!("\"{blue}\""));
+        let text = text.replace("\"green\"", &format!("\"{green}\""));
+        with(serde_json::from_str(&text).unwrap(), |clusters| {
+            *session(&mut clusters[1]) = session(&mut clusters[0]).clone();
+        })
+    };
+    assert_eq!(findings(&named("shop#1f2e", "shop#3d4c")), (0, Vec::new()));
+    let place = "clusters[1].metadata.filter_metadata.limpet.session";
+    let expected = "expected a session of the cluster's own: web/blue is the session of blue as well";
+    assert_one(&named("blue", "green"), "warning", place, expected);
+}
+
+#[test]
 fn every_cluster_needs_a_cookie_of_its_own() {
     let place = "clusters[1].metadata.filter_metadata.limpet.session";
     let plain = with_policies(changed(|_| {}), &json!({"web": {"cookie": {"name": "limpet-session"}}}));

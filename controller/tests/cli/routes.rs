@@ -225,6 +225,24 @@ fn clusters_of_one_session_must_have_different_hashes() {
 }
 
 #[test]
+fn clusters_that_differ_behind_a_hash_share_sessions() {
+    let two_routes = |one: &str, other: &str| {
+        changed(|routes| {
+            let mut second = routes[1].clone();
+            second["name"] = "second".into();
+            second["route"]["cluster"] = other.into();
+            routes[1]["route"]["cluster"] = one.into();
+            routes.as_array_mut().unwrap().push(second);
+        })
+    };
+    let same = two_routes("backends#1f2e", "backends#3d4c");
+    assert_eq!(findings(&same), (0, Vec::new()));
+    let other = two_routes("backend-60466#1f2e", "backend-81552#1f2e");
+    let expected = "the clusters backend-60466#1f2e and backend-81552#1f2e of the session web/web";
+    assert_one(&other, "error", "routes[3]", expected);
+}
+
+#[test]
 fn two_sessions_with_one_cookie_get_a_warning() {
     let envoy = changed(|routes| {
         let mut second = routes[1].clone();

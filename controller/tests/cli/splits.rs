@@ -96,6 +96,30 @@ fn a_route_that_is_no_split_begins_sessions_everywhere() {
     }
 }
 
+/// The weights lead to shop-v1 in two settings, and the route in front to one of them.
+#[test]
+fn clusters_that_differ_behind_a_hash_need_one_route() {
+    for file in BOTH {
+        let led = |cluster: &str| {
+            routed(file, |routes| {
+                routes[0]["route"]["cluster"] = cluster.into();
+                let clusters = routes[2]["route"]["weighted_clusters"]["clusters"].as_array_mut();
+                let clusters = clusters.unwrap();
+                clusters[0]["name"] = "shop-v1#1f2e".into();
+                clusters.push(json!({"name": "shop-v1#3d4c", "weight": 1}));
+            })
+        };
+        for of_the_weighted in ["shop-v1#1f2e", "shop-v1#3d4c"] {
+            assert_eq!(findings(&led(of_the_weighted)), (0, Vec::new()), "{file}");
+        }
+        let (code, found) = findings(&led("shop-v1#5b6a"));
+        assert_eq!((code, found.len()), (0, 2), "{found:#?}");
+        let expected = "expected a route to shop-v1#1f2e in front, with the same match and session, and \
+                        x-limpet-destination exact 86c88339";
+        assert!(found[0].contains(expected), "{found:#?}");
+    }
+}
+
 #[test]
 fn a_route_of_another_session_does_not_belong_to_the_split() {
     let other = routed("split.yaml", |routes| {

@@ -4,7 +4,7 @@ use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-use crate::{KEY, Limpet, OTHER_KEY, file, limpet, path};
+use crate::{KEY, Limpet, OTHER_KEY, example, file, limpet, path};
 
 const HOST: &str = "127.0.0.1:8081";
 const CONFIG: &str = "envoy-configs/cookie.yaml";
@@ -338,6 +338,21 @@ fn scopes_of_split_routes_and_of_clusters_are_tried() {
             .stdout;
         let json = inspect(0, token.trim_end(), &["--config", path(&file)]);
         assert_eq!(json["session"]["scope"], scope);
+    }
+}
+
+#[test]
+fn a_cluster_is_named_by_what_stands_before_a_hash() {
+    let envoy = example("cookie.yaml")
+        .to_string()
+        .replace("\"backends\"", "\"backends#1f2e\"");
+    let file = file(".json", &envoy);
+    for cluster in ["backends", "backends#1f2e", "backends#3d4c"] {
+        let issue = "token issue --scope default --host 127.0.0.1:8081 --config envoy-configs/cookie.yaml --cluster";
+        let issue: Vec<&str> = issue.split(' ').chain([cluster]).collect();
+        let token = with_key(&issue).run().code(0).stdout;
+        let json = inspect(0, token.trim_end(), &["--config", path(&file)]);
+        assert_eq!(json["claims"]["cluster"], "backends", "{cluster}");
     }
 }
 

@@ -108,7 +108,14 @@ impl Refusal {
     ];
 }
 
-/// The destination of a session: the first four bytes of the SHA-256 of the cluster name.
+/// What tokens name a cluster by: its name up to the first `#`. The rest is for a hash of the cluster's settings, which
+/// may change without ending sessions.
+#[must_use]
+pub fn cluster_base(name: &[u8]) -> &[u8] {
+    name.split(|byte| *byte == b'#').next().unwrap_or(name)
+}
+
+/// The destination of a session: the first four bytes of the SHA-256 of the cluster's base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Destination(pub [u8; 4]);
 
@@ -116,7 +123,7 @@ impl Destination {
     /// The destination for the cluster of this name.
     #[must_use]
     pub fn of_cluster(name: &[u8]) -> Self {
-        let digest = Sha256::digest(name);
+        let digest = Sha256::digest(cluster_base(name));
         let mut short = [0; 4];
         for (to, from) in short.iter_mut().zip(digest) {
             *to = from;

@@ -115,6 +115,10 @@ def host_to_bytes(host):
     return address.packed, int(port).to_bytes(2, "big")
 
 
+def destination_of(cluster):
+    return hashlib.sha256(cluster.partition("#")[0].encode()).digest()[:4]
+
+
 def encode_payload(claims):
     address, port = host_to_bytes(claims.host)
     kind = KIND_IPV6 if len(address) == 16 else KIND_IPV4
@@ -237,7 +241,7 @@ def check_valid(entry):
         last_seen=entry["lastSeen"],
         nonce=bytes.fromhex(entry["nonce"]),
     )
-    if hashlib.sha256(entry["cluster"].encode()).digest()[:4] != claims.destination:
+    if destination_of(entry["cluster"]) != claims.destination:
         problems.append("the destination is not that of the cluster")
     sealed = seal(keyring_of(entry), entry["keyId"], entry["form"], realm_of(entry), claims)
     if sealed != entry["token"]:
@@ -296,7 +300,7 @@ def spoil_valid(entry):
     yield "keyId", entry["keyId"] ^ 1
     yield "host", "198.51.100.1:1"
     yield "destination", f"{int(entry['destination'], 16) ^ 1:08x}"
-    yield "cluster", entry["cluster"] + "x"
+    yield "cluster", "x" + entry["cluster"]
     yield "issuedAt", entry["issuedAt"] ^ 1
     yield "lastSeen", entry["lastSeen"] ^ 1
     yield "nonce", f"{int(entry['nonce'], 16) ^ 1:08x}"

@@ -8,9 +8,23 @@ use serde::Serialize;
 use super::session::SessionUse;
 use crate::certificate::Authorities;
 
-/// A cluster's name in Envoy. Tokens name clusters by a hash of it.
+/// A cluster's name in Envoy. Tokens name clusters by a hash of its base.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ClusterName(pub String);
+
+impl ClusterName {
+    /// What clusters with the same sessions have in common: see [`limpet_core::token::cluster_base`].
+    #[must_use]
+    pub fn base(&self) -> &[u8] {
+        limpet_core::token::cluster_base(self.0.as_bytes())
+    }
+
+    /// How tokens name the cluster.
+    #[must_use]
+    pub fn destination(&self) -> limpet_core::token::Destination {
+        limpet_core::token::Destination::of_cluster(self.0.as_bytes())
+    }
+}
 
 impl fmt::Display for ClusterName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -88,10 +88,11 @@ fn resolve(
     Ok(backend)
 }
 
-/// Refuses a second cluster with the same hash: tokens name the clusters of a rule by a hash of four bytes.
+/// Refuses a second base with the same hash: tokens name the clusters of a rule by a hash of four bytes.
 fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend, BadReference> {
-    let hash = |backend: &Backend| limpet_core::token::Destination::of_cluster(backend.cluster.0.as_bytes());
-    let twin = |other: &&Backend| other.cluster != backend.cluster && hash(other) == hash(&backend);
+    let own = &backend.cluster;
+    let twin =
+        |other: &&Backend| other.cluster.base() != own.base() && other.cluster.destination() == own.destination();
     match known.iter().find(twin) {
         None => Ok(backend),
         Some(twin) => Err(BadReference {
@@ -103,5 +104,44 @@ fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend,
                 twin.cluster
             ),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{Cluster, ClusterName, Protocol};
+    use crate::objects::RuleBackend;
+    use limpet_api::ObjectName;
+
+    fn backend(cluster: &str) -> Backend {
+        let service = ObjectName::new("shop", "v1");
+        Backend {
+            cluster: ClusterName(cluster.to_owned()),
+            spec: Cluster {
+                service: service.clone(),
+                port: 80,
+                port_name: String::new(),
+                protocol: Protocol::Http1,
+                tls: None,
+                by_address: false,
+                never_begins: false,
+                session: None,
+            },
+            object: RuleBackend::Service(service),
+        }
+    }
+
+    #[test]
+    fn clusters_that_differ_behind_a_hash_are_one_destination() {
+        let known = ["service/shop/b12273/80#1f2e"].map(backend);
+        for (cluster, is_distinct) in [
+            ("service/shop/b12273/80#3d4c", true),
+            ("service/shop/b46585/80#1f2e", false),
+            ("service/shop/b46585/80", false),
+        ] {
+            let found = distinct("", &known, backend(cluster));
+            assert_eq!(found.is_ok(), is_distinct, "{cluster}");
+        }
     }
 }

@@ -56,6 +56,33 @@ fn an_invalid_reference_keeps_its_weight() {
     }
 }
 
+/// Tokens name the clusters of a rule by a hash. That of both names is 715f2c6d.
+#[test]
+fn a_second_backend_with_the_same_short_hash_is_refused() {
+    let service = |name: &str| {
+        format!("kind: Service\nmetadata: {{namespace: shop, name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n---\n")
+    };
+    let services = ["b12273", "b46585"].map(service).concat();
+    let (graph, reports) = built(&format!(
+        "{services}{SHOP}
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+  - {{backendRefs: [{{name: b12273, port: 80}}, {{name: b46585, port: 80}}, {{name: b12273, port: 80}}]}}"
+    ));
+    let destinations = &forward(&routes(&graph)[0]).destinations;
+    let are_invalid = destinations
+        .iter()
+        .map(|destination| matches!(destination.target, Target::Invalid { .. }));
+    assert_eq!(are_invalid.collect::<Vec<_>>(), [false, true, false]);
+    let words = "spec.rules[0].backendRefs[1]: expected a backend whose short hash differs from that of \
+                 service/shop/b12273/80";
+    let condition = condition(&reports, "PartiallyInvalid");
+    expect(condition, ConditionStatus::True, "UnsupportedValue", &[words]);
+}
+
 #[test]
 fn a_grant_permits_a_service_of_another_namespace() {
     let (graph, reports) = built(&format!(

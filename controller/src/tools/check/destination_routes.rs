@@ -8,7 +8,7 @@ use super::route_entry::RouteEntry;
 use super::session::Session;
 use crate::envoy_config::node::{Node, camel_case};
 use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
-use limpet_core::token::Destination;
+use limpet_core::token::{Destination, cluster_base};
 
 /// A route's matcher of the header that names the destination.
 #[derive(Debug)]
@@ -95,7 +95,10 @@ impl DestinationRoutes {
     ) {
         let (rest, words) = (rest(entry.route), session.name());
         for cluster in issuing.iter().filter(|cluster| **cluster != UNAVAILABLE_CLUSTER) {
-            let is_its = |led: &DestinationRoute| led.cluster == *cluster && led.session == words && led.rest == rest;
+            // Sessions of all clusters of one base are led to one of them, where their tokens must be renewed.
+            let base = cluster_base(cluster.as_bytes());
+            let is_led_to = |led: &str| issuing.contains(&led) && cluster_base(led.as_bytes()) == base;
+            let is_its = |led: &DestinationRoute| is_led_to(&led.cluster) && led.session == words && led.rest == rest;
             if !self.0.iter().any(is_its) {
                 let message = format!(
                     "expected a route to {cluster} in front, with the same match and session, and \

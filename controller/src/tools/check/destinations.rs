@@ -11,6 +11,7 @@ use crate::envoy_config::node::Node;
 use limpet_core::RouteSession;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::{FILTER_NAME, NO_SESSION};
+use limpet_core::token::cluster_base;
 
 /// The sessions of the clusters of a route, and where they are named.
 pub(super) fn sessions<'a, 'c>(
@@ -32,7 +33,7 @@ pub(super) fn sessions<'a, 'c>(
             continue;
         };
         let owner = *owners.entry(session.name()).or_insert(*name);
-        if owner != *name {
+        if cluster_base(owner.as_bytes()) != cluster_base(name.as_bytes()) {
             let message = format!(
                 "expected a session of the cluster's own: {} is the session of {owner} as well, so each of the two \
                  ends the other",

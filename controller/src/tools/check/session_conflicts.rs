@@ -7,7 +7,7 @@ use super::session::Session;
 use crate::envoy_config::node::Node;
 use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig, FilterConfig};
-use limpet_core::token::Destination;
+use limpet_core::token::{Destination, cluster_base};
 
 /// Name, domain and path: a client keeps one cookie of each.
 type CookieIdentity = (String, Option<String>, String);
@@ -69,12 +69,12 @@ impl SessionConflicts {
         self.add_cookie(report, session, node);
     }
 
-    /// Tokens name a cluster by a short hash, so the hash must be unique within a session.
+    /// Tokens name a cluster by a short hash of its base, so the hash must be unique within a session.
     fn add_cluster(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>, cluster: &str) {
         let destination = Destination::of_cluster(cluster.as_bytes());
         let destinations = self.clusters.entry(session.name()).or_default();
         let other = destinations.entry(destination).or_insert_with(|| cluster.to_owned());
-        if other != cluster {
+        if cluster_base(other.as_bytes()) != cluster_base(cluster.as_bytes()) {
             let name = session.name();
             let message = format!(
                 "the clusters {other} and {cluster} of the session {name} have one destination hash, so tokens cannot \

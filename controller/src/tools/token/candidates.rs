@@ -17,7 +17,7 @@ use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
 use limpet_core::time::GatewayDuration;
-use limpet_core::token::{CarrierMode, Destination, Realm};
+use limpet_core::token::{CarrierMode, Destination, Realm, cluster_base};
 use limpet_core::{RouteSession, config};
 
 /// The scope of sessions without any other.
@@ -35,7 +35,7 @@ pub(super) struct CandidateSession {
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     pub(super) list: Vec<CandidateSession>,
-    /// The clusters in the configuration.
+    /// The clusters in the configuration, by what tokens name them by.
     clusters: BTreeSet<String>,
     /// Whether the policies are those of a configuration, rather than made from arguments.
     pub(super) has_policies: bool,
@@ -78,7 +78,7 @@ impl CandidateSession {
 }
 
 impl Candidates {
-    /// The name of the cluster of this destination, if it is in the configuration.
+    /// The base of the clusters of this destination, if there are any in the configuration.
     pub(super) fn cluster(&self, destination: Destination) -> Option<&str> {
         let is_it = |cluster: &&String| Destination::of_cluster(cluster.as_bytes()) == destination;
         self.clusters.iter().find(is_it).map(String::as_str)
@@ -235,7 +235,8 @@ fn clusters(roots: &[Node<'_>]) -> BTreeSet<String> {
         root.visit(&mut |object| {
             let listed = object.list("clusters");
             let listed = listed.iter().filter_map(|cluster| cluster.text("name"));
-            names.extend(object.text("cluster").into_iter().chain(listed).map(str::to_owned));
+            let all = object.text("cluster").into_iter().chain(listed);
+            names.extend(all.map(|name| String::from_utf8_lossy(cluster_base(name.as_bytes())).into_owned()));
         });
     }
     names

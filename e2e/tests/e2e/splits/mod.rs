@@ -9,6 +9,7 @@ mod modifiers;
 mod moves;
 pub(crate) mod per_scope;
 pub(crate) mod rule;
+mod settings;
 mod silent;
 pub(crate) mod site;
 mod statistics;

@@ -69,6 +69,30 @@ fn a_request_without_a_session_follows_the_split() {
     assert!(!request.asked().contains(&"reroute".to_owned()));
 }
 
+/// A hash of settings stands behind the `#`.
+#[test]
+fn a_destination_is_what_stands_before_a_hash() {
+    let of = |name: &str| Destination::of_cluster(name.as_bytes());
+    for same in ["canary#", "canary#1f2e", "canary#1f2e#3d"] {
+        assert_eq!(of(same), of(CANARY), "{same}");
+    }
+    for other in ["canar#y", "canary1f2e", "canary/#", "#canary"] {
+        assert_ne!(of(other), of(CANARY), "{other}");
+    }
+    for site in sites() {
+        let moved = format!("{CLUSTER}#1f2e");
+        let own = bringing(&claims(A, at(0), at(0))).cluster(&moved);
+        let split = split(CANARY).destinations(&[&moved, CANARY]);
+        let late = || self::split(CANARY).destinations(&[&moved]).rerouted_later();
+        for request in [own, split, late()] {
+            let visit = site.visit(&request, &answer_of(&moved), at(1));
+            assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+        }
+        let visit = site.visit(&late(), &answer_of("canary#1f2e"), at(1));
+        assert_eq!(visit.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
+    }
+}
+
 const NONE: &str = "@none";
 
 /// An answer of a destination that issues no tokens.

@@ -9,7 +9,6 @@ mod path;
 mod refused_on_purpose;
 mod retries;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
@@ -25,7 +24,6 @@ use envoy_types::pb::envoy::config::route::v3::{
     VirtualHost as EnvoyVirtualHost, WeightedCluster,
 };
 use envoy_types::pb::google::protobuf::Any;
-use limpet_core::token::Destination as ShortHash;
 
 use self::headers::Changes;
 use super::chain::{Steering, without_session};
@@ -175,27 +173,32 @@ impl Routes<'_> {
             metadata: Some(session(&format!("{SPLIT_PREFIX}{name}"))),
             ..made
         };
-        let mut known = BTreeSet::new();
-        let clusters = forward
-            .destinations
-            .iter()
-            .filter_map(|destination| match &destination.target {
-                Target::Cluster(cluster) => Some((
-                    ShortHash::of_cluster(cluster.0.as_bytes()).to_string(),
-                    cluster,
-                    destination,
-                )),
-                Target::Invalid { .. } => None,
-            });
-        let led = clusters.filter(|(hash, ..)| known.insert(hash.clone()));
-        let led = led.map(|(hash, cluster, destination)| {
-            let made = led_to(&hash, made.clone());
+        let led = self.led_to(forward).into_iter().map(|(cluster, destination)| {
+            let made = led_to(&cluster.destination().to_string(), made.clone());
             steered(to_one(route, forward, cluster, destination, made), steering)
         });
         let mut routes: Vec<EnvoyRoute> = led.collect();
         let last = self.to_all(route, forward, made);
         routes.push(steered(last, steering.idle()));
         routes
+    }
+
+    /// The clusters that sessions are led to. Of those with one base, tokens can name one; it must renew them.
+    fn led_to<'a>(&self, forward: &'a Forward) -> Vec<(&'a ClusterName, &'a Destination)> {
+        let mut led: Vec<(&ClusterName, &Destination)> = Vec::new();
+        for destination in &forward.destinations {
+            let Target::Cluster(cluster) = &destination.target else {
+                continue;
+            };
+            match led.iter_mut().find(|(other, _)| other.base() == cluster.base()) {
+                None => led.push((cluster, destination)),
+                Some(other) if self.never_begins(other.0) && !self.never_begins(cluster) => {
+                    *other = (cluster, destination);
+                }
+                Some(_) => {}
+            }
+        }
+        led
     }
 
     /// The route to one of the destinations, by weight.
@@ -306,7 +309,7 @@ pub(crate) fn destination_route(
     if let Some(matched) = &mut made.r#match {
         matched.headers.push(matching::of_session(session));
     }
-    let hash = ShortHash::of_cluster(cluster.0.as_bytes()).to_string();
+    let hash = cluster.destination().to_string();
     to_one(route, forward, cluster, destination, led_to(&hash, made))
 }
 

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{acting, cluster, forward, graph, made, module, nowhere, routes, routes_with, to, with_session};
 use crate::envoy::EnvoyOptions;
-use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
+use limpet_model::graph::{Action, Cluster, ClusterName, Session, SessionUse};
 
 /// `printf v1 | sha256sum | head -c 8`, and of v2.
 const V1: &str = "3bfc2695";
@@ -158,6 +158,25 @@ fn one_cluster_twice_is_led_to_once() {
     let split = with_session(forward(vec![to("v1", 1), to("v1", 2)]), "web");
     let made = routes(&graph(vec![split]));
     assert_eq!(made.iter().map(led_to).collect::<Vec<_>>(), [Some(V1), None]);
+}
+
+/// Tokens name both by one hash. Where they are led, tokens must be renewed.
+#[test]
+fn of_one_cluster_in_two_settings_the_one_with_tokens_is_led_to() {
+    for [first, second] in [["v1#mute", "v1#said"], ["v1#said", "v1#mute"]] {
+        let split = with_session(forward(vec![to(first, 1), to(second, 2), to("v2", 3)]), "web");
+        let mut graph = graph(vec![split]);
+        for (name, never_begins) in [("v1#mute", true), ("v1#said", false)] {
+            let cluster = Cluster {
+                never_begins,
+                ..cluster("v1")
+            };
+            graph.clusters.insert(ClusterName(name.to_owned()), cluster);
+        }
+        let made = routes(&graph);
+        assert_eq!(made.iter().map(led_to).collect::<Vec<_>>(), [Some(V1), Some(V2), None]);
+        assert_eq!(made[0]["route"]["cluster"], "v1#said", "{first}");
+    }
 }
 
 #[test]
