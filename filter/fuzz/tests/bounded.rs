@@ -124,74 +124,40 @@ fn run(name: &str) {
     println!("{name}: {runs} inputs in {:.1} s", begin.elapsed().as_secs_f64());
 }
 
-#[test]
-fn token() {
-    run("token");
+/// A test for each target.
+macro_rules! run_each {
+    ($($target:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $target() {
+                run(stringify!($target));
+            }
+        )*
+
+        #[test]
+        fn every_target_is_run() {
+            let known = TARGETS.map(|(target, _)| target);
+            assert_eq!(known, [$(stringify!($target)),*]);
+        }
+    };
 }
 
-#[test]
-fn cookie_header() {
-    run("cookie_header");
-}
-
-#[test]
-fn query() {
-    run("query");
-}
-
-#[test]
-fn configuration() {
-    run("configuration");
-}
-
-#[test]
-fn keyring_document() {
-    run("keyring_document");
-}
-
-#[test]
-fn wrapped_keyring() {
-    run("wrapped_keyring");
-}
-
-#[test]
-fn set_cookie() {
-    run("set_cookie");
-}
-
-#[test]
-fn application() {
-    run("application");
-}
-
-#[test]
-fn prefixed_request() {
-    run("prefixed_request");
-}
-
-#[test]
-fn route_session() {
-    run("route_session");
-}
-
-#[test]
-fn cookie_names() {
-    run("cookie_names");
-}
-
-#[test]
-fn clients() {
-    run("clients");
-}
-
-#[test]
-fn endpoint_slices() {
-    run("endpoint_slices");
-}
-
-#[test]
-fn http_route() {
-    run("http_route");
+run_each! {
+    token,
+    cookie_header,
+    query,
+    configuration,
+    keyring_document,
+    wrapped_keyring,
+    set_cookie,
+    application,
+    prefixed_request,
+    route_session,
+    cookie_names,
+    endpoint_slices,
+    http_route,
+    clients,
+    moves,
 }
 
 /// A body that accepts or refuses every input would find nothing.
