@@ -179,6 +179,6 @@ async fn only_the_leader_keeps_envoys_and_the_next_one_goes_on() -> Result<()> {
         site.namespace.find(SERVICE, &name).await.ok().flatten()
     })
     .await?;
-    ensure!(wrote(&other), "{}", other.log()?);
-    Ok(())
+    // It logs after the API server has answered.
+    poll::until("the other replica's log", async || wrote(&other).then_some(())).await
 }
