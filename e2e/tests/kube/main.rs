@@ -1,6 +1,7 @@
 //! What Limpet's controller does in a real cluster with a real Envoy.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
+mod admission;
 mod authority;
 mod backend_tls;
 mod certificates;

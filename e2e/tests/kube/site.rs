@@ -3,15 +3,20 @@
 use limpet_e2e::kube::Namespace;
 use serde_json::Value;
 
-/// A Gateway with one HTTP listener, and an `HTTPRoute` that sends all requests to the Service `web`.
+/// The Gateway `web` with one HTTP listener, and an `HTTPRoute` that sends all requests to the Service `web`.
 pub(crate) fn site_objects(namespace: &Namespace) -> String {
+    gateway_and_route(namespace, "web")
+}
+
+/// The same for a Gateway and a route of this name.
+pub(crate) fn gateway_and_route(namespace: &Namespace, name: &str) -> String {
     let class = namespace.name();
     format!(
         "
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
 metadata:
-  name: web
+  name: {name}
 spec:
   gatewayClassName: {class}
   listeners:
@@ -20,9 +25,9 @@ spec:
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata:
-  name: web
+  name: {name}
 spec:
-  parentRefs: [{{name: web}}]
+  parentRefs: [{{name: {name}}}]
   rules:
   - backendRefs: [{{name: web, port: 80}}]
 "

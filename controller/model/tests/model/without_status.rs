@@ -435,7 +435,8 @@ spec: {parentRefs: [{namespace: infra, name: web}, {name: wbe}], rules: []}
 fn an_annotation_that_nobody_reads_is_told() {
     let gateway = SHOP.replace(
         "metadata: {namespace: shop, name: web}",
-        "metadata: {namespace: shop, name: web, annotations: {limpet.dev/servce: web, session.limpet.dev/strict: 'true'}}",
+        "metadata:
+  {namespace: shop, name: web, annotations: {limpet.dev/servce: web, session.limpet.dev/strict: 'true'}}",
     );
     assert_ne!(gateway, SHOP);
     let route = "

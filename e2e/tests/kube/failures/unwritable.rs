@@ -7,42 +7,19 @@ use limpet_e2e::poll;
 use serde_json::{Value, json};
 
 use super::clocks::end;
+use crate::admission;
 use crate::kept::until_event;
 use crate::keyring::{KEYRING, KeyringSite, request_rotation};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 const FENCES: &str = "limpet-fences";
 const NO_SPACE: &str = "no space is left";
-const POLICY: &str = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy";
 
 /// A policy of the API server that refuses what the controller keeps in the namespace.
 async fn refuse_writes(namespace: &Namespace) -> Result<()> {
-    let name = format!("full-{}", namespace.name());
     let account = format!("system:serviceaccount:{}:limpet-controller", namespace.name());
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
-                "resources": ["configmaps", "secrets"],
-            }]},
-            "validations": [{
-                "expression": format!("request.userInfo.username != '{account}'"),
-                "message": NO_SPACE,
-            }],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"]},
-    });
-    namespace.apply_object(&policy).await?;
-    namespace.apply_object(&binding).await.map(drop)
+    let expression = format!("request.userInfo.username != '{account}'");
+    admission::refuse(namespace, "", &["configmaps", "secrets"], &expression, NO_SPACE).await
 }
 
 #[tokio::test]
@@ -83,9 +60,7 @@ async fn refused_writes_are_events_and_harm_no_session() -> Result<()> {
     crowd.rounds(3).await?;
 
     // What could not be written is written as soon as that is possible.
-    site.namespace
-        .delete(POLICY, &format!("full-{}", site.namespace.name()))
-        .await?;
+    admission::allow(&site.namespace).await?;
     let has = |map: &Value| {
         map["data"]["fences.json"]
             .as_str()

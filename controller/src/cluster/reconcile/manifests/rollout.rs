@@ -31,8 +31,8 @@ pub(super) fn trouble(deployment: &Value) -> Option<Trouble> {
     let late = condition("Progressing").filter(|condition| condition["reason"] == "ProgressDeadlineExceeded");
     let words = text(&refused.or(late)?["message"]);
     let message = format!(
-        "The rollout of Deployment {namespace}/{name} does not go on: {words} (what its pods wait for: kubectl describe \
-         pods --namespace {namespace} --selector app.kubernetes.io/instance={name})"
+        "The rollout of Deployment {namespace}/{name} does not go on: {words} (what its pods wait for: kubectl \
+         describe pods --namespace {namespace} --selector app.kubernetes.io/instance={name})"
     );
     let serves = status["availableReplicas"]
         .as_u64()

@@ -128,8 +128,8 @@ fn a_misspelt_annotation_is_told_with_those_that_exist() {
     store.set_annotation("limpet.dev/revok", "1");
     store.set_annotation("example.com/note", "1");
     assert!(!turn(&mut state, &mut store, 100, true));
-    let expected = "metadata.annotations[limpet.dev/revok]: expected no annotation of this name, but limpet.dev/revoke, \
-                    limpet.dev/revoked, limpet.dev/rotate, limpet.dev/rotated; it has no effect";
+    let expected = "metadata.annotations[limpet.dev/revok]: expected no annotation of this name, but \
+                    limpet.dev/revoke, limpet.dev/revoked, limpet.dev/rotate, limpet.dev/rotated; it has no effect";
     assert_eq!(state.problems(at(100)), [(Which::Keyring, expected.to_owned())]);
     store.change(Which::KeyEncryptionKey, |secret| {
         let annotations = secret.metadata.annotations.get_or_insert_default();
