@@ -35,6 +35,7 @@ pub(super) struct Parts<'a> {
     pub(super) defaults: &'a SessionFields,
     /// The path of the cookie that the matches of the rule give it.
     pub(super) path: Option<&'a str>,
+    /// What no object may exceed.
     pub(super) limits: SessionLimits,
 }
 

@@ -55,7 +55,7 @@ pub struct PolicyConfig {
     pub query: Option<QueryConfig>,
     /// Where a token is accepted, too, in this order, if the policy's own carrier brings none that counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[cfg_attr(feature = "schema", schemars(extend("default" = [], "maxItems" = 8)))]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = [], "maxItems" = crate::config::further_rules::MAX_ALSO)))]
     pub also: Vec<FurtherConfig>,
     /// Where responses have every token that they issue, besides the policy's own carrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
