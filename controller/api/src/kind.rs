@@ -2,7 +2,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{GATEWAY_GROUP, GATEWAY_X_GROUP, LIMPET_GROUP};
+use super::{CONTOUR_GROUP, GATEWAY_GROUP, GATEWAY_X_GROUP, LIMPET_GROUP};
 
 /// The kinds that are read. Kinds that an object merely names, as a backend reference may, stay text.
 ///
@@ -25,12 +25,16 @@ pub enum Kind {
     GatewayClass,
     /// A route of HTTP requests.
     HttpRoute,
+    /// A host of Contour's, or routes that are delegated to it.
+    IngressRoute,
     /// Read for its labels, which listeners select routes by.
     Namespace,
     /// Permits references from another namespace.
     ReferenceGrant,
     /// A backend.
     Service,
+    /// Permits that `IngressRoute`s of other namespaces use a certificate.
+    TlsCertificateDelegation,
     /// A backend with sessions of its own.
     XBackend,
     /// A session policy of the Gateway API's releases from 1.3.0 on.
@@ -39,7 +43,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::BackendLbPolicy,
         Self::BackendTlsPolicy,
         Self::EndpointSlice,
@@ -48,9 +52,11 @@ impl Kind {
         Self::Gateway,
         Self::GatewayClass,
         Self::HttpRoute,
+        Self::IngressRoute,
         Self::Namespace,
         Self::ReferenceGrant,
         Self::Service,
+        Self::TlsCertificateDelegation,
         Self::XBackend,
         Self::XBackendTrafficPolicy,
     ];
@@ -67,9 +73,11 @@ impl Kind {
             Self::Gateway => "Gateway",
             Self::GatewayClass => "GatewayClass",
             Self::HttpRoute => "HTTPRoute",
+            Self::IngressRoute => "IngressRoute",
             Self::Namespace => "Namespace",
             Self::ReferenceGrant => "ReferenceGrant",
             Self::Service => "Service",
+            Self::TlsCertificateDelegation => "TLSCertificateDelegation",
             Self::XBackend => "XBackend",
             Self::XBackendTrafficPolicy => "XBackendTrafficPolicy",
         }
@@ -82,6 +90,7 @@ impl Kind {
             Self::Namespace | Self::Service => "",
             Self::EndpointSlice => "discovery.k8s.io",
             Self::EnvoyDeployment => LIMPET_GROUP,
+            Self::IngressRoute | Self::TlsCertificateDelegation => CONTOUR_GROUP,
             Self::XBackend | Self::XBackendTrafficPolicy => GATEWAY_X_GROUP,
             Self::BackendLbPolicy
             | Self::BackendTlsPolicy

@@ -12,6 +12,7 @@ mod error;
 mod gateway;
 mod grpc_route;
 mod http_route;
+mod ingress_route;
 mod kind;
 mod meta;
 mod reference_grant;
@@ -35,6 +36,11 @@ pub use gateway::{
 };
 pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
 pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Retry, Timeouts};
+pub use ingress_route::{
+    CertificateDelegation, CertificateDelegationSpec, Delegate, IngressHealthCheck, IngressHost, IngressRouteSpec,
+    IngressRule, IngressService, IngressTls, RetryPolicy, StickyConnection, StickyCookie, StickyHeader, StickySession,
+    TimeoutPolicy,
+};
 pub use kind::Kind;
 pub use meta::{Meta, Object, ObjectName, ObjectRef};
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrantSpec};
@@ -49,5 +55,7 @@ pub use session::{CookieSettings, HeaderSettings, PolicyTarget, SessionPersisten
 pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 /// The API group of Limpet's own kinds.
 pub const LIMPET_GROUP: &str = "limpet.dev";
+/// The API group of Contour's `IngressRoute`.
+pub const CONTOUR_GROUP: &str = "contour.heptio.com";
 /// The API group of the Gateway API's experiments.
 pub const GATEWAY_X_GROUP: &str = "gateway.networking.x-k8s.io";

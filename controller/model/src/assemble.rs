@@ -8,8 +8,8 @@ use super::Objects;
 use super::affinity;
 use super::gateways::{GatewayState, ListenerState};
 use super::graph::{
-    Action, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match, PathMatch, Route, RuleOrigin, Session,
-    SessionUse, VirtualHost,
+    Action, Balance, Forward, Gateway, Graph, HashOn, HeaderChanges, Hostname, Listener, Match, PathMatch, Route,
+    RuleOrigin, Session, SessionUse, VirtualHost,
 };
 use super::objects::RuleBackend;
 use super::references::Backend;
@@ -65,7 +65,7 @@ pub(super) fn assemble(
             for backend in &rule.backends {
                 let namespaces = graph.led_from.entry(backend.spec.service.clone()).or_default();
                 namespaces.insert(Arc::clone(&namespace));
-                if backend.spec.by_address {
+                if backend.spec.balance == Balance::RingHash {
                     // Fences hold for the namespace in a session's scope, which is that of the Service.
                     namespaces.insert(backend.spec.service.namespace.as_str().into());
                 }
@@ -136,7 +136,7 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
         .filter(|backend| is_by_address(backend, session, all))
     {
         if let Some(cluster) = graph.clusters.get_mut(&backend.cluster) {
-            cluster.by_address = true;
+            cluster.balance = Balance::RingHash;
         }
     }
 }
@@ -164,7 +164,7 @@ fn is_by_address(backend: &Backend, session: &Session, all: &Sessions) -> bool {
         Session::Rule(used) => has_table(used),
         Session::Destinations => own_session(backend, all).is_some_and(|used| has_table(&used)),
     };
-    is_held || backend.spec.by_address
+    is_held || backend.spec.balance == Balance::RingHash
 }
 
 fn add_certificates(graph: &mut Graph, objects: &Objects, gateway: &Gateway) {
@@ -190,7 +190,11 @@ fn make(rule: &RouteRule<'_>, matches: &Match, session: &Session, all: &Sessions
         },
         RuleAction::Forward(forward) => Action::Forward(Forward {
             session: session.clone(),
-            by_address: rule.backends.iter().any(|backend| is_by_address(backend, session, all)),
+            hash: if rule.backends.iter().any(|backend| is_by_address(backend, session, all)) {
+                vec![HashOn::Address]
+            } else {
+                Vec::new()
+            },
             ..forward.clone()
         }),
     };
@@ -227,7 +231,7 @@ fn precedence<'a>(route: &'a RouteState<'_>, rule: usize, place: usize, matches:
     let path = match &matches.path {
         PathMatch::Exact(path) => (0, Reverse(path.len())),
         PathMatch::Regex(path) => (1, Reverse(path.len())),
-        PathMatch::Prefix(path) => (2, Reverse(path.len())),
+        PathMatch::Prefix(path) | PathMatch::Text(path) => (2, Reverse(path.len())),
     };
     let rest = (matches.method.is_some(), matches.headers.len(), matches.query.len());
     (
@@ -272,6 +276,7 @@ fn gateway<'a>(
             name: listener.listener.name.clone(),
             hostname: listener.hostname.clone(),
             certificates: listener.certificates.clone(),
+            tls_minimum: None,
             virtual_hosts: virtual_hosts.collect(),
         };
         gateway.ports.entry(listener.listener.port).or_default().push(made);

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::certificate::Certificate;
 use super::envoys::Envoys;
@@ -21,8 +21,10 @@ use super::objects::SessionPolicyName;
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
-pub use action::{Action, Destination, Forward, HeaderChanges, PathChange, Redirect, Rewrite, Target};
-pub use cluster::{BackendTls, Cluster, ClusterName, Protocol, SubjectAltName, TrustedAuthorities};
+pub use action::{Action, Destination, Forward, HashOn, HeaderChanges, PathChange, Redirect, Rewrite, Target};
+pub use cluster::{
+    BackendTls, Balance, Cluster, ClusterLimits, ClusterName, HealthCheck, Protocol, SubjectAltName, TrustedAuthorities,
+};
 pub use hostname::Hostname;
 pub use matches::{Match, PathMatch, ValueMatch};
 pub use session::{Session, SessionUse};
@@ -69,6 +71,31 @@ fn names<S: serde::Serializer>(
 pub struct Gateway {
     /// Its listeners by port. The listeners of a port have different hostnames and one protocol.
     pub ports: BTreeMap<u16, Vec<Listener>>,
+    /// How many proxies in front of it are trusted with the client's address (`x-forwarded-for`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub trusted_hops: u32,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over the field by reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// 1.1.
+    #[serde(rename = "1.1")]
+    V1_1,
+    /// 1.2.
+    #[serde(rename = "1.2")]
+    V1_2,
+    /// 1.3.
+    #[serde(rename = "1.3")]
+    V1_3,
 }
 
 /// A listener that serves.
@@ -83,6 +110,9 @@ pub struct Listener {
     /// The Secrets of its certificates if it terminates TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Vec<ObjectName>>,
+    /// The lowest version of TLS; the proxy's own if it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_minimum: Option<TlsVersion>,
     /// By hostname, the more specific ones first. A request without a virtual host gets 404.
     pub virtual_hosts: Vec<VirtualHost>,
 }

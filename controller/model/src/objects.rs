@@ -7,9 +7,9 @@ use super::certificate::{Authorities, Certificate};
 use super::endpoints::Readiness;
 use super::memory::Memory;
 use limpet_api::{
-    BackendRef, BackendTlsPolicySpec, DecodeError, EnvoyDeploymentSpec, Filter, GatewayClassSpec, GatewaySpec,
-    GrpcRouteSpec, HttpRouteSpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, ReferenceGrantSpec,
-    ServiceSpec, SessionPolicySpec, XBackendSpec,
+    BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, Filter,
+    GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Meta, Object, ObjectName,
+    ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
 /// The objects that a graph is built from. They come from an API server or from files.
@@ -38,7 +38,11 @@ pub struct Objects {
     pub authorities: BTreeMap<ObjectName, Result<Authorities, String>>,
     /// `EnvoyDeployment`.
     pub envoy_deployments: BTreeMap<ObjectName, Object<EnvoyDeploymentSpec>>,
-    /// The Secrets that listeners name: their certificates, or why they are not valid certificates.
+    /// `IngressRoute`.
+    pub ingress_routes: BTreeMap<ObjectName, Object<IngressRouteSpec>>,
+    /// `TLSCertificateDelegation`.
+    pub certificate_delegations: BTreeMap<ObjectName, Object<CertificateDelegationSpec>>,
+    /// The Secrets that listeners and `IngressRoute`s name: their certificates, or why they are not valid certificates.
     pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
     /// Where the pods are ready that a Service leads to which leads to Envoys. A Service that is missing here was not
     /// looked at yet.
@@ -118,6 +122,8 @@ impl Objects {
             of(|_| Kind::XBackend, same, &self.backends),
             of(|_| Kind::BackendTlsPolicy, same, &self.backend_tls_policies),
             of(|_| Kind::EnvoyDeployment, same, &self.envoy_deployments),
+            of(|_| Kind::IngressRoute, same, &self.ingress_routes),
+            of(|_| Kind::TlsCertificateDelegation, same, &self.certificate_delegations),
         ]
         .into_iter()
         .flatten()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Objects;
 use super::affinity;
 use super::backend_tls::TlsPolicies;
-use super::graph::{BackendTls, Cluster, ClusterName, Protocol};
+use super::graph::{BackendTls, Balance, Cluster, ClusterLimits, ClusterName, Protocol};
 use super::manager::{MANAGED_BY, MANAGER};
 use super::objects::RuleBackend;
 use super::sessions::never_begins;
@@ -184,7 +184,14 @@ impl<'a> References<'a> {
                 port_name: port.name.clone(),
                 protocol,
                 tls,
-                by_address: self.follows_affinity && matches!(affinity::of(&service.spec), Ok(Some(_))),
+                balance: if self.follows_affinity && matches!(affinity::of(&service.spec), Ok(Some(_))) {
+                    Balance::RingHash
+                } else {
+                    Balance::default()
+                },
+                health_check: None,
+                external_name: None,
+                limits: ClusterLimits::default(),
                 never_begins: never_begins(service),
                 session: None,
             },
@@ -274,7 +281,10 @@ impl<'a> References<'a> {
                 port_name: String::new(),
                 protocol,
                 tls,
-                by_address: false,
+                balance: Balance::default(),
+                health_check: None,
+                external_name: None,
+                limits: ClusterLimits::default(),
                 never_begins: false,
                 session: None,
             },

@@ -2,6 +2,7 @@
 //! entries of other controllers and what Envoys have acknowledged are not known here; the writer of a status adds them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
@@ -31,6 +32,9 @@ pub struct Reports {
     /// Policies of the kind `BackendTLSPolicy`.
     #[serde(rename = "backendTLSPolicies")]
     pub backend_tls_policies: BTreeMap<ObjectName, PolicyReport>,
+    /// `IngressRoute`s of our class.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ingress_routes: BTreeMap<ObjectName, IngressRouteReport>,
     /// What is wrong with objects whose status has no place for it. It becomes an Event.
     #[serde(serialize_with = "by_name", skip_serializing_if = "BTreeMap::is_empty")]
     pub without_status: BTreeMap<ObjectRef, Condition>,
@@ -91,6 +95,58 @@ impl Condition {
             status: ConditionStatus::False,
             reason,
             message: message.into(),
+        }
+    }
+}
+
+/// Of an `IngressRoute`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IngressRouteReport {
+    /// Its `currentStatus`.
+    pub status: IngressRouteStatus,
+    /// Its `description`.
+    #[serde(serialize_with = "text")]
+    pub description: Arc<str>,
+    /// The host: a root's own, or that of the first root that it has routes of; empty if there is none.
+    #[serde(serialize_with = "text", skip_serializing_if = "is_empty")]
+    pub vhost: Arc<str>,
+    /// Whether it has a host of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_root: bool,
+    /// What is passed over although the object is valid. It becomes an Event.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+fn text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
+fn is_empty(text: &Arc<str>) -> bool {
+    text.is_empty()
+}
+
+/// What became of an `IngressRoute`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum IngressRouteStatus {
+    /// It is served.
+    Valid,
+    /// It, or a delegation to it, has a mistake.
+    Invalid,
+    /// No root leads to it.
+    Orphaned,
+}
+
+impl IngressRouteStatus {
+    /// The word in the object's status.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Invalid => "invalid",
+            Self::Orphaned => "orphaned",
         }
     }
 }

@@ -1,8 +1,13 @@
 use std::collections::BTreeSet;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::graph::TlsVersion;
 use super::session_fields::SessionFields;
-use limpet_api::EnvoyDeploymentSpec;
+use limpet_api::{EnvoyDeploymentSpec, ObjectName};
 use limpet_core::time::GatewayDuration;
 
 /// The `controllerName` of our GatewayClasses, and of our entries in statuses.
@@ -21,6 +26,8 @@ pub struct Settings {
     pub managed: Option<ManagedEnvoys>,
     /// What sessions have if no object says otherwise.
     pub session_defaults: SessionFields,
+    /// If `IngressRoute`s are read: how.
+    pub contour: Option<ContourSettings>,
     /// What no object may exceed.
     pub session_limits: SessionLimits,
 }
@@ -52,9 +59,84 @@ impl Default for Settings {
             namespaces: BTreeSet::new(),
             managed: None,
             session_defaults: SessionFields::default(),
+            contour: None,
             session_limits: SessionLimits::default(),
         }
     }
+}
+
+/// How `IngressRoute`s are read: the section `contour` of the controller's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ContourSettings {
+    /// What the Envoys call their Gateway (`node.cluster`), as `namespace/name`. No Gateway object has this name.
+    #[serde(deserialize_with = "gateway_name")]
+    pub gateway: ObjectName,
+    /// The class whose objects are read.
+    #[serde(default = "contour_class")]
+    pub ingress_class: String,
+    /// Whether objects without a class are read, too.
+    #[serde(default = "yes")]
+    pub unclassified: bool,
+    /// The namespaces whose objects may be roots; all if it is empty.
+    #[serde(default)]
+    pub root_namespaces: BTreeSet<String>,
+    /// The ports of the Envoys.
+    #[serde(default)]
+    pub ports: ContourPorts,
+    /// Whether `permitInsecure` counts.
+    #[serde(default = "yes")]
+    pub permit_insecure: bool,
+    /// The lowest version of TLS. An object may ask for a higher one.
+    #[serde(default = "tls_1_2")]
+    pub minimum_protocol_version: TlsVersion,
+    /// Whether Services of type `ExternalName` count.
+    #[serde(default)]
+    pub external_names: bool,
+    /// How many proxies in front of the Envoys are trusted with the client's address.
+    #[serde(default)]
+    pub trusted_hops: u32,
+}
+
+/// The ports of Envoys that serve `IngressRoute`s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ContourPorts {
+    /// That without TLS.
+    pub http: NonZeroU16,
+    /// That with TLS.
+    pub https: NonZeroU16,
+}
+
+impl Default for ContourPorts {
+    fn default() -> Self {
+        Self {
+            http: const { NonZeroU16::new(8080).unwrap() },
+            https: const { NonZeroU16::new(8443).unwrap() },
+        }
+    }
+}
+
+fn gateway_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectName, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ObjectName::new(namespace, name))
+        }
+        _ => Err(D::Error::custom(format!("expected namespace/name, found {text:?}"))),
+    }
+}
+
+fn contour_class() -> String {
+    "contour".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn tls_1_2() -> TlsVersion {
+    TlsVersion::V1_2
 }
 
 /// How the controller keeps the Envoys of Gateways.

@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
 use limpet_model::{
-    CONTROLLER_NAME, Gateways, ManagedEnvoys, SessionFields, SessionLimits, Settings, check_defaults,
+    CONTROLLER_NAME, ContourSettings, Gateways, ManagedEnvoys, SessionFields, SessionLimits, Settings, check_defaults,
     check_envoy_defaults,
 };
 use limpet_outputs::ControlPlane;
@@ -46,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) max_source_entries: u32,
     /// The namespaces whose objects are read; if empty, all.
     pub(crate) namespaces: Vec<String>,
+    /// If `IngressRoute`s are read: how.
+    pub(crate) contour: Option<ContourSettings>,
     /// Options for all Envoys.
     pub(crate) envoy: EnvoyOptions,
     pub(crate) keyring: KeyringConfig,
@@ -139,6 +141,7 @@ impl Default for Config {
             max_session_life: SessionLimits::default().life,
             max_source_entries: SessionLimits::default().source_entries,
             namespaces: Vec::new(),
+            contour: None,
             envoy: EnvoyOptions::default(),
             keyring: KeyringConfig::default(),
             fences: "limpet-fences".to_owned(),
@@ -326,6 +329,7 @@ impl Config {
             namespaces: self.namespaces.iter().cloned().collect(),
             managed: self.managed(output),
             session_defaults: self.session_defaults.clone(),
+            contour: self.contour.clone(),
             session_limits: self.session_limits(),
         }
     }

@@ -56,9 +56,12 @@ pub struct Forward {
     pub destinations: Vec<Destination>,
     /// The sessions.
     pub session: Session,
-    /// Whether any of its clusters is one in which the client's address chooses.
+    /// What chooses the endpoint in clusters that hash: the first of these that a request has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hash: Vec<HashOn>,
+    /// Whether `WebSocket`s are refused, with status 403.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub by_address: bool,
+    pub refuses_websockets: bool,
     /// Host and path on the way to the backend.
     #[serde(skip_serializing_if = "Rewrite::is_empty")]
     pub rewrite: Rewrite,
@@ -157,4 +160,18 @@ pub enum PathChange {
     Full(String),
     /// The prefix that the match has.
     Prefix(String),
+    /// The same as text: slashes are neither added nor left out.
+    Text(String),
+}
+
+/// What of a request is hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HashOn {
+    /// The client's address.
+    Address,
+    /// The value of this cookie.
+    Cookie(String),
+    /// The value of this header.
+    Header(String),
 }

@@ -1,8 +1,10 @@
 //! What routes lead to.
 
 use std::fmt;
+use std::time::Duration;
 
 use limpet_api::ObjectName;
+use limpet_core::time::GatewayDuration;
 use serde::Serialize;
 
 use super::session::SessionUse;
@@ -47,15 +49,100 @@ pub struct Cluster {
     /// TLS; plain text if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<BackendTls>,
-    /// Whether the client's address chooses the endpoint of requests without a session.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub by_address: bool,
+    /// How the endpoint of requests without a session is chosen.
+    #[serde(skip_serializing_if = "Balance::is_default")]
+    pub balance: Balance,
+    /// How to find out whether an endpoint is healthy. If it is not set, EndpointSlices alone say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// The name that DNS has the endpoints of. If it is not set, EndpointSlices have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external_name: Option<String>,
+    /// How much it may get at once.
+    #[serde(skip_serializing_if = "ClusterLimits::is_default")]
+    pub limits: ClusterLimits,
     /// Whether no session of a rule begins here, so that the weights choose for the client's next request.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_begins: bool,
     /// The backend's own sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
+}
+
+/// How an endpoint is chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Balance {
+    /// Of two, the one with fewer requests.
+    #[default]
+    LeastRequest,
+    /// One after the other.
+    RoundRobin,
+    /// At random.
+    Random,
+    /// By a hash of the request, on a ring. Its memory does not depend on the number of endpoints.
+    RingHash,
+    /// By a hash of the request, in a table.
+    Maglev,
+}
+
+impl Balance {
+    #[allow(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde hands over the field by reference"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// An HTTP health check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthCheck {
+    /// The path that is asked for.
+    pub path: String,
+    /// The Host header.
+    pub host: String,
+    /// How long from one check to the next.
+    #[serde(serialize_with = "duration")]
+    pub interval: Duration,
+    /// How long to wait for an answer.
+    #[serde(serialize_with = "duration")]
+    pub timeout: Duration,
+    /// After how many failures an endpoint is unhealthy.
+    pub unhealthy_after: u32,
+    /// After how many successes it is healthy again.
+    pub healthy_after: u32,
+}
+
+/// How much a cluster may get at once, from each Envoy. What is not set has Envoy's default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterLimits {
+    /// Connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// Requests that wait for a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<u32>,
+    /// Requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u32>,
+    /// Requests in another try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+}
+
+impl ClusterLimits {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// In the format of the Gateway API.
+fn duration<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    GatewayDuration::from(*duration).serialize(serializer)
 }
 
 /// TLS towards a backend.

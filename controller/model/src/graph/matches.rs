@@ -32,6 +32,8 @@ pub enum PathMatch {
     Exact(String),
     /// This path and all paths below it. It has no `/` at its end, so the root is empty.
     Prefix(String),
+    /// All paths that begin with this text, which may end within a segment.
+    Text(String),
     /// The whole path matches this expression (RE2).
     Regex(String),
 }

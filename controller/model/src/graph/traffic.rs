@@ -14,6 +14,9 @@ use super::matches::ValueMatch;
 pub struct Retry {
     /// How often, after the first try. Zero means never.
     pub attempts: u32,
+    /// Whether every status of a backend from 500 on leads to another try.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub server_errors: bool,
     /// The statuses of a backend that lead to another try.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<u16>,

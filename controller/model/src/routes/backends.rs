@@ -110,7 +110,7 @@ fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Cluster, ClusterName, Protocol};
+    use crate::graph::{Balance, Cluster, ClusterLimits, ClusterName, Protocol};
     use crate::objects::RuleBackend;
     use limpet_api::ObjectName;
 
@@ -124,7 +124,10 @@ mod tests {
                 port_name: String::new(),
                 protocol: Protocol::Http1,
                 tls: None,
-                by_address: false,
+                balance: Balance::default(),
+                health_check: None,
+                external_name: None,
+                limits: ClusterLimits::default(),
                 never_begins: false,
                 session: None,
             },

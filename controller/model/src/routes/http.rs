@@ -150,6 +150,7 @@ fn retry(field: &str, rule: &HttpRule) -> Result<Option<Retry>, Problem> {
     codes.sort_unstable();
     codes.dedup();
     Ok(Some(Retry {
+        server_errors: false,
         attempts: retry.attempts.unwrap_or(1),
         codes,
         backoff,

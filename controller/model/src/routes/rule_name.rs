@@ -47,7 +47,7 @@ impl Canonical {
     fn write_match(&mut self, found: &Match) {
         let (tag, path) = match &found.path {
             PathMatch::Exact(path) => (0, path),
-            PathMatch::Prefix(path) => (1, path),
+            PathMatch::Prefix(path) | PathMatch::Text(path) => (1, path),
             PathMatch::Regex(path) => (2, path),
         };
         self.0.push(tag);

@@ -30,7 +30,7 @@ pub(super) fn derive(paths: &[PathMatch]) -> CookiePaths {
 
 fn of_match(path: &PathMatch) -> String {
     match path {
-        PathMatch::Exact(path) | PathMatch::Prefix(path) => non_empty(path),
+        PathMatch::Exact(path) | PathMatch::Prefix(path) | PathMatch::Text(path) => non_empty(path),
         PathMatch::Regex(expression) => non_empty(literal_prefix(expression)),
     }
 }

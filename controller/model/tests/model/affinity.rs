@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SHOP, built, forward, objects, routes};
-use limpet_model::graph::{Cluster, ClusterName, Graph, Session};
+use limpet_model::graph::{Balance, Cluster, ClusterName, Graph, HashOn, Route, Session};
 use limpet_model::{Gateways, Reports, Settings, build};
 
 /// The Service `shop/v1` with affinity and two ports; `config`: its `sessionAffinityConfig`.
@@ -29,6 +29,15 @@ spec: {{parentRefs: [{{name: web}}], rules: [{}]}}
 ",
         rules.join(", ")
     )
+}
+
+fn is_ring(cluster: &Cluster) -> bool {
+    cluster.balance == Balance::RingHash
+}
+
+/// Whether the client's address chooses where it has no session.
+fn hashes(route: &Route) -> bool {
+    forward(route).hash == [HashOn::Address]
 }
 
 const V1: &str = "{name: v1, port: 80}";
@@ -70,9 +79,9 @@ fn the_address_holds_the_sessions_of_a_service_with_affinity() {
         let backends = format!("backendRefs: [{V1}]");
         let (graph, reports) = built(&format!("{}{}", affine(config), route("shop", &[&backends])));
         let [only] = routes(&graph) else { panic!("{graph:?}") };
-        assert!(forward(only).by_address);
+        assert!(hashes(only));
         assert_eq!(forward(only).session, Session::Destinations);
-        assert!(cluster(&graph, "service/shop/v1/80").by_address);
+        assert!(is_ring(cluster(&graph, "service/shop/v1/80")));
         let mut source = json!({"prefixV6": 128, "timeout": timeout});
         if timeout.is_null() {
             source.as_object_mut().expect("an object").remove("timeout");
@@ -98,19 +107,14 @@ fn rules_share_the_sessions_of_a_services_port() {
     let (graph, _) = built(&manifests.concat());
     let found: Vec<(bool, bool)> = routes(&graph)
         .iter()
-        .map(|route| {
-            (
-                forward(route).session == Session::Destinations,
-                forward(route).by_address,
-            )
-        })
+        .map(|route| (forward(route).session == Session::Destinations, hashes(route)))
         .collect();
     assert_eq!(found, [(true, true), (true, true), (true, true), (false, false)]);
     let scope = |name: &str| session(&graph, name).map(|(scope, _)| scope);
     assert_eq!(scope("service/shop/v1/80").as_deref(), Some("service/shop/v1/80"));
     assert_eq!(scope("service/shop/v1/81").as_deref(), Some("service/shop/v1/81"));
     assert_eq!(scope("service/shop/v2/80"), None);
-    assert!(!cluster(&graph, "service/shop/v2/80").by_address);
+    assert!(!is_ring(cluster(&graph, "service/shop/v2/80")));
     assert_eq!(graph.policies.len(), 1);
 }
 
@@ -128,7 +132,7 @@ spec: {targetRefs: [{group: '', kind: Service, name: v1}], sessionPersistence: {
     let (graph, reports) = built(&manifests.concat());
     let [only] = routes(&graph) else { panic!("{graph:?}") };
     assert!(matches!(forward(only).session, Session::Rule(_)));
-    assert!(forward(only).by_address && cluster(&graph, "service/shop/v1/80").by_address);
+    assert!(hashes(only) && is_ring(cluster(&graph, "service/shop/v1/80")));
     assert_eq!(session(&graph, "service/shop/v1/80"), None);
     assert!(told(&reports).is_empty(), "{reports:?}");
     assert!(graph.policies.values().all(|policy| policy.source.is_none()));
@@ -162,10 +166,10 @@ spec: {ports: [{name: web, port: 80}]}
         panic!("{by_address:?}")
     };
     assert_eq!(json!(graph.policies[&used.policy].source), json!({"prefixV4": 24}));
-    assert!(forward(by_address).by_address);
+    assert!(hashes(by_address));
     // The same Service in a rule with tokens: nothing of that rule hashes an address.
-    assert!(!forward(own).by_address);
-    let clusters = ["v1", "v2", "v3"].map(|name| cluster(&graph, &format!("service/shop/{name}/80")).by_address);
+    assert!(!hashes(own));
+    let clusters = ["v1", "v2", "v3"].map(|name| is_ring(cluster(&graph, &format!("service/shop/{name}/80"))));
     assert_eq!(clusters, [true, true, false]);
     assert!(told(&reports).is_empty(), "{reports:?}");
 }
@@ -187,7 +191,7 @@ spec:
     let (graph, _) = built(&format!("{SHOP}{}{backend}", route("shop", &[backends])));
     let [only] = routes(&graph) else { panic!("{graph:?}") };
     assert_eq!(forward(only).session, Session::Destinations);
-    assert!(forward(only).by_address && cluster(&graph, "xbackend/shop/blue").by_address);
+    assert!(hashes(only) && is_ring(cluster(&graph, "xbackend/shop/blue")));
     let scope = session(&graph, "xbackend/shop/blue");
     assert_eq!(scope, Some(("xbackend/shop/blue".to_owned(), json!({}))));
 }
@@ -237,7 +241,7 @@ fn what_the_api_server_would_refuse_is_told_and_is_no_affinity() {
         let backends = format!("backendRefs: [{V1}]");
         let (graph, reports) = built(&format!("{}{}", affine(config), route("shop", &[&backends])));
         assert_eq!(forward(&routes(&graph)[0]).session, Session::None);
-        assert!(!cluster(&graph, "service/shop/v1/80").by_address);
+        assert!(!is_ring(cluster(&graph, "service/shop/v1/80")));
         assert_eq!(told(&reports), [format!("Service shop/v1: Invalid/{message}")]);
     }
     let odd = affine("").replace("ClientIP", "Cookie");
@@ -269,8 +273,5 @@ fn another_control_plane_serves_services_in_its_own_ways() {
     let manifests = [super::CLASS, &affine(""), &route("shop", &[&backends])].concat();
     let (graph, _) = build(&objects::read(&manifests), &settings);
     let [only] = routes(&graph) else { panic!("{graph:?}") };
-    assert_eq!(
-        (&forward(only).session, forward(only).by_address),
-        (&Session::None, false)
-    );
+    assert_eq!((&forward(only).session, hashes(only)), (&Session::None, false));
 }

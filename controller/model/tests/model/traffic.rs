@@ -273,6 +273,7 @@ fn retries_are_what_the_rule_asks_for() {
     };
     assert_eq!(retry(""), None);
     let once = Retry {
+        server_errors: false,
         attempts: 1,
         codes: Vec::new(),
         backoff: None,
@@ -284,6 +285,7 @@ fn retries_are_what_the_rule_asks_for() {
     };
     assert_eq!(retry(", retry: {attempts: 0}"), Some(never));
     let full = Retry {
+        server_errors: false,
         attempts: 3,
         codes: vec![500, 503],
         backoff: Some(Duration::from_millis(250)),

@@ -9,7 +9,10 @@ use envoy_types::pb::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
 };
 use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, Cluster as EnvoyCluster};
-use envoy_types::pb::envoy::config::core::v3::{HealthStatus, HealthStatusSet, Http2ProtocolOptions};
+use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck};
+use envoy_types::pb::envoy::config::core::v3::{
+    HealthCheck as EnvoyHealthCheck, HealthStatus, HealthStatusSet, Http2ProtocolOptions,
+};
 use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use envoy_types::pb::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, Endpoint as EnvoyEndpoint, LbEndpoint, LocalityLbEndpoints,
@@ -19,13 +22,14 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_optio
 use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::{
     ExplicitHttpConfig, UpstreamProtocolOptions,
 };
+use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::pb::google::protobuf::Any;
 
 use super::backend_tls;
 use super::pack::{ads, duration, number, pack, session, socket};
 use limpet_core::envoy::NO_SESSION;
 use limpet_model::endpoints::{Endpoint, EndpointState};
-use limpet_model::graph::{Cluster, ClusterName, Protocol};
+use limpet_model::graph::{Balance, Cluster, ClusterName, HealthCheck, Protocol};
 
 /// The connect timeout. After it, Envoy tries another backend.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,31 +48,50 @@ const SESSIONS_STAY: [HealthStatus; 4] = [
 ];
 
 pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
+    let (discovery, load_assignment) = match &cluster.external_name {
+        None => (DiscoveryType::Eds, None),
+        Some(host) => {
+            let (discovery, endpoints) = one_endpoint(&name.0, host, cluster.port);
+            (discovery, Some(endpoints))
+        }
+    };
+    let limits = &cluster.limits;
     EnvoyCluster {
         name: name.0.clone(),
-        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into())),
-        eds_cluster_config: Some(EdsClusterConfig {
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())),
+        eds_cluster_config: load_assignment.is_none().then(|| EdsClusterConfig {
             eds_config: Some(ads()),
             ..EdsClusterConfig::default()
         }),
+        load_assignment,
         connect_timeout: duration(CONNECT_TIMEOUT),
         circuit_breakers: Some(CircuitBreakers {
             thresholds: vec![Thresholds {
-                max_retries: number(MAX_RETRIES),
+                max_connections: limits.connections.and_then(number),
+                max_pending_requests: limits.pending.and_then(number),
+                max_requests: limits.requests.and_then(number),
+                max_retries: number(limits.retries.unwrap_or(MAX_RETRIES)),
                 ..Thresholds::default()
             }],
             ..CircuitBreakers::default()
         }),
-        lb_policy: if cluster.by_address {
+        lb_policy: LbPolicy::into(match cluster.balance {
+            Balance::LeastRequest => LbPolicy::LeastRequest,
+            Balance::RoundRobin => LbPolicy::RoundRobin,
+            Balance::Random => LbPolicy::Random,
             // Its ring takes little memory, and does not depend on the order of the hosts: Envoys choose alike.
-            LbPolicy::RingHash.into()
-        } else {
-            LbPolicy::LeastRequest.into()
-        },
+            Balance::RingHash => LbPolicy::RingHash,
+            Balance::Maglev => LbPolicy::Maglev,
+        }),
+        health_checks: cluster.health_check.iter().map(health_check).collect(),
+        // A backend that is gone from EndpointSlices is gone, even if it still answers checks.
+        ignore_health_on_host_removal: cluster.health_check.is_some(),
         common_lb_config: Some(CommonLbConfig {
             override_host_status: Some(HealthStatusSet {
                 statuses: SESSIONS_STAY.map(i32::from).to_vec(),
             }),
+            // Rather no backend than an unhealthy one.
+            healthy_panic_threshold: cluster.health_check.as_ref().map(|_| Percent { value: 0.0 }),
             ..CommonLbConfig::default()
         }),
         typed_extension_protocol_options: match cluster.protocol {
@@ -86,6 +109,21 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             None => None,
         },
         ..EnvoyCluster::default()
+    }
+}
+
+fn health_check(check: &HealthCheck) -> EnvoyHealthCheck {
+    EnvoyHealthCheck {
+        timeout: duration(check.timeout),
+        interval: duration(check.interval),
+        unhealthy_threshold: number(check.unhealthy_after),
+        healthy_threshold: number(check.healthy_after),
+        health_checker: Some(HealthChecker::HttpHealthCheck(HttpHealthCheck {
+            host: check.host.clone(),
+            path: check.path.clone(),
+            ..HttpHealthCheck::default()
+        })),
+        ..EnvoyHealthCheck::default()
     }
 }
 

@@ -18,8 +18,9 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
     UpgradeConfig,
 };
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{HttpConnectionManager, Rds};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
-    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig,
+    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
 };
 use limpet_core::outcome::FILTER_STATE;
 
@@ -27,18 +28,18 @@ use super::chain::{early_mutation, http_filters, missing_filter, router};
 use super::options::{EnvoyOptions, FilterBuild};
 use super::pack::{ads, duration, number, pack, socket, yes};
 use limpet_api::ObjectName;
-use limpet_model::graph::{Hostname, Listener};
+use limpet_model::graph::{Hostname, Listener, TlsVersion};
 
-/// An Envoy listener and its route configurations.
-pub(super) fn listener(port: u16, listeners: &[Listener], options: &EnvoyOptions) -> Option<EnvoyListener> {
+/// An Envoy listener and its route configurations. `hops`: how many proxies in front of it are trusted.
+pub(super) fn listener(port: u16, listeners: &[Listener], hops: u32, options: &EnvoyOptions) -> Option<EnvoyListener> {
     let (plain, tls): (Vec<&Listener>, Vec<&Listener>) =
         listeners.iter().partition(|listener| listener.certificates.is_none());
     let filter_chains: Vec<FilterChain> = if plain.is_empty() {
         let tls = tls.into_iter().filter(|listener| has_certificates(listener));
-        tls.map(|listener| tls_chain(port, listener, options)).collect()
+        tls.map(|listener| tls_chain(port, listener, hops, options)).collect()
     } else {
         vec![FilterChain {
-            filters: vec![manager(&plain_name(port), options)],
+            filters: vec![manager(&plain_name(port), hops, options)],
             ..FilterChain::default()
         }]
     };
@@ -86,7 +87,7 @@ pub(super) fn bind(address: IpAddr, port: u16) -> Address {
     bind
 }
 
-fn tls_chain(port: u16, listener: &Listener, options: &EnvoyOptions) -> FilterChain {
+fn tls_chain(port: u16, listener: &Listener, hops: u32, options: &EnvoyOptions) -> FilterChain {
     let server_names = match &listener.hostname {
         Hostname::Any => Vec::new(),
         hostname => vec![hostname.to_string()],
@@ -98,6 +99,7 @@ fn tls_chain(port: u16, listener: &Listener, options: &EnvoyOptions) -> FilterCh
     let context = DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
+            tls_params: listener.tls_minimum.map(tls_parameters),
             tls_certificate_sds_secret_configs: listener.certificates.iter().flatten().map(secret).collect(),
             ..CommonTlsContext::default()
         }),
@@ -109,12 +111,25 @@ fn tls_chain(port: u16, listener: &Listener, options: &EnvoyOptions) -> FilterCh
             server_names,
             ..FilterChainMatch::default()
         }),
-        filters: vec![manager(&tls_name(port, listener), options)],
+        filters: vec![manager(&tls_name(port, listener), hops, options)],
         transport_socket: Some(TransportSocket {
             name: "envoy.transport_sockets.tls".to_owned(),
             config_type: Some(transport_socket::ConfigType::TypedConfig(pack(context))),
         }),
         ..FilterChain::default()
+    }
+}
+
+fn tls_parameters(minimum: TlsVersion) -> TlsParameters {
+    let minimum = match minimum {
+        TlsVersion::V1_1 => TlsProtocol::TlSv11,
+        TlsVersion::V1_2 => TlsProtocol::TlSv12,
+        TlsVersion::V1_3 => TlsProtocol::TlSv13,
+    };
+    TlsParameters {
+        tls_minimum_protocol_version: minimum.into(),
+        tls_maximum_protocol_version: TlsProtocol::TlSv13.into(),
+        ..TlsParameters::default()
     }
 }
 
@@ -127,7 +142,7 @@ fn tls_inspector() -> ListenerFilter {
 }
 
 /// The HTTP connection manager with the route configuration of this name.
-fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
+fn manager(routes: &str, trusted_hops: u32, options: &EnvoyOptions) -> Filter {
     let manager = HttpConnectionManager {
         stat_prefix: routes.to_owned(),
         // HTTP/1.1, HTTP/2 by ALPN, and HTTP/2 with prior knowledge.
@@ -140,8 +155,10 @@ fn manager(routes: &str, options: &EnvoyOptions) -> Filter {
             upgrade_type: "websocket".to_owned(),
             ..UpgradeConfig::default()
         }],
-        // The client is the peer of the connection. No address is trusted with Envoy's own headers.
+        // The client is the peer of the connection, or what the proxies in front of it say. No address is trusted with
+        // Envoy's own headers.
         use_remote_address: yes(),
+        xff_num_trusted_hops: trusted_hops,
         internal_address_config: Some(InternalAddressConfig::default()),
         // Match routes on the path as the backend will read it.
         normalize_path: yes(),

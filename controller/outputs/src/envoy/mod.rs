@@ -127,13 +127,11 @@ fn live(
         graph,
         build: &options.filter,
     };
-    let ports = graph
-        .gateways
-        .get(gateway)
-        .into_iter()
-        .flat_map(|gateway| &gateway.ports);
+    let gateway = graph.gateways.get(gateway);
+    let hops = gateway.map_or(0, |gateway| gateway.trusted_hops);
+    let ports = gateway.into_iter().flat_map(|gateway| &gateway.ports);
     for (port, listeners) in ports.clone() {
-        if let Some(listener) = listeners::listener(*port, listeners, options) {
+        if let Some(listener) = listeners::listener(*port, listeners, hops, options) {
             all.push(resource(ResourceType::Listener, &listener.name, &listener));
         }
     }

@@ -37,6 +37,7 @@ fn gateway(places: &[(u16, &str, &[&str])]) -> Gateway {
             name: format!("{port}-{hostname}"),
             hostname: hostname.clone(),
             certificates: None,
+            tls_minimum: None,
             virtual_hosts: vec![VirtualHost {
                 hostname,
                 routes: rules.iter().map(|rule| route(rule)).collect(),

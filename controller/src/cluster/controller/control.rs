@@ -216,6 +216,7 @@ impl Control {
             serves: settings.judges(),
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
             own: settings.managed.as_ref().map(|_| Arc::from(context.namespace())),
+            contour: settings.contour.clone(),
         };
         let now = Instant::now();
         let refusals = publisher.status();

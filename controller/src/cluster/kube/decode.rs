@@ -8,9 +8,9 @@ use super::item::Item;
 use super::own_status::{Digest, status_digests};
 use super::pruned::{LAST_APPLIED, pruned};
 use limpet_api::{
-    BackendTlsPolicySpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec, GatewaySpec, GrpcRouteSpec,
-    HttpRouteSpec, Ingress, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
-    readable,
+    BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec, GatewaySpec,
+    GrpcRouteSpec, HttpRouteSpec, Ingress, IngressRouteSpec, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec,
+    SessionPolicySpec, XBackendSpec, readable,
 };
 use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
@@ -38,6 +38,8 @@ pub(super) enum Content {
     XBackend(Object<XBackendSpec>),
     BackendTlsPolicy(Object<BackendTlsPolicySpec>),
     EnvoyDeployment(Object<EnvoyDeploymentSpec>),
+    IngressRoute(Object<IngressRouteSpec>),
+    CertificateDelegation(Object<CertificateDelegationSpec>),
     Namespace(BTreeMap<String, String>),
     Slice(EndpointSlice),
 }
@@ -76,6 +78,8 @@ pub(super) fn form(kind: Kind) -> Form {
         Kind::GatewayClass => |value| Content::GatewayClass(readable(value)),
         Kind::GrpcRoute => |value| Content::GrpcRoute(readable(value)),
         Kind::HttpRoute => |value| Content::HttpRoute(readable(value)),
+        Kind::IngressRoute => |value| Content::IngressRoute(readable(value)),
+        Kind::TlsCertificateDelegation => |value| Content::CertificateDelegation(readable(value)),
         Kind::ReferenceGrant => |value| Content::ReferenceGrant(readable(value)),
         Kind::XBackend => |value| Content::XBackend(readable(value)),
     };
@@ -150,6 +154,8 @@ impl Content {
             Self::XBackend(object) => object.malformed.as_ref(),
             Self::BackendTlsPolicy(object) => object.malformed.as_ref(),
             Self::EnvoyDeployment(object) => object.malformed.as_ref(),
+            Self::IngressRoute(object) => object.malformed.as_ref(),
+            Self::CertificateDelegation(object) => object.malformed.as_ref(),
             Self::Namespace(_) | Self::Slice(_) => None,
         }
     }

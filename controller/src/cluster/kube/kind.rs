@@ -33,6 +33,7 @@ impl KindExt for Kind {
             Self::GrpcRoute => &["v1", "v1alpha2"],
             Self::BackendLbPolicy => &["v1alpha2"],
             Self::BackendTlsPolicy => &["v1", "v1alpha3"],
+            Self::IngressRoute | Self::TlsCertificateDelegation => &["v1beta1"],
             Self::EnvoyDeployment | Self::XBackend | Self::XBackendTrafficPolicy => &["v1alpha1"],
         }
     }

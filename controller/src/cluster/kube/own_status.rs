@@ -69,9 +69,11 @@ impl EntryList {
             | Kind::Gateway
             | Kind::EndpointSlice
             | Kind::EnvoyDeployment
+            | Kind::IngressRoute
             | Kind::Namespace
             | Kind::ReferenceGrant
-            | Kind::Service => None,
+            | Kind::Service
+            | Kind::TlsCertificateDelegation => None,
         }
     }
 }

@@ -13,6 +13,7 @@ use super::wanted::{Choice, Wanted};
 use super::watch::{self as objects, Scope, Update, Updates};
 use super::{config_maps, nodes, secrets};
 use limpet_api::Kind;
+use limpet_model::ContourSettings;
 
 /// How many answers in a row must lack a kind before its objects count as deleted.
 const ABSENT_ANSWERS: u32 = 2;
@@ -31,13 +32,19 @@ pub(crate) struct Watched {
     /// The controller's own, if it keeps Envoys: their Services may be there with their endpoints, and the
     /// parameters of classes.
     pub(crate) own: Option<Arc<str>>,
+    /// If `IngressRoute`s are read: how.
+    pub(crate) contour: Option<ContourSettings>,
 }
 
 impl Watched {
     /// Whether objects of the kind are read. Another control plane follows policies for TLS itself, and has Envoys of
     /// its own.
     pub(crate) fn reads(&self, kind: Kind) -> bool {
-        self.serves || !matches!(kind, Kind::BackendTlsPolicy | Kind::EnvoyDeployment)
+        match kind {
+            Kind::BackendTlsPolicy | Kind::EnvoyDeployment => self.serves,
+            Kind::IngressRoute | Kind::TlsCertificateDelegation => self.contour.is_some(),
+            _ => true,
+        }
     }
 
     /// The kinds that are read.

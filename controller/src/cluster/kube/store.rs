@@ -370,6 +370,8 @@ impl Store {
             Content::XBackend(object) => put!(backends, name, object),
             Content::BackendTlsPolicy(object) => put!(backend_tls_policies, name, object),
             Content::EnvoyDeployment(object) => put!(envoy_deployments, name, object),
+            Content::IngressRoute(object) => put!(ingress_routes, name, object),
+            Content::CertificateDelegation(object) => put!(certificate_delegations, name, object),
             Content::Namespace(labels) => put!(namespaces, name.name, labels),
             Content::SessionPolicy(kind, object) => {
                 let name = SessionPolicyName { kind, name };
@@ -406,6 +408,8 @@ impl Store {
             Kind::XBackend => take!(backends, name),
             Kind::BackendTlsPolicy => take!(backend_tls_policies, name),
             Kind::EnvoyDeployment => take!(envoy_deployments, name),
+            Kind::IngressRoute => take!(ingress_routes, name),
+            Kind::TlsCertificateDelegation => take!(certificate_delegations, name),
             Kind::Namespace => take!(namespaces, &name.name),
             Kind::BackendLbPolicy => take!(session_policies, &policy(SessionPolicyKind::BackendLbPolicy)),
             Kind::XBackendTrafficPolicy => take!(session_policies, &policy(SessionPolicyKind::XBackendTrafficPolicy)),
@@ -436,6 +440,8 @@ impl Store {
             Kind::XBackend => objects.backends.keys().cloned().collect(),
             Kind::BackendTlsPolicy => objects.backend_tls_policies.keys().cloned().collect(),
             Kind::EnvoyDeployment => objects.envoy_deployments.keys().cloned().collect(),
+            Kind::IngressRoute => objects.ingress_routes.keys().cloned().collect(),
+            Kind::TlsCertificateDelegation => objects.certificate_delegations.keys().cloned().collect(),
             Kind::Namespace => objects.namespaces.keys().map(cluster_wide).collect(),
             Kind::BackendLbPolicy => policies(SessionPolicyKind::BackendLbPolicy).collect(),
             Kind::XBackendTrafficPolicy => policies(SessionPolicyKind::XBackendTrafficPolicy).collect(),

@@ -1,6 +1,6 @@
 //! Whether every object was accepted.
 
-use limpet_model::reports::{Condition, ConditionStatus, Reports};
+use limpet_model::reports::{Condition, ConditionStatus, IngressRouteStatus, Reports};
 
 /// Whether no condition of any object says that a part of it is not followed.
 pub(super) fn all(reports: &Reports) -> bool {
@@ -12,6 +12,7 @@ pub(super) fn all(reports: &Reports) -> bool {
         session_policies,
         backends,
         backend_tls_policies,
+        ingress_routes,
         without_status,
     } = reports;
     let classes = gateway_classes.values().flat_map(|report| &report.conditions);
@@ -29,7 +30,9 @@ pub(super) fn all(reports: &Reports) -> bool {
         .flat_map(|report| &report.ancestors)
         .flat_map(|ancestor| &ancestor.conditions);
     let all = classes.chain(of_gateways).chain(of_routes).chain(of_policies);
+    let mut routes = ingress_routes.values();
     all.chain(without_status.values()).all(is_good)
+        && routes.all(|report| report.status == IngressRouteStatus::Valid && report.notes.is_empty())
 }
 
 /// Two kinds are bad if they are true, all others if they are false.

@@ -39,6 +39,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         serves: settings.judges(),
         namespaces: Vec::new(),
         own: None,
+        contour: settings.contour.clone(),
     };
     let mut reader = Reading {
         controller: &settings.controller_name,

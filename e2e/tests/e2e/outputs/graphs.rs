@@ -6,8 +6,8 @@ use limpet_api::ObjectName;
 use limpet_core::config::schema::{CookieConfig, PolicyConfig};
 use limpet_model::Graph;
 use limpet_model::graph::{
-    Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
-    Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Action, Balance, Cluster, ClusterLimits, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname,
+    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
 
 pub(crate) fn gateway() -> ObjectName {
@@ -35,14 +35,23 @@ pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
         tls: None,
-        by_address: false,
+        balance: Balance::default(),
+        health_check: None,
+        external_name: None,
+        limits: ClusterLimits::default(),
         never_begins: false,
         session: None,
     };
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));
     let policies = [("web", false), ("strict", true)];
     Graph {
-        gateways: BTreeMap::from([(gateway(), Gateway { ports })]),
+        gateways: BTreeMap::from([(
+            gateway(),
+            Gateway {
+                ports,
+                ..Gateway::default()
+            },
+        )]),
         clusters: BTreeMap::from(clusters),
         policies: policies
             .map(|(name, strict)| (name.to_owned(), policy(name, strict)))
@@ -56,6 +65,7 @@ pub(crate) fn listener(name: &str, hostname: &str, routes: Vec<Route>) -> Listen
     Listener {
         name: name.to_owned(),
         hostname: hostname.clone(),
+        tls_minimum: None,
         certificates: None,
         virtual_hosts: vec![VirtualHost { hostname, routes }],
     }

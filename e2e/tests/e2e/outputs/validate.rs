@@ -33,6 +33,7 @@ fn everything() -> Graph {
     long.rewrite.hostname = Some("other.example.com".to_owned());
     long.rewrite.path = Some(PathChange::Prefix("/".to_owned()));
     long.retry = Some(Retry {
+        server_errors: false,
         attempts: 3,
         codes: vec![500, 503],
         backoff: Some(Duration::from_millis(1)),

@@ -25,6 +25,7 @@ pub(super) fn route_match(wanted: &Match) -> RouteMatch {
             PathMatch::Exact(path) => PathSpecifier::Path(path.clone()),
             PathMatch::Prefix(path) if path.is_empty() => PathSpecifier::Prefix("/".to_owned()),
             PathMatch::Prefix(path) => PathSpecifier::PathSeparatedPrefix(path.clone()),
+            PathMatch::Text(prefix) => PathSpecifier::Prefix(prefix.clone()),
             PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
         }),
         headers: method.into_iter().chain(headers).collect(),

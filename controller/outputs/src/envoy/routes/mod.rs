@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
 use envoy_types::pb::envoy::config::route::v3::route_action::hash_policy::{
-    ConnectionProperties, FilterState, PolicySpecifier,
+    ConnectionProperties, Cookie, FilterState, Header, PolicySpecifier,
 };
 use envoy_types::pb::envoy::config::route::v3::route_action::{
-    ClusterNotFoundResponseCode, ClusterSpecifier, HashPolicy, HostRewriteSpecifier,
+    ClusterNotFoundResponseCode, ClusterSpecifier, HashPolicy, HostRewriteSpecifier, UpgradeConfig,
 };
 use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::{
@@ -32,7 +32,9 @@ use super::options::FilterBuild;
 use super::pack::{self, duration, in_order, metadata, no, number, session};
 use limpet_core::envoy::{DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
-use limpet_model::graph::{Action, ClusterName, Destination, Forward, Listener, Match, Route, Session, Target};
+use limpet_model::graph::{
+    Action, ClusterName, Destination, Forward, HashOn, Hostname, Listener, Match, Route, Session, Target,
+};
 
 /// Builds route configurations.
 pub(super) struct Routes<'a> {
@@ -86,6 +88,11 @@ impl Routes<'_> {
     /// this one, if the certificate has their names. It sends a request that is answered with 421 (Misdirected
     /// Request) once more, on another connection.
     fn misdirected(&self, listener: &Listener, listeners: &[Listener]) -> Option<EnvoyVirtualHost> {
+        let is_any = |host: &limpet_model::graph::VirtualHost| host.hostname == Hostname::Any;
+        if listener.hostname != Hostname::Any && listener.virtual_hosts.iter().any(is_any) {
+            // It answers for all other hosts itself.
+            return None;
+        }
         let others = listeners.iter().filter(|other| other.name != listener.name);
         let domains: Vec<String> = others.map(|other| other.hostname.to_string()).collect();
         (!domains.is_empty()).then(|| EnvoyVirtualHost {
@@ -360,21 +367,42 @@ fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
     }
 }
 
-/// What clusters hash that go by the client's address: what the filter takes for it, else the address as Envoy knows it
-/// behind its trusted proxies.
-fn by_address() -> Vec<HashPolicy> {
-    let of = |policy: PolicySpecifier, terminal| HashPolicy {
-        policy_specifier: Some(policy),
-        terminal,
-    };
-    let key = HASH_STATE.to_owned();
-    vec![
-        of(PolicySpecifier::FilterState(FilterState { key }), true),
-        of(
+/// What clusters hash. Of the client's address: what the filter takes for it, else the address as Envoy knows it behind
+/// its trusted proxies. A request that has one of them goes by that one alone.
+fn hash_policies(hash: &[HashOn]) -> Vec<HashPolicy> {
+    let of = |on: &HashOn| match on {
+        HashOn::Address => vec![
+            PolicySpecifier::FilterState(FilterState {
+                key: HASH_STATE.to_owned(),
+            }),
             PolicySpecifier::ConnectionProperties(ConnectionProperties { source_ip: true }),
-            false,
-        ),
-    ]
+        ],
+        // Without a time to live, Envoy reads the cookie and never sets it.
+        HashOn::Cookie(name) => vec![PolicySpecifier::Cookie(Cookie {
+            name: name.clone(),
+            ..Cookie::default()
+        })],
+        HashOn::Header(name) => vec![PolicySpecifier::Header(Header {
+            header_name: name.clone(),
+            ..Header::default()
+        })],
+    };
+    let specifiers: Vec<PolicySpecifier> = hash.iter().flat_map(of).collect();
+    let last = specifiers.len().saturating_sub(1);
+    let policies = specifiers.into_iter().enumerate().map(|(index, policy)| HashPolicy {
+        policy_specifier: Some(policy),
+        terminal: index != last,
+    });
+    policies.collect()
+}
+
+/// Envoy answers such an upgrade with 403, although the listener permits it.
+fn refused_websockets() -> UpgradeConfig {
+    UpgradeConfig {
+        upgrade_type: "websocket".to_owned(),
+        enabled: no(),
+        ..UpgradeConfig::default()
+    }
 }
 
 fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> EnvoyAction {
@@ -386,7 +414,12 @@ fn action(route: &Route, forward: &Forward, clusters: ClusterSpecifier) -> Envoy
         timeout: duration(forward.request_timeout.unwrap_or(Duration::ZERO)),
         retry_policy: Some(retries::policy(forward)),
         request_mirror_policies: forward.mirrors.iter().map(mirrors::policy).collect(),
-        hash_policy: if forward.by_address { by_address() } else { Vec::new() },
+        hash_policy: hash_policies(&forward.hash),
+        upgrade_configs: forward
+            .refuses_websockets
+            .then(refused_websockets)
+            .into_iter()
+            .collect(),
         ..RouteAction::default()
     };
     if let Some(hostname) = &forward.rewrite.hostname {

@@ -30,8 +30,9 @@ impl Change {
             (PathChange::Prefix(becomes), PathMatch::Exact(_)) => {
                 Self::full(Some(becomes.as_str()).filter(|path| !path.is_empty()).unwrap_or("/"))
             }
+            (PathChange::Text(becomes), PathMatch::Prefix(_) | PathMatch::Text(_)) => Self::Prefix(becomes.clone()),
             // Only a prefix match has a prefix to replace, and the graph has no other such route.
-            (PathChange::Prefix(_), PathMatch::Regex(_)) => Self::None,
+            _ => Self::None,
         }
     }
 

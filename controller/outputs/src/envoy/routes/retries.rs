@@ -21,6 +21,9 @@ const UNASKED: &str = "connect-failure,refused-stream,reset-before-request";
 /// Where it asks: whatever leaves a try without an answer. `reset` includes the timeout of one try.
 const ASKED: &str = "connect-failure,refused-stream,reset";
 
+/// Where it asks for every status from 500 on: that, and whatever leaves a try without an answer.
+const SERVER_ERRORS: &str = "5xx";
+
 /// How often another host is chosen until it is one that was not tried. A host that refuses connections has no
 /// requests, so a load balancer that looks for the least of them prefers it: of two hosts, it takes this one three
 /// times in four.
@@ -49,7 +52,7 @@ fn asked(retry: &Retry, policy: RetryPolicy) -> RetryPolicy {
         ",retriable-status-codes"
     };
     RetryPolicy {
-        retry_on: format!("{ASKED}{by_status}"),
+        retry_on: format!("{}{by_status}", if retry.server_errors { SERVER_ERRORS } else { ASKED }),
         num_retries: number(retry.attempts),
         retriable_status_codes: retry.codes.iter().map(|code| u32::from(*code)).collect(),
         retry_back_off: retry.backoff.map(|backoff| RetryBackOff {

@@ -6,7 +6,9 @@ use crate::json;
 use limpet_core::envoy::HASH_STATE;
 use limpet_model::Authorities;
 use limpet_model::endpoints::{Endpoint, EndpointState};
-use limpet_model::graph::{BackendTls, ClusterName, Protocol, SessionUse, SubjectAltName, TrustedAuthorities};
+use limpet_model::graph::{
+    BackendTls, Balance, ClusterName, HashOn, Protocol, SessionUse, SubjectAltName, TrustedAuthorities,
+};
 use limpet_resources::ResourceType;
 
 #[test]
@@ -50,10 +52,10 @@ fn a_cluster_may_speak_http2_and_have_sessions_of_its_own() {
 #[test]
 fn a_cluster_may_be_one_in_which_the_address_chooses() {
     let mut forward = forward(vec![to("v1", 1), to("v2", 1)]);
-    forward.by_address = true;
+    forward.hash = vec![HashOn::Address];
     let mut graph = graph(vec![with_session(forward, "web")]);
     let mut spec = cluster("v1");
-    spec.by_address = true;
+    spec.balance = Balance::RingHash;
     graph.clusters.insert(ClusterName("v1".to_owned()), spec);
     let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
     let policies: Vec<&str> = clusters.iter().filter_map(|made| made["lb_policy"].as_str()).collect();

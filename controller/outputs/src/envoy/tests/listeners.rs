@@ -174,6 +174,7 @@ fn tls(name: &str, hostname: &str, certificates: &[&str]) -> Listener {
         name: name.to_owned(),
         hostname: Hostname::parse(Some(hostname)),
         certificates: Some(certificates.collect()),
+        tls_minimum: None,
         virtual_hosts: vec![VirtualHost {
             hostname: Hostname::parse(Some(hostname)),
             routes: vec![route(vec![to("v1", 1)])],
@@ -276,6 +277,7 @@ fn a_listener_without_a_certificate_is_left_out() {
 fn a_ports_hosts_are_those_of_all_its_listeners() {
     let listener = |name: &str, hostname: &str| Listener {
         certificates: None,
+        tls_minimum: None,
         ..tls(name, hostname, &[])
     };
     let graph = listening(BTreeMap::from([(

@@ -21,8 +21,8 @@ use crate::{FilterInputs, FilterKeys};
 use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{
-    Action, Cluster, ClusterName, Cors, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match,
-    PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
+    Action, Balance, Cluster, ClusterLimits, ClusterName, Cors, Destination, Forward, Gateway, HeaderChanges, Hostname,
+    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
 };
 use limpet_resources::ResourceType;
 
@@ -71,6 +71,7 @@ pub(super) fn graph(routes: Vec<Route>) -> Graph {
         name: "http".to_owned(),
         hostname: Hostname::Any,
         certificates: None,
+        tls_minimum: None,
         virtual_hosts: vec![VirtualHost {
             hostname: Hostname::Any,
             routes,
@@ -82,7 +83,13 @@ pub(super) fn graph(routes: Vec<Route>) -> Graph {
 pub(super) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));
     Graph {
-        gateways: BTreeMap::from([(gateway(), Gateway { ports })]),
+        gateways: BTreeMap::from([(
+            gateway(),
+            Gateway {
+                ports,
+                ..Gateway::default()
+            },
+        )]),
         clusters: BTreeMap::from(clusters),
         policies: policies(),
         ..Graph::default()
@@ -96,7 +103,10 @@ pub(super) fn cluster(service: &str) -> Cluster {
         port_name: "http".to_owned(),
         protocol: Protocol::Http1,
         tls: None,
-        by_address: false,
+        balance: Balance::default(),
+        health_check: None,
+        external_name: None,
+        limits: ClusterLimits::default(),
         never_begins: false,
         session: None,
     }

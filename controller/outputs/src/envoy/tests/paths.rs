@@ -54,6 +54,7 @@ fn redirected(port: u16, tls: bool, redirect: Redirect) -> Value {
         name: "l".to_owned(),
         hostname: Hostname::Any,
         certificates: tls.then(Vec::new),
+        tls_minimum: None,
         virtual_hosts: vec![VirtualHost {
             hostname: Hostname::Any,
             routes: vec![wanted],

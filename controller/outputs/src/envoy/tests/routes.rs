@@ -92,6 +92,7 @@ fn a_request_is_tried_again_as_the_rule_asks() {
     };
     let never = Retry {
         attempts: 0,
+        server_errors: false,
         codes: Vec::new(),
         backoff: None,
     };
@@ -101,6 +102,7 @@ fn a_request_is_tried_again_as_the_rule_asks() {
     );
     let full = Retry {
         attempts: 3,
+        server_errors: false,
         codes: vec![500, 503],
         backoff: Some(Duration::from_millis(250)),
     };

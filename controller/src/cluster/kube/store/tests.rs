@@ -11,6 +11,7 @@ fn store(namespaces: &[&str]) -> Store {
         serves: true,
         namespaces: namespaces.iter().map(|name| Arc::from(*name)).collect(),
         own: None,
+        contour: None,
     })
 }
 
@@ -356,6 +357,7 @@ fn for_another_control_plane_no_policies_for_tls_are_read() {
         serves: false,
         namespaces: Vec::new(),
         own: None,
+        contour: None,
     });
     assert!(!awaits(&store, "BackendTLSPolicy"));
     assert!(awaits(&store, "HTTPRoute"));
