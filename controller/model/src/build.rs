@@ -1,8 +1,9 @@
 //! Builds the graph and the reports: classes, then Gateways, routes and sessions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::backend_tls::TlsPolicies;
+use super::contour::Contour;
 use super::memory::{MOST_BYTES, Memory};
 use super::route_report::route_report;
 use super::routes::RouteState;
@@ -60,7 +61,9 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
 
     let facts: Vec<Vec<RuleFacts<'_>>> = routes.iter().map(RouteState::facts).collect();
     let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
-    let mut sessions = sessions(objects, settings, &facts.concat());
+    let contour = Contour::of(objects, &references, settings);
+    let policies = contour.as_ref().map(Contour::policies).unwrap_or_default();
+    let mut sessions = sessions(objects, settings, &facts.concat(), policies);
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
     let of_routes = rules_of_routes
         .into_iter()
@@ -71,6 +74,11 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
     }
 
     let mut graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
+    let mut ingress_routes = BTreeMap::new();
+    if let (Some(mut contour), Some(settings)) = (contour, &settings.contour) {
+        ingress_routes = std::mem::take(&mut contour.reports);
+        contour.add_to(&mut graph, &sessions.of_others, objects, settings);
+    }
     let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
     graph.memory = Memory {
         rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
@@ -94,6 +102,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
         session_policies: sessions.session_policies,
         backends: sessions.backends,
         backend_tls_policies,
+        ingress_routes,
         without_status: sessions.without_status,
         ..Reports::default()
     };

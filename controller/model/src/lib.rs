@@ -14,6 +14,7 @@ mod backend_tls;
 mod backend_tls_status;
 mod build;
 mod certificate;
+mod contour;
 pub mod endpoints;
 mod envoys;
 pub mod expression;
@@ -45,6 +46,7 @@ mod without_status;
 pub use addresses::is_node_port;
 pub use build::build;
 pub use certificate::{Authorities, Certificate};
+pub use contour::contour_secrets;
 pub use envoys::{
     ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, READY_PORT, check_envoy_defaults, envoys_certificate,
     envoys_keys, envoys_labels, envoys_name, envoys_uri,

@@ -83,7 +83,7 @@ impl<'a> References<'a> {
     }
 
     /// TLS towards a port of a backend, if a policy demands it.
-    fn tls(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
+    pub(super) fn tls(&self, backend: &RuleBackend, port: &str) -> Result<Option<BackendTls>, String> {
         self.tls.map_or(Ok(None), |tls| tls.of(backend, port))
     }
 

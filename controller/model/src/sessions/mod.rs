@@ -6,6 +6,7 @@
 //! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
 //! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
 //!   client would keep only one. This file has what depends on all rules at once.
+//! - `by_cookie` makes sessions of objects that know nothing of `sessionPersistence`.
 //! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
 //! - `service_annotations` reads what Services say of sessions in splits.
 //! - `domains` refuses cookies that browsers drop on all hosts of a rule.
@@ -15,6 +16,7 @@ mod affinities;
 mod annotations;
 mod backend_status;
 mod backends;
+mod by_cookie;
 mod cookie_path;
 mod defaults;
 mod domains;
@@ -44,12 +46,14 @@ use super::{Objects, SessionPolicyName, Settings, affinity};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
+pub(crate) use by_cookie::{ByCookie, CookieSessions, annotated};
 pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub(super) use service_annotations::{never_begins, problems as service_problems};
+pub(crate) use shared_names::SharedNames;
 pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;
@@ -60,7 +64,6 @@ use objects::{PolicyObject, PolicyTargets, ValidPolicy};
 use policy::Draft;
 use policy_status::Statuses;
 use rules::{Chooser, Outcome, RuleChoice, Source};
-use shared_names::SharedNames;
 
 /// The sessions of all rules and backends, and the reports on them.
 #[derive(Debug, Default)]
@@ -71,6 +74,8 @@ pub(crate) struct Sessions {
     pub(crate) destinations: BTreeMap<ObjectName, SessionUse>,
     /// The policies of the Services whose affinity counts, by their names.
     pub(crate) affinities: BTreeMap<ObjectName, String>,
+    /// The names of the policies of others, in their order.
+    pub(crate) of_others: Vec<String>,
     /// The policies that are used.
     pub(crate) policies: BTreeMap<String, PolicyConfig>,
     /// Of all session policies.
@@ -105,8 +110,14 @@ impl RuleSession {
     }
 }
 
-/// Decides on the sessions of all rules at once, since rules that share a policy affect each other.
-pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Sessions {
+/// Decides on the sessions of all rules at once, since rules that share a policy affect each other. `others`: the
+/// policies of what is no rule, which get names among those of rules.
+pub(crate) fn sessions(
+    objects: &Objects,
+    settings: &Settings,
+    rules: &[RuleFacts<'_>],
+    others: Vec<PolicyConfig>,
+) -> Sessions {
     let policies = objects::read(objects, settings);
     let targets = PolicyTargets::new(&policies);
     let backends = Backends::read(objects, settings, rules);
@@ -146,6 +157,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
         .map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
         .collect();
 
+    let of_others: Vec<PolicyId> = others.into_iter().map(|policy| emitted.add(policy)).collect();
     let (names, by_name) = emitted.named();
     let session_use = |policy: &PolicyId, scope: String| SessionUse {
         policy: names.of(policy),
@@ -199,6 +211,7 @@ pub(crate) fn sessions(objects: &Objects, settings: &Settings, rules: &[RuleFact
             .iter()
             .map(|(name, policy)| ((*name).clone(), names.of(policy)))
             .collect(),
+        of_others: of_others.iter().map(|policy| names.of(policy)).collect(),
         policies: by_name,
         session_policies: statuses.reports(&chosen),
         backends: of_backends_with_rules,

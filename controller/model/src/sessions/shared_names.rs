@@ -9,7 +9,7 @@ use limpet_core::config::schema::CookieConfig;
 /// Cookies by name and path, and their hosts. A client tells cookies apart by name, path, and domain or host (RFC 6265,
 /// section 5.3).
 #[derive(Debug)]
-pub(super) struct SharedNames<'a, W> {
+pub(crate) struct SharedNames<'a, W> {
     cookies: HashMap<(&'a str, &'a str), HashMap<Hostname, Writers<'a, W>>>,
 }
 
@@ -31,7 +31,7 @@ impl<W> Default for SharedNames<'_, W> {
 
 impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     /// Adds a cookie that `writer` writes in sessions of this scope, for clients of these hosts.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         writer: W,
         scope: &'a str,
@@ -55,7 +55,7 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     }
 
     /// The writers whose cookie another scope writes as well. The time is linear in the number of hosts.
-    pub(super) fn shared(&self) -> HashSet<W> {
+    pub(crate) fn shared(&self) -> HashSet<W> {
         let mut shared = HashSet::new();
         for hosts in self.cookies.values() {
             for (host, writers) in hosts {

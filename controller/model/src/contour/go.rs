@@ -1,0 +1,165 @@
+//! Texts as Go reads and writes them: Contour's durations and messages.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A length of time that Contour's fields say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Length {
+    /// Nothing is said.
+    Unsaid,
+    /// `infinity`, zero, or less: there is no limit.
+    Unlimited,
+    /// This long.
+    Of(Duration),
+}
+
+/// Reads a duration of Go's `time.ParseDuration`, or `infinity`; `None` if it is neither.
+pub(super) fn length(text: &str) -> Option<Length> {
+    match text {
+        "" => return Some(Length::Unsaid),
+        "infinity" => return Some(Length::Unlimited),
+        _ => {}
+    }
+    let (is_negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(Length::Unlimited);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total: u128 = 0;
+    while !rest.is_empty() {
+        let (nanoseconds, behind) = part(rest)?;
+        total = total.checked_add(nanoseconds)?;
+        rest = behind;
+    }
+    // Go counts in 63 bits, and one more below zero.
+    let most = i64::MAX.unsigned_abs() + u64::from(is_negative);
+    let total = u64::try_from(total).ok().filter(|total| *total <= most)?;
+    Some(if is_negative || total == 0 {
+        Length::Unlimited
+    } else {
+        Length::Of(Duration::from_nanos(total))
+    })
+}
+
+/// A number with its unit, in nanoseconds, and what is behind it.
+fn part(text: &str) -> Option<(u128, &str)> {
+    let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (whole, rest) = text.split_at_checked(digits(text))?;
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at_checked(digits(rest))?,
+        None => ("", rest),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let end = rest
+        .find(|c: char| c == '.' || c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (unit, rest) = rest.split_at_checked(end)?;
+    let unit: u128 = match unit {
+        "ns" => 1,
+        // The sign for micro, and the Greek letter.
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    // Behind the thirteenth digit of an hour's fraction is less than a nanosecond.
+    let fraction = fraction.get(..fraction.len().min(18)).unwrap_or_default();
+    let scale = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    Some((whole.checked_mul(unit)?.checked_add(fraction * unit / scale)?, rest))
+}
+
+/// As `%q` writes a text.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{b}' => quoted.push_str("\\v"),
+            // Writing to a String cannot fail.
+            c if c.is_ascii_control() => drop(write!(quoted, "\\x{:02x}", u32::from(c))),
+            c if c.is_control() => drop(write!(quoted, "\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_go() {
+        let of = |nanoseconds| Some(Length::Of(Duration::from_nanos(nanoseconds)));
+        for (text, expected) in [
+            ("", Some(Length::Unsaid)),
+            ("infinity", Some(Length::Unlimited)),
+            ("0", Some(Length::Unlimited)),
+            ("0s", Some(Length::Unlimited)),
+            ("-5s", Some(Length::Unlimited)),
+            ("-0", Some(Length::Unlimited)),
+            ("+5s", of(5_000_000_000)),
+            ("1h2m3s4ms5us6ns", of(3_723_004_005_006)),
+            ("1.5s", of(1_500_000_000)),
+            (".5s", of(500_000_000)),
+            ("1.s", of(1_000_000_000)),
+            ("100\u{b5}s", of(100_000)),
+            ("100\u{3bc}s", of(100_000)),
+            ("0.333333333333333333h", of(1_199_999_999_999)),
+            ("9223372036854775807ns", of(9_223_372_036_854_775_807)),
+            ("9223372036854775808ns", None),
+            ("-9223372036854775808ns", Some(Length::Unlimited)),
+            ("3000000h", None),
+            ("5", None),
+            ("s", None),
+            (".s", None),
+            ("-", None),
+            ("+", None),
+            ("5 s", None),
+            ("5S", None),
+            ("1d", None),
+            ("--5s", None),
+            ("1e3s", None),
+            ("Infinity", None),
+            ("99999999999999999999999999999999999999999999h", None),
+        ] {
+            assert_eq!(length(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_are_quoted_as_go_quotes_them() {
+        for (text, expected) in [
+            ("", r#""""#),
+            ("/a b", r#""/a b""#),
+            ("a\"b\\c", r#""a\"b\\c""#),
+            ("\u{7}\u{8}\u{c}\n\r\t\u{b}", r#""\a\b\f\n\r\t\v""#),
+            ("\0\u{7f}", r#""\x00\x7f""#),
+            ("\u{85}", r#""\u0085""#),
+            ("\u{e9}'", "\"\u{e9}'\""),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+    }
+}

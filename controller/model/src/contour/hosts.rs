@@ -1,0 +1,423 @@
+//! The hosts with their routes, as a Gateway of the graph.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_core::config::schema::PolicyConfig;
+
+use super::read::{Content, Does, Forwarding, Mistake, Rule};
+use super::roots::{Host, Tls};
+use super::services::Service;
+use super::sessions::{self, Held};
+use super::tree::{Served, Tree};
+use crate::graph::{
+    Action, Cluster, ClusterName, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match,
+    PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+};
+use crate::sessions::{CookieSessions, SharedNames};
+use crate::{ContourSettings, InPlace, Objects, affinity};
+
+/// The name of the listener without TLS. Those with TLS are named after their hosts.
+const PLAIN: &str = "http";
+
+/// Sessions whose policy has no name yet.
+#[derive(Debug, Clone)]
+struct Use {
+    /// The index of the policy.
+    policy: usize,
+    scope: String,
+}
+
+/// What is served, before policies have names.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    all: Vec<ServedHost>,
+    clusters: BTreeMap<ClusterName, (Cluster, Option<Use>)>,
+    led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    policies: Vec<PolicyConfig>,
+}
+
+#[derive(Debug)]
+struct ServedHost {
+    name: String,
+    tls: Option<(ObjectName, crate::graph::TlsVersion)>,
+    routes: Vec<ServedRoute>,
+}
+
+#[derive(Debug)]
+struct ServedRoute {
+    route: Route,
+    used: Option<Use>,
+    /// Whether it is served without TLS, too, where the host has TLS.
+    permit_insecure: bool,
+}
+
+/// A route of a host, before it is known whose cookies share a name.
+struct Found<'a> {
+    object: &'a ObjectName,
+    rule: &'a Rule<'a>,
+    path: PathMatch,
+    /// Its sessions, and their scope.
+    session: Option<(CookieSessions, String)>,
+}
+
+/// The routes in whose place those of another object count, as messages by object.
+type Overruled<'a> = BTreeMap<&'a ObjectName, Vec<String>>;
+
+impl Hosts {
+    pub(super) fn of<'a>(
+        objects: &Objects,
+        settings: &ContourSettings,
+        roots: &BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
+        contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
+        tree: &Tree<'a>,
+    ) -> (Self, Overruled<'a>) {
+        let mut overruled = Overruled::new();
+        let mut found: Vec<(&Host, Vec<Found<'_>>)> = Vec::new();
+        for (root, served) in &tree.served {
+            if let Some(Ok(host)) = roots.get(root) {
+                let routes = routes(host, served, contents, settings, &mut overruled);
+                found.push((host, routes));
+            }
+        }
+        let sharing = sharing(&found);
+        let mut hosts = Self::default();
+        let mut writer = 0;
+        for (host, routes) in found {
+            let mut made = Vec::with_capacity(routes.len());
+            for found in routes {
+                let shares_name = sharing.contains(&writer);
+                writer += 1;
+                made.extend(hosts.route(objects, host, found, shares_name));
+            }
+            hosts.all.push(ServedHost {
+                name: host.name.clone(),
+                tls: host
+                    .tls
+                    .as_ref()
+                    .map(|Tls { secret, minimum }| (secret.clone(), *minimum)),
+                routes: made,
+            });
+        }
+        (hosts, overruled)
+    }
+
+    pub(super) fn policies(&self) -> Vec<PolicyConfig> {
+        self.policies.clone()
+    }
+
+    fn route(&mut self, objects: &Objects, host: &Host, found: Found<'_>, shares_name: bool) -> Option<ServedRoute> {
+        let Found {
+            object,
+            rule,
+            path,
+            session,
+        } = found;
+        let used = session.map(|(sessions, scope)| Use {
+            policy: self.policy(sessions.of_scope(&scope, shares_name)),
+            scope,
+        });
+        let Does::Forward(forwarding) = &rule.does else {
+            return None;
+        };
+        let quarantined = objects.quarantined.get(&ObjectRef {
+            kind: Kind::IngressRoute,
+            name: object.clone(),
+        });
+        let action = match quarantined.map(|quarantined| quarantined.serves) {
+            None | Some(InPlace::Former) => self.forward(host, forwarding, used.is_some()),
+            Some(InPlace::Status500) => Action::Respond {
+                status: 500,
+                reason: "refused by Envoy".to_owned(),
+            },
+            Some(InPlace::Nothing) => return None,
+        };
+        Some(ServedRoute {
+            route: Route {
+                rule: RuleName(format!(
+                    "ingressroute/{}/{}/{}",
+                    object.namespace, object.name, rule.prefix
+                )),
+                matches: Match {
+                    path,
+                    ..Match::default()
+                },
+                action,
+                request_headers: HeaderChanges::default(),
+                response_headers: HeaderChanges::default(),
+                cors: None,
+            },
+            used,
+            permit_insecure: rule.permit_insecure,
+        })
+    }
+
+    fn policy(&mut self, policy: PolicyConfig) -> usize {
+        self.policies.push(policy);
+        self.policies.len() - 1
+    }
+
+    fn forward(&mut self, host: &Host, forwarding: &Forwarding<'_>, has_session: bool) -> Action {
+        let services = &forwarding.services;
+        // All of them zero: equal shares. The weight of a single one does not count.
+        let is_equal = services.len() == 1 || services.iter().all(|service| service.weight == 0);
+        let mut destinations = Vec::with_capacity(services.len());
+        for service in services {
+            let cluster = self.cluster(host, service, has_session);
+            destinations.push(Destination {
+                weight: if is_equal { 1 } else { service.weight },
+                target: Target::Cluster(cluster),
+                request_headers: HeaderChanges::default(),
+                response_headers: HeaderChanges::default(),
+            });
+        }
+        let by_destination = !has_session && services.iter().any(|service| service.affinity.is_some());
+        Action::Forward(Forward {
+            destinations,
+            session: if by_destination {
+                Session::Destinations
+            } else {
+                Session::None
+            },
+            hash: sessions::hash(services, forwarding.session.as_ref()),
+            refuses_websockets: !forwarding.websockets,
+            rewrite: forwarding.rewrite.clone(),
+            request_timeout: forwarding.request_timeout,
+            backend_timeout: forwarding.try_timeout,
+            retry: forwarding.retry.clone(),
+            ..Forward::default()
+        })
+    }
+
+    fn cluster(&mut self, host: &Host, service: &Service<'_>, has_session: bool) -> ClusterName {
+        let (name, cluster) = service.cluster(has_session && !sessions::begins_at(service));
+        let namespaces = self.led_from.entry(service.name.clone()).or_default();
+        // Fences hold for the second part of a session's scope.
+        namespaces.insert(host.name.as_str().into());
+        if service.affinity.is_some() {
+            namespaces.insert(service.name.namespace.as_str().into());
+        }
+        if !self.clusters.contains_key(&name) {
+            let session = service.affinity.map(|timeout| Use {
+                policy: self.policy(affinity::policy(timeout)),
+                scope: affinity::scope(&service.name, service.port),
+            });
+            self.clusters.insert(name.clone(), (cluster, session));
+        }
+        name
+    }
+
+    /// Adds the Gateway. `names`: those of the policies.
+    pub(super) fn add_to(self, graph: &mut Graph, names: &[String], objects: &Objects, settings: &ContourSettings) {
+        let session = |used: Use| {
+            let policy = names.get(used.policy)?.clone();
+            Some(SessionUse {
+                policy,
+                scope: used.scope,
+            })
+        };
+        for (name, (cluster, used)) in self.clusters {
+            let session = used.and_then(session);
+            graph.clusters.insert(name, Cluster { session, ..cluster });
+        }
+        for (service, namespaces) in self.led_from {
+            graph.led_from.entry(service).or_default().extend(namespaces);
+        }
+        let mut gateway = Gateway {
+            trusted_hops: settings.trusted_hops,
+            ..Gateway::default()
+        };
+        let (mut plain, mut secure) = (Vec::new(), Vec::new());
+        for host in self.all {
+            let hostname = Hostname::Exact(host.name.clone());
+            let mut without_tls = Vec::with_capacity(host.routes.len());
+            let mut with_tls = Vec::new();
+            for ServedRoute {
+                mut route,
+                used,
+                permit_insecure,
+            } in host.routes
+            {
+                if let (Action::Forward(forward), Some(used)) = (&mut route.action, used.and_then(session)) {
+                    forward.session = Session::Rule(used);
+                }
+                if host.tls.is_none() {
+                    without_tls.push(route);
+                    continue;
+                }
+                without_tls.push(if permit_insecure && settings.permit_insecure {
+                    route.clone()
+                } else {
+                    to_https(&route, &host.name)
+                });
+                with_tls.push(route);
+            }
+            plain.push(VirtualHost {
+                hostname: hostname.clone(),
+                routes: without_tls,
+            });
+            if let Some((secret, minimum)) = host.tls {
+                if let Some(Ok(certificate)) = objects.certificates.get(&secret) {
+                    graph.certificates.insert(secret.clone(), certificate.clone());
+                }
+                secure.push(listener_of(&host.name, hostname, with_tls, secret, minimum));
+            }
+        }
+        if !plain.is_empty() {
+            plain.sort_by(|one, other| one.hostname.cmp(&other.hostname));
+            let listener = Listener {
+                name: PLAIN.to_owned(),
+                hostname: Hostname::Any,
+                certificates: None,
+                tls_minimum: None,
+                virtual_hosts: plain,
+            };
+            gateway.ports.insert(settings.ports.http.get(), vec![listener]);
+        }
+        if !secure.is_empty() {
+            secure.sort_by(|one: &Listener, other| one.hostname.cmp(&other.hostname));
+            gateway.ports.insert(settings.ports.https.get(), secure);
+        }
+        graph.gateways.insert(settings.gateway.clone(), gateway);
+    }
+}
+
+/// The listener of a host with TLS. On its connections, requests for other hosts are misdirected.
+fn listener_of(
+    name: &str,
+    hostname: Hostname,
+    routes: Vec<Route>,
+    secret: ObjectName,
+    minimum: crate::graph::TlsVersion,
+) -> Listener {
+    let misdirected = Route {
+        rule: RuleName("misdirected".to_owned()),
+        matches: Match::default(),
+        action: Action::Respond {
+            status: 421,
+            reason: "the connection is for another host".to_owned(),
+        },
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+        cors: None,
+    };
+    let others = VirtualHost {
+        hostname: Hostname::Any,
+        routes: vec![misdirected],
+    };
+    let own = VirtualHost {
+        hostname: hostname.clone(),
+        routes,
+    };
+    Listener {
+        name: name.to_owned(),
+        hostname,
+        certificates: Some(vec![secret]),
+        tls_minimum: Some(minimum),
+        virtual_hosts: vec![own, others],
+    }
+}
+
+/// With path and query, and without the port that the request names: it is that of the plain listener.
+fn to_https(route: &Route, host: &str) -> Route {
+    Route {
+        action: Action::Redirect(Redirect {
+            scheme: Some("https".to_owned()),
+            hostname: Some(host.to_owned()),
+            status: 301,
+            ..Redirect::default()
+        }),
+        ..route.clone()
+    }
+}
+
+/// The routes of a host, longer prefixes first, each with its sessions.
+fn routes<'a>(
+    host: &Host,
+    served: &[Served<'a>],
+    contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
+    settings: &ContourSettings,
+    overruled: &mut Overruled<'a>,
+) -> Vec<Found<'a>> {
+    // Of equal prefixes the last one counts.
+    let mut by_prefix: HashMap<&str, (&Served<'_>, &'a Content<'a>, &'a Rule<'a>)> = HashMap::new();
+    for one in served {
+        let Some(Ok(content)) = contents.get(one.object) else {
+            continue;
+        };
+        let Some(rule) = content
+            .rules
+            .get(one.route)
+            .filter(|rule| matches!(rule.does, Does::Forward(_)))
+        else {
+            continue;
+        };
+        if let Some((former, _, lost)) = by_prefix.insert(rule.prefix, (one, content, rule))
+            && former.object != one.object
+        {
+            overruled.entry(former.object).or_default().push(format!(
+                "spec.routes[{}].match: on {}, IngressRoute {} has the same one, and counts in its place",
+                lost.index, host.name, one.object
+            ));
+        }
+    }
+    let mut routes: Vec<_> = by_prefix.into_iter().collect();
+    routes.sort_unstable_by_key(|(prefix, _)| std::cmp::Reverse(*prefix));
+    let is_insecure = host.tls.is_some()
+        && settings.permit_insecure
+        && routes
+            .iter()
+            .any(|(_, (_, _, rule))| rule.permit_insecure && held(rule).is_some());
+    let found = routes.into_iter().map(|(prefix, (one, content, rule))| Found {
+        object: one.object,
+        rule,
+        path: path(prefix, one.given),
+        session: held(rule).map(|held| {
+            let sessions = if is_insecure {
+                sessions::insecure(&held.sessions, &content.overrides)
+            } else {
+                held.sessions.clone()
+            };
+            (sessions, format!("contour/{}/{}", host.name, held.owner))
+        }),
+    });
+    found.collect()
+}
+
+fn held<'a>(rule: &'a Rule<'_>) -> Option<&'a Held> {
+    match &rule.does {
+        Does::Forward(forwarding) => forwarding.session.as_ref(),
+        Does::Delegate(_) | Does::Nothing => None,
+    }
+}
+
+/// Contour's prefixes are plain text. But who is given `/blog` has no right to `/blogger`.
+fn path(prefix: &str, given: Option<&str>) -> PathMatch {
+    if prefix != "/" && !prefix.ends_with('/') && given.is_some_and(|given| given.trim_end_matches('/') == prefix) {
+        PathMatch::Prefix(prefix.to_owned())
+    } else {
+        PathMatch::Text(prefix.to_owned())
+    }
+}
+
+/// The routes, by their number, whose cookie has the name of one with another scope.
+fn sharing(found: &[(&Host, Vec<Found<'_>>)]) -> std::collections::HashSet<usize> {
+    let hosts: Vec<Hostname> = found
+        .iter()
+        .map(|(host, _)| Hostname::Exact(host.name.clone()))
+        .collect();
+    let mut names = SharedNames::default();
+    let routes = found
+        .iter()
+        .zip(&hosts)
+        .flat_map(|((_, routes), host)| routes.iter().map(move |route| (route, host)));
+    for (writer, (route, host)) in routes.enumerate() {
+        if let Some((sessions, scope)) = &route.session
+            && let Some(cookie) = sessions.cookie()
+        {
+            names.add(writer, scope, [host], cookie);
+        }
+    }
+    names.shared()
+}

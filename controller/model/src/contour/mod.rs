@@ -1,0 +1,131 @@
+//! Contour's `IngressRoute`s: a Gateway of the graph, and a report on each object.
+//!
+//! - `class` says which objects are ours. `roots` has the hosts, with their certificates.
+//! - `read` has what an object says by itself; `services` the clusters of its routes, and `sessions` their sessions.
+//! - `tree` has who delegates to whom. It knows nothing of the fields of an object.
+//! - `hosts` puts it together, `reports` says what became of each object.
+//! - `go` reads and writes texts as Contour does.
+
+mod class;
+mod go;
+mod hosts;
+mod read;
+mod reports;
+mod roots;
+mod services;
+mod sessions;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_api::{IngressRouteSpec, Object, ObjectName};
+use limpet_core::config::schema::PolicyConfig;
+
+use crate::graph::Graph;
+use crate::references::References;
+use crate::reports::IngressRouteReport;
+use crate::{ContourSettings, Objects, Settings};
+
+use class::is_ours;
+use hosts::Hosts;
+use read::{Does, Reading, Rule};
+use services::Services;
+use tree::{Edge, Tree, Vertex};
+
+/// What `IngressRoute`s mean.
+pub(super) struct Contour {
+    hosts: Hosts,
+    pub(super) reports: BTreeMap<ObjectName, IngressRouteReport>,
+}
+
+impl Contour {
+    /// What the objects say; nothing if they are not read.
+    pub(super) fn of(objects: &Objects, references: &References<'_>, settings: &Settings) -> Option<Self> {
+        let contour = settings.contour.as_ref()?;
+        let ours = ours(objects, contour);
+        let roots = roots::roots(&ours, objects, contour);
+        let reading = Reading {
+            settings,
+            services: Services {
+                objects,
+                references,
+                settings: contour,
+            },
+        };
+        let contents: BTreeMap<&ObjectName, _> = ours
+            .iter()
+            .map(|(name, object)| (*name, reading.read(object)))
+            .collect();
+        let vertices = ours.iter().map(|(name, object)| {
+            let is_refused = matches!(roots.get(name), Some(Err(_))) || matches!(contents.get(name), Some(Err(_)));
+            let edges: Vec<Edge<'_>> = match contents.get(name) {
+                Some(Ok(content)) => content.rules.iter().map(edge).collect(),
+                // For messages: nothing of it counts.
+                _ => object.spec.routes.iter().map(|rule| to_nobody(&rule.prefix)).collect(),
+            };
+            (*name, Vertex::new(object.spec.virtualhost.is_some(), is_refused, edges))
+        });
+        let vertices = vertices.collect();
+        let tree = Tree::of(&vertices);
+        let (hosts, overruled) = Hosts::of(objects, contour, &roots, &contents, &tree);
+        let reports = reports::Inputs {
+            objects,
+            ours: &ours,
+            roots: &roots,
+            contents: &contents,
+            tree: &tree,
+            overruled: &overruled,
+        };
+        Some(Self {
+            reports: reports.reports(),
+            hosts,
+        })
+    }
+
+    /// The policies of the sessions.
+    pub(super) fn policies(&self) -> Vec<PolicyConfig> {
+        self.hosts.policies()
+    }
+
+    /// Adds the Gateway. `names`: those of the policies.
+    pub(super) fn add_to(self, graph: &mut Graph, names: &[String], objects: &Objects, settings: &ContourSettings) {
+        self.hosts.add_to(graph, names, objects, settings);
+    }
+}
+
+fn edge<'a>(rule: &Rule<'a>) -> Edge<'a> {
+    match &rule.does {
+        Does::Delegate(to) => Edge {
+            prefix: rule.prefix,
+            to: Some(to.clone()),
+        },
+        Does::Forward(_) | Does::Nothing => to_nobody(rule.prefix),
+    }
+}
+
+fn to_nobody(prefix: &str) -> Edge<'_> {
+    Edge { prefix, to: None }
+}
+
+fn ours<'a>(
+    objects: &'a Objects,
+    settings: &ContourSettings,
+) -> BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>> {
+    let all = objects.ingress_routes.iter();
+    all.filter(|(_, object)| is_ours(&object.meta, settings)).collect()
+}
+
+/// The Secrets that hosts of our class name. Only whether they are there, and whether their namespace permits it, says
+/// whether a host is served.
+#[must_use]
+pub fn contour_secrets(objects: &Objects, settings: &ContourSettings) -> BTreeSet<ObjectName> {
+    let roots = ours(objects, settings)
+        .into_iter()
+        .filter(|(name, _)| settings.root_namespaces.is_empty() || settings.root_namespaces.contains(&name.namespace));
+    let secrets = roots.filter_map(|(name, object)| {
+        let tls = object.spec.virtualhost.as_ref()?.tls.as_ref()?;
+        Some(roots::secret(name, &tls.secret_name))
+    });
+    let is_name = |name: &ObjectName| services::is_host_name(&name.name) && services::is_host_name(&name.namespace);
+    secrets.filter(is_name).collect()
+}

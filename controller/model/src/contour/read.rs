@@ -1,0 +1,310 @@
+//! What an object says, whoever delegates to it: its routes, or the first mistake in it.
+
+use std::collections::BTreeMap;
+
+use limpet_api::{IngressRouteSpec, IngressRule, IngressService, Object, ObjectName};
+
+use super::go::{Length, length, quoted};
+use super::services::{Service, Services, Strategy};
+use super::sessions::{self, Held};
+use super::tree::{Place, Step};
+use crate::Settings;
+use crate::graph::{PathChange, Retry, Rewrite};
+use crate::session_fields::SessionFields;
+use crate::sessions::annotated;
+
+/// The most services of a route: each of a route with sessions is a route of Envoy.
+const MOST_SERVICES: usize = 64;
+/// What is in objects of Contour, and what Limpet cannot follow. What it says must not be passed over.
+const NOT_SUPPORTED: [&str; 3] = ["spec.tcpproxy", ".service", ".validation"];
+/// Envoy's own default, which Contour leaves as it is.
+const DEFAULT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// An object without mistakes of its own.
+#[derive(Debug)]
+pub(super) struct Content<'a> {
+    pub(super) rules: Vec<Rule<'a>>,
+    /// What its annotations say of sessions.
+    pub(super) overrides: SessionFields,
+    /// What is passed over.
+    pub(super) notes: Vec<String>,
+}
+
+/// One of its routes.
+#[derive(Debug)]
+pub(super) struct Rule<'a> {
+    /// Its index among the object's routes.
+    pub(super) index: usize,
+    pub(super) prefix: &'a str,
+    pub(super) permit_insecure: bool,
+    pub(super) does: Does<'a>,
+}
+
+#[derive(Debug)]
+pub(super) enum Does<'a> {
+    Forward(Box<Forwarding<'a>>),
+    Delegate(ObjectName),
+    /// It has neither services nor a delegate.
+    Nothing,
+}
+
+/// What happens to the requests of a route.
+#[derive(Debug)]
+pub(super) struct Forwarding<'a> {
+    pub(super) services: Vec<Service<'a>>,
+    pub(super) session: Option<Held>,
+    pub(super) websockets: bool,
+    pub(super) rewrite: Rewrite,
+    pub(super) request_timeout: Option<std::time::Duration>,
+    pub(super) try_timeout: Option<std::time::Duration>,
+    pub(super) retry: Option<Retry>,
+}
+
+/// A mistake: its place, for the order of messages, and the object's description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mistake {
+    pub(super) place: Place,
+    pub(super) text: String,
+}
+
+/// Reads objects.
+pub(super) struct Reading<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) services: Services<'a>,
+}
+
+impl<'a> Reading<'a> {
+    /// # Errors
+    /// The first mistake, in the order in which Contour looks for them.
+    pub(super) fn read(&self, object: &'a Object<IngressRouteSpec>) -> Result<Content<'a>, Mistake> {
+        let at = |route, step, text| Mistake {
+            place: Place { route, step },
+            text,
+        };
+        let of_object = |text| at(0, Step::Shape, text);
+        if let Some(error) = &object.malformed {
+            return Err(of_object(error.to_string()));
+        }
+        let is_refused = |field: &&String| {
+            let [proxy, service, validation] = NOT_SUPPORTED;
+            let below = |parent: &str| {
+                field
+                    .strip_prefix(parent)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            below(proxy)
+                || field.starts_with("spec.routes[") && (field.ends_with(service) || field.ends_with(validation))
+        };
+        if let Some(field) = object.unread.iter().find(is_refused) {
+            return Err(of_object(format!("{field}: not supported")));
+        }
+        let overrides = annotated(&object.meta.annotations).map_err(of_object)?;
+        let mut notes: Vec<String> = object
+            .unread
+            .iter()
+            .map(|field| format!("{field}: not known, so it has no effect"))
+            .collect();
+        let mut rules = Vec::with_capacity(object.spec.routes.len());
+        let mut by_prefix: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, rule) in object.spec.routes.iter().enumerate() {
+            let field = format!("spec.routes[{index}]");
+            if let Some(former) = by_prefix.insert(&rule.prefix, index) {
+                notes.push(format!(
+                    "spec.routes[{former}].match: {field} has the same one, and counts in its place"
+                ));
+            }
+            let read = self.rule(object, (index, &field), rule, &overrides, &mut notes);
+            rules.push(read.map_err(|(step, text)| at(index, step, text))?);
+        }
+        // Of equal prefixes the last one counts.
+        rules.retain(|rule| by_prefix.get(rule.prefix) == Some(&rule.index));
+        Ok(Content {
+            rules,
+            overrides,
+            notes,
+        })
+    }
+
+    fn rule(
+        &self,
+        object: &'a Object<IngressRouteSpec>,
+        (index, field): (usize, &str),
+        rule: &'a IngressRule,
+        overrides: &SessionFields,
+        notes: &mut Vec<String>,
+    ) -> Result<Rule<'a>, (Step, String)> {
+        let prefix = rule.prefix.as_str();
+        let shape = |text: String| (Step::Shape, text);
+        if !rule.services.is_empty() && rule.delegate.is_some() {
+            let text = format!(
+                "route {}: cannot specify services and delegate in the same route",
+                quoted(prefix)
+            );
+            return Err(shape(text));
+        }
+        is_path(prefix).map_err(|found| shape(format!("{field}.match: {found}")))?;
+        let does = if let Some(delegate) = &rule.delegate {
+            let namespace = Some(&delegate.namespace).filter(|name| !name.is_empty());
+            let namespace = namespace.unwrap_or(&object.meta.namespace);
+            Does::Delegate(ObjectName::new(namespace, &delegate.name))
+        } else if rule.services.is_empty() {
+            notes.push(format!(
+                "{field}: expected services or a delegate; the route is left out"
+            ));
+            Does::Nothing
+        } else {
+            let forwarding = self.forwarding(object, field, rule, overrides, notes);
+            Does::Forward(Box::new(forwarding.map_err(|text| (Step::Target, text))?))
+        };
+        Ok(Rule {
+            index,
+            prefix,
+            permit_insecure: rule.permit_insecure,
+            does,
+        })
+    }
+
+    fn forwarding(
+        &self,
+        object: &'a Object<IngressRouteSpec>,
+        field: &str,
+        rule: &'a IngressRule,
+        overrides: &SessionFields,
+        notes: &mut Vec<String>,
+    ) -> Result<Forwarding<'a>, String> {
+        let services = self.services(object, field, rule, notes)?;
+        let timeout = rule.timeout_policy.as_ref().map_or("", |policy| &policy.request);
+        let request_timeout = match timeout_of(&format!("{field}.timeoutPolicy.request"), timeout)? {
+            Length::Unsaid => Some(DEFAULT_TIMEOUT),
+            Length::Unlimited => None,
+            Length::Of(timeout) => Some(timeout),
+        };
+        let policy = rule.retry_policy.as_ref();
+        let per_try = policy.map_or("", |policy| &policy.per_try_timeout);
+        let try_timeout = match timeout_of(&format!("{field}.retryPolicy.perTryTimeout"), per_try)? {
+            Length::Of(timeout) => Some(timeout),
+            Length::Unsaid | Length::Unlimited => None,
+        };
+        let rewrite = Some(rule.prefix_rewrite.as_str()).filter(|becomes| !becomes.is_empty());
+        if let Some(becomes) = rewrite {
+            is_path(becomes).map_err(|found| format!("{field}.prefixRewrite: {found}"))?;
+        }
+        let session = sessions::of_route(&services, overrides, self.settings, (field, &rule.prefix))?;
+        Ok(Forwarding {
+            services,
+            session,
+            websockets: rule.enable_websockets,
+            rewrite: Rewrite {
+                hostname: None,
+                path: rewrite.map(|becomes| PathChange::Text(becomes.to_owned())),
+            },
+            request_timeout,
+            try_timeout,
+            retry: policy.map(|policy| Retry {
+                attempts: policy.count.max(1),
+                server_errors: true,
+                codes: Vec::new(),
+                backoff: None,
+            }),
+        })
+    }
+
+    fn services(
+        &self,
+        object: &'a Object<IngressRouteSpec>,
+        field: &str,
+        rule: &'a IngressRule,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Service<'a>>, String> {
+        let all = &rule.services;
+        if all.len() > MOST_SERVICES {
+            return Err(format!(
+                "{field}.services: expected at most {MOST_SERVICES}, found {}",
+                all.len()
+            ));
+        }
+        let mut services: Vec<Service<'a>> = Vec::with_capacity(all.len());
+        for (index, service) in all.iter().enumerate() {
+            let at = format!("{field}.services[{index}]");
+            if !(1..=65535).contains(&service.port) {
+                return Err(format!(
+                    "route {}: service {}: port must be in the range 1-65535",
+                    quoted(&rule.prefix),
+                    quoted(&service.name)
+                ));
+            }
+            let strategy = Self::strategy(&at, &object.spec, service, notes)?;
+            let check = service.health_check.as_ref().or(object.spec.health_check.as_ref());
+            let found = self
+                .services
+                .find(&object.meta.namespace, &at, service, strategy, check, notes)?;
+            if let Some(twin) = services.iter().find(|other| other.is_confused_with(&found)) {
+                return Err(format!(
+                    "{at}: expected a Service whose short hash differs from that of {}, because tokens could not tell \
+                     them apart",
+                    twin.name
+                ));
+            }
+            services.push(found);
+        }
+        if let ([_, _, ..], Some(index)) = (
+            &*services,
+            services.iter().position(|service| service.strategy.is_sticky()),
+        ) {
+            return Err(format!(
+                "{field}.services[{index}].strategy: StickySession: expected it to be the only service of its route"
+            ));
+        }
+        let sum: u64 = services.iter().map(|service| u64::from(service.weight)).sum();
+        if sum > u64::from(u32::MAX) {
+            return Err(format!(
+                "{field}.services: expected weights whose sum is at most {}, found {sum}",
+                u32::MAX
+            ));
+        }
+        Ok(services)
+    }
+
+    fn strategy(
+        at: &str,
+        spec: &'a IngressRouteSpec,
+        service: &'a IngressService,
+        notes: &mut Vec<String>,
+    ) -> Result<Strategy<'a>, String> {
+        let said = |text: &'a Option<String>| text.as_deref().filter(|text| !text.is_empty());
+        let (field, text) = match (said(&service.strategy), said(&spec.strategy)) {
+            (Some(own), _) => (format!("{at}.strategy"), Some(own)),
+            (None, default) => ("spec.strategy".to_owned(), default),
+        };
+        let strategy = Strategy::read(text, service.sticky_session_config.as_ref(), (&field, at))?;
+        if service.sticky_session_config.is_some() && !strategy.is_sticky() {
+            notes.push(format!(
+                "{at}.stickySessionConfig: it has no effect, because the strategy is not StickySession"
+            ));
+        }
+        Ok(strategy)
+    }
+}
+
+fn timeout_of(field: &str, text: &str) -> Result<Length, String> {
+    length(text).ok_or_else(|| {
+        format!(
+            "{field}: expected a duration of Go like 1m30s, or infinity, found {}",
+            quoted(text)
+        )
+    })
+}
+
+/// Whether Envoy takes it as a prefix. It refuses a whole route table for one that it does not take.
+fn is_path(text: &str) -> Result<(), String> {
+    if !text.starts_with('/') {
+        return Err(format!("expected a path that begins with /, found {}", quoted(text)));
+    }
+    if text.chars().any(|c| c.is_control() || c == '?' || c == '#') {
+        return Err(format!(
+            "expected a path without query and fragment, found {}",
+            quoted(text)
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! The sessions of routes: a token takes the place of Contour's hash.
+
+use limpet_core::config::schema::{
+    CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, SourceConfig, TokenConfig,
+};
+
+use super::go::quoted;
+use super::services::{Service, Strategy};
+use crate::Settings;
+use crate::graph::HashOn;
+use crate::session_fields::{CookiePath, OrNone, SessionFields};
+use crate::sessions::{ByCookie, CookieSessions};
+
+/// The name of Contour's cookie.
+const COOKIE: &str = "X-Contour-Session-Affinity";
+
+/// The sessions of a route.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) sessions: CookieSessions,
+    /// The Service and the port that they are named after: `<namespace>/<service>:<port>`.
+    pub(super) owner: String,
+}
+
+/// Whether sessions of the route begin at the service.
+pub(super) fn begins_at(service: &Service<'_>) -> bool {
+    matches!(
+        service.strategy,
+        Strategy::Cookie | Strategy::StickyCookie { .. } | Strategy::StickyAddress
+    )
+}
+
+/// The sessions of a route with these services, if it has any. They belong to the first service with a strategy that
+/// is a session.
+///
+/// # Errors
+/// If they cannot be followed. `field`: that of the route; `prefix`: its match.
+pub(super) fn of_route(
+    services: &[Service<'_>],
+    overrides: &SessionFields,
+    settings: &Settings,
+    (field, prefix): (&str, &str),
+) -> Result<Option<Held>, String> {
+    let Some((index, service)) = services.iter().enumerate().find(|(_, service)| begins_at(service)) else {
+        return Ok(None);
+    };
+    let config = format!("{field}.services[{index}].stickySessionConfig.cookie");
+    let (name, path, by_address) = match service.strategy {
+        Strategy::StickyCookie { name, path } => (name, path, false),
+        Strategy::StickyAddress => (COOKIE, "", true),
+        _ => (COOKIE, "", false),
+    };
+    if !path.is_empty() && !path.starts_with('/') {
+        return Err(format!(
+            "{config}.path: expected a path that begins with /, found {}",
+            quoted(path)
+        ));
+    }
+    let defaults = defaults(settings, path, by_address);
+    let sessions = ByCookie {
+        name,
+        overrides,
+        defaults: &defaults,
+        path: prefix,
+        limits: settings.session_limits,
+    };
+    Ok(Some(Held {
+        sessions: sessions.sessions(&config)?,
+        owner: format!("{}:{}", service.name, service.port),
+    }))
+}
+
+/// What the session of a route has where its annotations say nothing: what Contour's cookie had, and the defaults of
+/// the controller where Contour had nothing.
+fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields {
+    let of_controller = &settings.session_defaults;
+    SessionFields {
+        // Contour's had none. With `Strict`, who comes by a link would lose the session.
+        same_site: Some(SameSiteConfig::Lax),
+        script_access: Some(false),
+        partitioned: Some(false),
+        path: Some(if path.is_empty() {
+            CookiePath::Root
+        } else {
+            CookiePath::At(path.to_owned())
+        }),
+        lifetime_type: Some(LifetimeTypeConfig::Session),
+        token: Some(TokenConfig::Signed),
+        mode: Some(CookieModeConfig::Insert),
+        // The backend saw it, and the router hashes what Contour's Envoys have set.
+        forward: Some(true),
+        query: Some(OrNone(None)),
+        source: Some(OrNone(by_address.then(SourceConfig::default))),
+        domain: None,
+        ..of_controller.clone()
+    }
+}
+
+/// The same where the host has a route with sessions over plain HTTP as well: it neither gets a `Secure` cookie nor may
+/// replace one.
+pub(super) fn insecure(sessions: &CookieSessions, overrides: &SessionFields) -> CookieSessions {
+    if overrides.secure.is_some() {
+        sessions.clone()
+    } else {
+        sessions.with_secure(SecureConfig::Never)
+    }
+}
+
+/// What chooses the endpoint of requests without a token.
+pub(super) fn hash(services: &[Service<'_>], held: Option<&Held>) -> Vec<HashOn> {
+    let mut hash = Vec::new();
+    for service in services {
+        let on = match service.strategy {
+            Strategy::Cookie => HashOn::Cookie(COOKIE.to_owned()),
+            Strategy::StickyCookie { name, .. } => HashOn::Cookie(name.to_owned()),
+            Strategy::StickyHeader(name) => HashOn::Header(name.to_ascii_lowercase()),
+            _ => continue,
+        };
+        if !hash.contains(&on) {
+            hash.push(on);
+        }
+    }
+    if held.is_some_and(|held| held.sessions.is_by_address())
+        || services.iter().any(|service| service.affinity.is_some())
+    {
+        hash.push(HashOn::Address);
+    }
+    hash
+}

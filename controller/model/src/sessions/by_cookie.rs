@@ -1,0 +1,109 @@
+//! Sessions of objects that know nothing of `sessionPersistence`: a cookie, and what annotations say of it.
+
+use std::collections::BTreeMap;
+
+use super::annotations;
+use super::fault::{Fault, ObjectField};
+use super::persistence::{Carrier, Persistence, Shape};
+use super::policy::{Draft, Parts};
+use crate::SessionLimits;
+use crate::session_fields::{Holder, SessionFields};
+use limpet_core::config::schema::{CookieConfig, PolicyConfig, SecureConfig};
+
+/// What the annotations of an object say of its sessions.
+///
+/// # Errors
+/// If one of them cannot be followed, with its path.
+pub(crate) fn annotated(annotations: &BTreeMap<String, String>) -> Result<SessionFields, String> {
+    annotations::read(annotations).map_err(|faults| told(faults, ""))
+}
+
+/// What sessions of an object are made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ByCookie<'a> {
+    /// The cookie's name.
+    pub(crate) name: &'a str,
+    /// What its annotations say.
+    pub(crate) overrides: &'a SessionFields,
+    /// What counts where they say nothing.
+    pub(crate) defaults: &'a SessionFields,
+    /// The path of the cookie where they ask for that of the route.
+    pub(crate) path: &'a str,
+    pub(crate) limits: SessionLimits,
+}
+
+/// The sessions, before it is known who else has a cookie of this name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CookieSessions(Draft);
+
+impl ByCookie<'_> {
+    /// `field`: what gives the cookie its name.
+    ///
+    /// # Errors
+    /// If something cannot be followed, with its path.
+    pub(crate) fn sessions(&self, field: &str) -> Result<CookieSessions, String> {
+        let is_of_route = self.overrides.path == Some(crate::CookiePath::Route);
+        let persistence = |name: Option<&str>| Persistence {
+            shape: Shape::Union,
+            carrier: Carrier::Cookie,
+            name: name.map(str::to_owned),
+            fields: SessionFields::default(),
+        };
+        let named = persistence(Some(self.name));
+        let parts = Parts {
+            persistence: &named,
+            overrides: self.overrides,
+            defaults: self.defaults,
+            path: is_of_route.then_some(self.path),
+            limits: self.limits,
+        };
+        // A query has a name of its own.
+        let unnamed = persistence(None);
+        let parts = if parts.holder() == Holder::Query {
+            Parts {
+                persistence: &unnamed,
+                ..parts
+            }
+        } else {
+            parts
+        };
+        parts.draft().map(CookieSessions).map_err(|faults| told(faults, field))
+    }
+}
+
+impl CookieSessions {
+    /// The policy for sessions of `scope`. With `per_scope`, the cookie's name differs from those of other scopes.
+    pub(crate) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
+        self.0.of_scope(scope, per_scope)
+    }
+
+    /// The filter's own cookie.
+    pub(crate) fn cookie(&self) -> Option<&CookieConfig> {
+        self.0.named_cookie()
+    }
+
+    /// The same, with another `Secure` of its cookie.
+    pub(crate) fn with_secure(&self, secure: SecureConfig) -> Self {
+        let mut sessions = self.clone();
+        if let Some(cookie) = &mut sessions.0.config.cookie {
+            cookie.secure = secure;
+        }
+        sessions
+    }
+
+    /// Whether the client's address holds the session.
+    pub(crate) fn is_by_address(&self) -> bool {
+        self.0.config.source.is_some()
+    }
+}
+
+fn told(faults: Vec<Fault>, field: &str) -> String {
+    let told = faults.into_iter().map(|fault| {
+        if let ObjectField::Persistence(_) = fault.place {
+            return format!("{field}: {}", fault.message);
+        }
+        let problem = fault.below("spec");
+        format!("{}: {}", problem.field, problem.message)
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
