@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum as _;
 use kube::Client;
 use serde::Deserialize;
 
@@ -16,8 +17,8 @@ use crate::exit::Failure;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
 use limpet_model::{
-    CONTROLLER_NAME, ContourSettings, Gateways, ManagedEnvoys, SessionFields, SessionLimits, Settings, check_defaults,
-    check_envoy_defaults,
+    CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, SessionFields, SessionLimits, Settings,
+    check_defaults, check_envoy_defaults,
 };
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surroundings};
@@ -190,10 +191,11 @@ impl LeaderConfig {
 }
 
 impl Config {
+    /// Reads a configuration for this output.
     ///
     /// # Errors
     /// If it is invalid, with the path of each field of a wrong type, or of one with a wrong value.
-    pub(crate) fn read(file: &str) -> Result<Self, Failure> {
+    pub(crate) fn read(file: &str, output: OutputKind) -> Result<Self, Failure> {
         let value = config_file::read(file)?;
         let config: Self =
             limpet_core::config::read(value.to_string().as_bytes(), "configuration").map_err(|error| {
@@ -203,6 +205,7 @@ impl Config {
         config
             .check()
             .and_then(|()| check_managed(&value))
+            .and_then(|()| config.check_contour(output))
             .map_err(|message| Failure(format!("{file}: {message}")))?;
         Ok(config)
     }
@@ -212,7 +215,7 @@ impl Config {
     /// # Errors
     /// If it is invalid, with the path of the field.
     pub(crate) fn read_to_serve(file: &str, output: OutputKind) -> Result<Self, Failure> {
-        let config = Self::read(file)?;
+        let config = Self::read(file, output)?;
         config
             .check_addresses(output)
             .map_err(|message| Failure(format!("{file}: {message}")))?;
@@ -296,6 +299,33 @@ impl Config {
             authority
                 .check()
                 .map_err(|message| format!("xds.tls.authority.{message}"))?;
+        }
+        Ok(())
+    }
+
+    /// No other control plane has a Gateway for what is no object of the Gateway API.
+    fn check_contour(&self, output: OutputKind) -> Result<(), String> {
+        let Some(contour) = &self.contour else {
+            return Ok(());
+        };
+        if output != OutputKind::Envoy {
+            let output = output.to_possible_value();
+            let output = output.as_ref().map_or("", |value| value.get_name());
+            return Err(format!(
+                "contour: expected it with --output envoy alone, found --output {output}"
+            ));
+        }
+        if contour.ingress_class.is_empty() {
+            return Err("contour.ingressClass: expected the name of a class".to_owned());
+        }
+        if contour.root_namespaces.contains("") {
+            return Err("contour.rootNamespaces: expected names, or an empty list for all namespaces".to_owned());
+        }
+        let ContourPorts { http, https } = contour.ports;
+        if http == https {
+            return Err(format!(
+                "contour.ports.https: expected another port than contour.ports.http, found {https}"
+            ));
         }
         Ok(())
     }

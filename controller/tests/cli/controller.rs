@@ -117,10 +117,49 @@ fn a_bad_field_is_named_by_its_path() {
             "boolean",
         ),
     ] {
-        let (code, message) = checked(&config);
-        assert_eq!(code, 2, "{config}: {message}");
-        assert!(message.starts_with(&format!(": {path}")), "{config}: {message}");
-        assert!(message.contains(words), "{config}: expected {words:?} in {message}");
+        is_named(&config, path, words);
+    }
+}
+
+/// Checks that a configuration is refused with this path and these words.
+fn is_named(config: &Value, path: &str, words: &str) {
+    let (code, message) = checked(config);
+    assert_eq!(code, 2, "{config}: {message}");
+    assert!(message.starts_with(&format!(": {path}")), "{config}: {message}");
+    assert!(message.contains(words), "{config}: expected {words:?} in {message}");
+}
+
+#[test]
+fn a_bad_field_of_contour_is_named_by_its_path() {
+    for (config, path, words) in [
+        (json!({"contour": {}}), "contour", "gateway"),
+        (
+            json!({"contour": {"gateway": "web"}}),
+            "contour.gateway: ",
+            "namespace/name",
+        ),
+        (
+            json!({"contour": {"gateway": "web/contour", "ingressClass": ""}}),
+            "contour.ingressClass: ",
+            "the name of a class",
+        ),
+        (
+            json!({"contour": {"gateway": "web/contour", "rootNamespaces": ["roots", ""]}}),
+            "contour.rootNamespaces: ",
+            "expected names",
+        ),
+        (
+            json!({"contour": {"gateway": "web/contour", "ports": {"http": 8443}}}),
+            "contour.ports.https: ",
+            "expected another port than contour.ports.http, found 8443",
+        ),
+        (
+            json!({"contour": {"gateway": "web/contour", "minimumProtocolVersion": "1.4"}}),
+            "contour.minimumProtocolVersion: ",
+            "1.2",
+        ),
+    ] {
+        is_named(&config, path, words);
     }
 }
 
@@ -144,6 +183,35 @@ fn an_address_that_the_start_refuses_is_refused() {
         let (code, message) = checked(&config);
         assert_eq!(code, 2, "{config}: {message}");
         assert!(message.contains(words), "{config}: {message}");
+    }
+}
+
+#[test]
+fn other_control_planes_serve_nothing_of_contour() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("controller.json");
+    std::fs::write(&file, json!({"contour": {"gateway": "web/contour"}}).to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let manifest = folder.path().join("service.yaml");
+    std::fs::write(&manifest, "{apiVersion: v1, kind: Service, metadata: {name: shop}}").unwrap();
+    let manifest = manifest.to_str().unwrap();
+    for output in ["istio", "envoy-gateway"] {
+        for command in [
+            ["controller", "--check", "--output", output, "--config", file].as_slice(),
+            &["render", "-f", manifest, "--output", output, "--config", file],
+        ] {
+            let ran = limpet(command).run();
+            let words = format!("{file}: contour: expected it with --output envoy alone, found --output {output}");
+            assert_eq!(ran.code, 2, "{ran:?}");
+            assert!(ran.stderr.contains(&words), "{ran:?}");
+        }
+    }
+    for command in [
+        ["controller", "--check", "--config", file].as_slice(),
+        &["render", "-f", manifest, "--config", file],
+    ] {
+        let ran = limpet(command).run();
+        assert_eq!(ran.code, 0, "{ran:?}");
     }
 }
 

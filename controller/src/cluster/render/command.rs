@@ -19,7 +19,7 @@ const NAMESPACE: &str = "limpet-system";
 
 pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure> {
     let mut config = match &args.config {
-        Some(file) => Config::read(file)?,
+        Some(file) => Config::read(file, args.output)?,
         None => Config::default(),
     };
     let namespace = config.leader_election.namespace.clone();
