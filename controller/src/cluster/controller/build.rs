@@ -136,8 +136,10 @@ impl Builder {
         let memory = std::mem::take(&mut graph.memory);
         let led_from = std::mem::take(&mut graph.led_from);
         let services_of_envoys = graph.envoys.values().filter_map(Envoys::service).cloned().collect();
-        // A Gateway without any route gets resources, too.
-        let gateways: BTreeSet<ObjectName> = reports.gateways.keys().chain(graph.gateways.keys()).cloned().collect();
+        // A Gateway without any route gets resources, too. Contour's is no object.
+        let contour = settings.contour.iter().map(|contour| &contour.gateway);
+        let gateways = reports.gateways.keys().chain(graph.gateways.keys()).chain(contour);
+        let gateways: BTreeSet<ObjectName> = gateways.cloned().collect();
         let retained = self.retained(&graph);
         let source = Source {
             objects,

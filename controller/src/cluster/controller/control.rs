@@ -419,6 +419,7 @@ impl Control {
         self.outlets.reported.send_replace(Some(Reported {
             reports,
             objects,
+            gateways: Arc::new(self.publisher.gateways()),
             variables: variables.unwrap_or_default().into(),
         }));
     }

@@ -1,7 +1,9 @@
 //! The result of a build, for the reconcilers that write it to the cluster.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use limpet_api::ObjectName;
 use limpet_model::{Objects, Reports};
 
 #[derive(Debug, Clone)]
@@ -9,6 +11,8 @@ pub(crate) struct Reported {
     pub(crate) reports: Arc<Reports>,
     /// What the reports were built from.
     pub(crate) objects: Arc<Objects>,
+    /// The Gateways that are published. Contour's is none of the objects.
+    pub(crate) gateways: Arc<BTreeSet<ObjectName>>,
     /// The environment variables that Envoys need for the published configuration of the filter.
     pub(crate) variables: Arc<[String]>,
 }

@@ -106,7 +106,7 @@ pub fn render(
         let endpoints: Vec<Resource> = graph
             .clusters
             .iter()
-            .filter(|(name, _)| used.contains(&name.0))
+            .filter(|(name, cluster)| used.contains(&name.0) && cluster.external_name.is_none())
             .map(|(name, cluster)| load_assignment(name, &files.store.endpoints(&cluster.service, &cluster.port_name)))
             .collect();
         all.extend(endpoints);

@@ -48,7 +48,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn new(gateway: &ObjectName, uid: &str, place: &Place) -> Self {
+    /// `uid`: that of the Gateway, if it is an object.
+    pub(super) fn new(gateway: &ObjectName, uid: Option<&str>, place: &Place) -> Self {
         let mut labels = envoys_labels(gateway);
         labels.insert(CONTROLLER_LABEL.to_owned(), place.label.clone());
         let namespace = if place.with_gateways {
@@ -60,7 +61,7 @@ impl Wanted {
             gateway: gateway.clone(),
             name: ObjectName::new(namespace, &envoys_certificate(gateway)),
             labels,
-            owner: place.with_gateways.then(|| OwnerReference {
+            owner: uid.filter(|_| place.with_gateways).map(|uid| OwnerReference {
                 api_version: format!("{GATEWAY_GROUP}/v1"),
                 kind: Kind::Gateway.as_str().to_owned(),
                 name: gateway.name.clone(),

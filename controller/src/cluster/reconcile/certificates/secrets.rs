@@ -53,8 +53,8 @@ struct Compared {
     next: Instant,
 }
 
-/// The Gateways of our classes with their uids.
-type Gateways = BTreeMap<ObjectName, String>;
+/// The Gateways whose Envoys are served, with their uids, if they are objects.
+type Gateways = BTreeMap<ObjectName, Option<String>>;
 
 /// What is known of the Secrets.
 #[derive(Debug, Clone, Default)]
@@ -131,13 +131,12 @@ impl Reconciler {
         (reconciler, followed)
     }
 
-    /// The Gateways of our classes. `None`: nothing was built yet.
+    /// The Gateways whose Envoys are served. `None`: nothing was built yet.
     fn gateways(&mut self) -> Option<Gateways> {
         let reported = self.reported.borrow_and_update();
-        let Reported { reports, objects, .. } = reported.as_ref()?;
+        let Reported { gateways, objects, .. } = reported.as_ref()?;
         let uid = |name: &ObjectName| objects.gateways.get(name).map(|gateway| gateway.meta.uid.clone());
-        let named = |name: &ObjectName| Some((name.clone(), uid(name)?));
-        Some(reports.gateways.keys().filter_map(named).collect())
+        Some(gateways.iter().map(|name| (name.clone(), uid(name))).collect())
     }
 
     /// What somebody else does now.
@@ -189,7 +188,7 @@ impl Reconciler {
         };
         let mut by_namespace: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
         for (gateway, uid) in gateways {
-            let wanted = Wanted::new(gateway, uid, &self.place);
+            let wanted = Wanted::new(gateway, uid.as_deref(), &self.place);
             by_namespace
                 .entry(wanted.name.namespace.clone())
                 .or_default()

@@ -43,7 +43,7 @@ fn place(with_gateways: bool) -> Place {
 }
 
 fn web() -> Wanted {
-    Wanted::new(&ObjectName::new("shop", "web"), "uid", &place(false))
+    Wanted::new(&ObjectName::new("shop", "web"), Some("uid"), &place(false))
 }
 
 /// The Secret of the Gateway, signed by this authority for 30 days.
@@ -200,7 +200,7 @@ fn a_certificate_names_its_gateway_and_no_other() {
     assert_eq!(identity.validity.begins, now() - Duration::from_secs(3600));
     let secret = secret_of(&web(), &authority);
     assert!(is_good(&secret, &authority, now()));
-    let other = Wanted::new(&ObjectName::new("shop", "other"), "uid", &place(false));
+    let other = Wanted::new(&ObjectName::new("shop", "other"), Some("uid"), &place(false));
     assert!(other.certificate(&secret, &authority, now()).is_none());
 }
 
@@ -267,7 +267,7 @@ fn a_damaged_secret_of_a_gateway_is_noticed() {
 fn secrets_are_beside_the_gateway_if_that_is_asked_for() {
     assert_eq!(web().name.namespace, "limpet-system");
     let authority = authority();
-    let beside = Wanted::new(&ObjectName::new("shop", "web"), "uid", &place(true));
+    let beside = Wanted::new(&ObjectName::new("shop", "web"), Some("uid"), &place(true));
     assert_eq!(beside.name.namespace, "shop");
     let mut secret = secret_of(&beside, &authority);
     assert_eq!(secret.metadata.owner_references.as_ref().unwrap()[0].uid, "uid");
@@ -283,6 +283,13 @@ fn secrets_are_beside_the_gateway_if_that_is_asked_for() {
     assert!(beside.has_keys(&copy, &own));
     set(&mut own, "LIMPET_KEK_2", Some(b"another"));
     assert!(!beside.has_keys(&copy, &own));
+
+    // Contour's Gateway is no object, so it owns nothing.
+    let contour = Wanted::new(&ObjectName::new("shop", "contour"), None, &place(true));
+    assert_eq!(contour.name.namespace, "shop");
+    let secret = secret_of(&contour, &authority);
+    assert_eq!(secret.metadata.owner_references, None);
+    assert!(contour.is_complete(&secret, &authority));
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Reconciler {
     fn look(&mut self, reported: &Reported) -> Option<Duration> {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
-                let gateways = reported.reports.gateways.keys();
+                let gateways = reported.gateways.iter();
                 let variables = &reported.variables;
                 let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status, variables)));
                 if let Some(others) = self.inputs.replicas.others() {
@@ -392,6 +392,7 @@ mod tests {
         let (_reporting, reported) = watch::channel(Some(Reported {
             reports,
             objects,
+            gateways: Arc::default(),
             variables: Arc::new([]),
         }));
         let (observing, observation) = watch::channel(Observation::default());
