@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::cluster::reconcile::replicas::{RefusedRoute, View};
 use crate::cluster::reconcile::status::shortened;
-use limpet_api::{GrpcRouteSpec, HttpRouteSpec, Kind, Object, ObjectName, ObjectRef};
+use limpet_api::{GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Object, ObjectName, ObjectRef};
 use limpet_model::{InPlace, Objects, Quarantined};
 use limpet_resources::{Name, Resources, Version};
 use limpet_xds::Disapproval;
@@ -44,6 +44,7 @@ pub(crate) struct Quarantine {
 enum Route {
     Http(Arc<Object<HttpRouteSpec>>),
     Grpc(Arc<Object<GrpcRouteSpec>>),
+    Ingress(Arc<Object<IngressRouteSpec>>),
 }
 
 impl Quarantine {
@@ -160,7 +161,9 @@ impl Quarantine {
             .map(|(name, was)| (Kind::HttpRoute, name, Route::Http(was)));
         let grpc = changed(&before.grpc_routes, &after.grpc_routes)
             .map(|(name, was)| (Kind::GrpcRoute, name, Route::Grpc(was)));
-        for (kind, name, was) in http.chain(grpc) {
+        let ingress = changed(&before.ingress_routes, &after.ingress_routes)
+            .map(|(name, was)| (Kind::IngressRoute, name, Route::Ingress(was)));
+        for (kind, name, was) in http.chain(grpc).chain(ingress) {
             let object = ObjectRef {
                 kind,
                 name: name.clone(),
@@ -190,6 +193,7 @@ fn exists(objects: &Objects, object: &ObjectRef) -> bool {
     match object.kind {
         Kind::HttpRoute => objects.http_routes.contains_key(&object.name),
         Kind::GrpcRoute => objects.grpc_routes.contains_key(&object.name),
+        Kind::IngressRoute => objects.ingress_routes.contains_key(&object.name),
         _ => false,
     }
 }
@@ -221,6 +225,12 @@ impl Route {
                 .cloned()
                 .map(Arc::new)
                 .map(Self::Grpc),
+            Kind::IngressRoute => objects
+                .ingress_routes
+                .get(&object.name)
+                .cloned()
+                .map(Arc::new)
+                .map(Self::Ingress),
             _ => None,
         }
     }
@@ -229,6 +239,7 @@ impl Route {
         match self {
             Self::Http(route) => drop(objects.http_routes.insert(name.clone(), Object::clone(route))),
             Self::Grpc(route) => drop(objects.grpc_routes.insert(name.clone(), Object::clone(route))),
+            Self::Ingress(route) => drop(objects.ingress_routes.insert(name.clone(), Object::clone(route))),
         }
     }
 
@@ -236,6 +247,7 @@ impl Route {
         match self {
             Self::Http(route) => route.meta.generation,
             Self::Grpc(route) => route.meta.generation,
+            Self::Ingress(route) => route.meta.generation,
         }
     }
 }
@@ -244,7 +256,7 @@ impl Route {
 fn object_of(unit: &str) -> Option<ObjectRef> {
     let (kind, name) = unit.split_once('/')?;
     let (namespace, name) = name.split_once('/')?;
-    let mut kinds = [Kind::HttpRoute, Kind::GrpcRoute].into_iter();
+    let mut kinds = [Kind::HttpRoute, Kind::GrpcRoute, Kind::IngressRoute].into_iter();
     let kind = kinds.find(|known| known.as_str().eq_ignore_ascii_case(kind))?;
     let name = ObjectName::new(namespace, name);
     Some(ObjectRef { kind, name })

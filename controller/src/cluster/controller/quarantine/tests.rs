@@ -158,3 +158,38 @@ fn other_replicas_count_where_no_envoy_is_connected() {
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
     assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
 }
+
+#[test]
+fn a_refused_ingress_route_gets_its_former_version() {
+    let objects = |host: &str| {
+        let route = json!({
+            "metadata": {"namespace": "shop", "name": "a"},
+            "spec": {"virtualhost": {"fqdn": host}},
+        });
+        let route: Object<IngressRouteSpec> = limpet_api::readable(&route);
+        let mut objects = Objects::default();
+        objects.ingress_routes.insert(route.meta.object_name(), route);
+        objects
+    };
+    let (before, now) = (objects("one.example"), objects("two.example"));
+    let object = object_of("ingressroute/shop/a").expect("a unit");
+    assert_eq!(object.key(), "ingressroute/shop/a");
+    let mut quarantine = Quarantine::default();
+    quarantine.remember(&before, &now, |_| Standing::Accepted);
+    let mut tried = now.clone();
+    let mut refused = || {
+        let is_changed = quarantine.replace(&mut tried, &now, [(object.clone(), "no".into())].into());
+        let host = tried.ingress_routes[&object.name].spec.virtualhost.clone();
+        (
+            is_changed,
+            tried.quarantined[&object].serves,
+            host.expect("a root").fqdn,
+        )
+    };
+    assert_eq!(refused(), (true, InPlace::Former, "one.example".to_owned()));
+    assert_eq!(refused(), (true, InPlace::Status500, "two.example".to_owned()));
+    assert_eq!(refused(), (true, InPlace::Nothing, "two.example".to_owned()));
+    assert_eq!(refused(), (false, InPlace::Nothing, "two.example".to_owned()));
+    quarantine.remember(&now, &Objects::default(), |_| Standing::Accepted);
+    assert!(quarantine.former.is_empty());
+}
