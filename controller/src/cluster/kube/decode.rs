@@ -88,7 +88,11 @@ pub(super) fn form(kind: Kind) -> Form {
 
 /// Reads an object. `controller` is our `controllerName`: entries under it are our part of the status.
 pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) -> Entry {
-    let meta = item.metadata;
+    let mut meta = item.metadata;
+    if kind == Kind::IngressRoute {
+        // Where the definition has no /status, each write of a status makes another one of the same object.
+        meta.generation = None;
+    }
     Entry {
         name: ObjectName::new(
             meta.namespace.as_deref().unwrap_or_default(),

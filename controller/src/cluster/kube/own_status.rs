@@ -10,6 +10,9 @@ use limpet_api::Kind;
 /// The conditions of GatewayClasses and Gateways that are ours. Others may belong to other controllers.
 const OWN_CONDITIONS: [&str; 3] = ["Accepted", "Programmed", "SupportedVersion"];
 
+/// What is ours in the status of an `IngressRoute`: its state, and the reason in words.
+pub(crate) const CONTOUR_FIELDS: [&str; 2] = ["currentStatus", "description"];
+
 /// Parts of statuses that differ only in times and order have equal digests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest([u8; 16]);
@@ -104,6 +107,10 @@ pub(crate) fn status_digest(kind: Kind, status: &Value, controller: &str) -> Opt
                 .into_iter()
                 .filter_map(|name| status.get(name));
             conditions.chain(rest).collect()
+        }
+        (Kind::IngressRoute, None) => {
+            let ours = CONTOUR_FIELDS.map(|name| status.get(name).cloned());
+            return Some(of_parts([&json!(ours)].into_iter()));
         }
         _ => return None,
     };

@@ -351,6 +351,24 @@ fn nothing_is_served_before_policies_for_tls_are_listed() {
 }
 
 #[test]
+fn the_status_of_an_ingress_route_is_no_change_of_it() {
+    let mut store = store(&[]);
+    let of = |generation: u64, status: &str| {
+        let mut rest = json!({"spec": {"routes": []}, "status": {"currentStatus": status}});
+        rest["metadata"] = json!({"namespace": "shop", "name": "web", "uid": "web", "generation": generation,
+            "resourceVersion": generation.to_string()});
+        entry(Kind::IngressRoute, "shop", "web", "1", &rest)
+    };
+    let both = Change {
+        statuses: true,
+        ..objects()
+    };
+    assert_eq!(applied(&mut store, Kind::IngressRoute, of(1, "orphaned")), both);
+    // Without /status, the API server counts it as a change of the object.
+    assert_eq!(applied(&mut store, Kind::IngressRoute, of(2, "valid")), statuses());
+}
+
+#[test]
 fn for_another_control_plane_no_policies_for_tls_are_read() {
     let store = Store::new(Watched {
         controller: Arc::from(OURS),

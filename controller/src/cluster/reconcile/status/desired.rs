@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
 use crate::cluster::kube::{Digest, status_digest};
@@ -70,6 +71,14 @@ pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     }
     for (name, report) in &reports.backend_tls_policies {
         add(Kind::BackendTlsPolicy, name.clone(), policy(name, report, facts));
+    }
+    for (name, report) in &reports.ingress_routes {
+        let wanted = Wanted::Contour {
+            status: report.status,
+            description: Arc::clone(&report.description),
+            notes: report.notes.clone(),
+        };
+        add(Kind::IngressRoute, name.clone(), Some(wanted));
     }
     desired
 }

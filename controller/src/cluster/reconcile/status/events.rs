@@ -12,12 +12,14 @@ use super::desired::SERVICE_REFUSED;
 use super::shape::{Rest, Wanted, shortened};
 use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
-use limpet_model::reports::Condition;
+use limpet_model::reports::{Condition, IngressRouteStatus};
 
 /// The maximum length of a note (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;
 /// How many bytes of an object's name go into the Event's name, which may have 253 bytes.
 const MAX_NAME: usize = 200;
+/// The reason of what an `IngressRoute` says and what is passed over, although the rest of it is served.
+const IGNORED: &str = "Ignored";
 /// How long an object must have had a problem before that is told: objects that belong together are applied one after
 /// the other, and what is written for them takes a moment.
 const SETTLING: Duration = Duration::from_secs(5);
@@ -82,6 +84,16 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
                 .filter(is_problem)
                 .filter(|condition| condition.kind != "Programmed" || condition.reason == SERVICE_REFUSED);
             own.map(problem).collect()
+        }
+        Wanted::Contour {
+            status,
+            description,
+            notes,
+        } => {
+            let is_invalid = *status == IngressRouteStatus::Invalid;
+            let invalid = is_invalid.then(|| Problem::of_object("Invalid", description.to_string()));
+            let ignored = (!notes.is_empty()).then(|| Problem::of_object(IGNORED, notes.join("; ")));
+            invalid.into_iter().chain(ignored).collect()
         }
     }
 }
@@ -310,6 +322,32 @@ mod tests {
             ..Problem::of_object("BackendNotFound", "no such Service".to_owned())
         };
         [(regarding, [problem].into())].into()
+    }
+
+    #[test]
+    fn an_ingress_route_is_told_what_is_wrong_and_what_is_ignored() {
+        let told = |status, notes: &[&str]| {
+            let wanted = Wanted::Contour {
+                status,
+                description: "its description".into(),
+                notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+            };
+            let problems = super::problems(&wanted).into_iter();
+            problems
+                .map(|problem| (problem.reason, problem.note))
+                .collect::<Vec<_>>()
+        };
+        let pair = |reason: &str, note: &str| (reason.to_owned(), note.to_owned());
+        assert_eq!(told(IngressRouteStatus::Valid, &[]), []);
+        assert_eq!(told(IngressRouteStatus::Orphaned, &[]), []);
+        let invalid = pair("Invalid", "its description");
+        assert_eq!(told(IngressRouteStatus::Invalid, &[]), std::slice::from_ref(&invalid));
+        let ignored = pair("Ignored", "one; two");
+        assert_eq!(
+            told(IngressRouteStatus::Valid, &["one", "two"]),
+            std::slice::from_ref(&ignored)
+        );
+        assert_eq!(told(IngressRouteStatus::Invalid, &["one", "two"]), [ignored, invalid]);
     }
 
     #[tokio::test]

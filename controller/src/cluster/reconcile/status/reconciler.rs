@@ -19,7 +19,7 @@ use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_ne
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::services::Refused;
-use limpet_api::{Kind, ObjectName};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::reports::Condition;
 use limpet_model::{Objects, Reports};
 
@@ -225,8 +225,8 @@ impl Reconciler {
                 let (digest, wanted) = match of_kind.and_then(|of_kind| of_kind.get(name)) {
                     Some(Some((digest, wanted))) => (*digest, wanted.clone()),
                     Some(None) => continue,
-                    // An object of another controller.
-                    None if matches!(kind, Kind::GatewayClass | Kind::Gateway) => continue,
+                    // An object of another controller or class.
+                    None if matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::IngressRoute) => continue,
                     None => (nothing, Wanted::Entries(Vec::new())),
                 };
                 let written = self.written.get(&(*kind, name.clone()));
@@ -338,7 +338,15 @@ impl Reconciler {
             let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
             matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
         };
+        let is_foreign = |object: &ObjectRef| {
+            let of = self.of.as_ref().filter(|_| object.kind == Kind::IngressRoute);
+            of.is_some_and(|of| !of.ingress_routes.contains_key(&object.name))
+        };
         for (object, malformed) in objects.malformed() {
+            // One of another class is as if it were not there.
+            if is_foreign(&object) {
+                continue;
+            }
             let is_told = self
                 .of
                 .as_ref()
@@ -358,6 +366,7 @@ fn uid<'a>(objects: &'a Objects, kind: Kind, name: &ObjectName) -> Option<&'a St
         Kind::Service => &objects.services.get(name)?.meta.uid,
         Kind::ReferenceGrant => &objects.reference_grants.get(name)?.meta.uid,
         Kind::EnvoyDeployment => &objects.envoy_deployments.get(name)?.meta.uid,
+        Kind::TlsCertificateDelegation => &objects.certificate_delegations.get(name)?.meta.uid,
         _ => return None,
     })
 }

@@ -1,15 +1,20 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
-use crate::cluster::kube::{EntryList, is_own_condition, is_own_entry, items};
+use crate::cluster::kube::{CONTOUR_FIELDS, EntryList, is_own_condition, is_own_entry, items};
 use limpet_api::{Kind, ParentRef};
 use limpet_model::SUPPORTED_FEATURES;
-use limpet_model::reports::{Address, Condition, ConditionStatus, ListenerReport};
+use limpet_model::reports::{Address, Condition, ConditionStatus, IngressRouteStatus, ListenerReport};
 
 /// The maximum length of a message (`metav1.Condition` allows 32,768 characters).
 const MAX_MESSAGE: usize = 30_000;
+/// The maximum length of an `IngressRoute`'s description, which may name many objects.
+const MAX_DESCRIPTION: usize = 4096;
+
 /// A wanted status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -22,6 +27,13 @@ pub(crate) enum Wanted {
     },
     /// Of objects on which several controllers report, each in its own entries.
     Entries(Vec<Entry>),
+    /// Of an `IngressRoute`, whose status has one controller and no conditions.
+    Contour {
+        status: IngressRouteStatus,
+        description: Arc<str>,
+        /// What is passed over although the object is valid. It becomes an Event.
+        notes: Vec<String>,
+    },
 }
 
 impl Wanted {
@@ -93,6 +105,20 @@ pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &st
                     merged.insert("supportedFeatures".to_owned(), features.collect());
                 }
             }
+        }
+        (
+            Wanted::Contour {
+                status, description, ..
+            },
+            _,
+        ) => {
+            let values = [status.as_str(), shortened(description, MAX_DESCRIPTION)];
+            merged.extend(
+                CONTOUR_FIELDS
+                    .map(str::to_owned)
+                    .into_iter()
+                    .zip(values.map(Value::from)),
+            );
         }
         (Wanted::Entries(_), None) => {}
     }

@@ -201,7 +201,12 @@ fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
     for kind in Kind::ALL {
         let has_status = !matches!(
             kind,
-            Kind::EndpointSlice | Kind::EnvoyDeployment | Kind::Namespace | Kind::ReferenceGrant | Kind::Service
+            Kind::EndpointSlice
+                | Kind::EnvoyDeployment
+                | Kind::Namespace
+                | Kind::ReferenceGrant
+                | Kind::Service
+                | Kind::TlsCertificateDelegation
         );
         assert_eq!(
             status_digest(kind, &Value::Null, OURS).is_some(),
@@ -209,6 +214,40 @@ fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
             "{kind:?}"
         );
     }
+}
+
+#[test]
+fn two_fields_of_an_ingress_route_are_ours() {
+    let wanted = |description: &str| Wanted::Contour {
+        status: IngressRouteStatus::Valid,
+        description: description.into(),
+        notes: vec!["something".to_owned()],
+    };
+    let merged = |status: &Value, description: &str| merge(Kind::IngressRoute, status, &wanted(description), OURS, NOW);
+    let digest = |status: &Value| status_digest(Kind::IngressRoute, status, OURS).unwrap();
+    let there = json!({"currentStatus": "orphaned", "description": "no root", "loadBalancer": {}});
+    let status = merged(&there, "valid IngressRoute");
+    let expected = json!({"currentStatus": "valid", "description": "valid IngressRoute"});
+    let mut with_others = expected.clone();
+    with_others["loadBalancer"] = json!({});
+    assert_eq!(status, with_others);
+    assert_eq!(digest(&status), digest(&expected));
+    for other in [
+        json!({"currentStatus": "valid"}),
+        json!({"description": "valid IngressRoute"}),
+        json!({"currentStatus": "valid IngressRoute", "description": "valid"}),
+        json!({"currentStatus": "valid", "description": ["valid IngressRoute"]}),
+        there,
+        Value::Null,
+        json!("valid"),
+    ] {
+        assert_ne!(digest(&other), digest(&expected), "{other}");
+        assert_eq!(digest(&merged(&other, "valid IngressRoute")), digest(&expected));
+    }
+    // What is cut is compared as it is written, so it is written once.
+    let long = merged(&Value::Null, &"ä".repeat(MAX_DESCRIPTION));
+    assert_eq!(long["description"].as_str().unwrap().len(), MAX_DESCRIPTION);
+    assert_eq!(digest(&long), digest(&merged(&long, &"ä".repeat(MAX_DESCRIPTION))));
 }
 
 #[test]
