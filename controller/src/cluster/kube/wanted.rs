@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 
+use super::reader::Watched;
 use super::{config_maps, nodes, secrets};
 use limpet_api::ObjectName;
-use limpet_model::Objects;
+use limpet_model::{Objects, contour_secrets};
 
 /// An object that another one names, and that is watched by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wanted {
-    /// The certificate of a listener.
+    /// The certificate of a listener, or of a host of Contour's.
     Secret(ObjectName),
     /// The authorities of backends.
     ConfigMap(ObjectName),
@@ -34,9 +35,13 @@ impl Choice {
     }
 }
 
-/// What the objects of our Gateways name.
-pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<Wanted> {
-    let secrets = secrets::wanted(objects, controller).into_iter().map(Wanted::Secret);
+/// What the objects of our Gateways name, and Contour's roots.
+pub(super) fn wanted(objects: &Objects, watched: &Watched) -> BTreeSet<Wanted> {
+    let controller = &watched.controller;
+    let contour = watched.contour.iter();
+    let of_roots = contour.flat_map(|contour| contour_secrets(objects, contour));
+    let secrets = secrets::wanted(objects, controller).into_iter().chain(of_roots);
+    let secrets = secrets.map(Wanted::Secret);
     let config_maps = config_maps::wanted(objects, controller).into_iter();
     let nodes = nodes::wanted(objects).into_iter().map(Wanted::Node);
     let all = secrets.chain(config_maps.map(Wanted::ConfigMap));

@@ -281,6 +281,42 @@ fn secrets_are_those_that_listeners_of_ours_name() {
 }
 
 #[test]
+fn secrets_of_contour_are_those_that_roots_of_ours_name() {
+    let root = |name: &str, class: &str, secret: &str| {
+        let rest = json!({
+            "metadata": {
+                "namespace": "shop",
+                "name": name,
+                "annotations": {"kubernetes.io/ingress.class": class},
+            },
+            "spec": {"virtualhost": {"fqdn": "shop.example", "tls": {"secretName": secret}}},
+        });
+        entry(Kind::IngressRoute, "shop", name, "1", &rest)
+    };
+    let mut without = store(&[]);
+    assert!(!awaits(&without, "IngressRoute") && !awaits(&without, "TLSCertificateDelegation"));
+    applied(&mut without, Kind::IngressRoute, root("web", "contour", "a"));
+    assert!(without.wanted().is_empty());
+
+    let contour = json!({"gateway": "web/contour", "rootNamespaces": ["shop"]});
+    let mut store = Store::new(Watched {
+        contour: Some(serde_json::from_value(contour).unwrap()),
+        ..store(&[]).watched
+    });
+    assert!(awaits(&store, "IngressRoute") && awaits(&store, "TLSCertificateDelegation"));
+    applied(&mut store, Kind::IngressRoute, root("other", "other", "b"));
+    assert!(store.wanted().is_empty());
+    let change = applied(&mut store, Kind::IngressRoute, root("web", "contour", "tls/a"));
+    assert!(change.wanted);
+    let a = ObjectName::new("tls", "a");
+    assert!(store.wanted().keys().eq([&Wanted::Secret(a.clone())]));
+    assert!(store.apply(Update::Secret(a, None)).objects && store.has_wanted());
+    applied(&mut store, Kind::IngressRoute, root("web", "contour", "c"));
+    let c = Wanted::Secret(ObjectName::new("shop", "c"));
+    assert!(store.wanted().keys().eq([&c]), "nobody names the former one");
+}
+
+#[test]
 fn config_maps_are_those_that_policies_of_our_routes_name() {
     let mut store = store(&[]);
     let class = json!({"spec": {"controllerName": OURS}});
