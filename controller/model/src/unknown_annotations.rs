@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::contour;
 use super::envoys::SERVICE;
 use super::reports::Condition;
 use super::{Objects, Settings};
@@ -58,7 +59,12 @@ pub(super) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<Objec
     let policies = policies.map(|(name, policy)| (name.kind.into(), &policy.meta));
     let backends = objects.backends.values().map(|backend| (Kind::XBackend, &backend.meta));
     let services = objects.services.values().map(|service| (Kind::Service, &service.meta));
-    let with_sessions = routes.chain(policies).chain(backends).chain(services);
+    let of_contour = settings
+        .contour
+        .iter()
+        .flat_map(|contour| contour::ours(objects, contour));
+    let of_contour = of_contour.map(|(_, route)| (Kind::IngressRoute, &route.meta));
+    let with_sessions = routes.chain(policies).chain(backends).chain(services).chain(of_contour);
     let others = with_sessions.filter_map(|(kind, meta)| {
         let names = meta.annotations.keys();
         let names = names.filter(|name| !name.starts_with(OF_SESSIONS) && *name != DIGEST);

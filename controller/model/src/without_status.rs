@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::affinity;
+use super::contour;
 use super::reports::Condition;
 use super::routes::gateway_name;
 use super::sessions::service_problems;
@@ -14,7 +15,7 @@ use limpet_api::{
 
 type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
-/// Adds Gateways without a class, routes to Gateways that do not exist, grants that permit nothing, and annotations
+/// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that permit nothing, and annotations
 /// that nobody reads. Leaves the policies of others to them.
 pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
     leave_to_others(objects, settings, found);
@@ -39,6 +40,15 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
             let message = format!("spec.gatewayClassName: expected an existing GatewayClass, found {class}");
             add(Kind::Gateway, name, "Invalid", vec![message]);
         }
+    }
+    if let Some(taken) = settings
+        .contour
+        .as_ref()
+        .filter(|_| contour::is_taken(objects, settings))
+    {
+        let message = "contour.gateway of the controller's configuration: expected a name that no Gateway has, found that \
+                       of this one; it is served, and no IngressRoute is";
+        add(Kind::Gateway, &taken.gateway, "Invalid", vec![message.to_owned()]);
     }
     for (name, route) in &objects.http_routes {
         let mut problems = missing_parents(objects, settings, name, &route.spec.parent_refs);

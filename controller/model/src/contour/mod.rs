@@ -41,7 +41,7 @@ pub(super) struct Contour {
 impl Contour {
     /// What the objects say; nothing if they are not read.
     pub(super) fn of(objects: &Objects, references: &References<'_>, settings: &Settings) -> Option<Self> {
-        let contour = settings.contour.as_ref()?;
+        let contour = settings.contour.as_ref().filter(|_| !is_taken(objects, settings))?;
         let ours = ours(objects, contour);
         let roots = roots::roots(&ours, objects, contour);
         let reading = Reading {
@@ -107,7 +107,17 @@ fn to_nobody(prefix: &str) -> Edge<'_> {
     Edge { prefix, to: None }
 }
 
-fn ours<'a>(
+/// Whether a Gateway object of ours has the name of Contour's Gateway. Their Envoys would be the same, so only the object
+/// is served.
+pub(super) fn is_taken(objects: &Objects, settings: &Settings) -> bool {
+    let gateway = |contour: &ContourSettings| objects.gateways.get(&contour.gateway);
+    let class = settings.contour.as_ref().and_then(gateway);
+    let class = class.and_then(|gateway| objects.gateway_classes.get(&gateway.spec.gateway_class_name));
+    class.is_some_and(|class| settings.reads(&class.spec.controller_name))
+}
+
+/// The objects of our class.
+pub(super) fn ours<'a>(
     objects: &'a Objects,
     settings: &ContourSettings,
 ) -> BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>> {

@@ -43,6 +43,8 @@ fn add(objects: &mut Objects, value: &Value) {
         "XBackend" => insert!(backends),
         "BackendTLSPolicy" => insert!(backend_tls_policies),
         "EnvoyDeployment" => insert!(envoy_deployments),
+        "IngressRoute" => insert!(ingress_routes),
+        "TLSCertificateDelegation" => insert!(certificate_delegations),
         // Its data are taken for certificates; there are none without data.
         "ConfigMap" => {
             let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();

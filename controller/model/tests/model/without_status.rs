@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{SHOP, built};
-use limpet_model::Reports;
+use super::{CLASS, SHOP, built, objects};
+use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, ConditionStatus};
+use limpet_model::{Reports, Settings, build};
 
 /// Limpet's class, a Gateway, Services and a route to `v1`, and these manifests.
 fn with(manifests: &str) -> Reports {
@@ -456,6 +457,62 @@ spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: v1, port: 80}]}]
         told(&reports),
         told_of([("Gateway shop/web", &of_gateway), ("HTTPRoute shop/shop", &of_route)])
     );
+}
+
+/// With Contour's Gateway of this name.
+fn with_contour(gateway: &str) -> Settings {
+    let contour = serde_json::json!({"gateway": gateway});
+    Settings {
+        contour: Some(serde_json::from_value(contour).expect("settings")),
+        ..Settings::default()
+    }
+}
+
+const ROOT: &str = "
+kind: IngressRoute
+metadata:
+  {namespace: shop, name: root, annotations: {limpet.dev/strict: 'true', session.limpet.dev/strict: 'true'}}
+spec:
+  virtualhost: {fqdn: shop.example}
+  routes: [{match: /, services: [{name: v1, port: 80}]}]
+---
+kind: IngressRoute
+metadata:
+  namespace: shop
+  name: foreign
+  annotations: {kubernetes.io/ingress.class: other, limpet.dev/strict: 'true'}
+spec: {}
+";
+
+#[test]
+fn an_annotation_that_nobody_reads_of_an_ingress_route_is_told() {
+    let objects = objects::read(&format!("{CLASS}{SHOP}{ROOT}"));
+    let (_, reports) = build(&objects, &with_contour("shop/contour"));
+    let words = "Accepted=false/Invalid: metadata.annotations[limpet.dev/strict]: expected no annotation of this name, \
+                 but session.limpet.dev/*; it has no effect";
+    assert_eq!(told(&reports), told_of([("IngressRoute shop/root", words)]));
+    let (_, reports) = build(&objects, &Settings::default());
+    assert_eq!(told(&reports), told_of([]));
+}
+
+#[test]
+fn a_gateway_with_the_name_of_contours_is_served_instead_of_it() {
+    let objects = objects::read(&format!("{CLASS}{SHOP}{ROOT}"));
+    let (graph, reports) = build(&objects, &with_contour("shop/web"));
+    let without_contour = build(&objects, &Settings::default());
+    assert_eq!(graph, without_contour.0);
+    assert_eq!(reports.gateways, without_contour.1.gateways);
+    assert!(reports.ingress_routes.is_empty());
+    let words = "Accepted=false/Invalid: contour.gateway of the controller's configuration: expected a name that no \
+                 Gateway has, found that of this one; it is served, and no IngressRoute is";
+    assert_eq!(told(&reports)["Gateway shop/web"], words);
+    // One of another controller has no Envoys of ours.
+    let foreign = CLASS.replace("limpet.dev/controller", "example.com/other");
+    let objects = objects::read(&format!("{foreign}{SHOP}{ROOT}"));
+    let (graph, reports) = build(&objects, &with_contour("shop/web"));
+    assert!(graph.gateways.contains_key(&ObjectName::new("shop", "web")));
+    assert!(!reports.ingress_routes.is_empty());
+    assert!(!told(&reports).contains_key("Gateway shop/web"));
 }
 
 #[test]
