@@ -3,7 +3,8 @@ use serde_json::Value;
 
 use super::decode::Spec;
 
-/// `IngressRoute`, contour.heptio.com/v1beta1, as Contour 1.0.0 has it, with the defaults and strategies of its designs.
+/// `IngressRoute`, contour.heptio.com/v1beta1, as Contour 1.0.0 has it, with the defaults and strategies of its
+/// designs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressRouteSpec {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::certificate::Certificate;
 use super::envoys::Envoys;
@@ -21,6 +21,7 @@ use super::objects::SessionPolicyName;
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
+pub use super::tls_version::TlsVersion;
 pub use action::{Action, Destination, Forward, HashOn, HeaderChanges, PathChange, Redirect, Rewrite, Target};
 pub use cluster::{
     BackendTls, Balance, Cluster, ClusterLimits, ClusterName, HealthCheck, Protocol, SubjectAltName, TrustedAuthorities,
@@ -82,20 +83,6 @@ pub struct Gateway {
 )]
 fn is_zero(number: &u32) -> bool {
     *number == 0
-}
-
-/// A version of TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum TlsVersion {
-    /// 1.1.
-    #[serde(rename = "1.1")]
-    V1_1,
-    /// 1.2.
-    #[serde(rename = "1.2")]
-    V1_2,
-    /// 1.3.
-    #[serde(rename = "1.3")]
-    V1_3,
 }
 
 /// A listener that serves.

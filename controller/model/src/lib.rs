@@ -38,6 +38,7 @@ mod sessions;
 mod settings;
 /// Hashes for names.
 pub mod short_hash;
+mod tls_version;
 mod unknown_annotations;
 mod unread;
 mod unsupported;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::graph::TlsVersion;
 use super::session_fields::SessionFields;
+use super::tls_version::TlsVersion;
 use limpet_api::{EnvoyDeploymentSpec, ObjectName};
 use limpet_core::time::GatewayDuration;
 

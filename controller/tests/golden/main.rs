@@ -1,7 +1,8 @@
 //! Golden cases: manifests, and everything that Limpet makes of them.
 //!
 //! A case is a folder with `in.yaml` and `out.yaml`: the graph, the reports, and Envoy's resources or the objects for
-//! another control plane. It may have `config.yaml`, the controller's `sessionDefaults`, and `envoy.yaml`, its `envoy`.
+//! another control plane. It may have `config.yaml`, the controller's `sessionDefaults`, `envoy.yaml`, its `envoy`, and
+//! `contour.yaml`, its `contour`.
 //! `make golden` writes every `out.yaml` and removes files that belong to no case.
 #![allow(
     clippy::expect_used,
@@ -104,6 +105,7 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
     let settings = Settings {
         managed,
         session_defaults: part(&folder.join("config.yaml")),
+        contour: part(&folder.join("contour.yaml")),
         gateways: plane.as_ref().map_or(Gateways::Ours, |plane| Gateways::Of(of(plane))),
         ..Settings::default()
     };
@@ -151,7 +153,7 @@ fn no_two_cases_write_their_difference_to_one_file() {
 
 #[test]
 fn every_file_belongs_to_a_case() {
-    let known: BTreeSet<&str> = BTreeSet::from(["config.yaml", "envoy.yaml", "in.yaml", "out.yaml"]);
+    let known: BTreeSet<&str> = BTreeSet::from(["config.yaml", "contour.yaml", "envoy.yaml", "in.yaml", "out.yaml"]);
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut orphans = Vec::new();
     for case in cases() {

@@ -292,7 +292,7 @@ fn listener_of(
     minimum: crate::graph::TlsVersion,
 ) -> Listener {
     let misdirected = Route {
-        rule: RuleName("misdirected".to_owned()),
+        rule: RuleName(String::new()),
         matches: Match::default(),
         action: Action::Respond {
             status: 421,

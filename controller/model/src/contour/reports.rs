@@ -7,7 +7,7 @@ use limpet_api::{IngressRouteSpec, Kind, Object, ObjectName, ObjectRef};
 
 use super::go::quoted;
 use super::read::{Content, Does, Mistake};
-use super::roots::Host;
+use super::roots::{FORBIDDEN, Host};
 use super::tree::{Fault, Place, Step, Tree};
 use crate::Objects;
 use crate::reports::{IngressRouteReport, IngressRouteStatus};
@@ -176,9 +176,6 @@ impl Inputs<'_> {
 
 /// Who delegates to it is told so, and what it has is left out.
 const TO_ROOT: &str = "root ingressroute cannot delegate to another root ingressroute";
-/// Of a root in a namespace without roots: its host counts for nothing.
-pub(super) const FORBIDDEN: &str = "root IngressRoute cannot be defined in this namespace";
-
 fn shortened(text: Arc<str>) -> Arc<str> {
     if text.len() <= MOST_BYTES {
         return text;

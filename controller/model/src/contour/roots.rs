@@ -6,11 +6,13 @@ use std::sync::Arc;
 use limpet_api::{IngressRouteSpec, Object, ObjectName};
 
 use super::go::quoted;
-use super::reports::FORBIDDEN;
 use super::services::is_host_name;
 use super::tree::joined;
 use crate::graph::TlsVersion;
 use crate::{ContourSettings, Objects};
+
+/// What a root is told in a namespace without roots. Its host counts for nothing.
+pub(super) const FORBIDDEN: &str = "root IngressRoute cannot be defined in this namespace";
 
 /// The host of a root.
 #[derive(Debug)]

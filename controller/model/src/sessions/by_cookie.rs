@@ -99,8 +99,12 @@ impl CookieSessions {
 
 fn told(faults: Vec<Fault>, field: &str) -> String {
     let told = faults.into_iter().map(|fault| {
-        if let ObjectField::Persistence(_) = fault.place {
-            return format!("{field}: {}", fault.message);
+        if let ObjectField::Persistence(below) = fault.place {
+            return format!(
+                "{field}{}: {}",
+                below.strip_prefix("cookie").unwrap_or_default(),
+                fault.message
+            );
         }
         let problem = fault.below("spec");
         format!("{}: {}", problem.field, problem.message)

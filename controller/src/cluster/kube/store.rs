@@ -279,7 +279,7 @@ impl Store {
         if !self.watched.serves {
             return false;
         }
-        let wanted = wanted::wanted(&self.objects, &self.watched);
+        let wanted = wanted::wanted(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
         if wanted.iter().eq(self.wanted.keys()) {
             return false;
         }

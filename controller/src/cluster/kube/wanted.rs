@@ -1,9 +1,8 @@
 use std::collections::BTreeSet;
 
-use super::reader::Watched;
 use super::{config_maps, nodes, secrets};
 use limpet_api::ObjectName;
-use limpet_model::{Objects, contour_secrets};
+use limpet_model::{ContourSettings, Objects, contour_secrets};
 
 /// An object that another one names, and that is watched by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,11 +34,11 @@ impl Choice {
     }
 }
 
-/// What the objects of our Gateways name, and Contour's roots.
-pub(super) fn wanted(objects: &Objects, watched: &Watched) -> BTreeSet<Wanted> {
-    let controller = &watched.controller;
-    let contour = watched.contour.iter();
-    let of_roots = contour.flat_map(|contour| contour_secrets(objects, contour));
+/// What the objects of our Gateways name, and Contour's roots, if they are read.
+pub(super) fn wanted(objects: &Objects, controller: &str, contour: Option<&ContourSettings>) -> BTreeSet<Wanted> {
+    let of_roots = contour
+        .into_iter()
+        .flat_map(|contour| contour_secrets(objects, contour));
     let secrets = secrets::wanted(objects, controller).into_iter().chain(of_roots);
     let secrets = secrets.map(Wanted::Secret);
     let config_maps = config_maps::wanted(objects, controller).into_iter();
