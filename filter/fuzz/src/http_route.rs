@@ -1,5 +1,6 @@
 //! Any `HTTPRoute` becomes a configuration of Envoy, and no other route suffers.
 
+use super::choices::Choices;
 use limpet_api::{Object, ObjectName, readable};
 use limpet_model::expression::Expression;
 use limpet_model::graph::{Action, Graph, Hostname, Match, PathMatch, ValueMatch};
@@ -106,102 +107,12 @@ fn expressions(matches: &Match) -> Vec<&str> {
     path.into_iter().chain(values).collect()
 }
 
-/// Bytes as a row of choices. When they end, all choices are the first one.
-struct Choices<'d>(&'d [u8]);
-
-/// What values and expressions are often made of.
-const WORDS: [&str; 32] = [
-    "a",
-    "/",
-    "/shop",
-    "*",
-    "+",
-    "?",
-    "[a-c]",
-    "[^/]",
-    "(",
-    ")",
-    "|",
-    "{2}",
-    "{1000}",
-    ".",
-    ".*",
-    r"\d",
-    r"\p{Letter}",
-    "[[:foo:]]",
-    "(?i)",
-    "^",
-    "$",
-    "#",
-    "%",
-    "é",
-    "\n",
-    "\u{0}",
-    "//",
-    r"\",
-    "é-ü",
-    "https://*.a",
-    "%REQ(x)%",
-    "1s",
-];
-
 impl Choices<'_> {
-    fn byte(&mut self) -> u8 {
-        match self.0.split_first() {
-            Some((first, rest)) => {
-                self.0 = rest;
-                *first
-            }
-            None => 0,
-        }
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::from(self.byte()) % bound
-    }
-
-    fn pick(&mut self, items: &[&str]) -> String {
-        items
-            .get(self.below(items.len()))
-            .map(|item| (*item).to_owned())
-            .unwrap_or_default()
-    }
-
-    /// Up to `most` of what `make` makes.
-    fn some(&mut self, most: usize, make: impl Fn(&mut Self) -> Value) -> Value {
-        (0..self.below(most + 1)).map(|_| make(self)).collect()
-    }
-
-    /// Words, and now and then any bytes.
-    fn text(&mut self) -> String {
-        let mut text = String::new();
-        for _ in 0..=self.below(6) {
-            if self.below(8) == 7 {
-                let (raw, rest) = self.0.split_at(self.0.len().min(5));
-                self.0 = rest;
-                text.push_str(&String::from_utf8_lossy(raw));
-            } else {
-                let word = self.pick(&WORDS);
-                text.push_str(&word.repeat(if self.below(32) == 31 { 300 } else { 1 }));
-            }
-        }
-        text
-    }
-
     fn path(&mut self) -> String {
         match self.below(8) {
             0 => self.text(),
             1..4 => format!("/{}", self.text()),
             _ => self.pick(&["/", "/shop", "/a/[b-d]*", "/a|/b"]),
-        }
-    }
-
-    /// Mostly one of these, which are good: an object is refused for a single bad one, and the rest of it with it.
-    fn mostly(&mut self, good: &[&str]) -> String {
-        if self.below(8) == 7 {
-            self.text()
-        } else {
-            self.pick(good)
         }
     }
 

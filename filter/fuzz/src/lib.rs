@@ -3,12 +3,14 @@
 
 mod application;
 mod begins_and_ends;
+mod choices;
 mod clients;
 mod configuration;
 mod cookie_header;
 mod cookie_names;
 mod endpoint_slices;
 mod http_route;
+mod ingress_route;
 mod keyring_document;
 mod moves;
 mod proxy;
@@ -26,6 +28,7 @@ pub use cookie_header::{cookie_header, has_ours};
 pub use cookie_names::{cookie_names, is_of_another_scope};
 pub use endpoint_slices::{endpoint_slices, slices};
 pub use http_route::{graph, http_route};
+pub use ingress_route::{ingress_route, ingress_routes};
 pub use keyring_document::keyring_document;
 pub use moves::{moves, names_a_backend};
 pub use query::{has_parameter, leads_back, query};
@@ -39,7 +42,7 @@ pub use wrapped_keyring::{key_encryption_key, wrapped_keyring};
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is also the folder of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 15] = [
+pub const TARGETS: [(&str, Body); 16] = [
     ("token", token),
     ("cookie_header", cookie_header),
     ("query", query),
@@ -53,6 +56,7 @@ pub const TARGETS: [(&str, Body); 15] = [
     ("cookie_names", cookie_names),
     ("endpoint_slices", endpoint_slices),
     ("http_route", http_route),
+    ("ingress_route", ingress_route),
     ("clients", clients),
     ("moves", moves),
 ];

@@ -156,6 +156,7 @@ run_each! {
     cookie_names,
     endpoint_slices,
     http_route,
+    ingress_route,
     clients,
     moves,
 }

@@ -109,7 +109,6 @@ fn to_nobody(prefix: &str) -> Edge<'_> {
 
 /// Whether a Gateway object of ours has the name of Contour's Gateway. Their Envoys would be the same, so only the
 /// object is served.
-
 pub(super) fn is_taken(objects: &Objects, settings: &Settings) -> bool {
     let gateway = |contour: &ContourSettings| objects.gateways.get(&contour.gateway);
     let class = settings.contour.as_ref().and_then(gateway);

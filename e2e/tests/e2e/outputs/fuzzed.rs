@@ -1,4 +1,4 @@
-//! The fuzz target `http_route`, with Envoy as the judge of a sample.
+//! The fuzz targets `http_route` and `ingress_route`, with Envoy as the judge of a sample.
 
 use anyhow::{Result, ensure};
 use limpet_e2e::Envoy;
@@ -14,6 +14,20 @@ use crate::random::Random;
 )]
 #[path = "../../../../filter/fuzz/src/http_route.rs"]
 mod http_route;
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "it is the body of a fuzz target"
+)]
+#[path = "../../../../filter/fuzz/src/ingress_route.rs"]
+mod ingress_route;
+
+#[allow(unreachable_pub, reason = "it is a part of fuzz targets")]
+#[path = "../../../../filter/fuzz/src/choices.rs"]
+mod choices;
 
 /// Fields of a graph: matches, actions and filters.
 const SERVED: [&str; 12] = [
@@ -43,6 +57,37 @@ fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
     // The sample has rules that are served with each kind of match and filter, not only refused ones.
     let text = serde_json::to_string(&graph)?;
     for part in SERVED {
+        ensure!(text.contains(&format!("\"{part}\":")), "nothing has {part}");
+    }
+    Ok(())
+}
+
+/// Fields of a graph: matches, actions and clusters.
+const OF_CONTOUR: [&str; 12] = [
+    "text",
+    "prefix",
+    "rewrite",
+    "refusesWebsockets",
+    "serverErrors",
+    "backendTimeout",
+    "hash",
+    "balance",
+    "healthCheck",
+    "externalName",
+    "neverBegins",
+    "policy",
+];
+
+#[test]
+fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
+    let mut random = Random::seeded();
+    let inputs: Vec<Vec<u8>> = (0..1000).map(|_| random.bytes(300)).collect();
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let graph = ingress_route::ingress_routes(&inputs);
+    let (accepted, said) = Envoy::validate(&config(&graph, &[])?)?;
+    ensure!(accepted, "{said}");
+    let text = serde_json::to_string(&graph)?;
+    for part in OF_CONTOUR {
         ensure!(text.contains(&format!("\"{part}\":")), "nothing has {part}");
     }
     Ok(())
