@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::build::Built;
 use super::context::Context;
+use super::contour::LastChange;
 use super::guard::Guard;
 use super::http::Readiness;
 use super::inputs::InputsOrReason;
@@ -22,7 +23,8 @@ use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed
 use crate::cluster::reconcile::replicas::Replicas;
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
-use limpet_model::Settings;
+use limpet_model::graph::Graph;
+use limpet_model::{Reports, Settings};
 use limpet_outputs::needed_variables;
 
 /// How long a change waits for further ones: what is applied together is built once.
@@ -108,6 +110,7 @@ pub(crate) struct Control {
     memory: KeptMemory,
     refusals: limpet_xds::Status,
     replicas: Replicas,
+    contour_change: LastChange,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
@@ -223,6 +226,7 @@ impl Control {
         Self {
             refusals,
             replicas,
+            contour_change: LastChange::default(),
             reader: Reader::start(&context.client, watched.clone()),
             store: Store::new(watched),
             settings: Arc::clone(settings),
@@ -383,6 +387,7 @@ impl Control {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.metrics.built(built.took, now);
         let objects = Arc::clone(&built.objects);
+        let before = self.publisher.graph();
         let Self {
             store,
             guard,
@@ -414,6 +419,7 @@ impl Control {
         self.take(&followed);
         self.outlets.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
+        self.note_contour(before.as_deref(), &reports, now);
         let published = self.publisher.published_filter();
         let variables = published.map(|published| needed_variables(&published.inputs.keys));
         self.outlets.reported.send_replace(Some(Reported {
@@ -421,7 +427,19 @@ impl Control {
             objects,
             gateways: Arc::new(self.publisher.gateways()),
             variables: variables.unwrap_or_default().into(),
+            contour_changed: self.contour_change.at,
         }));
+    }
+
+    /// Notes whether a build has changed anything of Contour's. `before` is what was published.
+    fn note_contour(&mut self, before: Option<&Graph>, reports: &Reports, now: Duration) {
+        let (Some(contour), Some(graph)) = (&self.settings.contour, self.publisher.graph()) else {
+            return;
+        };
+        let reported = self.outlets.reported.borrow();
+        let known = reported.as_ref().map(|reported| &*reported.reports);
+        self.contour_change
+            .note(&contour.gateway, before.zip(known), (&graph, reports), now);
     }
 }
 

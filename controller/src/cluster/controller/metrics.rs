@@ -119,11 +119,12 @@ impl Metrics {
             unacknowledged_fences: Counter::default(),
         };
         metrics.key_created.set(f64::NAN);
-        let mut registry = Registry::with_prefix("limpet");
-        metrics.register_of_cluster(&mut registry);
-        metrics.register_of_envoys(&mut registry);
-        metrics.register_of_preflight(&mut registry);
-        metrics.register_of_filter(&mut registry);
+        let mut registry = Registry::default();
+        let own = registry.sub_registry_with_prefix("limpet");
+        metrics.register_of_cluster(own);
+        metrics.register_of_envoys(own);
+        metrics.register_of_preflight(own);
+        metrics.register_of_filter(own);
         (metrics, registry)
     }
 

@@ -7,6 +7,7 @@
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
+//! - `contour`: the metrics that Contour has, too.
 //! - `bootstrap`: the subcommand of this name.
 
 mod addresses;
@@ -14,6 +15,7 @@ mod bootstrap;
 mod build;
 mod certificates;
 mod context;
+mod contour;
 mod control;
 mod guard;
 mod hosts;
@@ -49,6 +51,7 @@ use crate::exit::{Failure, Verdict};
 use crate::output::Output;
 use certificates::InUse;
 use context::{Context, instance};
+use contour::ContourMetrics;
 use control::{Control, Outlets, Sources};
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
@@ -116,7 +119,8 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         left,
     )?;
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
-    let (metrics, registry) = Metrics::new();
+    let (metrics, mut registry) = Metrics::new();
+    ContourMetrics::register(&mut registry, &context, &feeds.reported);
     let exposition = Exposition {
         registry,
         metrics: metrics.clone(),

@@ -277,6 +277,11 @@ impl Publisher {
         }
     }
 
+    /// What is published, independent of any proxy.
+    pub(crate) fn graph(&self) -> Option<Arc<Graph>> {
+        self.published.as_ref().map(|published| Arc::clone(&published.graph))
+    }
+
     /// All Gateways whose Envoys get anything.
     pub(crate) fn gateways(&self) -> BTreeSet<ObjectName> {
         let published = self.published.as_ref();

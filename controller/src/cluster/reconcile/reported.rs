@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use limpet_api::ObjectName;
 use limpet_model::{Objects, Reports};
@@ -15,4 +16,6 @@ pub(crate) struct Reported {
     pub(crate) gateways: Arc<BTreeSet<ObjectName>>,
     /// The environment variables that Envoys need for the published configuration of the filter.
     pub(crate) variables: Arc<[String]>,
+    /// When the last build was that changed anything of `IngressRoute`s, in Unix time.
+    pub(crate) contour_changed: Option<Duration>,
 }

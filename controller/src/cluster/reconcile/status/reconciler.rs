@@ -403,6 +403,7 @@ mod tests {
             objects,
             gateways: Arc::default(),
             variables: Arc::new([]),
+            contour_changed: None,
         }));
         let (observing, observation) = watch::channel(Observation::default());
         let inputs = Inputs {
