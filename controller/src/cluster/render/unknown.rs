@@ -2,13 +2,14 @@
 //! less, and nobody would notice.
 
 use crate::cluster::kube::versions;
-use limpet_api::{GATEWAY_GROUP, GATEWAY_X_GROUP, Kind, LIMPET_GROUP};
+use limpet_api::{CONTOUR_GROUP, GATEWAY_GROUP, GATEWAY_X_GROUP, Kind, LIMPET_GROUP};
 
-/// The kinds of these groups that are not read, in all releases of the Gateway API.
-const NOT_READ: [(&str, &[&str]); 3] = [
+/// The kinds of these groups that are not read, in all releases of the Gateway API and of Contour.
+const NOT_READ: [(&str, &[&str]); 4] = [
     (GATEWAY_GROUP, &["ListenerSet", "TCPRoute", "TLSRoute", "UDPRoute"]),
     (GATEWAY_X_GROUP, &["XListenerSet", "XMesh", "XTelemetryPolicy"]),
     (LIMPET_GROUP, &[]),
+    (CONTOUR_GROUP, &[]),
 ];
 
 /// What is wrong with `apiVersion` and `kind` of a document, with the field. Other groups are somebody else's, and
@@ -79,6 +80,10 @@ mod tests {
             "apiVersion: expected gateway.networking.k8s.io/v1 or gateway.networking.k8s.io/v1beta1, found \
              gateway.networking.k8s.io/v2"
         );
+        assert_eq!(
+            wrong(Some("contour.heptio.com/v1beta1"), "IngresRoute"),
+            "kind: expected one of contour.heptio.com (IngressRoute, TLSCertificateDelegation), found IngresRoute"
+        );
         assert_eq!(wrong(None, "Service"), "apiVersion: expected v1, found none");
     }
 
@@ -87,6 +92,8 @@ mod tests {
         for (api_version, kind) in [
             (Some("apps/v1"), "Deployment"),
             (Some("networking.istio.io/v1"), "Gateway"),
+            (Some("projectcontour.io/v1"), "HTTPProxy"),
+            (Some("projectcontour.io/v1"), "TLSCertificateDelegation"),
             (Some("gateway.networking.k8s.io/v1alpha2"), "TCPRoute"),
             (Some("gateway.networking.x-k8s.io/v1alpha1"), "XMesh"),
             (Some("v1"), "Secret"),
