@@ -25,15 +25,22 @@ struct Folder {
 }
 
 const ROLES: (&str, &[&str]) = ("rbac.yaml", &["rbac.yaml", "optional-roles.yaml"]);
+const CONTOUR_ROLES: (&str, &[&str]) = ("rbac.yaml", &["rbac.yaml", "optional-roles.yaml", "contour.yaml"]);
 const CONFIG: (&str, &[&str]) = ("config.yaml", &["config.yaml"]);
 const CONTROLLER: (&str, &[&str]) = ("controller.yaml", &["controller.yaml"]);
 
-const FOLDERS: [Folder; 4] = [
+const FOLDERS: [Folder; 5] = [
     Folder {
         path: "",
         namespace: "limpet-system",
         values: "output=envoy",
         files: &[ROLES, CONFIG, CONTROLLER],
+    },
+    Folder {
+        path: "contour/",
+        namespace: "limpet-system",
+        values: "config.contour.gateway=limpet-system/contour",
+        files: &[CONTOUR_ROLES, CONFIG, CONTROLLER],
     },
     Folder {
         path: "cert-manager/",
@@ -93,6 +100,11 @@ fn kustomize_builds_each_folder() -> Result<()> {
     for (folder, kinds) in [
         ("", &["Namespace", "CustomResourceDefinition", "Deployment"][..]),
         ("envoy", &["Gateway", "Deployment"]),
+        (
+            "contour",
+            &["Namespace", "CustomResourceDefinition", "ClusterRoleBinding", "Service"],
+        ),
+        ("crds/contour", &["CustomResourceDefinition"]),
         ("istio", &["Namespace", "Deployment"]),
         ("envoy-gateway", &["Namespace", "Deployment"]),
     ] {

@@ -80,6 +80,22 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
             "xds.certificates=Secret,config.xds.tls.authority.secret=a",
             "config.xds.tls.authority: expected none, because xds.certificates is Secret",
         ),
+        (
+            "config.contour.ingressClass=limpet",
+            "'/config/contour': missing property 'gateway'",
+        ),
+        (
+            "config.contour.gateway=contour",
+            "'/config/contour/gateway': 'contour' does not match",
+        ),
+        (
+            "output=istio,config.contour.gateway=a/b",
+            "config.contour: expected none, because output is istio",
+        ),
+        (
+            "contour.patchObject=true",
+            "'/contour': additional properties 'patchObject' not allowed",
+        ),
         ("certificates.namespaces={Shop}", "'/certificates/namespaces/0'"),
     ] {
         let Err(refusal) = template(&["--name-template", "limpet", "--set", values]) else {
@@ -125,5 +141,31 @@ fn envoys_of_others_need_neither_rights_nor_parameters() -> Result<()> {
     // They run in the controller's own namespace.
     let own = of("config.envoy.accessLog=true")?;
     ensure!(own.contains("managed:") && !own.contains("namespace: shop"), "{own}");
+    Ok(())
+}
+
+#[test]
+fn what_ingress_routes_need_is_there_only_when_asked_for() -> Result<()> {
+    let of = |values: &str| template(&["--name-template", "limpet", "--set", values]);
+    let default = of("crds.install=true")?;
+    ensure!(!default.contains("contour"), "{default}");
+    let definitions = ["ingressroutes", "tlscertificatedelegations"].map(|kind| format!("name: {kind}.contour"));
+    let configured = of("config.contour.gateway=limpet-system/contour")?;
+    ensure!(configured.contains("ingressroutes/status"), "{configured}");
+    // A right to change routes is not needed for what Limpet ships.
+    ensure!(
+        configured.matches("resources: [ingressroutes]").count() == 1,
+        "{configured}"
+    );
+    for (values, expected) in [
+        ("config.contour.gateway=limpet-system/contour", false),
+        ("crds.contour=true,crds.install=false", false),
+        ("crds.contour=true", true),
+    ] {
+        let printed = of(values)?;
+        for definition in &definitions {
+            ensure!(printed.contains(definition) == expected, "{values}: {definition}");
+        }
+    }
     Ok(())
 }

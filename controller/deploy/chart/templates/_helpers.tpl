@@ -106,6 +106,9 @@ controller keeps are named after the release, so that a namespace can have sever
 {{- if and $given.envoy (not .Values.envoys.managed) -}}
 {{- $_ := unset $given.envoy "managed" -}}
 {{- end -}}
+{{- if and $given.contour (ne .Values.output "envoy") -}}
+{{- fail (printf "config.contour: expected none, because output is %s" .Values.output) -}}
+{{- end -}}
 {{- if and (dig "xds" "tls" "authority" "" $given | kindIs "map") (ne .Values.xds.certificates "Controller") -}}
 {{- fail (printf "config.xds.tls.authority: expected none, because xds.certificates is %s" .Values.xds.certificates) -}}
 {{- end -}}
@@ -145,4 +148,17 @@ Gateway API that has it. It is left alone then.
 true
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The files of the definitions that are asked for. Those for kustomize are beside them. */}}
+{{- define "limpet.definitions" -}}
+{{- $paths := list -}}
+{{- range $folder := ternary (list "files/crds" "files/crds/contour") (list "files/crds") .Values.crds.contour -}}
+{{- range $path, $_ := $.Files.Glob (printf "%s/*.yaml" $folder) -}}
+{{- if ne (base $path) "kustomization.yaml" -}}
+{{- $paths = append $paths $path -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $paths -}}
 {{- end -}}
