@@ -62,7 +62,8 @@ fn helm_finds_nothing_to_complain_of_in_the_chart() -> Result<()> {
 #[test]
 fn releases_beside_each_other_share_no_object() -> Result<()> {
     let names = |release: &str, namespace: &str| -> Result<Vec<String>> {
-        let roles = "certificates.namespaces={*},xbackends.namespaces={shop},crds.install=false";
+        let roles = "certificates.namespaces={*},xbackends.namespaces={shop},crds.install=false,\
+                     config.contour.gateway=a/b";
         let arguments = ["--name-template", release, "--namespace", namespace, "--set", roles];
         let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&template(&arguments)?)?;
         let named = objects.iter().map(|object| {

@@ -36,11 +36,12 @@ fn parsed(text: &str) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// The files that a kustomization lists, in its order.
+/// The files that a kustomization lists, in its order, without those of other folders.
 fn listed(folder: &str) -> Result<Vec<String>> {
     let kustomization = objects(&format!("{folder}kustomization.yaml"))?;
     let resources = kustomization[0]["resources"].as_array().context("no resources")?;
     let names = resources.iter().filter_map(Value::as_str);
+    let names = names.filter(|name| !name.starts_with("../"));
     Ok(names.map(|name| format!("{folder}{name}")).collect())
 }
 
@@ -51,8 +52,8 @@ fn find(file: &str, kind: &str, name: &str) -> Result<Value> {
 }
 
 /// The controller's configuration in its `ConfigMap`.
-fn configuration() -> Result<String> {
-    let map = find("config.yaml", "ConfigMap", "limpet-controller")?;
+fn configuration(file: &str) -> Result<String> {
+    let map = find(file, "ConfigMap", "limpet-controller")?;
     let text = map["data"]["controller.yaml"].as_str();
     Ok(text.context("no controller.yaml")?.to_owned())
 }
@@ -87,7 +88,16 @@ fn every_manifest_is_listed() -> Result<()> {
     let mut found = BTreeSet::new();
     walk(&directory(), &mut found)?;
     let mut expected = BTreeSet::new();
-    for folder in ["", "cert-manager/", "envoy/", "envoy-gateway/", "istio/"] {
+    for folder in [
+        "",
+        "cert-manager/",
+        "contour/",
+        "crds/",
+        "crds/contour/",
+        "envoy/",
+        "envoy-gateway/",
+        "istio/",
+    ] {
         expected.extend(listed(folder)?);
     }
     assert_eq!(found, expected);
@@ -128,6 +138,8 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
         let mut files = [
             listed("")?,
             listed("envoy/")?,
+            listed("crds/contour/")?,
+            listed("contour/")?,
             listed("envoy-gateway/")?,
             listed("istio/")?,
         ]
@@ -137,7 +149,7 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
             files.retain(|file| file != "crds/backendlbpolicies.yaml");
         }
         let deployments = install(cluster, &files).await;
-        assert_eq!(deployments.with_context(|| release.tag())?, 4);
+        assert_eq!(deployments.with_context(|| release.tag())?, 6);
     }
     Ok(())
 }
@@ -148,6 +160,8 @@ fn no_container_runs_a_shell() -> Result<()> {
     for file in [
         "controller.yaml",
         "envoy/envoy.yaml",
+        "contour/controller.yaml",
+        "contour/envoy.yaml",
         "istio/controller.yaml",
         "envoy-gateway/controller.yaml",
     ] {
@@ -172,7 +186,10 @@ fn the_controller_accepts_its_configuration() -> Result<()> {
             String::from_utf8_lossy(&output.stderr).into_owned(),
         ))
     };
-    let text = configuration()?;
+    let with_contour = configuration("contour/config.yaml")?;
+    ensure!(with_contour.contains("contour:"), "{with_contour}");
+    assert_eq!(check(&with_contour)?, (Some(0), String::new()));
+    let text = configuration("config.yaml")?;
     assert_eq!(check(&text)?, (Some(0), String::new()));
     let (code, complaint) = check(&format!("{text}\nother: 1\n"))?;
     assert_eq!(code, Some(2));
@@ -208,12 +225,21 @@ fn a_gateways_secret_has_one_name_whoever_makes_it() -> Result<()> {
     expected.extend(gateways.map(|gateway| json!(name(gateway))));
     assert_eq!(printed, expected.iter().collect::<Vec<_>>());
 
-    let web = name("default/web");
-    let deployment = find("envoy/envoy.yaml", "Deployment", "limpet-envoy-web")?;
-    let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array();
-    let mut mounted = volumes.context("no volumes")?.iter();
-    assert!(mounted.any(|volume| volume["secret"]["secretName"] == *web), "{web}");
+    for (file, deployment, gateway) in [
+        ("envoy/envoy.yaml", "limpet-envoy-web", "default/web"),
+        ("contour/envoy.yaml", "limpet-envoy-contour", "limpet-system/contour"),
+    ] {
+        let secret = name(gateway);
+        let deployment = find(file, "Deployment", deployment)?;
+        let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array();
+        let mut mounted = volumes.context("no volumes")?.iter();
+        assert!(
+            mounted.any(|volume| volume["secret"]["secretName"] == *secret),
+            "{secret}"
+        );
+    }
 
+    let web = name("default/web");
     let file = "cert-manager/certificates.yaml";
     let client = &find(file, "Certificate", &web)?["spec"];
     assert_eq!(client["secretName"], *web);
@@ -269,7 +295,7 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     namespace.apply(POLICY).await?;
 
     let folder = TempDir::new()?;
-    let shipped = parsed(&configuration()?)?.remove(0);
+    let shipped = parsed(&configuration("config.yaml")?)?.remove(0);
     let controller = Controller::start(cluster.server(), &namespace, |config| {
         let address = config["xds"]["address"].clone();
         config["xds"] = shipped["xds"].clone();

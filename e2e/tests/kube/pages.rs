@@ -13,7 +13,12 @@ use serde_json::{Value, json};
 async fn cluster() -> Result<Cluster> {
     let mut definitions = Release::V1_7_0.definitions()?;
     definitions.push(tools::istio_definitions()?);
-    for ours in ["backendlbpolicies.yaml", "envoydeployments.yaml"] {
+    for ours in [
+        "backendlbpolicies.yaml",
+        "envoydeployments.yaml",
+        "contour/ingressroutes.yaml",
+        "contour/tlscertificatedelegations.yaml",
+    ] {
         definitions.push(tools::checkout().join("controller/deploy/crds").join(ours));
     }
     for entry in fs::read_dir(tools::envoy_gateway_crds()?)? {
