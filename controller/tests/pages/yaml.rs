@@ -14,7 +14,8 @@ enum Kind {
 }
 
 /// Fields that a configuration of the controller begins with, and none of the filter does.
-const OF_THE_CONTROLLER: [&str; 11] = [
+const OF_THE_CONTROLLER: [&str; 12] = [
+    "contour",
     "controllerName",
     "envoy",
     "envoyGateway",
