@@ -115,7 +115,7 @@ impl Controller {
             },
         });
         change(&mut config);
-        install(output, server, namespace, !config["envoy"]["managed"].is_null()).await?;
+        install(output, server, namespace, &config).await?;
         let user = server.service_account(namespace.name(), ACCOUNT).await?;
         Ok(Self {
             process: None,
@@ -357,9 +357,12 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
 }
 
 /// Applies the roles in `namespace` instead of the namespace that the files name, which is part of the names of what is
-/// of the cluster. A controller that keeps no Envoys has no role for that.
-async fn install(output: Output, server: &ApiServer, namespace: &Namespace, managed: bool) -> Result<()> {
+/// of the cluster. A controller that keeps no Envoys has no role for that, and one that reads no `IngressRoute`s none for
+/// those.
+async fn install(output: Output, server: &ApiServer, namespace: &Namespace, config: &Value) -> Result<()> {
+    let managed = !config["envoy"]["managed"].is_null();
     let (folder, system) = output.deployed();
+    let folder = if config["contour"].is_null() { folder } else { "contour" };
     let file = tools::checkout()
         .join("controller/deploy")
         .join(folder)

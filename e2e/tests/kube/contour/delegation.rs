@@ -1,0 +1,151 @@
+//! A part of a host that goes from one object to another, with a real Envoy.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Controller, Namespace, Pod};
+use limpet_e2e::{Visitor, poll};
+use serde_json::json;
+
+use super::{
+    GATEWAY, HOST, KIND, ORPHANED, VALID, apply, blog, cluster, configure, get, root, until_answered, until_status,
+};
+
+/// The cookie of Contour's sessions.
+const COOKIE: &str = "X-Contour-Session-Affinity";
+
+/// A Service with two pods, whose names begin with its own.
+async fn service(namespace: &Namespace, name: &str) -> Result<[Pod; 2]> {
+    let labels = [("app", name)];
+    namespace.service(name, &labels).await?;
+    Ok([
+        namespace.pod(&format!("{name}-a"), &labels).await?,
+        namespace.pod(&format!("{name}-b"), &labels).await?,
+    ])
+}
+
+/// Makes ten visits, which all go to one backend. Returns it.
+async fn stays(controller: &Controller, visitor: &mut Visitor) -> Result<String> {
+    let mut backends = BTreeSet::new();
+    for _ in 0..10 {
+        let answer = get(controller, visitor, "/blog").await?;
+        backends.insert(answer.backend().context("no backend")?.to_owned());
+    }
+    ensure!(backends.len() == 1, "{backends:?}");
+    backends.pop_first().context("no backend")
+}
+
+#[tokio::test]
+async fn a_delegate_comes_goes_and_moves_without_a_gap() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = cluster.namespace("delegate").await?;
+    let other = cluster.namespace("green").await?;
+    let _web = service(&namespace, "web").await?;
+    let _blue = service(&namespace, "blue").await?;
+    let _green = service(&other, "green").await?;
+    let web = "{match: /, services: [{name: web, port: 80}]}";
+    let to = |name: &str, space: &str| {
+        root(
+            HOST,
+            &format!("{web}, {{match: /blog, delegate: {{name: {name}, namespace: {space}}}}}"),
+        )
+    };
+    apply(&namespace, "root", &to("blue", namespace.name())).await?;
+    let controller = Controller::start(cluster.server(), &namespace, |config| {
+        configure(config);
+        config["namespaces"] = json!([namespace.name(), other.name()]);
+    })
+    .await?;
+    let mut envoy = controller.envoy(GATEWAY, "one").await?;
+    envoy.until_ready().await?;
+    // A delegate that is not there makes nobody invalid: its requests go to the next shorter prefix.
+    until_status(&namespace, "root", "valid", VALID).await?;
+    until_answered(&controller, "/blog", 200, Some("web")).await?;
+
+    // It comes, goes, and comes again.
+    for _ in 0..2 {
+        apply(&namespace, "blue", &blog("blue")).await?;
+        until_answered(&controller, "/blog", 200, Some("blue")).await?;
+        until_status(&namespace, "blue", "valid", VALID).await?;
+        namespace.delete(KIND, "blue").await?;
+        until_answered(&controller, "/blog", 200, Some("web")).await?;
+    }
+    apply(&namespace, "blue", &blog("blue")).await?;
+    let mut visitor = until_answered(&controller, "/blog/1", 200, Some("blue")).await?;
+    assert_eq!(visitor.cookie_names(), [COOKIE]);
+    stays(&controller, &mut visitor).await?;
+    // Who was given /blog has no other path that begins like it.
+    let answer = get(&controller, &mut visitor, "/blogger").await?;
+    ensure!(
+        answer.backend().is_some_and(|name| name.starts_with("web")),
+        "{answer:?}"
+    );
+
+    // It moves, into another namespace.
+    apply(&other, "green", &blog("green")).await?;
+    until_status(&other, "green", "orphaned", ORPHANED).await?;
+    apply(&namespace, "root", &to("green", other.name())).await?;
+    let mut seen = Vec::new();
+    let moved = poll::until("the move", async || {
+        let answer = get(&controller, &mut visitor, "/blog").await.ok()?;
+        let backend = answer.backend().unwrap_or("none").to_owned();
+        let is_green = backend.starts_with("green");
+        seen.push((answer.status, backend));
+        is_green.then_some(())
+    })
+    .await;
+    moved.with_context(|| format!("{seen:?}"))?;
+    let gaps: Vec<_> = seen
+        .iter()
+        .filter(|(status, backend)| *status != 200 || !(backend.starts_with("blue") || backend.starts_with("green")))
+        .collect();
+    ensure!(gaps.is_empty(), "{gaps:?}");
+    let green = stays(&controller, &mut visitor).await?;
+    ensure!(green.starts_with("green"), "{green}");
+    until_status(&other, "green", "valid", VALID).await?;
+    until_status(&namespace, "blue", "orphaned", ORPHANED).await?;
+
+    // Both want it: the root says whose it is, and what it names comes back.
+    apply(&namespace, "root", &to("blue", namespace.name())).await?;
+    let mut late = until_answered(&controller, "/blog", 200, Some("blue")).await?;
+    stays(&controller, &mut late).await?;
+    until_status(&other, "green", "orphaned", ORPHANED).await?;
+
+    // The root goes, and with it the host.
+    namespace.delete(KIND, "root").await?;
+    until_status(&namespace, "blue", "orphaned", ORPHANED).await?;
+    let gone = async || {
+        let answer = get(&controller, &mut late, "/blog").await;
+        answer.map_or(true, |answer| answer.status == 404).then_some(())
+    };
+    poll::until("the host to be gone", gone).await
+}
+
+/// Of another class, an object serves nothing.
+#[tokio::test]
+async fn a_class_that_changes_takes_its_routes_along() -> Result<()> {
+    let cluster = cluster().await?;
+    let namespace = cluster.namespace("classes").await?;
+    let _web = service(&namespace, "web").await?;
+    let _blue = service(&namespace, "blue").await?;
+    let web = "{match: /, services: [{name: web, port: 80}]}";
+    apply(
+        &namespace,
+        "root",
+        &root(HOST, &format!("{web}, {{match: /blog, delegate: {{name: blue}}}}")),
+    )
+    .await?;
+    apply(&namespace, "blue", &blog("blue")).await?;
+    let controller = Controller::start(cluster.server(), &namespace, configure).await?;
+    let mut envoy = controller.envoy(GATEWAY, "one").await?;
+    envoy.until_ready().await?;
+    until_answered(&controller, "/blog", 200, Some("blue")).await?;
+    let class = |class: &str| json!({"metadata": {"annotations": {"contour.heptio.com/ingress.class": class}}});
+    for _ in 0..2 {
+        namespace.merge(KIND, "blue", &class("another")).await?;
+        until_answered(&controller, "/blog", 200, Some("web")).await?;
+        namespace.merge(KIND, "blue", &class("contour")).await?;
+        until_answered(&controller, "/blog", 200, Some("blue")).await?;
+    }
+    until_status(&namespace, "root", "valid", VALID).await.map(drop)
+}
