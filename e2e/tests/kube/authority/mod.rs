@@ -2,6 +2,7 @@
 //! get the Gateway that their certificate names.
 
 mod broken;
+mod contour;
 mod permission;
 mod rotation;
 

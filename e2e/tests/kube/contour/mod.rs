@@ -4,6 +4,7 @@ mod definitions;
 mod delegation;
 mod metrics;
 mod replicas;
+mod role;
 mod statuses;
 mod without_status;
 
@@ -17,14 +18,14 @@ const DELEGATIONS: &str = include_str!("../../../../controller/deploy/crds/conto
 
 const KIND: &str = "IngressRoute";
 /// What the Envoys call their Gateway.
-const GATEWAY: &str = "contour";
-const HOST: &str = "shop.example";
+pub(crate) const GATEWAY: &str = "contour";
+pub(crate) const HOST: &str = "shop.example";
 
-const VALID: &str = "valid IngressRoute";
+pub(crate) const VALID: &str = "valid IngressRoute";
 const ORPHANED: &str = "this IngressRoute is not part of a delegation chain from a root IngressRoute";
 
 /// A cluster with the definitions as they are shipped.
-async fn cluster() -> Result<&'static Cluster> {
+pub(crate) async fn cluster() -> Result<&'static Cluster> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     cluster.define(INGRESS_ROUTES).await?;
     cluster.define(DELEGATIONS).await?;
@@ -32,7 +33,7 @@ async fn cluster() -> Result<&'static Cluster> {
 }
 
 /// The controller's configuration.
-fn configure(config: &mut Value) {
+pub(crate) fn configure(config: &mut Value) {
     let namespace = config["namespaces"][0].as_str().unwrap_or_default();
     config["contour"] = json!({"gateway": format!("{namespace}/{GATEWAY}")});
 }
@@ -48,12 +49,12 @@ fn object(name: &str, spec: &str) -> Result<Value> {
     }))
 }
 
-async fn apply(client: &Client, name: &str, spec: &str) -> Result<Value> {
+pub(crate) async fn apply(client: &Client, name: &str, spec: &str) -> Result<Value> {
     client.apply_object(&object(name, spec)?).await
 }
 
 /// A root whose routes are these (YAML in braces).
-fn root(fqdn: &str, routes: &str) -> String {
+pub(crate) fn root(fqdn: &str, routes: &str) -> String {
     format!("{{virtualhost: {{fqdn: {fqdn}}}, routes: [{routes}]}}")
 }
 
@@ -69,7 +70,7 @@ fn status(object: &Value) -> (String, String) {
 }
 
 /// Waits until an object has this status.
-async fn until_status(client: &Client, name: &str, state: &str, description: &str) -> Result<Value> {
+pub(crate) async fn until_status(client: &Client, name: &str, state: &str, description: &str) -> Result<Value> {
     let expected = (state.to_owned(), description.to_owned());
     let what = format!("{name} to be {state}");
     client
@@ -93,7 +94,12 @@ async fn get(controller: &Controller, visitor: &mut Visitor, path: &str) -> Resu
 }
 
 /// Waits until who comes for the first time is answered with this status, by a backend whose name begins so.
-async fn until_answered(controller: &Controller, path: &str, status: u16, backend: Option<&str>) -> Result<Visitor> {
+pub(crate) async fn until_answered(
+    controller: &Controller,
+    path: &str,
+    status: u16,
+    backend: Option<&str>,
+) -> Result<Visitor> {
     let mut last = None;
     let answered = async || {
         let mut visitor = Visitor::of(controller.address(8080));
