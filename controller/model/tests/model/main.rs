@@ -10,6 +10,7 @@
 mod addresses;
 mod affinity;
 mod backend_tls;
+mod contour;
 mod documented;
 mod envoy_deployment;
 mod envoys;
