@@ -17,15 +17,15 @@ fn cases() -> Result<Vec<PathBuf>> {
     Ok(cases)
 }
 
-/// The controller's configuration with the build under test.
-fn configuration(folder: &Path, defaults: Option<&Value>) -> Result<PathBuf> {
+/// The controller's configuration with the build under test, and with these sections of it.
+fn configuration(folder: &Path, sections: &[(&str, Value)]) -> Result<PathBuf> {
     let filter = match Build::tested()? {
         Build::Wasm => json!({"wasm": {"file": tools::wasm()?}}),
         Build::Module => json!({"module": {"name": "limpet"}}),
     };
     let mut config = json!({"envoy": {"filter": filter, "listenAddress": "127.0.0.1"}});
-    if let Some(defaults) = defaults {
-        config["sessionDefaults"] = defaults.clone();
+    for (section, content) in sections {
+        config[section] = content.clone();
     }
     let file = folder.join("controller.json");
     std::fs::write(&file, config.to_string())?;
@@ -68,11 +68,13 @@ fn gateways(input: &Path) -> Result<Vec<String>> {
 fn envoy_accepts_every_golden_case() -> Result<()> {
     let folder = tempfile::tempdir()?;
     for case in cases()? {
-        let defaults: Option<Value> = match std::fs::read_to_string(case.join("config.yaml")) {
-            Ok(text) => Some(serde_saphyr::from_str(&text)?),
-            Err(_) => None,
-        };
-        let config = configuration(folder.path(), defaults.as_ref())?;
+        let mut sections = Vec::new();
+        for (file, section) in [("config.yaml", "sessionDefaults"), ("contour.yaml", "contour")] {
+            if let Ok(text) = std::fs::read_to_string(case.join(file)) {
+                sections.push((section, serde_saphyr::from_str(&text)?));
+            }
+        }
+        let config = configuration(folder.path(), &sections)?;
         let envoy = folder.path().join("envoy.json");
         let input = case.join("in.yaml");
         let options = gateways(&input)?
