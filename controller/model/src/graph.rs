@@ -11,6 +11,7 @@ mod traffic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -72,17 +73,28 @@ fn names<S: serde::Serializer>(
 pub struct Gateway {
     /// Its listeners by port. The listeners of a port have different hostnames and one protocol.
     pub ports: BTreeMap<u16, Vec<Listener>>,
-    /// How many proxies in front of it are trusted with the client's address (`x-forwarded-for`).
-    #[serde(skip_serializing_if = "is_zero")]
-    pub trusted_hops: u32,
+    /// What its connections have beyond the proxy's defaults.
+    #[serde(skip_serializing_if = "Connections::is_default")]
+    pub connections: Connections,
 }
 
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over the field by reference"
-)]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// What clients' connections have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Connections {
+    /// How many proxies in front of the Gateway are trusted with the client's address (`x-forwarded-for`).
+    pub trusted_hops: u32,
+    /// Whether clients may speak HTTP/1.0.
+    pub http10: bool,
+    /// After how long without a request a connection ends; the proxy's default if it is not set.
+    #[serde(serialize_with = "traffic::duration", skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Duration>,
+}
+
+impl Connections {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A listener that serves.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
@@ -12,12 +13,14 @@ use super::services::Service;
 use super::sessions::{self, Held};
 use super::tree::{Served, Tree};
 use crate::graph::{
-    Action, Cluster, ClusterName, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match,
-    PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Action, Cluster, ClusterName, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener,
+    Match, PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
 use crate::sessions::{CookieSessions, SharedNames};
 use crate::{ContourSettings, InPlace, Objects, affinity};
 
+/// How long Contour keeps a client's connection without a request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The name of the listener without TLS. Those with TLS are named after their hosts.
 const PLAIN: &str = "http";
 
@@ -225,7 +228,11 @@ impl Hosts {
             graph.led_from.entry(service).or_default().extend(namespaces);
         }
         let mut gateway = Gateway {
-            trusted_hops: settings.trusted_hops,
+            connections: Connections {
+                trusted_hops: settings.trusted_hops,
+                http10: true,
+                idle_timeout: Some(IDLE_TIMEOUT),
+            },
             ..Gateway::default()
         };
         let (mut plain, mut secure) = (Vec::new(), Vec::new());

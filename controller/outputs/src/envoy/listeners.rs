@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::accesslog::v3::{AccessLog, access_log};
 use envoy_types::pb::envoy::config::core::v3::{
-    Address, DataSource, Http2ProtocolOptions, SubstitutionFormatString, TransportSocket, address, data_source,
-    substitution_format_string, transport_socket,
+    Address, DataSource, Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions, SubstitutionFormatString,
+    TransportSocket, address, data_source, substitution_format_string, transport_socket,
 };
 use envoy_types::pb::envoy::config::listener::v3::{
     Filter, FilterChain, FilterChainMatch, Listener as EnvoyListener, ListenerFilter, filter, listener_filter,
@@ -28,18 +28,24 @@ use super::chain::{early_mutation, http_filters, missing_filter, router};
 use super::options::{EnvoyOptions, FilterBuild};
 use super::pack::{ads, duration, number, pack, socket, yes};
 use limpet_api::ObjectName;
-use limpet_model::graph::{Hostname, Listener, TlsVersion};
+use limpet_model::graph::{Connections, Hostname, Listener, TlsVersion};
 
-/// An Envoy listener and its route configurations. `hops`: how many proxies in front of it are trusted.
-pub(super) fn listener(port: u16, listeners: &[Listener], hops: u32, options: &EnvoyOptions) -> Option<EnvoyListener> {
+/// An Envoy listener and its route configurations. `connections`: what those of its Gateway have.
+pub(super) fn listener(
+    port: u16,
+    listeners: &[Listener],
+    connections: &Connections,
+    options: &EnvoyOptions,
+) -> Option<EnvoyListener> {
     let (plain, tls): (Vec<&Listener>, Vec<&Listener>) =
         listeners.iter().partition(|listener| listener.certificates.is_none());
     let filter_chains: Vec<FilterChain> = if plain.is_empty() {
         let tls = tls.into_iter().filter(|listener| has_certificates(listener));
-        tls.map(|listener| tls_chain(port, listener, hops, options)).collect()
+        tls.map(|listener| tls_chain(port, listener, connections, options))
+            .collect()
     } else {
         vec![FilterChain {
-            filters: vec![manager(&plain_name(port), hops, options)],
+            filters: vec![manager(&plain_name(port), connections, options)],
             ..FilterChain::default()
         }]
     };
@@ -87,7 +93,7 @@ pub(super) fn bind(address: IpAddr, port: u16) -> Address {
     bind
 }
 
-fn tls_chain(port: u16, listener: &Listener, hops: u32, options: &EnvoyOptions) -> FilterChain {
+fn tls_chain(port: u16, listener: &Listener, connections: &Connections, options: &EnvoyOptions) -> FilterChain {
     let server_names = match &listener.hostname {
         Hostname::Any => Vec::new(),
         hostname => vec![hostname.to_string()],
@@ -111,7 +117,7 @@ fn tls_chain(port: u16, listener: &Listener, hops: u32, options: &EnvoyOptions) 
             server_names,
             ..FilterChainMatch::default()
         }),
-        filters: vec![manager(&tls_name(port, listener), hops, options)],
+        filters: vec![manager(&tls_name(port, listener), connections, options)],
         transport_socket: Some(TransportSocket {
             name: "envoy.transport_sockets.tls".to_owned(),
             config_type: Some(transport_socket::ConfigType::TypedConfig(pack(context))),
@@ -142,7 +148,7 @@ fn tls_inspector() -> ListenerFilter {
 }
 
 /// The HTTP connection manager with the route configuration of this name.
-fn manager(routes: &str, trusted_hops: u32, options: &EnvoyOptions) -> Filter {
+fn manager(routes: &str, connections: &Connections, options: &EnvoyOptions) -> Filter {
     let manager = HttpConnectionManager {
         stat_prefix: routes.to_owned(),
         // HTTP/1.1, HTTP/2 by ALPN, and HTTP/2 with prior knowledge.
@@ -158,7 +164,15 @@ fn manager(routes: &str, trusted_hops: u32, options: &EnvoyOptions) -> Filter {
         // The client is the peer of the connection, or what the proxies in front of it say. No address is trusted with
         // Envoy's own headers.
         use_remote_address: yes(),
-        xff_num_trusted_hops: trusted_hops,
+        xff_num_trusted_hops: connections.trusted_hops,
+        http_protocol_options: connections.http10.then(|| Http1ProtocolOptions {
+            accept_http_10: true,
+            ..Http1ProtocolOptions::default()
+        }),
+        common_http_protocol_options: connections.idle_timeout.map(|timeout| HttpProtocolOptions {
+            idle_timeout: duration(timeout),
+            ..HttpProtocolOptions::default()
+        }),
         internal_address_config: Some(InternalAddressConfig::default()),
         // Match routes on the path as the backend will read it.
         normalize_path: yes(),

@@ -128,10 +128,10 @@ fn live(
         build: &options.filter,
     };
     let gateway = graph.gateways.get(gateway);
-    let hops = gateway.map_or(0, |gateway| gateway.trusted_hops);
+    let connections = gateway.map(|gateway| gateway.connections).unwrap_or_default();
     let ports = gateway.into_iter().flat_map(|gateway| &gateway.ports);
     for (port, listeners) in ports.clone() {
-        if let Some(listener) = listeners::listener(*port, listeners, hops, options) {
+        if let Some(listener) = listeners::listener(*port, listeners, &connections, options) {
             all.push(resource(ResourceType::Listener, &listener.name, &listener));
         }
     }

@@ -136,7 +136,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
 
     use super::*;
-    use limpet_model::graph::Gateway;
+    use limpet_model::graph::{Connections, Gateway};
 
     fn report(status: IngressRouteStatus, vhost: &str, is_root: bool) -> IngressRouteReport {
         IngressRouteReport {
@@ -216,7 +216,10 @@ mod tests {
         let name = ObjectName::new("web", "contour");
         let served = |hops: u32| {
             let gateway = Gateway {
-                trusted_hops: hops,
+                connections: Connections {
+                    trusted_hops: hops,
+                    ..Connections::default()
+                },
                 ..Gateway::default()
             };
             Graph {
