@@ -17,8 +17,8 @@ use crate::exit::Failure;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
 use limpet_model::{
-    CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, SessionFields, SessionLimits, Settings,
-    check_defaults, check_envoy_defaults,
+    ADMIN_PORT, CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, READY_PORT, SessionFields,
+    SessionLimits, Settings, check_defaults, check_envoy_defaults,
 };
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surroundings};
@@ -322,6 +322,13 @@ impl Config {
             return Err("contour.rootNamespaces: expected names, or an empty list for all namespaces".to_owned());
         }
         let ContourPorts { http, https } = contour.ports;
+        for (field, port) in [("http", http), ("https", https)] {
+            if [ADMIN_PORT, READY_PORT].contains(&port.get()) {
+                return Err(format!(
+                    "contour.ports.{field}: expected another port than {port}, which is Envoy's own"
+                ));
+            }
+        }
         if http == https {
             return Err(format!(
                 "contour.ports.https: expected another port than contour.ports.http, found {https}"

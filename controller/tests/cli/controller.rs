@@ -154,6 +154,11 @@ fn a_bad_field_of_contour_is_named_by_its_path() {
             "expected another port than contour.ports.http, found 8443",
         ),
         (
+            json!({"contour": {"gateway": "web/contour", "ports": {"https": 19000}}}),
+            "contour.ports.https: ",
+            "another port than 19000, which is Envoy's own",
+        ),
+        (
             json!({"contour": {"gateway": "web/contour", "minimumProtocolVersion": "1.4"}}),
             "contour.minimumProtocolVersion: ",
             "1.2",
