@@ -55,6 +55,8 @@ pub(crate) use pruned::pruned;
 pub(crate) use reach::words;
 pub(crate) use reader::{Reader, Watched};
 pub(crate) use shallow::Shallow;
+#[cfg(test)]
+pub(crate) use store::Observed;
 pub(crate) use store::{Change, Observation, Store};
 pub(crate) use wanted::Wanted;
 pub(crate) use watch::Update;

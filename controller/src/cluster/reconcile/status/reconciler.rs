@@ -377,7 +377,12 @@ mod tests {
     use kube::client::Body;
     use limpet_resources::{Resource, ResourceType, Resources};
 
+    use kube::core::{ApiResource, GroupVersionKind};
+    use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
+    use serde_json::json;
+
     use super::*;
+    use crate::cluster::kube::{Observed, status_digest};
     use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease};
 
     /// An API server that is away.
@@ -386,25 +391,27 @@ mod tests {
         Client::new(tower::service_fn(refuse), "default")
     }
 
-    #[tokio::test]
-    async fn acknowledgements_alone_compare_no_statuses() {
+    /// A leader, and what it gets everything from.
+    struct Site {
+        reconciler: Reconciler,
+        snapshots: limpet_xds::Snapshots,
+        observing: watch::Sender<Observation>,
+        _reporting: watch::Sender<Option<Reported>>,
+        _leading: watch::Sender<bool>,
+        _exchange: Exchange,
+    }
+
+    fn site(reports: Reports) -> Site {
         let (client, snapshots) = (nobody(), limpet_xds::Snapshots::new());
-        let (_leading, leads) = watch::channel(true);
+        let (leading, leads) = watch::channel(true);
         let lease = ReplicaLease {
             namespace: "limpet".to_owned(),
             name: "replicas".to_owned(),
             replica: "one".to_owned(),
         };
-        let (_exchange, replicas) =
+        let (exchange, replicas) =
             Exchange::new(&client, &lease, Duration::ZERO, leads.clone(), watch::channel(false).1);
-        let (objects, reports) = (Arc::new(Objects::default()), Arc::new(Reports::default()));
-        let (_reporting, reported) = watch::channel(Some(Reported {
-            reports,
-            objects,
-            gateways: Arc::default(),
-            variables: Arc::new([]),
-            contour_changed: None,
-        }));
+        let (reporting, reported) = watch::channel(Some(reported(reports)));
         let (observing, observation) = watch::channel(Observation::default());
         let inputs = Inputs {
             reported,
@@ -416,23 +423,95 @@ mod tests {
         };
         let recorder = EventRecorder::new(client.clone(), "limpet.dev/test".to_owned(), "one".to_owned());
         let facts = Facts::default();
-        let mut reconciler = Reconciler::new(client, inputs, leads, StatusMetrics::default(), facts, recorder);
+        Site {
+            reconciler: Reconciler::new(client, inputs, leads, StatusMetrics::default(), facts, recorder),
+            snapshots,
+            observing,
+            _reporting: reporting,
+            _leading: leading,
+            _exchange: exchange,
+        }
+    }
+
+    fn reported(reports: Reports) -> Reported {
+        Reported {
+            reports: Arc::new(reports),
+            objects: Arc::default(),
+            gateways: Arc::default(),
+            variables: Arc::new([]),
+            contour_changed: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn acknowledgements_alone_compare_no_statuses() {
+        let mut site = site(Reports::default());
+        let reconciler = &mut site.reconciler;
         reconciler.reconcile().await;
         assert_eq!(reconciler.comparisons, 1);
-        snapshots.publish("default/web", Resources::new());
+        site.snapshots.publish("default/web", Resources::new());
         for change in 0..100 {
             let endpoints = Resource::new(ResourceType::ClusterLoadAssignment, "a", change.to_string().into());
-            snapshots.publish_one("default/web", endpoints);
+            site.snapshots.publish_one("default/web", endpoints);
             reconciler.changed().await.unwrap();
             reconciler.reconcile().await;
         }
         assert_eq!(reconciler.comparisons, 1);
-        observing.send_replace(Observation::default());
+        site.observing.send_replace(Observation::default());
         reconciler.changed().await.unwrap();
         reconciler.reconcile().await;
         assert_eq!(reconciler.comparisons, 2);
-        observing.send_replace(Observation::default());
+        site.observing.send_replace(Observation::default());
         reconciler.reconcile().await;
         assert_eq!(reconciler.comparisons, 3);
+    }
+
+    #[tokio::test]
+    async fn an_ingress_route_of_another_class_keeps_its_status() {
+        let report = IngressRouteReport {
+            status: IngressRouteStatus::Valid,
+            description: "valid IngressRoute".into(),
+            vhost: "".into(),
+            is_root: false,
+            notes: Vec::new(),
+        };
+        let reports = |names: &[&str]| Reports {
+            ingress_routes: names
+                .iter()
+                .map(|name| (ObjectName::new("shop", name), report.clone()))
+                .collect(),
+            ..Reports::default()
+        };
+        let observed = |status: &serde_json::Value| {
+            let status = status_digest(Kind::IngressRoute, status, "").unwrap();
+            Observed {
+                uid: "uid".to_owned(),
+                version: "1".to_owned(),
+                status,
+                without_addresses: status,
+            }
+        };
+        let there = json!({"currentStatus": "valid", "description": "valid IngressRoute", "further": 1});
+        let all = [
+            ("new", json!(null)),
+            ("known", there.clone()),
+            ("foreign", json!({"currentStatus": "invalid"})),
+            ("former", there),
+        ];
+        let all = all.map(|(name, status)| (ObjectName::new("shop", name), observed(&status)));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("contour.heptio.com", "v1beta1", "IngressRoute"));
+        let observation = Observation {
+            objects: Arc::new([(Kind::IngressRoute, all.into())].into()),
+            served: [(Kind::IngressRoute, resource)].into(),
+        };
+        let mut site = site(Reports::default());
+        let reconciler = &mut site.reconciler;
+        let mut differ = |reports: Reports| {
+            reconciler.look(&reported(reports));
+            let jobs = reconciler.jobs(&observation).into_iter();
+            jobs.map(|job| job.name.name).collect::<Vec<_>>()
+        };
+        assert_eq!(differ(reports(&["new", "known", "former"])), ["new"]);
+        assert_eq!(differ(reports(&["new", "known"])), ["new"]);
     }
 }
