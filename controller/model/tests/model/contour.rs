@@ -241,6 +241,47 @@ spec: {virtualhost: {fqdn: none.example, tls: {}}}
     assert_eq!(names, ["certificates/wildcard", "shop/own"]);
 }
 
+/// A fence holds for the second part of a scope.
+#[test]
+fn addresses_are_watched_for_the_scopes_that_lead_to_them() {
+    let (graph, _) = built(&root("web", COOKIE));
+    let service = ObjectName::new("shop", "web");
+    let watched: Vec<&str> = graph.led_from[&service].iter().map(|namespace| &**namespace).collect();
+    let (_, _, scope) = &sessions(&graph)[0];
+    assert_eq!(watched, [scope.split('/').nth(1).expect("a second part")]);
+}
+
+#[test]
+fn the_order_of_objects_does_not_matter() {
+    use IngressRouteStatus::{Invalid, Valid};
+
+    let manifests = [
+        root("web", COOKIE),
+        root(
+            "other",
+            "{match: /a, delegate: {name: vertex}}, {match: /b, delegate: {name: loop}}",
+        ),
+        root("same", COOKIE).replace("same.example", "WEB.example"),
+        "kind: IngressRoute\nmetadata: {namespace: shop, name: vertex}\n\
+         spec: {routes: [{match: /a, services: [{name: web, port: 80, strategy: Cookie}]}]}\n---\n"
+            .to_owned(),
+        "kind: IngressRoute\nmetadata: {namespace: shop, name: loop}\n\
+         spec: {routes: [{match: /b, delegate: {name: loop}}]}\n---\n"
+            .to_owned(),
+    ];
+    let expected = built(&manifests.concat());
+    let told = expected.1.ingress_routes.values();
+    let told: Vec<IngressRouteStatus> = told.map(|report| report.status).collect();
+    assert_eq!(told, [Invalid, Valid, Invalid, Valid, Invalid]);
+    for turn in 0..manifests.len() {
+        let mut turned = manifests.clone();
+        turned.rotate_left(turn);
+        assert_eq!(built(&turned.concat()), expected);
+        turned.reverse();
+        assert_eq!(built(&turned.concat()), expected);
+    }
+}
+
 /// What anybody may write into fields that the definition keeps.
 #[test]
 fn descriptions_and_notes_are_bounded() {
