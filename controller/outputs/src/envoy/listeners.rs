@@ -126,15 +126,28 @@ fn tls_chain(port: u16, listener: &Listener, connections: &Connections, options:
     }
 }
 
+/// Ciphers for TLS 1.2 and 1.1. Envoy's own list has none for 1.1.
+const CIPHERS_WITH_TLS_1_1: [&str; 8] = [
+    "[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]",
+    "[ECDHE-RSA-AES128-GCM-SHA256|ECDHE-RSA-CHACHA20-POLY1305]",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-AES128-SHA",
+    "ECDHE-RSA-AES128-SHA",
+    "ECDHE-ECDSA-AES256-SHA",
+    "ECDHE-RSA-AES256-SHA",
+];
+
 fn tls_parameters(minimum: TlsVersion) -> TlsParameters {
-    let minimum = match minimum {
-        TlsVersion::V1_1 => TlsProtocol::TlSv11,
-        TlsVersion::V1_2 => TlsProtocol::TlSv12,
-        TlsVersion::V1_3 => TlsProtocol::TlSv13,
+    let (minimum, ciphers): (_, &[&str]) = match minimum {
+        TlsVersion::V1_1 => (TlsProtocol::TlSv11, &CIPHERS_WITH_TLS_1_1),
+        TlsVersion::V1_2 => (TlsProtocol::TlSv12, &[]),
+        TlsVersion::V1_3 => (TlsProtocol::TlSv13, &[]),
     };
     TlsParameters {
         tls_minimum_protocol_version: minimum.into(),
         tls_maximum_protocol_version: TlsProtocol::TlSv13.into(),
+        cipher_suites: ciphers.iter().map(|cipher| (*cipher).to_owned()).collect(),
         ..TlsParameters::default()
     }
 }
