@@ -6,6 +6,7 @@ mod bad_configurations;
 mod begins_and_ends;
 mod carriers;
 mod comparison;
+mod contour;
 mod cookie_session;
 mod demo;
 mod deployments;
