@@ -3,6 +3,7 @@
 //! projects included, `e2e/tests/kube/pages.rs` shows.)
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 
 use serde_json::{Value, json};
 
@@ -79,6 +80,11 @@ fn complete(objects: &mut Vec<Value>) -> &'static str {
         }
     }
     objects.append(&mut missing);
+    for route in of_kind(objects, &["IngressRoute"]) {
+        for service in list(&route["spec"]["routes"]).flat_map(|route| list(&route["services"])) {
+            backends.insert(referred(route, service), service["port"].as_u64().unwrap_or(80));
+        }
+    }
     let services: BTreeSet<Name> = of_kind(objects, &["Service"]).map(named).collect();
     for ((namespace, name), port) in backends {
         if !services.contains(&(namespace.clone(), name.clone())) {
@@ -146,12 +152,27 @@ fn complaints(report: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// The class of these objects of Contour; `None` if there are none.
+fn class_of_contour(objects: &[Value]) -> Option<&str> {
+    let object = of_kind(objects, &["IngressRoute"]).next()?;
+    let class = &object["metadata"]["annotations"]["kubernetes.io/ingress.class"];
+    Some(class.as_str().unwrap_or("contour"))
+}
+
 /// What is wrong with the objects of a block.
 pub(crate) fn problem(mut objects: Vec<Value>) -> Option<String> {
     let output = complete(&mut objects);
     let texts = objects.iter().map(|object| serde_saphyr::to_string(object).unwrap());
     let manifest = texts.collect::<Vec<_>>().join("\n---\n");
-    let (code, said) = limpet_on(&manifest, &["render", "--format", "json", "--output", output, "-f"]);
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    let mut arguments = vec!["render", "--format", "json", "--output", output];
+    if let Some(class) = class_of_contour(&objects) {
+        let contour = json!({"contour": {"gateway": "limpet/contour", "ingressClass": class}});
+        write!(config, "{contour}").unwrap();
+        arguments.extend(["--config", config.path().to_str().unwrap()]);
+    }
+    arguments.push("-f");
+    let (code, said) = limpet_on(&manifest, &arguments);
     // For another control plane its objects are in front, as YAML.
     let report = said
         .find("\n{\n")
@@ -164,6 +185,11 @@ pub(crate) fn problem(mut objects: Vec<Value>) -> Option<String> {
     for (name, policy) in report["sessionPolicies"].as_object().into_iter().flatten() {
         if list(&policy["ancestors"]).next().is_none() {
             found.push(format!("{name} is without effect"));
+        }
+    }
+    for (name, route) in report["ingressRoutes"].as_object().into_iter().flatten() {
+        if route["status"] != "valid" || list(&route["notes"]).next().is_some() {
+            found.push(format!("{name}: {route}"));
         }
     }
     if code != Some(0) {
@@ -194,6 +220,31 @@ fn mistakes_in_objects_are_found() {
         ),
     ] {
         let found = policy(json!({"targetRefs": target, "sessionPersistence": session})).unwrap_or_default();
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
+#[test]
+fn mistakes_in_objects_of_contour_are_found() {
+    let object = |spec: Value| {
+        let object = json!({
+            "apiVersion": "contour.heptio.com/v1beta1",
+            "kind": "IngressRoute",
+            "metadata": {"name": "root", "namespace": "shop"},
+            "spec": spec,
+        });
+        problem(vec![object])
+    };
+    let host = json!({"fqdn": "shop.example.com"});
+    let route =
+        |strategy: &str| json!([{"match": "/", "services": [{"name": "web", "port": 80, "strategy": strategy}]}]);
+    assert_eq!(object(json!({"virtualhost": host, "routes": route("Cookie")})), None);
+    for (spec, expected) in [
+        (json!({"virtualhost": host, "routes": route("cookie")}), "strategy"),
+        (json!({"virtualhost": host, "rutes": []}), "spec.rutes"),
+        (json!({"routes": route("Cookie")}), "orphaned"),
+    ] {
+        let found = object(spec).unwrap_or_default();
         assert!(found.contains(expected), "{found}");
     }
 }
