@@ -60,12 +60,12 @@ async fn the_role_has_what_it_takes_and_no_more() -> Result<()> {
     let user = format!("system:serviceaccount:{}:limpet-controller", namespace.name());
     let requests = cluster.server().requests_of(&user)?;
     let requests = requests.iter().filter_map(|request| asked(&request.verb, &request.uri));
-    let (mut used, mut places) = (BTreeSet::new(), BTreeSet::new());
+    let (mut needed, mut places) = (BTreeSet::new(), BTreeSet::new());
     for (what, place) in requests {
-        used.insert(what);
+        needed.insert(what);
         places.insert(place);
     }
-    assert_eq!(granted(&namespace).await?, used);
+    assert_eq!(granted(&namespace).await?, needed);
     assert_eq!(places, [namespace.name()].into());
 
     let account = cluster
