@@ -15,8 +15,8 @@ use limpet_api::{
 
 type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
-/// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that permit nothing, and annotations
-/// that nobody reads. Leaves the policies of others to them.
+/// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that
+/// permit nothing, and annotations that nobody reads. Leaves the policies of others to them.
 pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
     leave_to_others(objects, settings, found);
     if settings.judges() {

@@ -357,8 +357,8 @@ async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
 }
 
 /// Applies the roles in `namespace` instead of the namespace that the files name, which is part of the names of what is
-/// of the cluster. A controller that keeps no Envoys has no role for that, and one that reads no `IngressRoute`s none for
-/// those.
+/// of the cluster. A controller that keeps no Envoys has no role for that, and one that reads no `IngressRoute`s none
+/// for those.
 async fn install(output: Output, server: &ApiServer, namespace: &Namespace, config: &Value) -> Result<()> {
     let managed = !config["envoy"]["managed"].is_null();
     let (folder, system) = output.deployed();

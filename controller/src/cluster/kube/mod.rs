@@ -4,8 +4,8 @@
 //! - `watch`: one watch for each kind (and namespace), which continues whatever happens. It decodes objects one by one,
 //!   so that one that cannot be read is reported as malformed and affects no other.
 //! - `named_object`: follows one object by its name. `secrets`, `config_maps` and `nodes`: one such watch for each
-//!   Secret that a listener or a host of Contour's names, for each ConfigMap that a policy for TLS names, and for each Node whose address a
-//!   Gateway has. `wanted`: which ones these are.
+//!   Secret that a listener or a host of Contour's names, for each ConfigMap that a policy for TLS names, and for each
+//!   Node whose address a Gateway has. `wanted`: which ones these are.
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
