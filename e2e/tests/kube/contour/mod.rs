@@ -6,6 +6,7 @@ mod metrics;
 mod replicas;
 mod role;
 mod statuses;
+mod taken;
 mod without_status;
 
 use anyhow::{Context, Result};
