@@ -1,6 +1,7 @@
 //! The hosts with their routes, as a Gateway of the graph.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::sessions::{self, Held};
 use super::tree::{Served, Tree};
 use crate::graph::{
     Action, Cluster, ClusterName, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener,
-    Match, PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Match, PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, TlsVersion, VirtualHost,
 };
 use crate::sessions::{CookieSessions, SharedNames};
 use crate::{ContourSettings, InPlace, Objects, affinity};
@@ -44,7 +45,7 @@ pub(super) struct Hosts {
 #[derive(Debug)]
 struct ServedHost {
     name: String,
-    tls: Option<(ObjectName, crate::graph::TlsVersion)>,
+    tls: Option<(ObjectName, TlsVersion)>,
     routes: Vec<ServedRoute>,
 }
 
@@ -296,7 +297,7 @@ fn listener_of(
     hostname: Hostname,
     routes: Vec<Route>,
     secret: ObjectName,
-    minimum: crate::graph::TlsVersion,
+    minimum: TlsVersion,
 ) -> Listener {
     let misdirected = Route {
         rule: RuleName(String::new()),
@@ -370,7 +371,7 @@ fn routes<'a>(
         }
     }
     let mut routes: Vec<_> = by_prefix.into_iter().collect();
-    routes.sort_unstable_by_key(|(prefix, _)| std::cmp::Reverse(*prefix));
+    routes.sort_unstable_by_key(|(prefix, _)| Reverse(*prefix));
     let is_insecure = host.tls.is_some()
         && settings.permit_insecure
         && routes
@@ -409,7 +410,7 @@ fn path(prefix: &str, given: Option<&str>) -> PathMatch {
 }
 
 /// The routes, by their number, whose cookie has the name of one with another scope.
-fn sharing(found: &[(&Host, Vec<Found<'_>>)]) -> std::collections::HashSet<usize> {
+fn sharing(found: &[(&Host, Vec<Found<'_>>)]) -> HashSet<usize> {
     let hosts: Vec<Hostname> = found
         .iter()
         .map(|(host, _)| Hostname::Exact(host.name.clone()))
