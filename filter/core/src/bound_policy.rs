@@ -39,6 +39,8 @@ pub(crate) struct BoundPolicy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Honoured {
     pub(crate) claims: Claims,
+    /// The nonce of the session.
+    pub(crate) nonce: [u8; 4],
     /// The key of the token.
     pub(crate) key: KeyId,
     /// Whether the client needs a new token even if the same host answers.
@@ -132,6 +134,7 @@ impl BoundPolicy {
     fn check(&self, opened: Opened, now: Timestamp) -> Result<Honoured, Refusal> {
         let Opened {
             claims,
+            nonce,
             key,
             key_retiring,
         } = opened;
@@ -155,6 +158,7 @@ impl BoundPolicy {
         }
         Ok(Honoured {
             claims,
+            nonce,
             key,
             renew: lagging || key_retiring || claims.is_moving(),
             under_former_name: false,

@@ -330,7 +330,12 @@ impl Session {
         if !issues_tokens(self.split, response)? {
             return Ok(ResponsePlan::NO_CHANGE);
         }
-        let token = realm.seal(policy.form, &claims, response.nonce()?);
+        // A renewed session is the same one, so it keeps what tells it from others.
+        let nonce = match honoured.filter(|_| outcome == ResponseOutcome::Renewed) {
+            Some(honoured) => honoured.nonce,
+            None => response.nonce()?,
+        };
+        let token = realm.seal(policy.form, &claims, nonce);
         let mut edits = match application {
             Some(application) => application.with(&token),
             None => self.own(&token, &claims, response, now)?,

@@ -202,7 +202,7 @@ impl Unverified {
         let parts = Parts::parse(text)?;
         let claims = match parts.form {
             Form::Sealed => None,
-            Form::Signed => Some(Claims::decode(parts.payload()).ok_or(Refusal::Malformed)?),
+            Form::Signed => Some(Claims::decode(parts.payload()).ok_or(Refusal::Malformed)?.0),
         };
         Ok(Self {
             form: parts.form,

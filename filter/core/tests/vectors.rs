@@ -95,7 +95,11 @@ fn every_valid_token_opens_and_seals() {
         };
         assert_eq!(claims.destination.to_string(), text(&entry, "destination"), "{entry}");
         let opened = realm(&entry).open(token.as_bytes()).unwrap();
-        assert_eq!(opened.claims, claims, "{entry}");
+        assert_eq!(
+            (opened.claims, opened.nonce),
+            (claims, bytes(&entry, "nonce")),
+            "{entry}"
+        );
         assert_eq!(
             realm(&entry).seal(form.unwrap(), &claims, bytes(&entry, "nonce")),
             token,
@@ -238,7 +242,7 @@ impl ResponseView for Exchange {
         Ok(false)
     }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
-        Ok([0; 4])
+        Ok([0x11; 4])
     }
 }
 
@@ -300,5 +304,21 @@ fn what_happens(entry: &Value) -> &'static str {
 fn the_rules_about_time_hold_to_the_millisecond() {
     for entry in entries(TIMES, "cases") {
         assert_eq!(what_happens(&entry), text(&entry, "outcome"), "{entry}");
+    }
+}
+
+#[test]
+fn a_renewed_token_is_of_the_same_session() {
+    for entry in entries(TIMES, "renewals") {
+        let (mut exchange, now) = (Exchange(text(&entry, "token").to_owned()), time(&entry, "now"));
+        let mut session = filter(&entry).session(&exchange).unwrap().unwrap();
+        let outcome = session.on_request(&mut exchange, now).unwrap().outcome;
+        assert_eq!(outcome, Some(RequestOutcome::Steered), "{entry}");
+        let plan = session.on_response(&exchange, || Ok(now)).unwrap();
+        let renewed = plan.edits.iter().find_map(|edit| match edit {
+            HeaderEdit::Set("x-session", token) => Some(token.as_slice()),
+            _ => None,
+        });
+        assert_eq!(renewed, Some(text(&entry, "renewed").as_bytes()), "{entry}");
     }
 }

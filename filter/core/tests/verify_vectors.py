@@ -280,6 +280,13 @@ def check_time(entry):
     return [] if got == entry["outcome"] else [f"{got}, expected {entry['outcome']}"]
 
 
+def check_renewal(entry):
+    form, key_id, claims = open_token(keyring_of(entry), realm_of(entry), entry["token"])
+    claims.last_seen = max(claims.last_seen, entry["now"])
+    renewed = seal(keyring_of(entry), key_id, form, realm_of(entry), claims)
+    return [] if renewed == entry["renewed"] else [f"renewed as {renewed}, expected {entry['renewed']}"]
+
+
 def run(check, entries):
     """Every problem of a group, with its entry."""
     found = []
@@ -308,6 +315,11 @@ def spoil_valid(entry):
     yield "mode", "header" if entry["mode"] == "cookie" else "cookie"
     yield "sessionName", entry["sessionName"] + "x"
     yield "secret", f"{int(entry['secret'], 16) ^ 1:064x}"
+
+
+def spoil_renewal(entry):
+    yield "now", entry["now"] + 1
+    yield "renewed", entry["token"]
 
 
 def spoil_word(field, words):
@@ -354,6 +366,7 @@ def main():
             ("valid", tokens["valid"], check_valid, spoil_valid),
             ("valid, further modes", modes["valid"], check_valid, spoil_valid),
             ("refused", tokens["refused"], check_refused, spoil_word("refusal", refusals)),
+            ("renewals", times["renewals"], check_renewal, spoil_renewal),
             ("times", times["cases"], check_time, spoil_word("outcome", outcomes)),
         ]
     )

@@ -90,8 +90,8 @@ impl Claims {
         out
     }
 
-    /// The inverse of [`Claims::encode`]; `None` if the bytes are not a payload.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// The inverse of [`Claims::encode`], with the nonce; `None` if the bytes are not a payload.
+    pub(super) fn decode(bytes: &[u8]) -> Option<(Self, [u8; 4])> {
         let mut reader = Reader(bytes);
         let ip = match reader.take()? {
             [IPV4] => IpAddr::V4(Ipv4Addr::from(reader.take::<4>()?)),
@@ -102,13 +102,14 @@ impl Claims {
         let destination = Destination(reader.take()?);
         let issued_at = reader.time()?;
         let last_seen = reader.time()?;
-        let _nonce: [u8; 4] = reader.take()?;
-        reader.0.is_empty().then_some(Self {
+        let nonce = reader.take()?;
+        let claims = Self {
             host: SocketAddr::new(ip, port),
             destination,
             issued_at,
             last_seen,
-        })
+        };
+        reader.0.is_empty().then_some((claims, nonce))
     }
 }
 

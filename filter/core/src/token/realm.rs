@@ -87,6 +87,8 @@ impl std::fmt::Debug for RealmKey {
 pub struct Opened {
     /// The content of the token.
     pub claims: Claims,
+    /// What tells the session from others with equal claims. It outlasts renewals.
+    pub nonce: [u8; 4],
     /// The key of the token.
     pub key: KeyId,
     /// Whether the key of the token is retiring, so that the token is due for renewal.
@@ -128,7 +130,7 @@ impl Realm {
         }
     }
 
-    /// A token with these claims under the signing key. The nonce, four random bytes, makes tokens with equal claims
+    /// A token with these claims under the signing key. The nonce, four random bytes, makes sessions with equal claims
     /// different.
     #[must_use]
     pub fn seal(&self, form: Form, claims: &Claims, nonce: [u8; 4]) -> String {
@@ -162,9 +164,10 @@ impl Realm {
             return Err(Refusal::BadSignature);
         }
         // The token is verified, so if it cannot be decoded, a later version made it.
-        let claims = Claims::decode(payload).ok_or(Refusal::Malformed)?;
+        let (claims, nonce) = Claims::decode(payload).ok_or(Refusal::Malformed)?;
         Ok(Opened {
             claims,
+            nonce,
             key: key.id,
             key_retiring: key.state == KeyState::Retiring,
         })
