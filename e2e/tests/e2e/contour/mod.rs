@@ -8,6 +8,7 @@ mod migration;
 mod mixed;
 mod names;
 mod prefixes;
+mod protocols;
 mod redirects;
 mod routes;
 mod secure;
