@@ -116,6 +116,8 @@ fn health_check(check: &HealthCheck) -> EnvoyHealthCheck {
     EnvoyHealthCheck {
         timeout: duration(check.timeout),
         interval: duration(check.interval),
+        // Envoy's own is a minute: so long, a backend that was not up at first would stay unhealthy.
+        no_traffic_interval: duration(check.interval),
         unhealthy_threshold: number(check.unhealthy_after),
         healthy_threshold: number(check.healthy_after),
         health_checker: Some(HealthChecker::HttpHealthCheck(HttpHealthCheck {

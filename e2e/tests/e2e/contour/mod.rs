@@ -196,18 +196,8 @@ impl Rendered {
         Ok(rendered)
     }
 
-    /// For an Envoy that checks backends without traffic as often as others: its own interval is a minute.
     fn config(self) -> Config {
-        let mut bootstrap = self.bootstrap;
-        let clusters = bootstrap["static_resources"]["clusters"].as_array_mut();
-        let checks = clusters
-            .into_iter()
-            .flatten()
-            .filter_map(|cluster| cluster["health_checks"].as_array_mut());
-        for check in checks.flatten() {
-            check["no_traffic_interval"] = "1s".into();
-        }
-        Config::made(bootstrap)
+        Config::made(self.bootstrap)
     }
 
     /// What became of an `IngressRoute`: its status and description.
