@@ -25,7 +25,8 @@ pub struct IngressRouteSpec {
 impl Spec for IngressRouteSpec {
     /// Whether it is a root, and of which host.
     fn readable(spec: &Value) -> Self {
-        let virtualhost = spec.get("virtualhost").map(|host| IngressHost {
+        let host = spec.get("virtualhost").filter(|host| host.is_object());
+        let virtualhost = host.map(|host| IngressHost {
             fqdn: super::decode::text(host, "fqdn"),
             tls: None,
         });

@@ -1,12 +1,14 @@
 //! Any `IngressRoute` becomes a configuration of Envoy, and no other object suffers.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::choices::Choices;
 use limpet_api::{IngressRouteSpec, Object, ObjectName, readable};
+use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
 use limpet_model::graph::{Action, Graph, Hostname};
 use limpet_model::reports::IngressRouteStatus;
-use limpet_model::{ContourSettings, Objects, Settings, build};
+use limpet_model::{Certificate, ContourSettings, Objects, Settings, build};
 use serde_json::{Value, json};
 
 /// What the controller serves for `IngressRoute` objects that are made of these bytes, some of each input, and for
@@ -28,6 +30,13 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
         let service: Object<_> = readable(&json!({"metadata": {"namespace": "shop", "name": name}, "spec": spec}));
         objects.services.insert(service.meta.object_name(), service);
     }
+    let certificate = Certificate {
+        chain: Arc::from(&b"chain"[..]),
+        key: Arc::default(),
+    };
+    objects
+        .certificates
+        .insert(ObjectName::new("shop", "tls"), Ok(certificate));
     let other = json!({
         "virtualhost": {"fqdn": "other.example"},
         "routes": [
@@ -75,6 +84,18 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
         );
     }
     check(&graph);
+    // The filter refuses a whole configuration for one bad policy.
+    let config = FilterConfig::without_keys(graph.policies.clone());
+    let config = FilterConfig {
+        sds_keys: Some(SdsKeysConfig {
+            name: "keyring".to_owned(),
+            sds_config: None,
+        }),
+        ..config
+    };
+    if let Err(error) = limpet_core::Filter::without_keys(&config) {
+        panic!("{error}");
+    }
     graph
 }
 
@@ -118,7 +139,13 @@ fn check(graph: &Graph) {
 
 impl Choices<'_> {
     fn annotations(&mut self) -> Value {
-        match self.below(8) {
+        match self.below(12) {
+            6 => json!({"session.limpet.dev/mode": self.mostly(&["rewrite", "prefix", "insert"])}),
+            7 => json!({"session.limpet.dev/domain": self.mostly(&["example", "other.example", "fuzzed-0.example"])}),
+            8 => {
+                json!({"session.limpet.dev/same-site": "None", "session.limpet.dev/secure": self.mostly(&["always", "auto"])})
+            }
+            9 => json!({"session.limpet.dev/path": self.mostly(&["route", "/a"])}),
             1 => json!({"session.limpet.dev/strict": self.mostly(&["true", "false"])}),
             2 => json!({"session.limpet.dev/same-site": self.mostly(&["Strict", "Lax", "None"])}),
             3 => json!({"session.limpet.dev/source": self.mostly(&["{timeout: 1h}", "none"])}),
@@ -139,6 +166,7 @@ impl Choices<'_> {
             3 => spec["tcpproxy"] = json!({}),
             4 => spec[self.text()] = self.text().into(),
             5 => spec["virtualhost"]["tls"] = json!({"secretName": self.text()}),
+            7..=12 if host.is_some() => spec["virtualhost"]["tls"] = json!({"secretName": "tls"}),
             6 => spec["routes"] = self.text().into(),
             _ => {}
         }
@@ -177,7 +205,7 @@ impl Choices<'_> {
                 0 => route["prefixRewrite"] = self.mostly(&["/", "/a", ""]).into(),
                 1 => route["enableWebsockets"] = true.into(),
                 2 => route["permitInsecure"] = true.into(),
-                3 => route["timeoutPolicy"] = json!({"request": self.mostly(&["1s", "infinity", "1h", "2562047h"])}),
+                3 => route["timeoutPolicy"] = json!({"request": self.mostly(&["1s", "infinity", "1us", "2562047h"])}),
                 4 => {
                     let time = self.mostly(&["1s", "", "-1s", "1ns"]);
                     route["retryPolicy"] = json!({"count": self.byte(), "perTryTimeout": time});
@@ -201,7 +229,8 @@ impl Choices<'_> {
             2 => service["healthCheck"] = self.health_check(),
             3 => {
                 let path = self.mostly(&["/", "", "/a"]);
-                service["stickySessionConfig"] = json!({"cookie": {"name": self.mostly(&["sid", "a"]), "path": path}});
+                service["stickySessionConfig"] =
+                    json!({"cookie": {"name": self.mostly(&["sid", "a", "__Secure-a", ""]), "path": path}});
             }
             4 => service["stickySessionConfig"] = json!({"header": {"name": self.mostly(&["x-user", "A"])}}),
             5 => service["port"] = (i64::from(self.byte()) - 1).into(),

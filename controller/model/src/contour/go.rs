@@ -96,13 +96,26 @@ pub(super) fn quoted(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             '\u{b}' => quoted.push_str("\\v"),
             // Writing to a String cannot fail.
-            c if c.is_ascii_control() => drop(write!(quoted, "\\x{:02x}", u32::from(c))),
-            c if c.is_control() => drop(write!(quoted, "\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
+            c if c < ' ' => drop(write!(quoted, "\\x{:02x}", u32::from(c))),
+            c if is_printed(c) => quoted.push(c),
+            c if u32::from(c) < 0x1_0000 => drop(write!(quoted, "\\u{:04x}", u32::from(c))),
+            c => drop(write!(quoted, "\\U{:08x}", u32::from(c))),
         }
     }
     quoted.push('"');
     quoted
+}
+
+/// Whether Go prints it as it is: letters, marks, numbers, punctuation, symbols, and of spaces that of ASCII alone.
+fn is_printed(c: char) -> bool {
+    c == '\'' || c.escape_debug().len() == 1 || is_mark(c)
+}
+
+/// Marks that Rust escapes where no letter is in front of them.
+fn is_mark(c: char) -> bool {
+    let mut with_letter = format!("a{c}").escape_debug().to_string();
+    with_letter.remove(0);
+    with_letter.chars().eq([c])
 }
 
 #[cfg(test)]
@@ -155,7 +168,12 @@ mod tests {
             ("/a b", r#""/a b""#),
             ("a\"b\\c", r#""a\"b\\c""#),
             ("\u{7}\u{8}\u{c}\n\r\t\u{b}", r#""\a\b\f\n\r\t\v""#),
-            ("\0\u{7f}", r#""\x00\x7f""#),
+            ("\0\u{7f}", r#""\x00\u007f""#),
+            (
+                "\u{a0}\u{ad}\u{200b}\u{2028}\u{e000}\u{e0001}",
+                r#""\u00a0\u00ad\u200b\u2028\ue000\U000e0001""#,
+            ),
+            ("e\u{301}", "\"e\u{301}\""),
             ("\u{85}", r#""\u0085""#),
             ("\u{e9}'", "\"\u{e9}'\""),
         ] {

@@ -1,7 +1,7 @@
 //! The hosts with their routes, as a Gateway of the graph.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,8 +66,21 @@ struct Found<'a> {
     session: Option<(CookieSessions, String)>,
 }
 
-/// The routes in whose place those of another object count, as messages by object.
-type Overruled<'a> = BTreeMap<&'a ObjectName, Vec<String>>;
+/// What hosts have to say of objects.
+#[derive(Debug, Default)]
+pub(super) struct Told<'a> {
+    /// The routes in whose place others count.
+    pub(super) overruled: BTreeMap<&'a ObjectName, Vec<String>>,
+    /// Why sessions cannot be had on a host.
+    pub(super) foreign: BTreeMap<&'a ObjectName, String>,
+}
+
+/// A route of a host, and what it is of.
+struct Reached<'a> {
+    object: &'a ObjectName,
+    rule: &'a Rule<'a>,
+    path: PathMatch,
+}
 
 impl Hosts {
     pub(super) fn of<'a>(
@@ -76,12 +89,12 @@ impl Hosts {
         roots: &BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
         contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
         tree: &Tree<'a>,
-    ) -> (Self, Overruled<'a>) {
-        let mut overruled = Overruled::new();
+    ) -> (Self, Told<'a>) {
+        let mut told = Told::default();
         let mut found: Vec<(&Host, Vec<Found<'_>>)> = Vec::new();
         for (root, served) in &tree.served {
             if let Some(Ok(host)) = roots.get(root) {
-                let routes = routes(host, served, contents, settings, &mut overruled);
+                let routes = routes(host, served, contents, settings, &mut told);
                 found.push((host, routes));
             }
         }
@@ -104,7 +117,7 @@ impl Hosts {
                 routes: made,
             });
         }
-        (hosts, overruled)
+        (hosts, told)
     }
 
     pub(super) fn policies(&self) -> Vec<PolicyConfig> {
@@ -346,57 +359,87 @@ fn routes<'a>(
     served: &[Served<'a>],
     contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
     settings: &ContourSettings,
-    overruled: &mut Overruled<'a>,
+    told: &mut Told<'a>,
 ) -> Vec<Found<'a>> {
-    // Of equal prefixes the last one counts.
-    let mut by_prefix: HashMap<&str, (&Served<'_>, &'a Content<'a>, &'a Rule<'a>)> = HashMap::new();
+    let routes = distinct(host, served, contents, told);
+    let over_http = routes
+        .iter()
+        .filter(|route| host.tls.is_some() && settings.permit_insecure && route.rule.permit_insecure);
+    let insecure: BTreeSet<(String, String)> = over_http.filter_map(|route| held(route.rule)?.cookie()).collect();
+    let found = routes.into_iter().map(|Reached { object, rule, path }| {
+        let held = held(rule).and_then(|held| {
+            let sessions = held.on_host(&insecure);
+            match sessions.foreign_domain(&host.name) {
+                None => Some((sessions.clone(), format!("contour/{}/{}", host.name, held.owner))),
+                Some(domain) => {
+                    told.foreign
+                        .entry(object)
+                        .or_insert_with(|| foreign(domain, &host.name));
+                    None
+                }
+            }
+        });
+        Found {
+            object,
+            rule,
+            path,
+            session: held,
+        }
+    });
+    found.collect()
+}
+
+fn foreign(domain: &str, host: &str) -> String {
+    format!(
+        "metadata.annotations[session.limpet.dev/domain]: expected a domain of {host}, found {domain:?}: browsers drop \
+         the cookie"
+    )
+}
+
+/// Of equal prefixes the last one counts. What was delegated and matches segments leaves the rest of the text, which it
+/// has no right to, to the route that was there before.
+fn distinct<'a>(
+    host: &Host,
+    served: &[Served<'a>],
+    contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
+    told: &mut Told<'a>,
+) -> Vec<Reached<'a>> {
+    let mut by_prefix: BTreeMap<Reverse<&str>, Vec<Reached<'a>>> = BTreeMap::new();
     for one in served {
         let Some(Ok(content)) = contents.get(one.object) else {
             continue;
         };
-        let Some(rule) = content
-            .rules
-            .get(one.route)
-            .filter(|rule| matches!(rule.does, Does::Forward(_)))
-        else {
+        let Some(rule) = content.rules.get(one.route) else {
             continue;
         };
-        if let Some((former, _, lost)) = by_prefix.insert(rule.prefix, (one, content, rule))
-            && former.object != one.object
-        {
-            overruled.entry(former.object).or_default().push(format!(
-                "spec.routes[{}].match: on {}, IngressRoute {} has the same one, and counts in its place",
-                lost.index, host.name, one.object
+        let path = path(rule.prefix, one.given);
+        let known = by_prefix.entry(Reverse(rule.prefix)).or_default();
+        for former in known.iter().filter(|former| !std::ptr::eq(former.rule, rule)) {
+            let by = if former.object == one.object {
+                format!("spec.routes[{}]", rule.index)
+            } else {
+                format!("IngressRoute {}", one.object)
+            };
+            told.overruled.entry(former.object).or_default().push(format!(
+                "spec.routes[{}].match: on {}, {by} has the same one, and counts in its place",
+                former.rule.index, host.name
             ));
         }
+        known.retain(|former| matches!((&former.path, &path), (PathMatch::Text(_), PathMatch::Prefix(_))));
+        let reached = Reached {
+            object: one.object,
+            rule,
+            path,
+        };
+        known.insert(0, reached);
     }
-    let mut routes: Vec<_> = by_prefix.into_iter().collect();
-    routes.sort_unstable_by_key(|(prefix, _)| Reverse(*prefix));
-    let is_insecure = host.tls.is_some()
-        && settings.permit_insecure
-        && routes
-            .iter()
-            .any(|(_, (_, _, rule))| rule.permit_insecure && held(rule).is_some());
-    let found = routes.into_iter().map(|(prefix, (one, content, rule))| Found {
-        object: one.object,
-        rule,
-        path: path(prefix, one.given),
-        session: held(rule).map(|held| {
-            let sessions = if is_insecure {
-                sessions::insecure(&held.sessions, &content.overrides)
-            } else {
-                held.sessions.clone()
-            };
-            (sessions, format!("contour/{}/{}", host.name, held.owner))
-        }),
-    });
-    found.collect()
+    by_prefix.into_values().flatten().collect()
 }
 
 fn held<'a>(rule: &'a Rule<'_>) -> Option<&'a Held> {
     match &rule.does {
         Does::Forward(forwarding) => forwarding.session.as_ref(),
-        Does::Delegate(_) | Does::Nothing => None,
+        Does::Delegate(_) => None,
     }
 }
 

@@ -18,7 +18,7 @@ mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{IngressRouteSpec, Object, ObjectName};
+use limpet_api::{IngressRouteSpec, IngressRule, Object, ObjectName};
 use limpet_core::config::schema::PolicyConfig;
 
 use crate::graph::Graph;
@@ -61,20 +61,28 @@ impl Contour {
             let edges: Vec<Edge<'_>> = match contents.get(name) {
                 Some(Ok(content)) => content.rules.iter().map(edge).collect(),
                 // For messages: nothing of it counts.
-                _ => object.spec.routes.iter().map(|rule| to_nobody(&rule.prefix)).collect(),
+                _ => object
+                    .spec
+                    .routes
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(index, rule)| written(object, index, rule))
+                    .collect(),
             };
             (*name, Vertex::new(object.spec.virtualhost.is_some(), is_refused, edges))
         });
         let vertices = vertices.collect();
-        let tree = Tree::of(&vertices);
-        let (hosts, overruled) = Hosts::of(objects, contour, &roots, &contents, &tree);
+        let mut oldest_first: Vec<&ObjectName> = ours.keys().copied().collect();
+        oldest_first.sort_by_key(|name| ours.get(name).map(|object| object.meta.precedence()));
+        let tree = Tree::of(&vertices, oldest_first);
+        let (hosts, told) = Hosts::of(objects, contour, &roots, &contents, &tree);
         let reports = reports::Inputs {
             objects,
             ours: &ours,
             roots: &roots,
             contents: &contents,
             tree: &tree,
-            overruled: &overruled,
+            hosts: &told,
         };
         Some(Self {
             reports: reports.reports(),
@@ -94,17 +102,26 @@ impl Contour {
 }
 
 fn edge<'a>(rule: &Rule<'a>) -> Edge<'a> {
-    match &rule.does {
-        Does::Delegate(to) => Edge {
-            prefix: rule.prefix,
-            to: Some(to.clone()),
+    Edge {
+        index: rule.index,
+        prefix: rule.prefix,
+        to: match &rule.does {
+            Does::Delegate(to) => Some(to.clone()),
+            Does::Forward(_) => None,
         },
-        Does::Forward(_) | Does::Nothing => to_nobody(rule.prefix),
     }
 }
 
-fn to_nobody(prefix: &str) -> Edge<'_> {
-    Edge { prefix, to: None }
+/// A route of an object with a mistake, as it is written.
+fn written<'a>(object: &'a Object<IngressRouteSpec>, index: usize, rule: &'a IngressRule) -> Option<Edge<'a>> {
+    let delegate = rule.delegate.as_ref();
+    (!rule.services.is_empty() || delegate.is_some()).then(|| Edge {
+        index,
+        prefix: &rule.prefix,
+        to: delegate
+            .filter(|_| rule.services.is_empty())
+            .map(|delegate| read::delegate_of(object, delegate)),
+    })
 }
 
 /// Whether a Gateway object of ours has the name of Contour's Gateway. Their Envoys would be the same, so only the

@@ -1,8 +1,8 @@
 //! What an object says, whoever delegates to it: its routes, or the first mistake in it.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-use limpet_api::{IngressRouteSpec, IngressRule, IngressService, Object, ObjectName};
+use limpet_api::{Delegate, IngressRouteSpec, IngressRule, IngressService, Object, ObjectName};
 
 use super::go::{Length, length, quoted};
 use super::services::{Service, Services, Strategy};
@@ -17,15 +17,17 @@ use crate::sessions::annotated;
 const MOST_SERVICES: usize = 64;
 /// What is in objects of Contour, and what Limpet cannot follow. What it says must not be passed over.
 const NOT_SUPPORTED: [&str; 3] = ["spec.tcpproxy", ".service", ".validation"];
+/// The longest time that a request may last: 290 years. Envoy refuses a whole route table for a longer one.
+const MOST_TIME: Duration = Duration::from_secs(290 * 365 * 86_400);
+/// The longest prefix: Envoy's buffer for all headers has 60 KiB, and each host may have a copy of it.
+const MOST_PATH: usize = 4096;
 /// Envoy's own default, which Contour leaves as it is.
-const DEFAULT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(15);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An object without mistakes of its own.
 #[derive(Debug)]
 pub(super) struct Content<'a> {
     pub(super) rules: Vec<Rule<'a>>,
-    /// What its annotations say of sessions.
-    pub(super) overrides: SessionFields,
     /// What is passed over.
     pub(super) notes: Vec<String>,
 }
@@ -44,8 +46,6 @@ pub(super) struct Rule<'a> {
 pub(super) enum Does<'a> {
     Forward(Box<Forwarding<'a>>),
     Delegate(ObjectName),
-    /// It has neither services nor a delegate.
-    Nothing,
 }
 
 /// What happens to the requests of a route.
@@ -55,8 +55,8 @@ pub(super) struct Forwarding<'a> {
     pub(super) session: Option<Held>,
     pub(super) websockets: bool,
     pub(super) rewrite: Rewrite,
-    pub(super) request_timeout: Option<std::time::Duration>,
-    pub(super) try_timeout: Option<std::time::Duration>,
+    pub(super) request_timeout: Option<Duration>,
+    pub(super) try_timeout: Option<Duration>,
     pub(super) retry: Option<Retry>,
 }
 
@@ -105,24 +105,12 @@ impl<'a> Reading<'a> {
             .map(|field| format!("{field}: not known, so it has no effect"))
             .collect();
         let mut rules = Vec::with_capacity(object.spec.routes.len());
-        let mut by_prefix: BTreeMap<&str, usize> = BTreeMap::new();
         for (index, rule) in object.spec.routes.iter().enumerate() {
             let field = format!("spec.routes[{index}]");
-            if let Some(former) = by_prefix.insert(&rule.prefix, index) {
-                notes.push(format!(
-                    "spec.routes[{former}].match: {field} has the same one, and counts in its place"
-                ));
-            }
             let read = self.rule(object, (index, &field), rule, &overrides, &mut notes);
-            rules.push(read.map_err(|(step, text)| at(index, step, text))?);
+            rules.extend(read.map_err(|(step, text)| at(index, step, text))?);
         }
-        // Of equal prefixes the last one counts.
-        rules.retain(|rule| by_prefix.get(rule.prefix) == Some(&rule.index));
-        Ok(Content {
-            rules,
-            overrides,
-            notes,
-        })
+        Ok(Content { rules, notes })
     }
 
     fn rule(
@@ -132,7 +120,7 @@ impl<'a> Reading<'a> {
         rule: &'a IngressRule,
         overrides: &SessionFields,
         notes: &mut Vec<String>,
-    ) -> Result<Rule<'a>, (Step, String)> {
+    ) -> Result<Option<Rule<'a>>, (Step, String)> {
         let prefix = rule.prefix.as_str();
         let shape = |text: String| (Step::Shape, text);
         if !rule.services.is_empty() && rule.delegate.is_some() {
@@ -144,24 +132,22 @@ impl<'a> Reading<'a> {
         }
         is_path(prefix).map_err(|found| shape(format!("{field}.match: {found}")))?;
         let does = if let Some(delegate) = &rule.delegate {
-            let namespace = Some(&delegate.namespace).filter(|name| !name.is_empty());
-            let namespace = namespace.unwrap_or(&object.meta.namespace);
-            Does::Delegate(ObjectName::new(namespace, &delegate.name))
+            Does::Delegate(delegate_of(object, delegate))
         } else if rule.services.is_empty() {
             notes.push(format!(
                 "{field}: expected services or a delegate; the route is left out"
             ));
-            Does::Nothing
+            return Ok(None);
         } else {
             let forwarding = self.forwarding(object, field, rule, overrides, notes);
             Does::Forward(Box::new(forwarding.map_err(|text| (Step::Target, text))?))
         };
-        Ok(Rule {
+        Ok(Some(Rule {
             index,
             prefix,
             permit_insecure: rule.permit_insecure,
             does,
-        })
+        }))
     }
 
     fn forwarding(
@@ -286,19 +272,33 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// The object that `object` delegates to.
+pub(super) fn delegate_of(object: &Object<IngressRouteSpec>, delegate: &Delegate) -> ObjectName {
+    let namespace = Some(&delegate.namespace).filter(|name| !name.is_empty());
+    ObjectName::new(namespace.unwrap_or(&object.meta.namespace), &delegate.name)
+}
+
 fn timeout_of(field: &str, text: &str) -> Result<Length, String> {
-    length(text).ok_or_else(|| {
-        format!(
-            "{field}: expected a duration of Go like 1m30s, or infinity, found {}",
-            quoted(text)
-        )
-    })
+    let expected = || {
+        let most = MOST_TIME.as_secs() / 3600;
+        let found = quoted(text);
+        format!("{field}: expected a duration of Go like 1m30s of at most {most}h, or infinity, found {found}")
+    };
+    match length(text).ok_or_else(expected)? {
+        Length::Of(time) if time > MOST_TIME => Err(expected()),
+        // Envoy counts milliseconds, and none means no limit.
+        Length::Of(time) => Ok(Length::Of(time.max(Duration::from_millis(1)))),
+        other => Ok(other),
+    }
 }
 
 /// Whether Envoy takes it as a prefix. It refuses a whole route table for one that it does not take.
 fn is_path(text: &str) -> Result<(), String> {
     if !text.starts_with('/') {
         return Err(format!("expected a path that begins with /, found {}", quoted(text)));
+    }
+    if text.len() > MOST_PATH {
+        return Err(format!("expected at most {MOST_PATH} bytes, found {}", text.len()));
     }
     if text.chars().any(|c| c.is_control() || c == '?' || c == '#') {
         return Err(format!(

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use limpet_api::{IngressRouteSpec, Kind, Object, ObjectName, ObjectRef};
 
 use super::go::quoted;
+use super::hosts::Told;
 use super::read::{Content, Does, Mistake};
 use super::roots::{FORBIDDEN, Host};
-use super::tree::{Fault, Place, Step, Tree};
+use super::tree::{Fault, MOST_IN_ALL, MOST_ROUTES, Place, Tree};
 use crate::Objects;
 use crate::reports::{IngressRouteReport, IngressRouteStatus};
 
@@ -16,6 +17,8 @@ use crate::reports::{IngressRouteReport, IngressRouteStatus};
 const MOST_NOTES: usize = 16;
 /// The most bytes of a text: a status and an Event have no room for more.
 const MOST_BYTES: usize = 4096;
+/// The most bytes of the name of a host (RFC 1035, section 2.3.4).
+const MOST_NAME: usize = 253;
 
 /// What reports are made of.
 pub(super) struct Inputs<'a> {
@@ -24,8 +27,8 @@ pub(super) struct Inputs<'a> {
     pub(super) roots: &'a BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
     pub(super) contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
     pub(super) tree: &'a Tree<'a>,
-    /// The routes in whose place another object's count.
-    pub(super) overruled: &'a BTreeMap<&'a ObjectName, Vec<String>>,
+    /// What the hosts have to say of objects.
+    pub(super) hosts: &'a Told<'a>,
 }
 
 impl Inputs<'_> {
@@ -75,13 +78,16 @@ impl Inputs<'_> {
             _ => None,
         };
         let of_edge = self.tree.faults.get(name);
-        let of_edge = of_edge.map(|(place, fault)| (*place, self.told(name, object, *place, fault)));
-        let to_root = own.as_ref().and_then(|_| self.to_root(object));
-        let first = own
-            .into_iter()
-            .chain(of_edge)
-            .chain(to_root)
-            .min_by_key(|(place, _)| *place);
+        let of_edge = of_edge.map(|(place, fault)| (*place, Self::told(object, *place, fault)));
+        let first = own.into_iter().chain(of_edge).min_by_key(|(place, _)| *place);
+        if self.tree.too_large.contains(name) {
+            let message = format!(
+                "spec.routes: expected at most {MOST_ROUTES} routes of a host, those of delegations included, and \
+                 {MOST_IN_ALL} of all hosts"
+            );
+            return Some(message.into());
+        }
+        let foreign = self.hosts.foreign.get(name).cloned();
         let refused = || {
             let object = ObjectRef {
                 kind: Kind::IngressRoute,
@@ -90,17 +96,14 @@ impl Inputs<'_> {
             let words = &self.objects.quarantined.get(&object)?.words;
             Some(format!("refused by Envoy: {words}"))
         };
-        first.map(|(_, text)| text).or_else(refused).map(Arc::from)
+        first.map(|(_, text)| text).or(foreign).or_else(refused).map(Arc::from)
     }
 
-    fn told(&self, name: &ObjectName, object: &Object<IngressRouteSpec>, place: Place, fault: &Fault) -> String {
+    fn told(object: &Object<IngressRouteSpec>, place: Place, fault: &Fault) -> String {
         match fault {
             Fault::Outside { given } => {
-                let prefix = match self.contents.get(name) {
-                    Some(Ok(content)) => content.rules.get(place.route).map(|rule| rule.prefix),
-                    _ => object.spec.routes.get(place.route).map(|rule| rule.prefix.as_str()),
-                };
-                let prefix = prefix.unwrap_or_default();
+                let rule = object.spec.routes.get(place.route);
+                let prefix = rule.map_or("", |rule| &rule.prefix);
                 format!(
                     "the path prefix {} does not match the parent's path prefix {}",
                     quoted(prefix),
@@ -110,24 +113,6 @@ impl Inputs<'_> {
             Fault::ToRoot => TO_ROOT.to_owned(),
             Fault::Cycle(names) => format!("route creates a delegation cycle: {names}"),
         }
-    }
-
-    /// Whether an object with a mistake delegates to a root as well, which Contour may see first.
-    fn to_root(&self, object: &Object<IngressRouteSpec>) -> Option<(Place, String)> {
-        let route = object.spec.routes.iter().position(|rule| {
-            rule.services.is_empty()
-                && rule.delegate.as_ref().is_some_and(|delegate| {
-                    let own = object.meta.namespace.as_str();
-                    let namespace = Some(delegate.namespace.as_str()).filter(|name| !name.is_empty());
-                    let target = ObjectName::new(namespace.unwrap_or(own), &delegate.name);
-                    self.roots.contains_key(&target)
-                })
-        })?;
-        let place = Place {
-            route,
-            step: Step::Target,
-        };
-        Some((place, TO_ROOT.to_owned()))
     }
 
     /// The host as the root writes it.
@@ -140,27 +125,28 @@ impl Inputs<'_> {
         let object = root.and_then(|root| self.ours.get(root));
         let host = object.and_then(|object| object.spec.virtualhost.as_ref());
         let may_be = root.is_some_and(|root| !matches!(self.roots.get(root), Some(Err(text)) if **text == *FORBIDDEN));
+        // It is a label of metrics, which have no room for any text.
         let fqdn = host.map_or("", |host| host.fqdn.trim());
-        Arc::from(if may_be { fqdn } else { "" })
+        Arc::from(if may_be && fqdn.len() <= MOST_NAME { fqdn } else { "" })
     }
 
     fn notes(&self, name: &ObjectName) -> Vec<String> {
         let content = self.contents.get(name).and_then(|content| content.as_ref().ok());
         let own = content.map_or(&[][..], |content| &content.notes).iter().cloned();
-        let rules = content.map_or(&[][..], |content| &content.rules).iter().enumerate();
-        let dangling = rules.filter(|(index, _)| {
-            let known = self.tree.dangling.range((name, *index)..).next();
-            known == Some(&(name, *index))
+        let rules = content.map_or(&[][..], |content| &content.rules).iter();
+        let dangling = rules.filter(|rule| {
+            let known = self.tree.dangling.range((name, rule.index)..).next();
+            known == Some(&(name, rule.index))
         });
-        let dangling = dangling.filter_map(|(_, rule)| match &rule.does {
+        let dangling = dangling.filter_map(|rule| match &rule.does {
             Does::Delegate(to) => Some(format!(
                 "spec.routes[{}].delegate: expected an IngressRoute of our class, found {to}, which is none; the route \
                  is left out",
                 rule.index
             )),
-            _ => None,
+            Does::Forward(_) => None,
         });
-        let overruled = self.overruled.get(name).into_iter().flatten().cloned();
+        let overruled = self.hosts.overruled.get(name).into_iter().flatten().cloned();
         let mut notes: Vec<String> = own.chain(dangling).chain(overruled).collect();
         let more = notes.len().saturating_sub(MOST_NOTES);
         notes.truncate(MOST_NOTES);

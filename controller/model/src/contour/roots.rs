@@ -48,7 +48,12 @@ pub(super) fn roots<'a>(
     let conflicts: BTreeMap<&str, String> = by_host
         .iter()
         .filter(|(_, names)| names.len() > 1)
-        .map(|(host, names)| (host.as_str(), joined(names.iter().copied(), ", ")))
+        .map(|(host, names)| {
+            // As Contour does: by their texts.
+            let mut names = names.clone();
+            names.sort_by_cached_key(ToString::to_string);
+            (host.as_str(), joined(names.into_iter(), ", "))
+        })
         .collect();
     let roots = ours.iter().filter_map(|(name, object)| {
         let fqdn = &object.spec.virtualhost.as_ref()?.fqdn;

@@ -272,8 +272,10 @@ fn is_foreign(host: &str) -> bool {
     let last = labels.next().unwrap_or_default();
     // Some resolvers read `127.1`, `0x7f.1` and `2130706433` as addresses. No top-level domain begins with a digit.
     let is_number = last.starts_with(|c: char| c.is_ascii_digit());
-    let is_local = matches!(last, "localhost" | "localdomain" | "localhost6" | "localdomain6")
-        || matches!(&*name, "ip6-localhost" | "ip6-loopback");
+    let is_local = matches!(
+        last,
+        "localhost" | "localdomain" | "localhost4" | "localdomain4" | "localhost6" | "localdomain6"
+    ) || matches!(&*name, "ip6-localhost" | "ip6-loopback" | "loopback");
     is_host_name(&name) && !is_number && !is_local
 }
 
@@ -390,6 +392,8 @@ mod tests {
             ("a.localhost", false),
             ("localhost.localdomain", false),
             ("ip6-localhost", false),
+            ("localhost4", false),
+            ("loopback", false),
             ("127.0.0.1", false),
             ("127.9.9.9", false),
             ("::1", false),

@@ -4,6 +4,8 @@ use limpet_core::config::schema::{
     CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, SourceConfig, TokenConfig,
 };
 
+use std::collections::BTreeSet;
+
 use super::go::quoted;
 use super::services::{Service, Strategy};
 use crate::Settings;
@@ -17,7 +19,10 @@ const COOKIE: &str = "X-Contour-Session-Affinity";
 /// The sessions of a route.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) sessions: CookieSessions,
+    sessions: CookieSessions,
+    /// The same for a host that serves the cookie over plain HTTP as well: it neither gets a `Secure` cookie nor may
+    /// replace one. `None` if the object says otherwise.
+    insecure: Option<CookieSessions>,
     /// The Service and the port that they are named after: `<namespace>/<service>:<port>`.
     pub(super) owner: String,
 }
@@ -57,15 +62,23 @@ pub(super) fn of_route(
         ));
     }
     let defaults = defaults(settings, path, by_address);
-    let sessions = ByCookie {
-        name,
-        overrides,
-        defaults: &defaults,
-        path: prefix,
-        limits: settings.session_limits,
+    let insecure = SessionFields {
+        secure: Some(SecureConfig::Never),
+        ..defaults.clone()
+    };
+    let sessions = |defaults: &SessionFields| {
+        let sessions = ByCookie {
+            name,
+            overrides,
+            defaults,
+            path: prefix,
+            limits: settings.session_limits,
+        };
+        sessions.sessions(&config, &format!("{field}.match"))
     };
     Ok(Some(Held {
-        sessions: sessions.sessions(&config)?,
+        sessions: sessions(&defaults)?,
+        insecure: sessions(&insecure).ok(),
         owner: format!("{}:{}", service.name, service.port),
     }))
 }
@@ -96,13 +109,17 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
     }
 }
 
-/// The same where the host has a route with sessions over plain HTTP as well: it neither gets a `Secure` cookie nor may
-/// replace one.
-pub(super) fn insecure(sessions: &CookieSessions, overrides: &SessionFields) -> CookieSessions {
-    if overrides.secure.is_some() {
-        sessions.clone()
-    } else {
-        sessions.with_secure(SecureConfig::Never)
+impl Held {
+    /// The sessions on a host that serves cookies of these names and paths over plain HTTP, too.
+    pub(super) fn on_host(&self, insecure: &BTreeSet<(String, String)>) -> &CookieSessions {
+        let is_insecure = self.cookie().is_some_and(|cookie| insecure.contains(&cookie));
+        self.insecure.as_ref().filter(|_| is_insecure).unwrap_or(&self.sessions)
+    }
+
+    /// Name and path of the cookie, by which a client tells it from others of the host.
+    pub(super) fn cookie(&self) -> Option<(String, String)> {
+        let cookie = self.sessions.cookie()?;
+        Some((cookie.name.clone(), cookie.path.clone()))
     }
 }
 
@@ -112,7 +129,10 @@ pub(super) fn hash(services: &[Service<'_>], held: Option<&Held>) -> Vec<HashOn>
     for service in services {
         let on = match service.strategy {
             Strategy::Cookie => HashOn::Cookie(COOKIE.to_owned()),
-            Strategy::StickyCookie { name, .. } => HashOn::Cookie(name.to_owned()),
+            // Its name is checked where it is that of the session.
+            Strategy::StickyCookie { name, .. } if held.is_some_and(|held| held.cookie().is_some()) => {
+                HashOn::Cookie(name.to_owned())
+            }
             Strategy::StickyHeader(name) => HashOn::Header(name.to_ascii_lowercase()),
             _ => continue,
         };

@@ -1,6 +1,7 @@
 //! Who delegates to whom: the objects that each root reaches, cycles, and orphans. It knows nothing of an object but
 //! its routes' prefixes and delegates.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_api::ObjectName;
@@ -21,6 +22,8 @@ pub(super) struct Vertex<'a> {
 /// A route of an object.
 #[derive(Debug, Clone)]
 pub(super) struct Edge<'a> {
+    /// Its index in the object.
+    pub(super) index: usize,
     /// The prefix of its paths.
     pub(super) prefix: &'a str,
     /// Whom it delegates to, if it does.
@@ -46,7 +49,8 @@ impl<'a> Vertex<'a> {
         if lies_within(first, given) && lies_within(last, given) {
             return None;
         }
-        self.routes.iter().position(|route| !lies_within(route.prefix, given))
+        let outside = |route: &&Edge<'_>| !lies_within(route.prefix, given);
+        self.routes.iter().find(outside).map(|route| route.index)
     }
 }
 
@@ -100,7 +104,7 @@ pub(super) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Served<'a> {
     pub(super) object: &'a ObjectName,
-    /// The index of its route.
+    /// The place of its route among those of its vertex.
     pub(super) route: usize,
     /// What was delegated to the object; `None` for a root.
     pub(super) given: Option<&'a str>,
@@ -115,6 +119,8 @@ pub(super) struct Tree<'a> {
     pub(super) reached: BTreeMap<&'a ObjectName, &'a ObjectName>,
     /// What is wrong with delegations, by object: the first in the order of the tree.
     pub(super) faults: BTreeMap<&'a ObjectName, (Place, Fault)>,
+    /// The roots for whose routes there is no room.
+    pub(super) too_large: BTreeSet<&'a ObjectName>,
     /// The routes whose delegate is not there.
     pub(super) dangling: BTreeSet<(&'a ObjectName, usize)>,
 }
@@ -138,6 +144,11 @@ pub(super) fn joined<'a>(names: impl Iterator<Item = &'a ObjectName>, between: &
     text
 }
 
+/// The most routes of a host, those of delegations included: whoever can delegate could ask for any number of them.
+pub(super) const MOST_ROUTES: usize = 10_000;
+/// The most routes of all hosts. Each takes some kilobytes of the controller's memory.
+pub(super) const MOST_IN_ALL: usize = 50_000;
+
 /// The place in the tree that the walk is at.
 struct At<'a> {
     name: &'a ObjectName,
@@ -147,76 +158,114 @@ struct At<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// The tree of these objects. Their order does not matter.
-    pub(super) fn of(vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>) -> Self {
+    /// The tree of these objects. Where there is no room for all roots, there is for the first of `names`.
+    pub(super) fn of(
+        vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
+        names: impl IntoIterator<Item = &'a ObjectName>,
+    ) -> Self {
         let mut tree = Self::default();
-        let roots = vertices
-            .iter()
-            .filter(|(_, vertex)| vertex.is_root && !vertex.is_refused);
-        for (name, vertex) in roots {
-            tree.walk(vertices, name, vertex);
+        let mut room = MOST_IN_ALL;
+        for name in names {
+            let Some(vertex) = vertices.get(name).filter(|vertex| vertex.is_root) else {
+                continue;
+            };
+            let mut walk = Walk::new(vertices, name);
+            if vertex.is_refused {
+                walk.look_at(&[], name, vertex);
+                tree.note(walk);
+                continue;
+            }
+            match walk.run(vertex, room.min(MOST_ROUTES)) {
+                Some(served) => {
+                    room = room.saturating_sub(served.len());
+                    tree.served.insert(name, served);
+                    tree.reach(name, &walk);
+                    tree.note(walk);
+                }
+                None => drop(tree.too_large.insert(name)),
+            }
         }
         tree
     }
 
-    /// Visits each object once for each prefix that it is given: what is below is the same, however it was reached. So
-    /// the time is that of the delegations there are, and not of the ways through them, and no stack overflows.
-    fn walk(
-        &mut self,
-        vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
-        root: &'a ObjectName,
-        vertex: &'a Vertex<'a>,
-    ) {
+    fn reach(&mut self, root: &'a ObjectName, walk: &Walk<'a>) {
+        for (name, _) in walk.visited.iter().chain([&(root, "")]) {
+            self.reached.entry(name).or_insert(root);
+        }
+    }
+
+    fn note(&mut self, walk: Walk<'a>) {
+        for (name, found) in walk.faults {
+            self.faults.entry(name).or_insert(found);
+        }
+        self.dangling.extend(walk.dangling);
+    }
+}
+
+/// The way through the tree from one root.
+struct Walk<'a> {
+    vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
+    root: &'a ObjectName,
+    /// Objects, and what they were given.
+    visited: BTreeSet<(&'a ObjectName, &'a str)>,
+    faults: BTreeMap<&'a ObjectName, (Place, Fault)>,
+    dangling: BTreeSet<(&'a ObjectName, usize)>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>, root: &'a ObjectName) -> Self {
+        Self {
+            vertices,
+            root,
+            visited: BTreeSet::new(),
+            faults: BTreeMap::new(),
+            dangling: BTreeSet::new(),
+        }
+    }
+
+    /// The routes that the root reaches; `None` if they are more than `most`.
+    ///
+    /// It visits each object once for each prefix that it is given: what is below is the same, however it was reached.
+    /// So the time is that of the delegations there are, and not of the ways through them, and no stack overflows.
+    fn run(&mut self, vertex: &'a Vertex<'a>, most: usize) -> Option<Vec<Served<'a>>> {
         let mut served = Vec::new();
-        let mut visited = BTreeSet::new();
-        let mut on_the_way = BTreeSet::from([root]);
+        let mut on_the_way = BTreeSet::from([self.root]);
         let mut way = vec![At {
-            name: root,
+            name: self.root,
             vertex,
             given: None,
             next: 0,
         }];
-        self.reached.entry(root).or_insert(root);
+        let mut steps = 0;
         while let Some(at) = way.last_mut() {
-            let route = at.next;
-            let Some(edge) = at.vertex.routes.get(route) else {
+            let Some(edge) = at.vertex.routes.get(at.next) else {
                 on_the_way.remove(at.name);
                 way.pop();
                 continue;
             };
+            let (name, given, route) = (at.name, at.given, at.next);
             at.next += 1;
-            let (name, given) = (at.name, at.given);
-            let Some(to) = &edge.to else {
+            steps += 1;
+            if steps > most {
+                return None;
+            }
+            if edge.to.is_none() {
                 served.push(Served {
                     object: name,
                     route,
                     given,
                 });
                 continue;
-            };
-            let Some((target, vertex)) = vertices.get_key_value(to) else {
-                self.dangling.insert((name, route));
+            }
+            let Some((target, vertex)) = self.target(name, edge, &on_the_way, || joined_way(&way)) else {
                 continue;
             };
-            let target = *target;
-            let place = Place {
-                route,
-                step: Step::Target,
-            };
-            if vertex.is_root {
-                self.fault(name, place, || Fault::ToRoot);
+            if !self.visited.insert((target, edge.prefix)) || self.is_outside(target, vertex, edge.prefix) {
                 continue;
             }
-            if on_the_way.contains(target) {
-                let names = || joined(way.iter().map(|at| at.name).chain([target]), " -> ");
-                self.fault(name, place, || Fault::Cycle(names()));
-                continue;
-            }
-            if !visited.insert((target, edge.prefix)) {
-                continue;
-            }
-            self.reached.entry(target).or_insert(root);
-            if self.is_outside(target, vertex, edge.prefix) || vertex.is_refused {
+            if vertex.is_refused {
+                let names: Vec<&ObjectName> = way.iter().map(|at| at.name).collect();
+                self.look_at(&names, target, vertex);
                 continue;
             }
             on_the_way.insert(target);
@@ -227,7 +276,43 @@ impl<'a> Tree<'a> {
                 next: 0,
             });
         }
-        self.served.insert(root, served);
+        Some(served)
+    }
+
+    /// Whom a route delegates to, if that is right. `way`: the names from the root to the object of the route.
+    fn target(
+        &mut self,
+        name: &'a ObjectName,
+        edge: &'a Edge<'a>,
+        on_the_way: &BTreeSet<&'a ObjectName>,
+        way: impl FnOnce() -> String,
+    ) -> Option<(&'a ObjectName, &'a Vertex<'a>)> {
+        let Some((target, vertex)) = self.vertices.get_key_value(edge.to.as_ref()?) else {
+            self.dangling.insert((name, edge.index));
+            return None;
+        };
+        let place = Place {
+            route: edge.index,
+            step: Step::Target,
+        };
+        if vertex.is_root {
+            self.fault(name, place, || Fault::ToRoot);
+            return None;
+        }
+        if on_the_way.contains(target) {
+            self.fault(name, place, || Fault::Cycle(format!("{} -> {target}", way())));
+            return None;
+        }
+        Some((target, vertex))
+    }
+
+    /// Looks for faults of an object with a mistake of its own, which Contour may see first. Nothing of it counts.
+    fn look_at(&mut self, way: &[&'a ObjectName], name: &'a ObjectName, vertex: &'a Vertex<'a>) {
+        let on_the_way: BTreeSet<&ObjectName> = way.iter().copied().chain([name]).collect();
+        for edge in vertex.routes.iter().filter(|edge| edge.to.is_some()) {
+            let names = || joined(way.iter().copied().chain([name]), " -> ");
+            self.target(name, edge, &on_the_way, names);
+        }
     }
 
     fn is_outside(&mut self, name: &'a ObjectName, vertex: &Vertex<'_>, given: &str) -> bool {
@@ -245,8 +330,18 @@ impl<'a> Tree<'a> {
     }
 
     fn fault(&mut self, name: &'a ObjectName, place: Place, fault: impl FnOnce() -> Fault) {
-        self.faults.entry(name).or_insert_with(|| (place, fault()));
+        let fault = || (place, fault());
+        match self.faults.entry(name) {
+            Entry::Vacant(entry) => drop(entry.insert(fault())),
+            // An object may be looked at before its prefixes are: the first in the object's own order counts.
+            Entry::Occupied(mut entry) if entry.get().0 > place => drop(entry.insert(fault())),
+            Entry::Occupied(_) => {}
+        }
     }
+}
+
+fn joined_way(way: &[At<'_>]) -> String {
+    joined(way.iter().map(|at| at.name), " -> ")
 }
 
 #[cfg(test)]
@@ -263,14 +358,15 @@ mod tests {
     fn tree(objects: &[(&str, bool, Routes)]) -> (Vec<String>, Vec<String>) {
         let names: Vec<ObjectName> = objects.iter().map(|(of, ..)| name(of)).collect();
         let vertices = objects.iter().zip(&names).map(|((_, is_root, routes), name_of)| {
-            let edges = routes.iter().map(|(prefix, to)| Edge {
+            let edges = routes.iter().enumerate().map(|(index, (prefix, to))| Edge {
+                index,
                 prefix,
                 to: to.map(name),
             });
             (name_of, Vertex::new(*is_root, false, edges.collect()))
         });
         let vertices = vertices.collect();
-        let tree = Tree::of(&vertices);
+        let tree = Tree::of(&vertices, vertices.keys().copied());
         let served = tree.served.iter().flat_map(|(root, served)| {
             let of = |one: &Served<'_>| {
                 let given = one.given.map(|given| format!(" of {given}")).unwrap_or_default();
@@ -308,8 +404,13 @@ mod tests {
         for one in prefixes {
             for two in prefixes {
                 for given in prefixes {
-                    let edges = [one, two].map(|prefix| Edge { prefix, to: None });
-                    let vertex = Vertex::new(false, false, edges.to_vec());
+                    let edges = [one, two].into_iter().enumerate();
+                    let edges = edges.map(|(index, prefix)| Edge {
+                        index,
+                        prefix,
+                        to: None,
+                    });
+                    let vertex = Vertex::new(false, false, edges.collect());
                     let expected = [one, two].iter().position(|prefix| !lies_within(prefix, given));
                     assert_eq!(vertex.outside(given), expected, "{one} and {two} in {given}");
                 }
@@ -357,19 +458,65 @@ mod tests {
     /// Twice as many ways with each level, and a chain that is deeper than a stack.
     #[test]
     fn the_time_does_not_grow_with_the_ways() {
-        let depth = 100_000;
+        let depth = MOST_ROUTES / 2;
         let names: Vec<ObjectName> = (0..depth).map(|level| name(&level.to_string())).collect();
         let ends = names.iter().skip(1).map(Some).chain([None]);
         let vertices = names.iter().zip(ends).enumerate().map(|(level, (of, to))| {
-            let edge = Edge {
+            let edge = |index| Edge {
+                index,
                 prefix: "/",
                 to: to.cloned(),
             };
-            (of, Vertex::new(level == 0, false, vec![edge.clone(), edge]))
+            (of, Vertex::new(level == 0, false, vec![edge(0), edge(1)]))
         });
         let vertices = vertices.collect();
-        let tree = Tree::of(&vertices);
+        let tree = Tree::of(&vertices, vertices.keys().copied());
         assert_eq!(tree.served[&names[0]].len(), 2);
         assert_eq!(tree.reached.len(), depth);
+        assert!(tree.too_large.is_empty());
+    }
+
+    #[test]
+    fn the_first_roots_have_room() {
+        let names: Vec<ObjectName> = (0..7).map(|number| name(&number.to_string())).collect();
+        let routes = |_| Edge {
+            index: 0,
+            prefix: "/",
+            to: None,
+        };
+        let vertices = names.iter().map(|name| {
+            (
+                name,
+                Vertex::new(true, false, (0..MOST_ROUTES - 1).map(routes).collect()),
+            )
+        });
+        let vertices = vertices.collect();
+        let tree = Tree::of(&vertices, names.iter().rev());
+        assert_eq!(tree.too_large, names.iter().take(2).collect());
+    }
+
+    #[test]
+    fn a_root_reaches_no_more_routes_than_there_may_be() {
+        let (root, vertex) = (name("root"), name("vertex"));
+        let prefixes: Vec<String> = (0..200).map(|depth| "/".repeat(depth + 1)).collect();
+        let given = prefixes.iter().enumerate().map(|(index, prefix)| Edge {
+            index,
+            prefix,
+            to: Some(vertex.clone()),
+        });
+        let deepest = "/".repeat(201);
+        let routes = (0..200).map(|index| Edge {
+            index,
+            prefix: &deepest,
+            to: None,
+        });
+        let vertices = [
+            (&root, Vertex::new(true, false, given.collect())),
+            (&vertex, Vertex::new(false, false, routes.collect())),
+        ];
+        let vertices = vertices.into_iter().collect();
+        let tree = Tree::of(&vertices, vertices.keys().copied());
+        assert_eq!(tree.too_large, [&root].into());
+        assert!(tree.served.is_empty() && tree.reached.is_empty());
     }
 }

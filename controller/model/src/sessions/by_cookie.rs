@@ -8,14 +8,15 @@ use super::persistence::{Carrier, Persistence, Shape};
 use super::policy::{Draft, Parts};
 use crate::SessionLimits;
 use crate::session_fields::{Holder, SessionFields};
-use limpet_core::config::schema::{CookieConfig, PolicyConfig, SecureConfig};
+use limpet_core::carrier::cookie_domain;
+use limpet_core::config::schema::{CookieConfig, PolicyConfig};
 
 /// What the annotations of an object say of its sessions.
 ///
 /// # Errors
 /// If one of them cannot be followed, with its path.
 pub(crate) fn annotated(annotations: &BTreeMap<String, String>) -> Result<SessionFields, String> {
-    annotations::read(annotations).map_err(|faults| told(faults, ""))
+    annotations::read(annotations).map_err(|faults| told(faults, "", ""))
 }
 
 /// What sessions of an object are made of.
@@ -37,11 +38,11 @@ pub(crate) struct ByCookie<'a> {
 pub(crate) struct CookieSessions(Draft);
 
 impl ByCookie<'_> {
-    /// `field`: what gives the cookie its name.
+    /// `field`: what gives the cookie its name; `matched`: what gives it the path of the route.
     ///
     /// # Errors
     /// If something cannot be followed, with its path.
-    pub(crate) fn sessions(&self, field: &str) -> Result<CookieSessions, String> {
+    pub(crate) fn sessions(&self, field: &str, matched: &str) -> Result<CookieSessions, String> {
         let is_of_route = self.overrides.path == Some(crate::CookiePath::Route);
         let persistence = |name: Option<&str>| Persistence {
             shape: Shape::Union,
@@ -67,7 +68,10 @@ impl ByCookie<'_> {
         } else {
             parts
         };
-        parts.draft().map(CookieSessions).map_err(|faults| told(faults, field))
+        parts
+            .draft()
+            .map(CookieSessions)
+            .map_err(|faults| told(faults, field, matched))
     }
 }
 
@@ -77,18 +81,15 @@ impl CookieSessions {
         self.0.of_scope(scope, per_scope)
     }
 
+    /// The `Domain` of the cookie, if browsers refuse it from this host.
+    pub(crate) fn foreign_domain(&self, host: &str) -> Option<&str> {
+        let domain = self.0.config.domain()?;
+        (!cookie_domain::may_come_from(domain, host)).then_some(domain)
+    }
+
     /// The filter's own cookie.
     pub(crate) fn cookie(&self) -> Option<&CookieConfig> {
         self.0.named_cookie()
-    }
-
-    /// The same, with another `Secure` of its cookie.
-    pub(crate) fn with_secure(&self, secure: SecureConfig) -> Self {
-        let mut sessions = self.clone();
-        if let Some(cookie) = &mut sessions.0.config.cookie {
-            cookie.secure = secure;
-        }
-        sessions
     }
 
     /// Whether the client's address holds the session.
@@ -97,17 +98,20 @@ impl CookieSessions {
     }
 }
 
-fn told(faults: Vec<Fault>, field: &str) -> String {
-    let told = faults.into_iter().map(|fault| {
-        if let ObjectField::Persistence(below) = fault.place {
-            return format!(
+fn told(faults: Vec<Fault>, field: &str, matched: &str) -> String {
+    let told = faults.into_iter().map(|fault| match fault.place {
+        ObjectField::Persistence(below) => {
+            format!(
                 "{field}{}: {}",
                 below.strip_prefix("cookie").unwrap_or_default(),
                 fault.message
-            );
+            )
         }
-        let problem = fault.below("spec");
-        format!("{}: {}", problem.field, problem.message)
+        ObjectField::Matches => format!("{matched}: {}", fault.message),
+        ObjectField::Annotation(_) | ObjectField::Default(_) => {
+            let problem = fault.below("spec");
+            format!("{}: {}", problem.field, problem.message)
+        }
     });
     told.collect::<Vec<_>>().join("; ")
 }
