@@ -93,6 +93,7 @@ fn plain(message: &str) -> String {
     let expected = match expected {
         "u16" => "a whole number from 0 to 65535",
         "u32" => "a whole number from 0 to 4294967295",
+        "i64" => "a whole number",
         "a sequence" => "a list",
         "a map" => "an object",
         expected if expected.starts_with("struct ") => "an object",

@@ -140,8 +140,8 @@ impl Inputs<'_> {
         });
         let dangling = dangling.filter_map(|rule| match &rule.does {
             Does::Delegate(to) => Some(format!(
-                "spec.routes[{}].delegate: expected an IngressRoute of our class, found {to}, which is none; the route \
-                 is left out",
+                "spec.routes[{}].delegate: expected an IngressRoute of our class, found {to}, which is not there or of another \
+                 class; the route is left out",
                 rule.index
             )),
             Does::Forward(_) => None,

@@ -1,8 +1,6 @@
 //! The sessions of routes: a token takes the place of Contour's hash.
 
-use limpet_core::config::schema::{
-    CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, SourceConfig, TokenConfig,
-};
+use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, SourceConfig};
 
 use std::collections::BTreeSet;
 
@@ -98,7 +96,6 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
             CookiePath::At(path.to_owned())
         }),
         lifetime_type: Some(LifetimeTypeConfig::Session),
-        token: Some(TokenConfig::Signed),
         mode: Some(CookieModeConfig::Insert),
         // The backend saw it, and the router hashes what Contour's Envoys have set.
         forward: Some(true),
