@@ -20,6 +20,8 @@ const MOST_BYTES: usize = 4096;
 /// The most bytes of the name of a host (RFC 1035, section 2.3.4).
 const MOST_NAME: usize = 253;
 
+const TO_ROOT: &str = "root ingressroute cannot delegate to another root ingressroute";
+
 /// What reports are made of.
 pub(super) struct Inputs<'a> {
     pub(super) objects: &'a Objects,
@@ -140,8 +142,8 @@ impl Inputs<'_> {
         });
         let dangling = dangling.filter_map(|rule| match &rule.does {
             Does::Delegate(to) => Some(format!(
-                "spec.routes[{}].delegate: expected an IngressRoute of our class, found {to}, which is not there or of another \
-                 class; the route is left out",
+                "spec.routes[{}].delegate: expected an IngressRoute of our class, found {to}, which is not there or of \
+                 another class; the route is left out",
                 rule.index
             )),
             Does::Forward(_) => None,
@@ -160,8 +162,6 @@ impl Inputs<'_> {
     }
 }
 
-/// Who delegates to it is told so, and what it has is left out.
-const TO_ROOT: &str = "root ingressroute cannot delegate to another root ingressroute";
 fn shortened(text: Arc<str>) -> Arc<str> {
     if text.len() <= MOST_BYTES {
         return text;

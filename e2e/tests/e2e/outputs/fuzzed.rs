@@ -1,7 +1,10 @@
 //! The fuzz targets `http_route` and `ingress_route`, with Envoy as the judge of a sample.
 
+use std::sync::Arc;
+
 use anyhow::{Result, ensure};
 use limpet_e2e::Envoy;
+use limpet_model::Certificate;
 
 use super::config;
 use crate::random::Random;
@@ -63,7 +66,9 @@ fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
 }
 
 /// Fields of a graph: matches, actions and clusters.
-const OF_CONTOUR: [&str; 12] = [
+const OF_CONTOUR: [&str; 14] = [
+    "tlsMinimum",
+    "redirect",
     "text",
     "prefix",
     "rewrite",
@@ -83,7 +88,15 @@ fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
     let mut random = Random::seeded();
     let inputs: Vec<Vec<u8>> = (0..1000).map(|_| random.bytes(300)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let graph = ingress_route::ingress_routes(&inputs);
+    let mut graph = ingress_route::ingress_routes(&inputs);
+    // The target's own is none that Envoy could load.
+    let made = rcgen::generate_simple_self_signed(["fuzzed.example".to_owned()])?;
+    for certificate in graph.certificates.values_mut() {
+        *certificate = Certificate {
+            chain: made.cert.pem().into_bytes().into(),
+            key: Arc::new(made.signing_key.serialize_pem().into_bytes().into()),
+        };
+    }
     let (accepted, said) = Envoy::validate(&config(&graph, &[])?)?;
     ensure!(accepted, "{said}");
     let text = serde_json::to_string(&graph)?;

@@ -1,0 +1,173 @@
+use super::*;
+
+type Routes = &'static [(&'static str, Option<&'static str>)];
+
+fn name(name: &str) -> ObjectName {
+    ObjectName::new("shop", name)
+}
+
+/// What is served, in order, and the faults; `objects`: their names, whether they are roots, and their routes.
+fn tree(objects: &[(&str, bool, Routes)]) -> (Vec<String>, Vec<String>) {
+    let names: Vec<ObjectName> = objects.iter().map(|(of, ..)| name(of)).collect();
+    let vertices = objects.iter().zip(&names).map(|((_, is_root, routes), name_of)| {
+        let edges = routes.iter().enumerate().map(|(index, (prefix, to))| Edge {
+            index,
+            prefix,
+            to: to.map(name),
+        });
+        (name_of, Vertex::new(*is_root, false, edges.collect()))
+    });
+    let vertices = vertices.collect();
+    let tree = Tree::of(&vertices, vertices.keys().copied());
+    let served = tree.served.iter().flat_map(|(root, served)| {
+        let of = |one: &Served<'_>| {
+            let given = one.given.map(|given| format!(" of {given}")).unwrap_or_default();
+            format!("{}: {} {}{given}", root.name, one.object.name, one.route)
+        };
+        served.iter().map(of).collect::<Vec<_>>()
+    });
+    let faults = tree.faults.iter();
+    let faults = faults.map(|(name, (place, fault))| format!("{} {}: {fault:?}", name.name, place.route));
+    (served.collect(), faults.collect())
+}
+
+#[test]
+fn prefixes_lie_within_others_by_segments() {
+    for (prefix, given, expected) in [
+        ("/blog", "/blog", true),
+        ("/blog/", "/blog", true),
+        ("/blog", "/blog/", true),
+        ("/blog/a", "/blog", true),
+        ("/blogger", "/blog", false),
+        ("/blog", "/blog/a", false),
+        ("/anything", "/", true),
+        ("/", "/", true),
+        ("/", "/blog", false),
+        ("/blog/", "/blog//", false),
+        ("/blog//", "/blog/", true),
+    ] {
+        assert_eq!(lies_within(prefix, given), expected, "{prefix} in {given}");
+    }
+}
+
+#[test]
+fn the_first_and_the_last_prefix_decide_as_all_do() {
+    let prefixes = ["/", "/a", "/a/", "/a!", "/a!/b", "/a/b", "/a//", "/aa", "/b", "/a/b/c"];
+    for one in prefixes {
+        for two in prefixes {
+            for given in prefixes {
+                let edges = [one, two].into_iter().enumerate();
+                let edges = edges.map(|(index, prefix)| Edge {
+                    index,
+                    prefix,
+                    to: None,
+                });
+                let vertex = Vertex::new(false, false, edges.collect());
+                let expected = [one, two].iter().position(|prefix| !lies_within(prefix, given));
+                assert_eq!(vertex.outside(given), expected, "{one} and {two} in {given}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cycle_ends_where_it_closes_and_what_is_on_it_is_served() {
+    let (served, faults) = tree(&[
+        ("root", true, &[("/a", Some("a"))]),
+        ("a", false, &[("/a", Some("b")), ("/a/x", None)]),
+        ("b", false, &[("/a/y", None), ("/a", Some("a"))]),
+    ]);
+    assert_eq!(served, ["root: b 0 of /a", "root: a 1 of /a"]);
+    assert_eq!(faults, [r#"b 1: Cycle("shop/root -> shop/a -> shop/b -> shop/a")"#]);
+}
+
+#[test]
+fn a_faulty_delegation_costs_that_delegation_alone() {
+    let (served, faults) = tree(&[
+        (
+            "one",
+            true,
+            &[("/a", Some("v")), ("/b", Some("v")), ("/c", Some("two"))],
+        ),
+        ("two", true, &[("/", None)]),
+        ("v", false, &[("/a/1", None)]),
+    ]);
+    assert_eq!(served, ["one: v 0 of /a", "two: two 0"]);
+    assert_eq!(faults, ["one 2: ToRoot", r#"v 0: Outside { given: "/b" }"#]);
+}
+
+#[test]
+fn a_delegate_must_delegate_within_what_it_was_given() {
+    let (served, faults) = tree(&[
+        ("root", true, &[("/a", Some("v"))]),
+        ("v", false, &[("/a", None), ("/b", Some("w"))]),
+        ("w", false, &[("/b", None)]),
+    ]);
+    assert_eq!(served, [""; 0]);
+    assert_eq!(faults, [r#"v 1: Outside { given: "/a" }"#]);
+}
+
+/// Twice as many ways with each level, and a chain that is deeper than a stack.
+#[test]
+fn the_time_does_not_grow_with_the_ways() {
+    let depth = MOST_ROUTES / 2;
+    let names: Vec<ObjectName> = (0..depth).map(|level| name(&level.to_string())).collect();
+    let ends = names.iter().skip(1).map(Some).chain([None]);
+    let vertices = names.iter().zip(ends).enumerate().map(|(level, (of, to))| {
+        let edge = |index| Edge {
+            index,
+            prefix: "/",
+            to: to.cloned(),
+        };
+        (of, Vertex::new(level == 0, false, vec![edge(0), edge(1)]))
+    });
+    let vertices = vertices.collect();
+    let tree = Tree::of(&vertices, vertices.keys().copied());
+    assert_eq!(tree.served[&names[0]].len(), 2);
+    assert_eq!(tree.reached.len(), depth);
+    assert!(tree.too_large.is_empty());
+}
+
+#[test]
+fn the_first_roots_have_room() {
+    let names: Vec<ObjectName> = (0..7).map(|number| name(&number.to_string())).collect();
+    let routes = |_| Edge {
+        index: 0,
+        prefix: "/",
+        to: None,
+    };
+    let vertices = names.iter().map(|name| {
+        (
+            name,
+            Vertex::new(true, false, (0..MOST_ROUTES - 1).map(routes).collect()),
+        )
+    });
+    let vertices = vertices.collect();
+    let tree = Tree::of(&vertices, names.iter().rev());
+    assert_eq!(tree.too_large, names.iter().take(2).collect());
+}
+
+#[test]
+fn a_root_reaches_no_more_routes_than_there_may_be() {
+    let (root, vertex) = (name("root"), name("vertex"));
+    let prefixes: Vec<String> = (0..200).map(|depth| "/".repeat(depth + 1)).collect();
+    let given = prefixes.iter().enumerate().map(|(index, prefix)| Edge {
+        index,
+        prefix,
+        to: Some(vertex.clone()),
+    });
+    let deepest = "/".repeat(201);
+    let routes = (0..200).map(|index| Edge {
+        index,
+        prefix: &deepest,
+        to: None,
+    });
+    let vertices = [
+        (&root, Vertex::new(true, false, given.collect())),
+        (&vertex, Vertex::new(false, false, routes.collect())),
+    ];
+    let vertices = vertices.into_iter().collect();
+    let tree = Tree::of(&vertices, vertices.keys().copied());
+    assert_eq!(tree.too_large, [&root].into());
+    assert!(tree.served.is_empty() && tree.reached.is_empty());
+}
