@@ -61,8 +61,8 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
 
     let facts: Vec<Vec<RuleFacts<'_>>> = routes.iter().map(RouteState::facts).collect();
     let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
-    let contour = Contour::of(objects, &references, settings);
-    let policies = contour.as_ref().map(Contour::policies).unwrap_or_default();
+    let mut contour = Contour::of(objects, &references, settings);
+    let policies = contour.as_mut().map(Contour::take_policies).unwrap_or_default();
     let mut sessions = sessions(objects, settings, &facts.concat(), policies);
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
     let of_routes = rules_of_routes

@@ -98,6 +98,13 @@ pub struct ContourSettings {
     pub trusted_hops: u32,
 }
 
+impl ContourSettings {
+    /// Whether objects of this namespace may have hosts of their own.
+    pub(crate) fn permits_roots(&self, namespace: &str) -> bool {
+        self.root_namespaces.is_empty() || self.root_namespaces.contains(namespace)
+    }
+}
+
 /// The ports of Envoys that serve `IngressRoute`s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

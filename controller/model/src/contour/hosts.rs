@@ -120,8 +120,8 @@ impl Hosts {
         (hosts, told)
     }
 
-    pub(super) fn policies(&self) -> Vec<PolicyConfig> {
-        self.policies.clone()
+    pub(super) fn take_policies(&mut self) -> Vec<PolicyConfig> {
+        std::mem::take(&mut self.policies)
     }
 
     fn route(&mut self, objects: &Objects, host: &Host, found: Found<'_>, shares_name: bool) -> Option<ServedRoute> {

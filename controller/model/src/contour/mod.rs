@@ -90,9 +90,9 @@ impl Contour {
         })
     }
 
-    /// The policies of the sessions.
-    pub(super) fn policies(&self) -> Vec<PolicyConfig> {
-        self.hosts.policies()
+    /// The policies of the sessions, which get their names elsewhere.
+    pub(super) fn take_policies(&mut self) -> Vec<PolicyConfig> {
+        self.hosts.take_policies()
     }
 
     /// Adds the Gateway. `names`: those of the policies.
@@ -148,7 +148,7 @@ pub(super) fn ours<'a>(
 pub fn contour_secrets(objects: &Objects, settings: &ContourSettings) -> BTreeSet<ObjectName> {
     let roots = ours(objects, settings)
         .into_iter()
-        .filter(|(name, _)| settings.root_namespaces.is_empty() || settings.root_namespaces.contains(&name.namespace));
+        .filter(|(name, _)| settings.permits_roots(&name.namespace));
     let secrets = roots.filter_map(|(name, object)| {
         let tls = object.spec.virtualhost.as_ref()?.tls.as_ref()?;
         Some(roots::secret(name, &tls.secret_name))

@@ -34,8 +34,7 @@ pub(super) fn roots<'a>(
     objects: &Objects,
     settings: &ContourSettings,
 ) -> BTreeMap<&'a ObjectName, Result<Host, Arc<str>>> {
-    let may_be_root =
-        |name: &ObjectName| settings.root_namespaces.is_empty() || settings.root_namespaces.contains(&name.namespace);
+    let may_be_root = |name: &ObjectName| settings.permits_roots(&name.namespace);
     let mut by_host: BTreeMap<String, Vec<&ObjectName>> = BTreeMap::new();
     for (name, object) in ours {
         // Who may not be a root, and what cannot be read, takes no host away.
