@@ -192,7 +192,7 @@ impl Envoy {
     /// Waits until a counter or gauge has this value.
     ///
     /// # Errors
-    /// If it does not have it after half a minute.
+    /// If it does not have it after a minute and a half.
     pub async fn until_stat(&self, name: &str, value: u64) -> Result<()> {
         self.admin.until_stat(name, value).await
     }
@@ -202,7 +202,7 @@ impl Envoy {
     /// it.
     ///
     /// # Errors
-    /// If that does not happen in half a minute. The error names `what`.
+    /// If that does not happen in a minute and a half. The error names `what`.
     pub async fn until_every_worker(&self, what: &str, check: impl Fn(&Answer) -> bool) -> Result<()> {
         poll::until(&format!("every worker: {what}"), async || {
             for _ in 0..20 {

@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long to wait before giving up. The machine may be busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait before giving up. The machine may be busy with other tests, and some waits are for a Lease of 15
+/// seconds to expire.
+const PATIENCE: Duration = Duration::from_secs(90);
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Calls `check` repeatedly until it returns a value.
 ///
 /// # Errors
-/// If it returns none in half a minute. The error names `what`.
+/// If it returns none in a minute and a half. The error names `what`.
 pub async fn until<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     until_within(PATIENCE, what, check).await
 }
@@ -34,7 +35,7 @@ pub async fn until_within<T>(patience: Duration, what: &str, mut check: impl Asy
 /// Waits for a future, but not forever: a test that hangs would not say where.
 ///
 /// # Errors
-/// If the future fails, or takes more than half a minute. The error names `what`.
+/// If the future fails, or takes more than a minute and a half. The error names `what`.
 pub async fn patiently<T>(what: &str, future: impl Future<Output = Result<T>>) -> Result<T> {
     let answer = tokio::time::timeout(PATIENCE, future).await;
     answer.with_context(|| format!("waited {} s for: {what}", PATIENCE.as_secs()))?

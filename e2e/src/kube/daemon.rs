@@ -46,7 +46,7 @@ impl Daemon {
     /// Waits until `check` returns a value.
     ///
     /// # Errors
-    /// If it does not in half a minute, or the process ends; the error contains the end of its log.
+    /// If it does not in a minute and a half, or the process ends; the error contains the end of its log.
     pub async fn until_ready<T>(&mut self, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
         let (name, process) = (&self.name, &mut self.process);
         let ready = poll::until(&format!("{name} to start"), async || {

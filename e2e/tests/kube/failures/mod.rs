@@ -24,8 +24,9 @@ mod writers;
 mod xds_certificates;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy};
 use limpet_e2e::{Carrier, Crowd, Visitor, poll};
 use serde_json::Value;
@@ -94,7 +95,17 @@ async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
         r"|cluster_manager\.(cluster_(added|modified|removed)|cds\.update_(success|rejected))",
         r"|http\..*\.rds\..*\.(config_reload|update_rejected)|.*\.config_reload|cluster\..*\.assignment_stale)$",
     );
-    envoy.admin().stats(counters).await
+    let mut last = envoy.admin().stats(counters).await?;
+    // `Programmed` comes with the first routes that Envoys have, and more may follow. Envoy counts them a moment later.
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = envoy.admin().stats(counters).await?;
+        if now == last {
+            return Ok(now);
+        }
+        last = now;
+    }
+    bail!("the configuration of an Envoy does not stop changing: {last:?}")
 }
 
 /// Creates the objects of a Gateway with sessions.
