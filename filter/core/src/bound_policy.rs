@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
+use crate::census::{Backend, Identity, Seen};
 use crate::config::{Carrier, Fences, Hosts, IdleBound, Policy, Source};
 use crate::keyring::{KeyId, Keyring};
 use crate::outcome::RequestOutcome;
@@ -18,6 +19,8 @@ pub(crate) struct Limits {
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
     pub(crate) hosts: Hosts,
+    /// Whether responses tell which sessions they are of.
+    pub(crate) counts: bool,
 }
 
 /// A policy within a scope, with everything that a session needs.
@@ -178,6 +181,27 @@ impl BoundPolicy {
     pub(crate) fn fences(&self, host: SocketAddr, issued_at: Timestamp) -> bool {
         let namespace = self.namespace.as_deref();
         self.limits.fences.refuse(namespace, host, issued_at)
+    }
+
+    /// A session of this policy that a backend answered; `None` where nobody counts.
+    pub(crate) fn seen(&self, claims: &Claims, session: Identity, at: Timestamp) -> Option<Seen> {
+        self.limits.counts.then(|| Seen {
+            backend: self.backend(claims),
+            session,
+            began: claims.issued_at,
+            at,
+        })
+    }
+
+    /// The backend of a session, as it is counted.
+    pub(crate) fn backend(&self, claims: &Claims) -> Backend {
+        let live_for = match (self.source(), self.policy.idle_bound, self.policy.absolute_timeout) {
+            (Some((source, _)), _, _) => source.rules.timeout,
+            (None, Some(IdleBound { bound, .. }), _) | (None, None, Some(bound)) => bound,
+            // Every token has a bound.
+            (None, None, None) => Duration::ZERO,
+        };
+        Backend::new(claims.destination, claims.host, live_for)
     }
 
     /// The table of clients, and where in it; `None` if there are tokens.

@@ -15,6 +15,7 @@ mod keyring_document;
 mod keys;
 mod move_rules;
 mod read;
+mod report_rules;
 mod source_rules;
 mod well_known;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::bound_policies::BoundPolicies;
 use crate::bound_policy::{BoundPolicy, Limits};
-use crate::config::schema::FilterConfig;
+use crate::config::schema::{FilterConfig, ReportSessionsConfig};
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
 use crate::keyring::Keyring;
 use crate::route_session::{RouteSession, RouteSessionError, is_none, without_split};
@@ -94,6 +94,7 @@ impl Filter {
             clock_skew: config.clock_skew,
             fences: std::mem::take(&mut config.fences),
             hosts: std::mem::take(&mut config.hosts),
+            counts: config.report_sessions.is_some(),
         };
         Self {
             config: Arc::new(config),
@@ -141,6 +142,12 @@ impl Filter {
     /// The keyring, unless it is in a secret that has not arrived.
     pub(crate) fn keyring(&self) -> Option<&Keyring> {
         self.keyring.as_ref()
+    }
+
+    /// How the adapter tells the controller of the sessions that it sees; `None` if it does not.
+    #[must_use]
+    pub fn report_sessions(&self) -> Option<&ReportSessionsConfig> {
+        self.config.report_sessions.as_ref()
     }
 
     /// Whether the adapter writes the outcome to [`crate::outcome::FILTER_STATE`] for access logs.

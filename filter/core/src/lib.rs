@@ -16,6 +16,7 @@
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
 //! - [`carrier`]: the cookie, header or query that a token travels in. [`source`]: the table of sessions without one.
 //! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
+//! - [`census`]: the living sessions of each backend.
 //! - [`address`]: addresses of backends as Envoy writes them.
 //! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.
 #![forbid(unsafe_code)]
@@ -29,6 +30,7 @@ mod bound_policies;
 mod bound_policy;
 mod cache_control;
 pub mod carrier;
+pub mod census;
 pub mod config;
 mod counters;
 mod end;

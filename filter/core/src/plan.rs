@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::census::{Left, Seen};
 use crate::keyring::KeyId;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 
@@ -70,6 +71,10 @@ pub struct ResponsePlan<'a> {
     pub evicted: bool,
     /// A move of the session by the application that did not come about.
     pub refused_move: Option<RefusedMove>,
+    /// A backend answered a session, for the adapter's [`Census`](crate::census::Census); `None` where nobody counts.
+    pub seen: Option<Seen>,
+    /// A session did not go on where it was, for the census too.
+    pub left: Option<Left>,
 }
 
 /// A client gets a token of a key that it had none of.
@@ -106,5 +111,7 @@ impl ResponsePlan<'_> {
         name_conflict: None,
         evicted: false,
         refused_move: None,
+        seen: None,
+        left: None,
     };
 }

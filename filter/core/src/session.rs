@@ -8,6 +8,7 @@ use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
+use crate::census::{Identity, Left};
 use crate::config::Carrier;
 use crate::end;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER};
@@ -37,6 +38,10 @@ pub struct Session {
     taken: Option<Box<Taken>>,
     /// The key of the token that the client has.
     held: Option<KeyId>,
+    /// When the request came.
+    at: Timestamp,
+    /// Why no token of the request was honoured.
+    refused: Option<Refusal>,
     /// `:authority` of the request, if redirects to it get the token.
     authority: Option<Box<[u8]>>,
     /// Set during a request whose session the client's address holds.
@@ -65,6 +70,8 @@ impl Session {
             may_begin: false,
             taken: None,
             held: None,
+            at: Timestamp::UNIX_EPOCH,
+            refused: None,
             authority: None,
             by_address: None,
         }
@@ -97,6 +104,7 @@ impl Session {
         request: &mut impl RequestView,
         now: Timestamp,
     ) -> Result<RequestPlan<'a>, ViewError> {
+        self.at = now;
         if let Some(source) = self.bound_policy.source() {
             let (session, plan) = SourceSession::on_request(&self.bound_policy, source, self.split, request, now)?;
             self.by_address = Some(Box::new(session));
@@ -137,6 +145,10 @@ impl Session {
         self.may_begin = match self.state {
             SessionState::Honoured(_) | SessionState::Preflight => false,
             SessionState::New | SessionState::Uncertain(_) => self.bound_policy.policy.begin.permits(request)?,
+        };
+        self.refused = match verdict {
+            Err(RequestOutcome::Refused(refusal)) => Some(refusal),
+            _ => None,
         };
         let outcome = match self.state {
             SessionState::Uncertain(_) => None,
@@ -225,6 +237,9 @@ impl Session {
             RequestOutcome::Steered => SessionState::Honoured(honoured),
             _ => SessionState::New,
         };
+        if let RequestOutcome::Refused(refusal) = outcome {
+            self.refused = Some(refusal);
+        }
         Ok(Some(outcome))
     }
 
@@ -296,7 +311,7 @@ impl Session {
         let fails = honoured.is_some_and(|honoured| policy.strict && !honoured.claims.is_moving());
         let own_status = fails && policy.strict_status != 503;
         if !due && !own_status {
-            return Ok(ResponsePlan::NO_CHANGE);
+            return Ok(self.goes_on(honoured));
         }
         let details = response.code_details()?.unwrap_or_default();
         if own_status && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
@@ -306,7 +321,7 @@ impl Session {
             });
         }
         if !due {
-            return Ok(ResponsePlan::NO_CHANGE);
+            return Ok(self.goes_on(honoured));
         }
         let host = match answering_host(&details, response)? {
             Ok(host) => host,
@@ -320,7 +335,7 @@ impl Session {
             (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
             (None, Some(honoured)) if honoured.claims.host == host => {
                 if !renew {
-                    return Ok(ResponsePlan::NO_CHANGE);
+                    return Ok(self.goes_on(Some(honoured)));
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
@@ -358,8 +373,36 @@ impl Session {
                 to: key,
             }),
             refused_move: honoured.and_then(|honoured| moved::to_nowhere(&self.bound_policy, &honoured.claims, host)),
+            seen: self.bound_policy.seen(&claims, Identity::Token(nonce), self.at),
+            left: self.left(outcome, honoured),
             ..ResponsePlan::NO_CHANGE
         })
+    }
+
+    /// The response is one of the session's backend, and changes nothing.
+    fn goes_on(&self, honoured: Option<Honoured>) -> ResponsePlan<'static> {
+        let seen = honoured.and_then(|Honoured { claims, nonce, .. }| {
+            self.bound_policy.seen(&claims, Identity::Token(nonce), self.at)
+        });
+        ResponsePlan {
+            seen,
+            ..ResponsePlan::NO_CHANGE
+        }
+    }
+
+    /// Why the client's session does not go on where it was.
+    fn left(&self, outcome: ResponseOutcome, honoured: Option<Honoured>) -> Option<Left> {
+        if !self.bound_policy.limits.counts {
+            return None;
+        }
+        match (outcome, honoured) {
+            (ResponseOutcome::Moved, _) => Some(Left::Moved),
+            (ResponseOutcome::Reissued, Some(honoured)) => {
+                Some(Left::Backend(self.bound_policy.backend(&honoured.claims)))
+            }
+            (ResponseOutcome::Issued, _) => self.refused.map(Left::Refused),
+            _ => None,
+        }
     }
 
     /// The token in the filter's own cookie or header.

@@ -3,6 +3,7 @@
 use crate::application::SetCookies;
 use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::BoundPolicy;
+use crate::census::{Identity, Left};
 use crate::config::Source;
 use crate::envoy::NO_HEALTHY_UPSTREAM;
 use crate::moved::{self, Wish};
@@ -23,6 +24,8 @@ pub(crate) struct SourceSession {
     /// Whether the method of the request permits that a session begins with the response.
     may_begin: bool,
     split: bool,
+    /// When the request came.
+    at: Timestamp,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +87,7 @@ impl SourceSession {
             state,
             may_begin,
             split,
+            at: now,
         };
         Ok((session, plan))
     }
@@ -171,8 +175,13 @@ impl SourceSession {
         // Only the response of its backend is a use of a session that is strict or moves. To note it costs the others
         // nothing.
         let notes_use = policy.strict || is_moving;
+        let seen = |claims: &Claims| bound_policy.seen(claims, Identity::Client(*key), self.at);
+        let goes_on = |claims: Option<Claims>| ResponsePlan {
+            seen: claims.as_ref().and_then(seen),
+            ..ResponsePlan::NO_CHANGE
+        };
         if former.is_some() && !notes_use && wish.is_none() && !response.maybe_other_host(false)? {
-            return Ok(ResponsePlan::NO_CHANGE);
+            return Ok(goes_on(former));
         }
         let details = response.code_details()?.unwrap_or_default();
         if former.is_some() && policy.strict && !is_moving && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
@@ -189,7 +198,7 @@ impl SourceSession {
         let now = now()?;
         let is_same = former.is_some_and(|claims| claims.host == host);
         if is_same && !notes_use && wish.is_none() {
-            return Ok(ResponsePlan::NO_CHANGE);
+            return Ok(goes_on(former));
         }
         let cluster = response.cluster_name()?.unwrap_or_default();
         let destination = Destination::of_cluster(&cluster);
@@ -213,6 +222,13 @@ impl SourceSession {
             outcome,
             evicted: source.table().put(key, &claims)?,
             refused_move: former.and_then(|former| moved::to_nowhere(bound_policy, &former, host)),
+            seen: seen(&claims),
+            left: match (outcome, former) {
+                _ if !bound_policy.limits.counts => None,
+                (ResponseOutcome::Moved, _) => Some(Left::Moved),
+                (ResponseOutcome::Reissued, Some(former)) => Some(Left::Backend(bound_policy.backend(&former))),
+                _ => None,
+            },
             ..ResponsePlan::NO_CHANGE
         })
     }

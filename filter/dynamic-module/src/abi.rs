@@ -1,9 +1,9 @@
 //! The part of Envoy's C interface for dynamic modules that the filter needs, and safe wrappers around it.
 //!
 //! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Envoy 1.38 has everything that is used here,
-//! except for secrets, and Envoy does not change what it has released. So one library works in every Envoy from 1.38
+//! except for secrets and calls, and Envoy does not change what it has released. So one library works in every Envoy from 1.38
 //! on. Callbacks are looked up when the library is loaded: an Envoy that lacks one refuses the library and names the
-//! callback, and one that lacks only those for secrets works without them.
+//! callback, and one that lacks only those for secrets or calls works without them.
 //!
 //! Three rules make the unsafe code sound:
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold
@@ -27,6 +27,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use registry::Registry;
 pub(crate) use words::{Attribute, Headers, HostError, Level, Metadata};
@@ -141,11 +142,33 @@ callbacks! {
     }
 }
 
+callbacks! {
+    /// Functions for calls of a configuration's own, which not every Envoy has.
+    #[expect(clippy::struct_field_names, reason = "Envoy's names")]
+    CallCallbacks {
+        http_filter_config_scheduler_new: fn(*mut c_void) -> *mut c_void;
+        http_filter_config_scheduler_delete: fn(*mut c_void);
+        http_filter_config_scheduler_commit: fn(*mut c_void, u64);
+        http_filter_config_http_callout:
+            fn(*mut c_void, *mut u64, Buffer, *const HeaderField, usize, Buffer, u64) -> c_int;
+    }
+}
+
+/// A header field that Envoy or the module owns (`envoy_dynamic_module_type_{envoy,module}_http_header`).
+#[repr(C)]
+struct HeaderField {
+    name: Buffer,
+    value: Buffer,
+}
+
 /// Set before Envoy calls any other hook.
 static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
 
 /// Set with [`CALLBACKS`], if Envoy has them.
 static SECRET_CALLBACKS: OnceLock<SecretCallbacks> = OnceLock::new();
+
+/// Set with [`CALLBACKS`], if Envoy has them.
+static CALL_CALLBACKS: OnceLock<CallCallbacks> = OnceLock::new();
 
 /// The configurations of routes that Envoy holds.
 static ROUTES: Registry<PerRouteConfig> = Registry::new();
@@ -200,6 +223,31 @@ pub(crate) struct Configuring<'a> {
     hook: PhantomData<&'a ()>,
 }
 
+/// Makes Envoy call `envoy_dynamic_module_on_http_filter_config_scheduled` for a configuration, from any thread.
+#[derive(Debug)]
+pub(crate) struct Scheduler(ptr::NonNull<c_void>);
+
+// SAFETY: Envoy's scheduler only posts to the main thread, which any thread may do.
+unsafe impl Send for Scheduler {}
+
+impl Scheduler {
+    pub(crate) fn commit(&self) {
+        if let Some(callbacks) = CALL_CALLBACKS.get() {
+            // SAFETY: Envoy made it, and it is not deleted yet.
+            unsafe { (callbacks.http_filter_config_scheduler_commit)(self.0.as_ptr(), 0) };
+        }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        if let Some(callbacks) = CALL_CALLBACKS.get() {
+            // SAFETY: Envoy made it, and nobody uses it after this.
+            unsafe { (callbacks.http_filter_config_scheduler_delete)(self.0.as_ptr()) };
+        }
+    }
+}
+
 /// A defined counter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counter(usize);
@@ -219,6 +267,49 @@ impl Configuring<'_> {
             (callbacks.http_filter_config_define_counter)(self.handle, name, ptr::null_mut(), 0, &raw mut id)
         };
         accepted(result == 0, "a counter").map(|()| Counter(id))
+    }
+
+    /// A scheduler for this configuration; `None` if this Envoy has none.
+    pub(crate) fn scheduler(&self) -> Option<Scheduler> {
+        let callbacks = CALL_CALLBACKS.get()?;
+        // SAFETY: the handle is valid (rule 1).
+        let scheduler = unsafe { (callbacks.http_filter_config_scheduler_new)(self.handle) };
+        ptr::NonNull::new(scheduler).map(Scheduler)
+    }
+
+    /// Begins a POST to a cluster. Envoy allows this on its main thread only. The answer comes to
+    /// `envoy_dynamic_module_on_http_filter_config_http_callout_done`.
+    pub(crate) fn call(
+        &self,
+        cluster: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<(), HostError> {
+        let callbacks = CALL_CALLBACKS.get().ok_or(HostError("calls of a configuration"))?;
+        let lent = |text: &str| Buffer::lend(text.as_bytes());
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|(name, value)| HeaderField {
+                name: lent(name),
+                value: lent(value),
+            })
+            .collect();
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let mut id = 0;
+        // SAFETY: the handle is valid (rule 1), and Envoy copies the cluster's name, the fields and the body.
+        let result = unsafe {
+            (callbacks.http_filter_config_http_callout)(
+                self.handle,
+                &raw mut id,
+                lent(cluster),
+                fields.as_ptr(),
+                fields.len(),
+                Buffer::lend(body),
+                millis,
+            )
+        };
+        accepted(result == 0, "a call")
     }
 
     /// Subscribes to a secret. Envoy allows this only while it creates a configuration. `source` is a `ConfigSource` in
@@ -443,6 +534,9 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
             if let Ok(found) = SecretCallbacks::find() {
                 let _ = SECRET_CALLBACKS.set(found);
             }
+            if let Ok(found) = CallCallbacks::find() {
+                let _ = CALL_CALLBACKS.set(found);
+            }
             true
         }
         Err(missing) => {
@@ -483,7 +577,54 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *const c_void) {
     // SAFETY: Envoy returns the reference from `config_new`, once (rule 3).
-    guard(|| drop(unsafe { Arc::from_raw(config.cast::<Plugin>()) }));
+    guard(|| {
+        let plugin = unsafe { Arc::from_raw(config.cast::<Plugin>()) };
+        // Streams may hold the plugin for longer, but Envoy may unload the library once it holds no configuration.
+        plugin.leave();
+    });
+}
+
+/// Envoy carries out what a [`Scheduler`] committed, on its main thread.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
+    handle: *mut c_void,
+    config: *const c_void,
+    _event: u64,
+) {
+    let configured = Configuring {
+        handle,
+        hook: PhantomData,
+    };
+    // SAFETY: this is an `Arc<Plugin>` that Envoy still holds (rule 3).
+    let plugin = unsafe { &*config.cast::<Plugin>() };
+    guard(|| plugin.on_schedule(&configured));
+}
+
+/// The answer to [`Configuring::call`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
+    _handle: *mut c_void,
+    config: *const c_void,
+    _call: u64,
+    result: c_int,
+    fields: *const HeaderField,
+    count: usize,
+    _body: *const Buffer,
+    _chunks: usize,
+) {
+    // SAFETY: this is an `Arc<Plugin>` that Envoy still holds (rule 3).
+    let plugin = unsafe { &*config.cast::<Plugin>() };
+    let fields = if fields.is_null() {
+        &[]
+    } else {
+        // SAFETY: not null, and Envoy lends that many fields to this hook (rule 2).
+        unsafe { std::slice::from_raw_parts(fields, count) }
+    };
+    // SAFETY: Envoy lends names and values to this hook, too (rule 2).
+    let fields = fields
+        .iter()
+        .map(|field| unsafe { (field.name.bytes(), field.value.bytes()) });
+    guard(|| plugin.on_answer(result == 0, fields));
 }
 
 #[unsafe(no_mangle)]

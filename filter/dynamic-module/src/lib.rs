@@ -10,4 +10,5 @@ mod abi;
 mod discovered;
 mod host;
 mod plugin;
+mod reporter;
 mod stream;

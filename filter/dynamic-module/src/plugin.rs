@@ -11,6 +11,7 @@ use limpet_core::{Counters, Filter, config};
 use crate::abi::{self, Configuring, Counter, Exchange, HostError, Level};
 use crate::discovered::Discovered;
 use crate::host;
+use crate::reporter::Reporter;
 
 /// Of all configurations that Envoy gives to this library.
 static FENCES_AHEAD: Mutex<FencesAhead> = Mutex::new(FencesAhead::new());
@@ -44,9 +45,32 @@ pub(crate) struct Plugin {
     pub(crate) filter: Filter,
     discovered: Option<Discovered>,
     pub(crate) counters: Counters<Counter>,
+    /// `None` if nobody is told of sessions.
+    reporter: Option<Reporter>,
 }
 
 impl Plugin {
+    /// Envoy destroys the configuration.
+    pub(crate) fn leave(&self) {
+        if let Some(reporter) = &self.reporter {
+            reporter.leave();
+        }
+    }
+
+    /// It is time to tell the controller of sessions.
+    pub(crate) fn on_schedule(&self, configured: &Configuring<'_>) {
+        if let Some(reporter) = &self.reporter {
+            reporter.report(configured);
+        }
+    }
+
+    /// The controller has answered, or not.
+    pub(crate) fn on_answer<'a>(&self, is_answer: bool, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        if let Some(reporter) = &self.reporter {
+            reporter.on_answer(is_answer, fields);
+        }
+    }
+
     /// The filter with the keyring of the secret; `None` to use [`Plugin::filter`].
     pub(crate) fn discovered(&self, exchange: &Exchange<'_>) -> Result<Option<Arc<Filter>>, HostError> {
         let Some(discovered) = &self.discovered else {
@@ -115,6 +139,9 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     };
     filter.keep_tables(|policy, rules| TABLES.of(policy, rules));
     let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
+    let reporter = filter
+        .report_sessions()
+        .and_then(|rules| Reporter::join(rules, configuring));
     for warning in warnings.into_iter().chain(ahead) {
         warn_once(format!("{}: {warning}", warning.field()));
     }
@@ -122,6 +149,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
         filter,
         discovered,
         counters,
+        reporter,
     })
 }
 

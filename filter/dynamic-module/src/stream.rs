@@ -10,6 +10,7 @@ use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
+use crate::reporter::CENSUS;
 
 /// The state of a request.
 pub(crate) struct Stream {
@@ -162,6 +163,12 @@ fn on_response(
         if let Some(line) = refused.line {
             abi::log(Level::Warn, &format!("limpet: {line}"));
         }
+    }
+    if let Some(seen) = &plan.seen {
+        CENSUS.see(seen);
+    }
+    if let Some(left) = plan.left {
+        CENSUS.leave(left);
     }
     if let Some(change) = plan.key_change {
         let counters = plugin.counters.key_change(change);

@@ -8,6 +8,7 @@
 
 mod host;
 mod plugin;
+mod reporter;
 mod root;
 mod steering;
 mod stream;

@@ -12,6 +12,7 @@ use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
 
 use crate::host;
 use crate::plugin::{self, Plugin, log};
+use crate::reporter::Reporter;
 use crate::stream::Stream;
 use crate::table::{self, PlaceTable};
 
@@ -24,14 +25,23 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Root {
     plugin: Option<Rc<Plugin>>,
+    /// `None` if nobody is told of sessions.
+    reporter: Option<Reporter>,
 }
 
-impl Context for Root {}
+impl Context for Root {
+    fn on_grpc_call_response(&mut self, call: u32, status: u32, _: usize) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.on_answer(call, status);
+        }
+    }
+}
 
 impl RootContext for Root {
     fn on_configure(&mut self, size: usize) -> bool {
         match configure(size) {
-            Ok(plugin) => {
+            Ok((plugin, reporter)) => {
+                self.reporter = reporter;
                 self.plugin = Some(Rc::new(plugin));
                 true
             }
@@ -39,6 +49,12 @@ impl RootContext for Root {
                 log(LogLevel::Error, &format!("limpet: configuration refused: {error}"));
                 false
             }
+        }
+    }
+
+    fn on_tick(&mut self) {
+        if let Some(reporter) = &mut self.reporter {
+            reporter.report();
         }
     }
 
@@ -51,7 +67,7 @@ impl RootContext for Root {
     }
 }
 
-fn configure(size: usize) -> Result<Plugin, String> {
+fn configure(size: usize) -> Result<(Plugin, Option<Reporter>), String> {
     let json = hostcalls::get_buffer(BufferType::PluginConfiguration, 0, size)
         .map_err(|status| format!("Envoy did not hand it over (status {})", status as u32))?
         .unwrap_or_default();
@@ -64,8 +80,14 @@ fn configure(size: usize) -> Result<Plugin, String> {
     filter.keep_tables(|_, rules| Arc::new(PlaceTable::new(*rules, seed)));
     let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
         .map_err(|status| format!("no counters (status {})", status as u32))?;
+    let reporter = filter.report_sessions().map(|rules| {
+        hostcalls::set_tick_period(rules.interval.get())
+            .map_err(|status| format!("no clock for reportSessions (status {})", status as u32))?;
+        Ok::<_, String>(Reporter::new(rules, seed))
+    });
+    let reporter = reporter.transpose()?;
     for warning in warnings.into_iter().chain(ahead) {
         plugin::warn_once(&format!("{}: {warning}", warning.field()));
     }
-    Ok(Plugin { filter, counters })
+    Ok((Plugin { filter, counters }, reporter))
 }

@@ -11,6 +11,7 @@ use proxy_wasm::types::{Action, LogLevel, MapType};
 
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
+use crate::reporter;
 use crate::steering;
 
 pub(crate) struct Stream {
@@ -123,6 +124,7 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
             plugin::log(LogLevel::Warn, &format!("limpet: {line}"));
         }
     }
+    reporter::count(plan.seen.as_ref(), plan.left);
     if let Some(change) = plan.key_change {
         plugin
             .counters

@@ -10,7 +10,7 @@ use super::keys::given_of;
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{
     Carrier, ConfigError, Hosts, Problem, begin_rules, carrier_rules, further_rules, is_policy_name, move_rules,
-    source_rules,
+    report_rules, source_rules,
 };
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
@@ -59,6 +59,9 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
         .and_then(|default| compiler.policy_use("default", &default.policy, default.scope.as_deref()));
     let fences = compiler.fences(&config.fences);
     let hosts = Hosts::read(&config.hosts, &mut compiler.problems);
+    if let Some(reports) = &config.report_sessions {
+        compiler.problems.extend(report_rules::problems(reports));
+    }
     if !compiler.problems.is_empty() {
         return Err(ConfigError {
             problems: compiler.problems,
@@ -69,6 +72,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
         routes,
         default,
         access_log: config.access_log,
+        report_sessions: config.report_sessions.clone(),
         clock_skew: config.clock_skew.get(),
         fences,
         hosts,

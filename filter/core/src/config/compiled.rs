@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Hosts;
 use crate::carrier::cookie::SessionCookie;
+use crate::config::schema::ReportSessionsConfig;
 use crate::moves::Moves;
 use crate::name_watch::NameWatch;
 use crate::source::{Rules, SharedTable, Table};
@@ -21,6 +22,7 @@ pub(crate) struct Compiled {
     pub(crate) routes: HashMap<String, Vec<Route>>,
     pub(crate) default: Option<PolicyUse>,
     pub(crate) access_log: bool,
+    pub(crate) report_sessions: Option<ReportSessionsConfig>,
     pub(crate) clock_skew: Duration,
     pub(crate) fences: Fences,
     pub(crate) hosts: Hosts,

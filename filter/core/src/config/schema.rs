@@ -8,6 +8,7 @@ mod further;
 mod keys;
 mod moving;
 mod policy;
+mod reports;
 mod source;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub use policy::{
     PolicyConfig, SameSiteConfig, SecureConfig, TokenConfig,
 };
 
+pub use reports::ReportSessionsConfig;
 pub use source::SourceConfig;
 
 use crate::time::GatewayDuration;
@@ -67,6 +69,9 @@ pub struct FilterConfig {
     /// host call per request.
     #[serde(default, skip_serializing_if = "is_false")]
     pub access_log: bool,
+    /// Counts the living sessions of each backend, and tells a controller of them. Without it, nothing is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_sessions: Option<ReportSessionsConfig>,
     /// How long a session may stay unused if its policy has neither `idleTimeout` nor `absoluteTimeout`.
     #[serde(default = "seven_days")]
     pub max_idle: GatewayDuration,
@@ -95,6 +100,7 @@ impl FilterConfig {
             routes: Vec::new(),
             default: None,
             access_log: false,
+            report_sessions: None,
             max_idle: seven_days(),
             clock_skew: one_minute(),
             fences: Vec::new(),

@@ -1,0 +1,244 @@
+//! Counts the living sessions of each backend, and tells the controller of them.
+//!
+//! A session lives as long as its policy's idle bound after a backend answered it last. What is kept of it is a few
+//! bits of a hash of its nonce, in sketches that count distinct sessions ([`Tally`]): no token, no cookie, no address.
+//! Sketches of several Envoys merge, so a session that uses all of them counts once.
+//!
+//! - [`Seen`], [`Left`]: what a response tells. The core makes them, an adapter hands them to its [`Census`].
+//! - [`report`]: what is sent to the controller.
+
+pub mod report;
+mod tally;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::outcome::RequestOutcome;
+use crate::source::Key;
+use crate::time::Timestamp;
+use crate::token::{Destination, Refusal};
+use report::{Report, Restart};
+use tally::Tally;
+pub use tally::{SUB_WINDOWS, Sketch, sub_window};
+
+/// A backend answered a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Who answered.
+    pub backend: Backend,
+    /// What tells the session from others.
+    pub session: Identity,
+    /// When the session on this backend started.
+    pub began: Timestamp,
+    /// When the request came.
+    pub at: Timestamp,
+}
+
+/// A backend of a cluster, and how long its sessions live. Sessions of policies with other idle bounds are counted
+/// apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Backend {
+    /// The cluster.
+    pub destination: Destination,
+    /// The host of the cluster.
+    pub host: SocketAddr,
+    /// Whole seconds after the last request until a session is over.
+    pub live_for: u32,
+}
+
+/// What tells a session from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// The nonce of its token, which all Envoys know.
+    Token([u8; 4]),
+    /// Its place in the table of this Envoy alone.
+    Client(Key),
+}
+
+/// A session did not go on where it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Its backend did not answer: it is gone, or not available.
+    Backend(Backend),
+    /// The client's token was refused, and another session began.
+    Refused(Refusal),
+    /// The application moved it.
+    Moved,
+}
+
+/// How many parts with a lock each: more than the workers of most Envoys.
+const PARTS: usize = 16;
+/// How many bytes a report may have. The rest comes with the next one.
+const REPORT_LEN: usize = 512 * 1024;
+
+/// The sessions that an Envoy has seen, by backend. All workers share it.
+#[derive(Debug)]
+pub struct Census {
+    parts: [Mutex<HashMap<Backend, Tally>>; PARTS],
+    backends: AtomicUsize,
+    max_backends: AtomicUsize,
+    restarts: Mutex<Vec<Restart>>,
+    /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
+    seed: [u8; 16],
+    by_backend: RandomState,
+}
+
+impl Census {
+    /// An empty one that tells at most this many backends apart. `seed` is random, and one for all that count the same
+    /// clients.
+    #[must_use]
+    pub fn new(seed: [u8; 16], max_backends: usize) -> Self {
+        Self {
+            parts: Default::default(),
+            backends: AtomicUsize::new(0),
+            max_backends: AtomicUsize::new(max_backends),
+            restarts: Mutex::new(Vec::new()),
+            seed,
+            by_backend: RandomState::new(),
+        }
+    }
+
+    /// Changes how many backends are told apart. Those that are known stay.
+    pub fn limit(&self, max_backends: usize) {
+        self.max_backends.store(max_backends, Ordering::Relaxed);
+    }
+
+    /// Counts a session that a backend answered.
+    pub fn see(&self, seen: &Seen) {
+        let session = match seen.session {
+            Identity::Token(nonce) => tally::spread(u64::from(u32::from_be_bytes(nonce))),
+            Identity::Client(key) => tally::keyed(&self.seed, &key.bytes()),
+        };
+        self.tally(seen.backend, |tally| tally.see(session, seen.began, seen.at));
+    }
+
+    /// Counts a session that did not go on where it was.
+    pub fn leave(&self, left: Left) {
+        match left {
+            Left::Backend(backend) => self.tally(backend, Tally::leave),
+            Left::Refused(refusal) => self.restart(RequestOutcome::Refused(refusal).word()),
+            Left::Moved => self.restart("moved"),
+        }
+    }
+
+    fn tally(&self, backend: Backend, change: impl FnOnce(&mut Tally)) {
+        let mut part = self.part(&backend);
+        if let Some(tally) = part.get_mut(&backend) {
+            return change(tally);
+        }
+        if self.backends.load(Ordering::Relaxed) < self.max_backends.load(Ordering::Relaxed) {
+            self.backends.fetch_add(1, Ordering::Relaxed);
+            return change(part.entry(backend).or_insert_with(|| Tally::new(backend.live_for)));
+        }
+        drop(part);
+        // One of them for each idle bound, of which there are few.
+        let others = Backend {
+            live_for: backend.live_for,
+            ..Backend::OTHERS
+        };
+        change(
+            self.part(&others)
+                .entry(others)
+                .or_insert_with(|| Tally::new(others.live_for)),
+        );
+    }
+
+    fn part(&self, backend: &Backend) -> MutexGuard<'_, HashMap<Backend, Tally>> {
+        #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let place = self.by_backend.hash_one(backend) as usize % PARTS;
+        // There are `PARTS` parts. A panic while a lock was held cannot leave half a change that matters.
+        #[expect(clippy::indexing_slicing, reason = "a remainder of the length")]
+        locked(&self.parts[place])
+    }
+
+    fn restart(&self, reason: &'static str) {
+        let mut restarts = locked(&self.restarts);
+        match restarts.iter_mut().find(|restart| restart.reason == reason) {
+            Some(restart) => restart.sessions += 1,
+            None => restarts.push(Restart {
+                reason: reason.to_owned(),
+                sessions: 1,
+            }),
+        }
+    }
+
+    /// What has changed since the last report, as far as one report may tell; `None` if nothing has. Forgets backends
+    /// that have no session any more.
+    pub fn report(&self, now: Timestamp) -> Option<Report> {
+        let mut report = Report {
+            restarts: std::mem::take(&mut locked(&self.restarts)),
+            ..Report::default()
+        };
+        let mut len = 0;
+        for part in &self.parts {
+            let mut part = locked(part);
+            part.retain(|backend, tally| {
+                if len < REPORT_LEN
+                    && let Some(change) = tally.changes(*backend)
+                {
+                    len += change.len();
+                    report.backends.push(change);
+                }
+                let stays = tally.is_alive(now) || tally.is_changed();
+                if !stays && !backend.is_others() {
+                    self.backends.fetch_sub(1, Ordering::Relaxed);
+                }
+                stays
+            });
+        }
+        (report != Report::default()).then_some(report)
+    }
+
+    /// Takes a report back that did not arrive: the next one tells the same again.
+    pub fn take_back(&self, report: Report) {
+        for change in report.backends {
+            if let Some(backend) = change.backend() {
+                self.tally(backend, |tally| tally.take_back(&change));
+            }
+        }
+        let mut restarts = locked(&self.restarts);
+        for lost in report.restarts {
+            match restarts.iter_mut().find(|restart| restart.reason == lost.reason) {
+                Some(restart) => restart.sessions += lost.sessions,
+                None => restarts.push(lost),
+            }
+        }
+    }
+}
+
+impl Backend {
+    /// Stands for all backends beyond those that are told apart.
+    pub const OTHERS: Self = Self {
+        destination: Destination([0; 4]),
+        host: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
+        live_for: 0,
+    };
+
+    /// A backend whose sessions live for this time after their last request, rounded up to seconds.
+    #[must_use]
+    pub fn new(destination: Destination, host: SocketAddr, live_for: Duration) -> Self {
+        let seconds = live_for.as_millis().div_ceil(1000).max(1);
+        Self {
+            destination,
+            host,
+            live_for: u32::try_from(seconds).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether it stands for backends that are not told apart.
+    #[must_use]
+    pub fn is_others(&self) -> bool {
+        self.host == Self::OTHERS.host
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! What an Envoy tells the controller of the sessions that it has seen, as protocol buffers:
+//! `controller/xds/proto/limpet/sessions/v1/sessions.proto` is the same in their language.
+//!
+//! A report tells what has changed since the one before. Reports may come twice and in any order: sketches merge and
+//! times only grow, and of `requests`, `left` and `restarts` the numbers since the last report are told.
+
+use std::net::{IpAddr, SocketAddr};
+
+use prost::Message;
+
+use super::{Backend, Sketch};
+use crate::token::Destination;
+
+/// The path of the gRPC method that takes a [`Report`] and answers with [`Answer`].
+pub const METHOD: &str = "/limpet.sessions.v1.Sessions/Report";
+
+/// Changes since the last report.
+#[derive(Clone, PartialEq, Message)]
+pub struct Report {
+    /// Backends whose sessions have changed.
+    #[prost(message, repeated, tag = "1")]
+    pub backends: Vec<BackendReport>,
+    /// Sessions that began anew although their client had one.
+    #[prost(message, repeated, tag = "2")]
+    pub restarts: Vec<Restart>,
+}
+
+/// The sessions of one backend.
+#[derive(Clone, PartialEq, Message)]
+pub struct BackendReport {
+    /// The hash of the cluster's name, big-endian.
+    #[prost(fixed32, tag = "1")]
+    pub destination: u32,
+    /// The IP address: 4 or 16 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub address: Vec<u8>,
+    /// The port. With 0 and an unspecified address, this is about all backends beyond those that are told apart.
+    #[prost(uint32, tag = "3")]
+    pub port: u32,
+    /// Seconds after its last request until a session is over.
+    #[prost(uint32, tag = "4")]
+    pub live_for: u32,
+    /// Unix time in milliseconds.
+    #[prost(uint64, tag = "5")]
+    pub last_use: u64,
+    /// Requests of sessions since the last report.
+    #[prost(uint64, tag = "6")]
+    pub requests: u64,
+    /// Sessions that did not go on here since the last report: another backend answered.
+    #[prost(uint64, tag = "7")]
+    pub left: u64,
+    /// Sub-windows that have changed.
+    #[prost(message, repeated, tag = "8")]
+    pub windows: Vec<WindowReport>,
+}
+
+/// The sessions of one backend in one sub-window.
+#[derive(Clone, PartialEq, Message)]
+pub struct WindowReport {
+    /// Unix time divided by the length of a sub-window.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// When the oldest of these sessions began on the backend: Unix time in milliseconds.
+    #[prost(uint64, tag = "2")]
+    pub oldest: u64,
+    /// All sessions of the sub-window: a [`Sketch`] as postcard writes it.
+    #[prost(bytes = "vec", tag = "3")]
+    pub sketch: Vec<u8>,
+}
+
+/// Sessions that began anew for one reason.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Restart {
+    /// `moved`, or why the client's token was refused: a word of the filter's metrics.
+    #[prost(string, tag = "1")]
+    pub reason: String,
+    /// How many since the last report.
+    #[prost(uint64, tag = "2")]
+    pub sessions: u64,
+}
+
+/// The answer to a report.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Answer {}
+
+impl Report {
+    /// The request body of a unary gRPC call: one uncompressed message.
+    #[must_use]
+    pub fn grpc_body(&self) -> Vec<u8> {
+        let message = self.encode_to_vec();
+        let mut body = Vec::with_capacity(message.len() + 5);
+        body.push(0);
+        body.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
+        body.extend_from_slice(&message);
+        body
+    }
+}
+
+impl BackendReport {
+    pub(super) fn of(backend: Backend) -> Self {
+        Self {
+            destination: u32::from_be_bytes(backend.destination.0),
+            address: match backend.host.ip() {
+                IpAddr::V4(ip) => ip.octets().to_vec(),
+                IpAddr::V6(ip) => ip.octets().to_vec(),
+            },
+            port: u32::from(backend.host.port()),
+            live_for: backend.live_for,
+            ..Self::default()
+        }
+    }
+
+    /// Whom this is about; `None` if it says no such thing.
+    #[must_use]
+    pub fn backend(&self) -> Option<Backend> {
+        let ip = match *self.address.as_slice() {
+            [a, b, c, d] => IpAddr::from([a, b, c, d]),
+            ref bytes => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+        };
+        Some(Backend {
+            destination: Destination(self.destination.to_be_bytes()),
+            host: SocketAddr::new(ip, u16::try_from(self.port).ok()?),
+            live_for: self.live_for,
+        })
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn len(&self) -> usize {
+        48 + self
+            .windows
+            .iter()
+            .map(|window| window.sketch.len() + 20)
+            .sum::<usize>()
+    }
+}
+
+impl WindowReport {
+    /// A sub-window with these sessions.
+    #[must_use]
+    pub fn new(number: u64, oldest: u64, sketch: &Sketch) -> Self {
+        Self {
+            number,
+            oldest,
+            // A sketch consists of numbers, which can all be written.
+            sketch: postcard::to_allocvec(sketch).unwrap_or_default(),
+        }
+    }
+
+    /// The sessions; `None` if the bytes are no sketch.
+    #[must_use]
+    pub fn sketch(&self) -> Option<Sketch> {
+        postcard::from_bytes(&self.sketch).ok()
+    }
+}

@@ -1,0 +1,220 @@
+use std::collections::HashMap;
+
+use super::report::BackendReport;
+use super::*;
+
+const SEED: [u8; 16] = [7; 16];
+
+fn backend(last: u8, live_for: u32) -> Backend {
+    Backend {
+        destination: Destination([1, 2, 3, 4]),
+        host: SocketAddr::from(([10, 0, 0, last], 80)),
+        live_for,
+    }
+}
+
+fn seen(backend: Backend, nonce: u32, at: Timestamp) -> Seen {
+    Seen {
+        backend,
+        session: Identity::Token(nonce.to_be_bytes()),
+        began: at,
+        at,
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(1_800_000_000 + seconds)
+}
+
+/// Numbers that are as little alike as nonces.
+fn nonce(number: u32) -> u32 {
+    number.wrapping_mul(0x9e37_79b9) ^ 0x1234_5678
+}
+
+/// All sub-windows of all reports together, by backend.
+#[derive(Default)]
+struct Merged {
+    windows: HashMap<(Backend, u64), Sketch>,
+    requests: HashMap<Backend, u64>,
+    last_use: HashMap<Backend, u64>,
+}
+
+impl Merged {
+    fn add(&mut self, report: &Report) {
+        for change in &report.backends {
+            let backend = change.backend().unwrap();
+            *self.requests.entry(backend).or_default() += change.requests;
+            let last_use = self.last_use.entry(backend).or_default();
+            *last_use = change.last_use.max(*last_use);
+            for window in &change.windows {
+                let sketch = self.windows.entry((backend, window.number)).or_default();
+                sketch.merge(&window.sketch().unwrap());
+            }
+        }
+    }
+
+    /// The sessions of the sub-windows that are not over.
+    fn sessions(&self, backend: Backend, now: Timestamp) -> usize {
+        let newest = sub_window(backend.live_for, now);
+        let mut all = Sketch::default();
+        for ((of, number), sketch) in &self.windows {
+            if *of == backend && number + SUB_WINDOWS >= newest {
+                all.merge(sketch);
+            }
+        }
+        all.estimate()
+    }
+}
+
+#[test]
+fn few_sessions_are_counted_exactly_by_three_envoys_together() {
+    let envoys = [(); 3].map(|()| Census::new(SEED, 100));
+    let shop = backend(1, 600);
+    let mut merged = Merged::default();
+    for round in 0..20 {
+        for number in 0..99 {
+            let envoy = &envoys[(number + round) as usize % 3];
+            envoy.see(&seen(shop, nonce(number), at(u64::from(round))));
+        }
+        for envoy in &envoys {
+            merged.add(&envoy.report(at(u64::from(round))).unwrap());
+        }
+    }
+    assert_eq!(merged.sessions(shop, at(20)), 99);
+    assert_eq!(merged.requests[&shop], 20 * 99);
+}
+
+#[test]
+fn ten_thousand_sessions_are_counted_within_five_percent() {
+    for series in 0..20 {
+        let envoys = [(); 3].map(|()| Census::new(SEED, 100));
+        let shop = backend(1, 600);
+        for number in 0..10_000 {
+            for use_ in 0..4 {
+                let envoy = &envoys[(number * 7 + use_ * use_) as usize % 3];
+                envoy.see(&seen(shop, nonce(series * 10_000 + number), at(u64::from(use_) * 100)));
+            }
+        }
+        let mut merged = Merged::default();
+        for envoy in &envoys {
+            merged.add(&envoy.report(at(400)).unwrap());
+        }
+        let sessions = merged.sessions(shop, at(400));
+        assert!(sessions.abs_diff(10_000) <= 500, "{sessions}");
+    }
+}
+
+#[test]
+fn sessions_are_forgotten_after_their_idle_bound() {
+    let census = Census::new(SEED, 100);
+    let shop = backend(1, 60);
+    let mut merged = Merged::default();
+    for number in 0..50 {
+        census.see(&seen(shop, nonce(number), at(0)));
+    }
+    for number in 0..20 {
+        census.see(&seen(shop, nonce(number), at(50)));
+    }
+    merged.add(&census.report(at(50)).unwrap());
+    assert_eq!(merged.sessions(shop, at(50)), 50);
+    // A sub-window late.
+    assert_eq!(merged.sessions(shop, at(76)), 20);
+    assert_eq!(merged.sessions(shop, at(126)), 0);
+    assert_eq!(census.report(at(110)), None);
+    assert_eq!(census.backends.load(Ordering::Relaxed), 1);
+    assert_eq!(census.report(at(112)), None);
+    assert_eq!(census.backends.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_report_tells_what_has_changed_alone() {
+    let census = Census::new(SEED, 100);
+    census.see(&seen(backend(1, 600), 1, at(0)));
+    census.see(&seen(backend(2, 600), 2, at(0)));
+    assert_eq!(census.report(at(1)).unwrap().backends.len(), 2);
+    assert_eq!(census.report(at(2)), None);
+    census.see(&seen(backend(2, 600), 2, at(3)));
+    let report = census.report(at(3)).unwrap();
+    let [change] = &report.backends[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(change.backend(), Some(backend(2, 600)));
+    assert_eq!((change.requests, change.windows.len()), (1, 0));
+}
+
+#[test]
+fn a_report_that_was_lost_is_told_again() {
+    let census = Census::new(SEED, 100);
+    let shop = backend(1, 600);
+    census.see(&seen(shop, 1, at(0)));
+    census.leave(Left::Moved);
+    census.leave(Left::Backend(shop));
+    let lost = census.report(at(1)).unwrap();
+    census.take_back(lost.clone());
+    assert_eq!(census.report(at(2)), Some(lost.clone()));
+    census.take_back(lost);
+    census.see(&seen(shop, 2, at(3)));
+    census.leave(Left::Moved);
+    let report = census.report(at(3)).unwrap();
+    assert_eq!(report.restarts[0].sessions, 2);
+    let change = &report.backends[0];
+    assert_eq!((change.requests, change.left), (2, 1));
+    assert_eq!(change.windows[0].sketch().unwrap().estimate(), 2);
+}
+
+#[test]
+fn backends_beyond_the_limit_are_counted_together() {
+    let census = Census::new(SEED, 2);
+    for host in 0..10 {
+        census.see(&seen(backend(host, 600), u32::from(host), at(0)));
+    }
+    let report = census.report(at(1)).unwrap();
+    let (others, known): (Vec<_>, Vec<_>) = report
+        .backends
+        .iter()
+        .partition(|change| change.backend().unwrap().is_others());
+    assert_eq!(known.len(), 2);
+    let sessions: usize = others
+        .iter()
+        .map(|change| change.windows[0].sketch().unwrap().estimate())
+        .sum();
+    assert_eq!(sessions, 8);
+}
+
+#[test]
+fn addresses_of_clients_cannot_be_found_by_their_hash() {
+    let key = Key::of_client([10; 16], 1);
+    let report = |seed| {
+        let census = Census::new(seed, 10);
+        census.see(&Seen {
+            session: Identity::Client(key),
+            ..seen(backend(1, 600), 0, at(0))
+        });
+        census.report(at(1)).unwrap()
+    };
+    assert_eq!(report([1; 16]), report([1; 16]));
+    assert_ne!(report([1; 16]), report([2; 16]));
+}
+
+#[test]
+fn reports_have_the_same_bytes_everywhere() {
+    let census = Census::new(SEED, 10);
+    census.see(&seen(backend(1, 600), 1, at(0)));
+    let report = census.report(at(1)).unwrap();
+    let body = report.grpc_body();
+    let (head, message) = body.split_at(5);
+    assert_eq!(head, [0, 0, 0, 0, u8::try_from(message.len()).unwrap()]);
+    assert_eq!(<Report as prost::Message>::decode(message), Ok(report));
+}
+
+#[test]
+fn what_is_no_report_of_a_backend_is_noticed() {
+    for (address, port) in [(vec![1, 2, 3], 1), (vec![], 1), (vec![1, 2, 3, 4], 65536)] {
+        let change = BackendReport {
+            address,
+            port,
+            ..BackendReport::default()
+        };
+        assert_eq!(change.backend(), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! Whom the filter tells of the sessions that it sees.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::GatewayDuration;
+
+/// Whom the filter tells of the sessions that it sees, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReportSessionsConfig {
+    /// The Envoy cluster of the controller: HTTP/2, and in Envoy's own configuration.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub cluster: String,
+    /// How often changes are told: at least 100ms.
+    #[serde(default = "two_seconds")]
+    pub interval: GatewayDuration,
+    /// How many backends are told apart. Those beyond are counted together.
+    #[serde(default = "two_thousand")]
+    pub max_backends: usize,
+}
+
+fn two_seconds() -> GatewayDuration {
+    std::time::Duration::from_secs(2).into()
+}
+
+fn two_thousand() -> usize {
+    2000
+}

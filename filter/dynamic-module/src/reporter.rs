@@ -1,0 +1,163 @@
+//! Tells the controller of the sessions that this process has seen.
+//!
+//! A thread of ours waits; Envoy's main thread calls. All configurations share one census, so one of them reports for
+//! all. The thread ends with the last configuration, because Envoy may unload the library then.
+
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use limpet_core::census::Census;
+use limpet_core::census::report::{METHOD, Report};
+use limpet_core::config::schema::ReportSessionsConfig;
+
+use crate::abi::{self, Configuring, Level, Scheduler};
+use crate::host;
+
+/// What all workers of the process see.
+pub(crate) static CENSUS: LazyLock<Census> = LazyLock::new(|| {
+    let mut seed = [0; 16];
+    // Without random bytes there are no new sessions either.
+    let _ = getrandom::fill(&mut seed);
+    Census::new(seed, 0)
+});
+
+/// How long the controller may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+static STATE: Mutex<State> = Mutex::new(State {
+    members: Vec::new(),
+    thread: None,
+    pending: None,
+    next: 0,
+});
+static LEAVE: Condvar = Condvar::new();
+
+struct State {
+    members: Vec<Member>,
+    thread: Option<JoinHandle<()>>,
+    /// The report that waits for its answer, and which member sent it.
+    pending: Option<(u64, Report)>,
+    next: u64,
+}
+
+struct Member {
+    id: u64,
+    scheduler: Scheduler,
+    interval: Duration,
+}
+
+/// A configuration that may report.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    id: u64,
+    cluster: String,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    // A panic cannot leave it half-changed.
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reporter {
+    /// Reports from now on, in turn with other configurations. `None` if this Envoy cannot.
+    pub(crate) fn join(rules: &ReportSessionsConfig, configuring: &Configuring<'_>) -> Option<Self> {
+        let Some(scheduler) = configuring.scheduler() else {
+            crate::plugin::warn_once("reportSessions: this Envoy has no calls for dynamic modules".to_owned());
+            return None;
+        };
+        CENSUS.limit(rules.max_backends);
+        let mut state = state();
+        let id = state.next;
+        state.next += 1;
+        state.members.push(Member {
+            id,
+            scheduler,
+            interval: rules.interval.get(),
+        });
+        if state.thread.is_none() {
+            match std::thread::Builder::new().name("limpet".to_owned()).spawn(wait) {
+                Ok(thread) => state.thread = Some(thread),
+                Err(error) => abi::log(Level::Warn, &format!("limpet: sessions are not reported: {error}")),
+            }
+        }
+        Some(Self {
+            id,
+            cluster: rules.cluster.clone(),
+        })
+    }
+
+    /// Reports no more. With the last configuration, the thread ends.
+    pub(crate) fn leave(&self) {
+        let mut state = state();
+        state.members.retain(|member| member.id != self.id);
+        if let Some((_, lost)) = state.pending.take_if(|(sender, _)| *sender == self.id) {
+            CENSUS.take_back(lost);
+        }
+        if state.members.is_empty()
+            && let Some(thread) = state.thread.take()
+        {
+            LEAVE.notify_all();
+            drop(state);
+            // It ends at once, and a panic of it is of no interest any more.
+            let _ = thread.join();
+        }
+    }
+
+    /// Sends what has changed, unless the last report has no answer yet.
+    pub(crate) fn report(&self, configured: &Configuring<'_>) {
+        let mut state = state();
+        if state.pending.is_some() {
+            return;
+        }
+        let Some(report) = CENSUS.report(host::now()) else {
+            return;
+        };
+        let fields = [
+            (":method", "POST"),
+            (":path", METHOD),
+            (":authority", self.cluster.as_str()),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+        ];
+        match configured.call(&self.cluster, &fields, &report.grpc_body(), PATIENCE) {
+            Ok(()) => state.pending = Some((self.id, report)),
+            // The cluster has no connection, or does not exist.
+            Err(_) => CENSUS.take_back(report),
+        }
+    }
+
+    /// The controller has answered, or not.
+    pub(crate) fn on_answer<'a>(&self, is_answer: bool, mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        // An error without a message is all in the header fields.
+        let is_taken = is_answer
+            && fields.all(|field| match field {
+                (b":status", status) => status == b"200",
+                (b"grpc-status", status) => status == b"0",
+                _ => true,
+            });
+        let sent = state().pending.take_if(|(sender, _)| *sender == self.id);
+        if let Some((_, report)) = sent
+            && !is_taken
+        {
+            CENSUS.take_back(report);
+        }
+    }
+}
+
+/// Wakes a configuration now and then, until there is none.
+fn wait() {
+    let mut state = state();
+    while let Some(member) = state.members.first() {
+        let interval = member.interval;
+        let (changed, waited) = LEAVE
+            .wait_timeout(state, interval)
+            .unwrap_or_else(PoisonError::into_inner);
+        state = changed;
+        if waited.timed_out()
+            && let Some(member) = state.members.first()
+        {
+            member.scheduler.commit();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Tells the controller of the sessions that this VM has seen. Each worker has a VM, and reports for itself.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use limpet_core::census::report::Report;
+use limpet_core::census::{Census, Left, Seen};
+use limpet_core::config::schema::ReportSessionsConfig;
+use prost::Message as _;
+use proxy_wasm::hostcalls;
+
+use crate::host;
+use crate::table::Seed;
+
+thread_local! {
+    /// A worker's VM lives on when the configuration changes. `None` until one reports.
+    static CENSUS: RefCell<Option<Census>> = const { RefCell::new(None) };
+}
+
+/// How long the controller may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const SERVICE: &str = "limpet.sessions.v1.Sessions";
+
+/// Reports for a configuration.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    cluster: String,
+    /// The report that waits for its answer, and the number of the call.
+    pending: Option<(u32, Report)>,
+}
+
+/// Counts what a response tells.
+pub(crate) fn count(seen: Option<&Seen>, left: Option<Left>) {
+    if seen.is_none() && left.is_none() {
+        return;
+    }
+    CENSUS.with_borrow(|census| {
+        let Some(census) = census else { return };
+        if let Some(seen) = seen {
+            census.see(seen);
+        }
+        if let Some(left) = left {
+            census.leave(left);
+        }
+    });
+}
+
+impl Reporter {
+    pub(crate) fn new(rules: &ReportSessionsConfig, seed: Seed) -> Self {
+        CENSUS.with_borrow_mut(|census| {
+            let census = census.get_or_insert_with(|| Census::new(seed, rules.max_backends));
+            census.limit(rules.max_backends);
+        });
+        Self {
+            cluster: rules.cluster.clone(),
+            pending: None,
+        }
+    }
+
+    /// Sends what has changed, unless the last report has no answer yet.
+    pub(crate) fn report(&mut self) {
+        if self.pending.is_some() {
+            return;
+        }
+        // Without the time, there is another tick.
+        let Ok(now) = host::now() else { return };
+        let report = CENSUS.with_borrow(|census| census.as_ref().and_then(|census| census.report(now)));
+        let Some(report) = report else { return };
+        let message = report.encode_to_vec();
+        let call =
+            hostcalls::dispatch_grpc_call(&self.cluster, SERVICE, "Report", Vec::new(), Some(&message), PATIENCE);
+        match call {
+            Ok(call) => self.pending = Some((call, report)),
+            // The cluster has no connection, or does not exist.
+            Err(_) => take_back(report),
+        }
+    }
+
+    /// A call has ended with this gRPC status.
+    pub(crate) fn on_answer(&mut self, call: u32, status: u32) {
+        if let Some((_, report)) = self.pending.take_if(|(pending, _)| *pending == call)
+            && status != 0
+        {
+            take_back(report);
+        }
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        if let Some((_, report)) = self.pending.take() {
+            take_back(report);
+        }
+    }
+}
+
+fn take_back(report: Report) {
+    CENSUS.with_borrow(|census| {
+        if let Some(census) = census {
+            census.take_back(report);
+        }
+    });
+}
