@@ -64,6 +64,8 @@ pub struct FilterInputs {
     /// Policies that no route uses any more, kept for Envoys that still have old routes. Without them, such a route
     /// would have no sessions until Envoy has its successor.
     pub retained_policies: BTreeMap<String, PolicyConfig>,
+    /// Whether Envoys of ours tell the controller of the sessions that they see.
+    pub report_sessions: bool,
 }
 
 impl FilterInputs {
@@ -76,6 +78,7 @@ impl FilterInputs {
             max_idle: None,
             clock_skew: None,
             retained_policies: BTreeMap::new(),
+            report_sessions: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! - [`kube`]: the API server: client, discovery, watches, and the objects that are there now.
 //! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
+//! - `sessions`: who lives where, as Envoys tell.
 //! - [`migrate`]: objects of users, before an upgrade of the Gateway API.
 //! - `config`: the configuration of the first two. [`gateway_api`]: the releases of the Gateway API.
 
@@ -14,6 +15,7 @@ mod kube;
 mod migrate;
 mod reconcile;
 pub mod render;
+mod sessions;
 mod timer;
 
 use clap::Subcommand;

@@ -5,6 +5,7 @@
 //! 1. Publish the resources of each group of nodes with [`Snapshots::publish`]. A node's group is its `node.cluster`.
 //! 2. Serve them with [`Server::bind`] and [`Server::serve`]: ADS, and ECDS for nodes that take the filter's
 //!    configuration alone.
+//!    Who wants to know of the traffic of nodes, hands over [`Reports`] first.
 //! 3. Ask [`Status`] which nodes are connected, what they have acknowledged, and what they refuse and why.
 //!
 //! ```no_run
@@ -64,6 +65,7 @@ mod log_rate;
 mod peer;
 mod permission;
 mod renewal;
+mod reports;
 mod server;
 mod service;
 mod snapshots;
@@ -79,6 +81,7 @@ pub use certificates::Certificates;
 pub use counters::{Counts, PreflightCounts, TurnedAway, TypeCounts};
 pub use peer::{Identity, Peer};
 pub use permission::Permission;
+pub use reports::{Load, Reports, Told};
 pub use server::{Options, Security, Server, ServerError};
 pub use snapshots::Snapshots;
 pub use status::{Disapproval, Node, Progress, Refusal, Status};

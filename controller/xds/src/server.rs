@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 use envoy_types::pb::envoy::service::extension::v3::extension_config_discovery_service_server::ExtensionConfigDiscoveryServiceServer;
+use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_server::LoadReportingServiceServer;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -18,6 +19,7 @@ use super::certificates::Certificates;
 use super::intake::Intake;
 use super::log_rate::LogRate;
 use super::permission::Permission;
+use super::reports::{Reports, Sessions, Taking};
 use super::service::Discovery;
 use super::snapshots::Snapshots;
 use super::tls::{Tls, TlsError, TlsFiles, TlsInMemory};
@@ -30,6 +32,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(5);
 /// The largest request. A node that reconnects names all resources that it has, at some hundred bytes each.
 const REQUEST_LIMIT: usize = 8 << 20;
+/// The largest report of traffic.
+const REPORT_LIMIT: usize = 4 << 20;
 /// The limit of streams of one connection. Envoy opens one for each kind of service, and a second one while it
 /// replaces the first.
 const STREAMS: u32 = 8;
@@ -102,6 +106,7 @@ pub struct Server {
     tls: Option<Arc<Tls>>,
     snapshots: Snapshots,
     permission: Permission,
+    reports: Option<Reports>,
 }
 
 impl Server {
@@ -129,7 +134,17 @@ impl Server {
             tls,
             snapshots,
             permission: Permission::default(),
+            reports: None,
         })
+    }
+
+    /// Takes what nodes tell of their traffic. Without it, they are not asked.
+    #[must_use]
+    pub fn with_reports(self, reports: Reports) -> Self {
+        Self {
+            reports: Some(reports),
+            ..self
+        }
     }
 
     /// Asks this before a node gets anything. Without it, every node that may connect gets what its group has.
@@ -158,6 +173,9 @@ impl Server {
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServerError> {
         let (end, ending) = watch::channel(false);
         let logs = Arc::new(LogRate::default());
+        let taking = self
+            .reports
+            .map(|reports| Taking::new(reports, self.permission.clone(), ending.clone()));
         let discovery = Discovery::new(
             self.snapshots.clone(),
             self.permission,
@@ -182,16 +200,26 @@ impl Server {
             let _ = ending.wait_for(|ending| *ending).await;
         };
         tracing::info!(address = %self.address, "the xDS server listens");
-        let serving = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .http2_max_header_list_size(Some(HEADER_LIMIT))
-            .max_concurrent_streams(Some(STREAMS))
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .add_service(Intake(aggregated))
-            .add_service(Intake(extension))
-            .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
+        let serving =
+            tonic::transport::Server::builder()
+                .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+                .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+                .http2_max_header_list_size(Some(HEADER_LIMIT))
+                .max_concurrent_streams(Some(STREAMS))
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .add_service(Intake(aggregated))
+                .add_service(Intake(extension))
+                .add_optional_service(taking.clone().map(|taking| {
+                    Intake(LoadReportingServiceServer::new(taking).max_decoding_message_size(REPORT_LIMIT))
+                }))
+                .add_optional_service(taking.map(|taking| {
+                    Intake(Sessions {
+                        taking,
+                        limit: REPORT_LIMIT,
+                    })
+                }))
+                .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
         tokio::pin!(serving);
         tokio::select! {
             result = &mut serving => return Ok(result?),

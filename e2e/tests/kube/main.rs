@@ -27,6 +27,7 @@ mod objects;
 mod pages;
 mod revoked_keys;
 mod rule_names;
+mod sessions;
 mod site;
 mod status;
 mod test_bed;

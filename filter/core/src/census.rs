@@ -82,6 +82,8 @@ pub struct Census {
     backends: AtomicUsize,
     max_backends: AtomicUsize,
     restarts: Mutex<Vec<Restart>>,
+    /// What the controller answered last.
+    memory: Mutex<Option<u64>>,
     /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
     seed: [u8; 16],
     by_backend: RandomState,
@@ -97,6 +99,7 @@ impl Census {
             backends: AtomicUsize::new(0),
             max_backends: AtomicUsize::new(max_backends),
             restarts: Mutex::new(Vec::new()),
+            memory: Mutex::new(None),
             seed,
             by_backend: RandomState::new(),
         }
@@ -167,7 +170,7 @@ impl Census {
     }
 
     /// What has changed since the last report, as far as one report may tell; `None` if nothing has. Forgets backends
-    /// that have no session any more.
+    /// that have no session any more. [`Report::node_cluster`] is empty.
     pub fn report(&self, now: Timestamp) -> Option<Report> {
         let mut report = Report {
             restarts: std::mem::take(&mut locked(&self.restarts)),
@@ -191,6 +194,21 @@ impl Census {
             });
         }
         (report != Report::default()).then_some(report)
+    }
+
+    /// A report has arrived. If the controller has forgotten the former ones, everything is told again.
+    pub fn arrived(&self, answer: report::Answer) {
+        let before = locked(&self.memory).replace(answer.memory);
+        if before.is_some_and(|before| before != answer.memory) {
+            for part in &self.parts {
+                locked(part).values_mut().for_each(Tally::tell_again);
+            }
+        }
+    }
+
+    /// Whether there is a backend with sessions, so that the controller should know of it.
+    pub fn knows_any(&self) -> bool {
+        self.parts.iter().any(|part| !locked(part).is_empty())
     }
 
     /// Takes a report back that did not arrive: the next one tells the same again.

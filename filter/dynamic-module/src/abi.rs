@@ -609,8 +609,8 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
     result: c_int,
     fields: *const HeaderField,
     count: usize,
-    _body: *const Buffer,
-    _chunks: usize,
+    chunks: *const Buffer,
+    chunk_count: usize,
 ) {
     // SAFETY: this is an `Arc<Plugin>` that Envoy still holds (rule 3).
     let plugin = unsafe { &*config.cast::<Plugin>() };
@@ -624,7 +624,19 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_don
     let fields = fields
         .iter()
         .map(|field| unsafe { (field.name.bytes(), field.value.bytes()) });
-    guard(|| plugin.on_answer(result == 0, fields));
+    let chunks = if chunks.is_null() {
+        &[]
+    } else {
+        // SAFETY: not null, and Envoy lends that many chunks to this hook (rule 2).
+        unsafe { std::slice::from_raw_parts(chunks, chunk_count) }
+    };
+    // SAFETY: Envoy lends the bytes of the chunks to this hook, too (rule 2).
+    let body: Vec<u8> = chunks
+        .iter()
+        .flat_map(|chunk| unsafe { chunk.bytes() })
+        .copied()
+        .collect();
+    guard(|| plugin.on_answer(result == 0, fields, &body));
 }
 
 #[unsafe(no_mangle)]

@@ -65,9 +65,14 @@ impl Plugin {
     }
 
     /// The controller has answered, or not.
-    pub(crate) fn on_answer<'a>(&self, is_answer: bool, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+    pub(crate) fn on_answer<'a>(
+        &self,
+        is_answer: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        body: &[u8],
+    ) {
         if let Some(reporter) = &self.reporter {
-            reporter.on_answer(is_answer, fields);
+            reporter.on_answer(is_answer, fields, body);
         }
     }
 

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use limpet_core::census::Census;
-use limpet_core::census::report::{METHOD, Report};
+use limpet_core::census::report::{Answer, METHOD, Report, SILENCE};
 use limpet_core::config::schema::ReportSessionsConfig;
 
 use crate::abi::{self, Configuring, Level, Scheduler};
@@ -30,6 +30,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     thread: None,
     pending: None,
     next: 0,
+    idle: 0,
 });
 static LEAVE: Condvar = Condvar::new();
 
@@ -39,6 +40,8 @@ struct State {
     /// The report that waits for its answer, and which member sent it.
     pending: Option<(u64, Report)>,
     next: u64,
+    /// How many intervals have passed without a report.
+    idle: u32,
 }
 
 struct Member {
@@ -52,6 +55,7 @@ struct Member {
 pub(crate) struct Reporter {
     id: u64,
     cluster: String,
+    node_cluster: String,
 }
 
 fn state() -> MutexGuard<'static, State> {
@@ -84,6 +88,7 @@ impl Reporter {
         Some(Self {
             id,
             cluster: rules.cluster.clone(),
+            node_cluster: rules.node_cluster.clone(),
         })
     }
 
@@ -110,9 +115,14 @@ impl Reporter {
         if state.pending.is_some() {
             return;
         }
-        let Some(report) = CENSUS.report(host::now()) else {
+        state.idle += 1;
+        let changes = CENSUS.report(host::now());
+        let asks = || (state.idle >= SILENCE && CENSUS.knows_any()).then(Report::default);
+        let Some(mut report) = changes.or_else(asks) else {
             return;
         };
+        state.idle = 0;
+        report.node_cluster.clone_from(&self.node_cluster);
         let fields = [
             (":method", "POST"),
             (":path", METHOD),
@@ -128,7 +138,12 @@ impl Reporter {
     }
 
     /// The controller has answered, or not.
-    pub(crate) fn on_answer<'a>(&self, is_answer: bool, mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+    pub(crate) fn on_answer<'a>(
+        &self,
+        is_answer: bool,
+        mut fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        body: &[u8],
+    ) {
         // An error without a message is all in the header fields.
         let is_taken = is_answer
             && fields.all(|field| match field {
@@ -137,10 +152,10 @@ impl Reporter {
                 _ => true,
             });
         let sent = state().pending.take_if(|(sender, _)| *sender == self.id);
-        if let Some((_, report)) = sent
-            && !is_taken
-        {
-            CENSUS.take_back(report);
+        let Some((_, report)) = sent else { return };
+        match Answer::of_grpc_body(body).filter(|_| is_taken) {
+            Some(answer) => CENSUS.arrived(answer),
+            None => CENSUS.take_back(report),
         }
     }
 }

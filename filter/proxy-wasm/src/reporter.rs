@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use limpet_core::census::report::Report;
+use limpet_core::census::report::{Answer, Report, SILENCE};
 use limpet_core::census::{Census, Left, Seen};
 use limpet_core::config::schema::ReportSessionsConfig;
 use prost::Message as _;
 use proxy_wasm::hostcalls;
+use proxy_wasm::types::BufferType;
 
 use crate::host;
 use crate::table::Seed;
@@ -25,8 +26,11 @@ const SERVICE: &str = "limpet.sessions.v1.Sessions";
 #[derive(Debug)]
 pub(crate) struct Reporter {
     cluster: String,
+    node_cluster: String,
     /// The report that waits for its answer, and the number of the call.
     pending: Option<(u32, Report)>,
+    /// How many intervals have passed without a report.
+    idle: u32,
 }
 
 /// Counts what a response tells.
@@ -53,7 +57,9 @@ impl Reporter {
         });
         Self {
             cluster: rules.cluster.clone(),
+            node_cluster: rules.node_cluster.clone(),
             pending: None,
+            idle: 0,
         }
     }
 
@@ -64,8 +70,15 @@ impl Reporter {
         }
         // Without the time, there is another tick.
         let Ok(now) = host::now() else { return };
-        let report = CENSUS.with_borrow(|census| census.as_ref().and_then(|census| census.report(now)));
-        let Some(report) = report else { return };
+        self.idle += 1;
+        let report = CENSUS.with_borrow(|census| {
+            let census = census.as_ref()?;
+            let asks = || (self.idle >= SILENCE && census.knows_any()).then(Report::default);
+            census.report(now).or_else(asks)
+        });
+        let Some(mut report) = report else { return };
+        self.idle = 0;
+        report.node_cluster.clone_from(&self.node_cluster);
         let message = report.encode_to_vec();
         let call =
             hostcalls::dispatch_grpc_call(&self.cluster, SERVICE, "Report", Vec::new(), Some(&message), PATIENCE);
@@ -76,12 +89,22 @@ impl Reporter {
         }
     }
 
-    /// A call has ended with this gRPC status.
-    pub(crate) fn on_answer(&mut self, call: u32, status: u32) {
-        if let Some((_, report)) = self.pending.take_if(|(pending, _)| *pending == call)
-            && status != 0
-        {
-            take_back(report);
+    /// A call has ended with this gRPC status, and an answer of so many bytes.
+    pub(crate) fn on_answer(&mut self, call: u32, status: u32, size: usize) {
+        let Some((_, report)) = self.pending.take_if(|(pending, _)| *pending == call) else {
+            return;
+        };
+        let answer = || {
+            let message = hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size).ok()?;
+            Answer::decode(message.unwrap_or_default().as_slice()).ok()
+        };
+        match (status == 0).then(answer).flatten() {
+            Some(answer) => CENSUS.with_borrow(|census| {
+                if let Some(census) = census {
+                    census.arrived(answer);
+                }
+            }),
+            None => take_back(report),
         }
     }
 }

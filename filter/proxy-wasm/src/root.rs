@@ -30,9 +30,9 @@ pub(crate) struct Root {
 }
 
 impl Context for Root {
-    fn on_grpc_call_response(&mut self, call: u32, status: u32, _: usize) {
+    fn on_grpc_call_response(&mut self, call: u32, status: u32, size: usize) {
         if let Some(reporter) = &mut self.reporter {
-            reporter.on_answer(call, status);
+            reporter.on_answer(call, status, size);
         }
     }
 }

@@ -205,6 +205,7 @@ impl Parts<'_> {
             routes: Vec::new(),
             default: None,
             access_log: false,
+            report_sessions: None,
             max_idle: a_while,
             clock_skew: a_while,
             fences: Vec::new(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::bootstrap::v3::bootstrap::{DynamicResources, StaticResources};
 use envoy_types::pb::envoy::config::bootstrap::v3::runtime_layer::LayerSpecifier;
-use envoy_types::pb::envoy::config::bootstrap::v3::{Admin, Bootstrap, LayeredRuntime, RuntimeLayer};
+use envoy_types::pb::envoy::config::bootstrap::v3::{Admin, Bootstrap, ClusterManager, LayeredRuntime, RuntimeLayer};
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::cluster::v3::UpstreamConnectionOptions;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
@@ -40,7 +40,7 @@ use limpet_api::ObjectName;
 use limpet_model::expression::Expression;
 
 /// The name of the controller's cluster.
-const CONTROLLER: &str = "limpet.controller";
+pub(super) const CONTROLLER: &str = "limpet.controller";
 
 /// The name of the secret, and of the file that Envoy discovers its certificate from.
 const CERTIFICATE: &str = "xds-certificate.yaml";
@@ -101,20 +101,15 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
         }),
         overload_manager: Some(overload::manager(options.limits)),
         layered_runtime: Some(runtime([ready::most_connections()])),
+        // Requests in flight, so that a WebSocket keeps its pod. A controller that counts no sessions takes none.
+        cluster_manager: Some(ClusterManager {
+            load_stats_config: Some(grpc_of_controller(ApiType::Grpc)),
+            ..ClusterManager::default()
+        }),
         dynamic_resources: Some(DynamicResources {
             ads_config: Some(ApiConfigSource {
-                api_type: ApiType::DeltaGrpc.into(),
-                transport_api_version: ApiVersion::V3.into(),
                 set_node_on_first_message_only: true,
-                grpc_services: vec![GrpcService {
-                    target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
-                        cluster_name: CONTROLLER.to_owned(),
-                        retry_policy: Some(reconnection()),
-                        ..EnvoyGrpc::default()
-                    })),
-                    ..GrpcService::default()
-                }],
-                ..ApiConfigSource::default()
+                ..grpc_of_controller(ApiType::DeltaGrpc)
             }),
             lds_config: Some(ads()),
             cds_config: Some(ads()),
@@ -128,6 +123,24 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
         ..Bootstrap::default()
     }
 }
+
+/// A service of the controller.
+fn grpc_of_controller(api_type: ApiType) -> ApiConfigSource {
+    ApiConfigSource {
+        api_type: api_type.into(),
+        transport_api_version: ApiVersion::V3.into(),
+        grpc_services: vec![GrpcService {
+            target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
+                cluster_name: CONTROLLER.to_owned(),
+                retry_policy: Some(reconnection()),
+                ..EnvoyGrpc::default()
+            })),
+            ..GrpcService::default()
+        }],
+        ..ApiConfigSource::default()
+    }
+}
+
 /// The admin interface, on loopback only: it controls Envoy and has no authentication.
 pub(super) fn admin(port: u16) -> Admin {
     Admin {

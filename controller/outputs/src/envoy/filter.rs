@@ -14,12 +14,14 @@ use envoy_types::pb::envoy::extensions::wasm::v3::{
     EnvironmentVariables, FailurePolicy, PluginConfig, ReloadConfig, VmConfig, plugin_config,
 };
 use envoy_types::pb::google::protobuf::{Any, StringValue};
-use limpet_core::config::schema::FilterConfig;
+use limpet_api::ObjectName;
+use limpet_core::config::schema::{FilterConfig, ReportSessionsConfig};
 
+use super::bootstrap::CONTROLLER;
 use super::code::CODE_CLUSTER;
 use super::options::{EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter};
 use super::pack::{duration, pack};
-use crate::filter::variables;
+use crate::filter::{FilterInputs, variables};
 use limpet_core::envoy::FILTER_NAME;
 
 /// How long Envoy waits at least before it replaces a VM that it has just started, and that has ended. By default it is
@@ -38,6 +40,13 @@ pub fn extension_config(config: &FilterConfig, options: &EnvoyOptions) -> TypedE
         name: options.filter.discovered_name().to_owned(),
         typed_config: Some(filter),
     }
+}
+
+/// How the filter of this Gateway's Envoys tells the controller of sessions.
+pub(super) fn reports(gateway: &ObjectName, inputs: &FilterInputs) -> Option<ReportSessionsConfig> {
+    inputs
+        .report_sessions
+        .then(|| ReportSessionsConfig::new(CONTROLLER, &gateway.to_string()))
 }
 
 /// A filter that lets all requests pass unchanged.

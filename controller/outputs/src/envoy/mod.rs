@@ -40,6 +40,7 @@ use prost::Message;
 pub use bootstrap::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap_secrets};
 pub use elsewhere::RoutesElsewhere;
 pub use filter::extension_config;
+use filter::reports;
 pub use managed::{EnvoysNamespace, ManagedOptions, Surroundings};
 pub use moving::{HostNames, MovingFilter, host_names};
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
@@ -100,6 +101,7 @@ fn live(
         let filter = resource(ResourceType::ExtensionConfig, &filter.name, &filter);
         return (vec![filter], Vec::new());
     }
+    filter.report_sessions = reports(gateway, inputs);
     for name in &used.clusters {
         if let Some(cluster) = graph.clusters.get(*name) {
             all.push(resource(

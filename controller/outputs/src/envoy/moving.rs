@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use limpet_core::config::schema::FilterConfig;
 
-use super::filter::extension_config;
+use super::filter::{extension_config, reports};
 use super::options::EnvoyOptions;
 use super::resource;
 use crate::filter::{FilterInputs, filter_config};
@@ -47,7 +47,10 @@ impl MovingFilter {
             return None;
         }
         Some(Self {
-            config: filter_config(used.policies(graph), options.access_log, inputs),
+            config: FilterConfig {
+                report_sessions: reports(gateway, inputs),
+                ..filter_config(used.policies(graph), options.access_log, inputs)
+            },
             clusters: used.moving.into_iter().cloned().collect(),
             options: Arc::new(options.into_owned()),
         })

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::metrics::Exposition;
+use crate::cluster::sessions::Book;
 
 /// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,20 +31,27 @@ pub(crate) enum Readiness {
 struct Shared {
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
+    book: Book,
 }
 
-/// Serves `/metrics`, `/healthz` and `/readyz` until `shutdown`.
+/// Serves `/metrics`, `/healthz`, `/readyz` and `/sessions` until `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
+    book: Book,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let shared = Shared { exposition, readiness };
+    let shared = Shared {
+        exposition,
+        readiness,
+        book,
+    };
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
+        .route("/sessions", get(sessions))
         .with_state(Arc::new(shared));
     let ended = async move {
         // Also if the sender is gone.
@@ -64,4 +72,11 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
         Readiness::Stale(why) => (StatusCode::OK, format!("{why}; what was published stays\n")),
         Readiness::Waiting(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
+}
+
+/// What lives where, as [`crate::cluster::sessions::Sessions`] in JSON.
+async fn sessions(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    // All keys are strings, so it serializes.
+    let text = serde_json::to_string(&shared.book.sessions()).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "application/json")], text)
 }

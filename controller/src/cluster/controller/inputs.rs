@@ -259,6 +259,7 @@ impl CombinedInputs {
             fences: list.config(),
             max_idle: self.max_idle,
             clock_skew: self.clock_skew,
+            report_sessions: true,
             ..FilterInputs::with_keys(FilterKeys::Wrapped(wrapped.clone()))
         }))
     }

@@ -7,7 +7,7 @@
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
-//! - `contour`: the metrics that Contour has, too.
+//! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions.
 //! - `bootstrap`: the subcommand of this name.
 
 mod addresses;
@@ -28,6 +28,7 @@ mod metrics;
 mod publish;
 mod quarantine;
 mod retained_policies;
+mod session_metrics;
 mod target;
 
 use std::path::Path;
@@ -47,6 +48,7 @@ use crate::cluster::reconcile::manifests::Written;
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
+use crate::cluster::sessions::Book;
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
 use certificates::InUse;
@@ -56,6 +58,7 @@ use control::{Control, Outlets, Sources};
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
+use session_metrics::SessionMetrics;
 use target::{Envoys, Target};
 
 /// How long a replica serves Envoys after it was told to end. New connections are led to it for a moment, and an Envoy
@@ -92,21 +95,13 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let namespace = config.leader_election.namespace(&client).to_owned();
     config.complete(&namespace);
     let listener = addresses::bind("http.address", config.http.address).await?;
-    let instance = instance();
-    let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
     let plane = config.control_plane(output);
-    let context = Context {
-        client,
-        settings: Arc::new(config.settings(output)),
-        config: Arc::new(config),
-        instance,
-        leads,
-        diagnostics: Diagnostics::new(),
-    };
+    let (context, candidate) = begin(client, config, output);
 
     let snapshots = limpet_xds::Snapshots::new();
     let tls = TlsInMemory::default();
-    let (target, deliverer) = target::target(&context, plane, &snapshots, &tls).await?;
+    let book = Book::new();
+    let (target, deliverer) = target::target(&context, plane, &snapshots, &tls, &book).await?;
     let delivery = target.delivery.clone();
     let (outlets, feeds) = Outlets::channels();
     let (leave, left) = watch::channel(false);
@@ -121,6 +116,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
     let (metrics, mut registry) = Metrics::new();
     ContourMetrics::register(&mut registry, &context, &feeds.reported);
+    SessionMetrics::register(&mut registry, &context, &book);
     let exposition = Exposition {
         registry,
         metrics: metrics.clone(),
@@ -140,13 +136,16 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         without_service,
         without_envoys,
     };
-    if let Some(certificates) = certificates {
-        let pod = context.replica();
-        reconcilers.spawn(certificates::follow(certificates, context.diagnostics.clone(), pod));
-    }
+    follow_certificates(&mut reconcilers, &context, certificates);
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = Target { envoys, ..target };
-    let publisher = Publisher::new(snapshots, metrics.clone(), context.config.envoy.clone(), target);
+    let publisher = Publisher::new(
+        snapshots,
+        metrics.clone(),
+        context.config.envoy.clone(),
+        target,
+        book.clone(),
+    );
     let control = Control::new(
         &context,
         publisher,
@@ -163,7 +162,13 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
-    services.spawn(http::serve(listener, exposition, feeds.readiness, shutdown.clone()));
+    services.spawn(http::serve(
+        listener,
+        exposition,
+        feeds.readiness,
+        book,
+        shutdown.clone(),
+    ));
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));
     if let Some(exchange) = filter.exchange {
@@ -181,13 +186,36 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         }
         result = &mut serving => result,
     };
-    end.send_replace(true);
-    resign.send_replace(true);
-    leave.send_replace(true);
+    for over in [end, resign, leave] {
+        over.send_replace(true);
+    }
     drop(reconcilers);
     // These end by themselves: the Lease is released, the other replicas are told, and requests are answered.
     while services.join_next().await.is_some() {}
     result.map_err(|error| failed(&error))?
+}
+
+/// Starts what says when certificates of xDS end.
+fn follow_certificates(tasks: &mut JoinSet<()>, context: &Context, certificates: Option<InUse>) {
+    if let Some(certificates) = certificates {
+        let pod = context.replica();
+        tasks.spawn(certificates::follow(certificates, context.diagnostics.clone(), pod));
+    }
+}
+
+/// What every part is started with, and who runs for the lead.
+fn begin(client: kube::Client, config: Config, output: OutputKind) -> (Context, Candidate) {
+    let instance = instance();
+    let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
+    let context = Context {
+        client,
+        settings: Arc::new(config.settings(output)),
+        config: Arc::new(config),
+        instance,
+        leads,
+        diagnostics: Diagnostics::new(),
+    };
+    (context, candidate)
 }
 
 /// Starts what keeps the Envoys of Gateways, if the configuration asks for it. The receiver has what became of them.

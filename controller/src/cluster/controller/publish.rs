@@ -11,6 +11,7 @@ use super::target::Target;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
 use crate::cluster::reconcile::replicas::{RefusedRoute, View};
+use crate::cluster::sessions::Book;
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
@@ -36,6 +37,7 @@ pub(crate) struct Publisher {
     /// The published clusters, by Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
     moving: MovingGateways,
+    book: Book,
     /// Deleted Gateways that still have connected Envoys.
     left: BTreeSet<ObjectName>,
 }
@@ -60,7 +62,14 @@ struct Sent {
 type ServedClusters = BTreeMap<ClusterName, Vec<ObjectName>>;
 
 impl Publisher {
-    pub(crate) fn new(snapshots: Snapshots, metrics: Metrics, options: EnvoyOptions, target: Target) -> Self {
+    /// `book` is told which pods clusters have.
+    pub(crate) fn new(
+        snapshots: Snapshots,
+        metrics: Metrics,
+        options: EnvoyOptions,
+        target: Target,
+        book: Book,
+    ) -> Self {
         Self {
             snapshots,
             metrics,
@@ -74,6 +83,7 @@ impl Publisher {
             quarantined: BTreeSet::new(),
             clusters: BTreeMap::new(),
             moving: MovingGateways::default(),
+            book,
             left: BTreeSet::new(),
         }
     }
@@ -211,6 +221,7 @@ impl Publisher {
     ) -> Sent {
         let mut sent = Sent::default();
         let mut assignments = BTreeMap::new();
+        let mut observed = Vec::new();
         for (gateway, all) in &mut resources {
             let clusters = all.of_type(ResourceType::Cluster);
             let names: Vec<_> = clusters.map(|of| ClusterName(of.name().to_string())).collect();
@@ -223,11 +234,18 @@ impl Publisher {
                 let assignment = assignments.entry(name.clone()).or_insert_with(|| {
                     let endpoints = endpoints(&cluster.service, &cluster.port_name);
                     self.moving.observe(&name, &endpoints);
-                    Arc::new(envoy::load_assignment(&name, &endpoints))
+                    let assignment = Arc::new(envoy::load_assignment(&name, &endpoints));
+                    observed.push((name.clone(), endpoints));
+                    assignment
                 });
                 all.insert(Arc::clone(assignment));
                 sent.clusters.entry(name).or_default().push(gateway.clone());
             }
+        }
+        let of_service = |(name, gateways)| Some((name, &graph.clusters.get(name)?.service, Vec::as_slice(gateways)));
+        self.book.publish(sent.clusters.iter().filter_map(of_service));
+        for (name, endpoints) in observed {
+            self.book.observe(&name, &endpoints);
         }
         for (gateway, filter) in self.moving.changed() {
             if let Some(all) = resources.get_mut(&gateway) {
@@ -331,6 +349,7 @@ impl Publisher {
             for served in self.clusters.get(service).into_iter().flatten() {
                 let endpoints = endpoints(service, &served.port_name);
                 self.moving.observe(&served.cluster, &endpoints);
+                self.book.observe(&served.cluster, &endpoints);
                 let assignment = Arc::new(envoy::load_assignment(&served.cluster, &endpoints));
                 for gateway in &served.gateways {
                     self.snapshots
@@ -400,7 +419,7 @@ mod tests {
             envoys: None,
         };
         let (metrics, _) = Metrics::new();
-        let publisher = Publisher::new(snapshots.clone(), metrics, EnvoyOptions::default(), target);
+        let publisher = Publisher::new(snapshots.clone(), metrics, EnvoyOptions::default(), target, Book::new());
         (publisher, snapshots)
     }
 

@@ -10,6 +10,7 @@ use crate::cluster::reconcile::certificates::permission;
 use crate::cluster::reconcile::delivery::Delivery;
 use crate::cluster::reconcile::manifests::{self, Complaints, Recipient, Wanted, Written};
 use crate::cluster::reconcile::reconcile_loop;
+use crate::cluster::sessions::Book;
 use crate::exit::Failure;
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::{EnvoysNamespace, ManagedOptions};
@@ -46,7 +47,7 @@ pub(crate) enum Deliverer {
 }
 
 /// Objects go to `plane` if there is one, else resources go to Envoys. `tls` gets the certificates of our own
-/// authority.
+/// authority, `book` what Envoys tell of sessions.
 ///
 /// # Errors
 /// If the address of the xDS server cannot be listened on.
@@ -55,6 +56,7 @@ pub(crate) async fn target(
     plane: Option<ControlPlane>,
     snapshots: &limpet_xds::Snapshots,
     tls: &limpet_xds::TlsInMemory,
+    book: &Book,
 ) -> Result<(Target, Deliverer), Failure> {
     let Context {
         client, config, leads, ..
@@ -62,7 +64,9 @@ pub(crate) async fn target(
     let Some(plane) = plane else {
         let server = limpet_xds::Server::bind(config.xds_options(tls), snapshots.clone()).await;
         let server = server.map_err(|error| Failure(format!("xds: {error}")))?;
-        let server = server.with_permission(permission());
+        let book = book.clone();
+        let reports = limpet_xds::Reports::new(move |group, told| book.hear(group, told));
+        let server = server.with_permission(permission()).with_reports(reports);
         let target = Target {
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,

@@ -1,8 +1,9 @@
 //! What an Envoy tells the controller of the sessions that it has seen, as protocol buffers:
-//! `controller/xds/proto/limpet/sessions/v1/sessions.proto` is the same in their language.
+//! `filter/core/proto` has the same in their language.
 //!
-//! A report tells what has changed since the one before. Reports may come twice and in any order: sketches merge and
-//! times only grow, and of `requests`, `left` and `restarts` the numbers since the last report are told.
+//! A report tells what has changed since the one before; one without a change asks whether the controller still knows
+//! the rest. Reports may come twice and in any order: sketches merge and times only grow, and of `requests`, `left` and
+//! `restarts` the numbers since the last report are told.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,6 +15,9 @@ use crate::token::Destination;
 /// The path of the gRPC method that takes a [`Report`] and answers with [`Answer`].
 pub const METHOD: &str = "/limpet.sessions.v1.Sessions/Report";
 
+/// After so many intervals without a change, an Envoy that knows of sessions sends an empty report.
+pub const SILENCE: u32 = 5;
+
 /// Changes since the last report.
 #[derive(Clone, PartialEq, Message)]
 pub struct Report {
@@ -23,6 +27,9 @@ pub struct Report {
     /// Sessions that began anew although their client had one.
     #[prost(message, repeated, tag = "2")]
     pub restarts: Vec<Restart>,
+    /// `node.cluster` of the Envoy: the Gateway that it serves.
+    #[prost(string, tag = "3")]
+    pub node_cluster: String,
 }
 
 /// The sessions of one backend.
@@ -81,7 +88,23 @@ pub struct Restart {
 
 /// The answer to a report.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Answer {}
+pub struct Answer {
+    /// Which memory the report went to. An Envoy that meets another one than before tells everything again.
+    #[prost(fixed64, tag = "1")]
+    pub memory: u64,
+}
+
+impl Answer {
+    /// Reads the response body of a unary gRPC call; `None` if it is none.
+    #[must_use]
+    pub fn of_grpc_body(body: &[u8]) -> Option<Self> {
+        let ([0, length @ ..], message) = body.split_first_chunk::<5>()? else {
+            return None;
+        };
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        Self::decode(message.get(..length)?).ok()
+    }
+}
 
 impl Report {
     /// The request body of a unary gRPC call: one uncompressed message.

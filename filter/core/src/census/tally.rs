@@ -135,6 +135,13 @@ impl Tally {
         })
     }
 
+    /// Nobody knows what was told before.
+    pub(super) fn tell_again(&mut self) {
+        for window in &mut self.windows {
+            window.changed = window.sketch.estimate() > 0;
+        }
+    }
+
     /// The report with these changes did not arrive.
     pub(super) fn take_back(&mut self, lost: &BackendReport) {
         self.requests += lost.requests;

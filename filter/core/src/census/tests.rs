@@ -218,3 +218,36 @@ fn what_is_no_report_of_a_backend_is_noticed() {
         assert_eq!(change.backend(), None);
     }
 }
+
+#[test]
+fn a_controller_that_has_forgotten_is_told_everything() {
+    let census = Census::new(SEED, 10);
+    let shop = backend(1, 600);
+    census.see(&seen(shop, 1, at(0)));
+    census.see(&seen(shop, 2, at(300)));
+    let first = census.report(at(300)).unwrap();
+    for memory in [7, 7] {
+        census.arrived(report::Answer { memory });
+        assert_eq!(census.report(at(301)), None);
+    }
+    census.arrived(report::Answer { memory: 8 });
+    let again = census.report(at(302)).unwrap();
+    assert_eq!(again.backends[0].windows, first.backends[0].windows);
+    assert_eq!(
+        (again.backends[0].requests, again.backends[0].last_use),
+        (0, first.backends[0].last_use)
+    );
+}
+
+#[test]
+fn answers_are_read_from_the_body_of_a_call() {
+    use prost::Message as _;
+    let answer = report::Answer { memory: 0x0102_0304 };
+    let message = answer.encode_to_vec();
+    let body = [&[0, 0, 0, 0, u8::try_from(message.len()).unwrap()][..], &message].concat();
+    assert_eq!(report::Answer::of_grpc_body(&body), Some(answer));
+    for end in 0..body.len() {
+        assert_eq!(report::Answer::of_grpc_body(&body[..end]), None);
+    }
+    assert_eq!(report::Answer::of_grpc_body(&[1, 0, 0, 0, 0]), None);
+}

@@ -13,6 +13,11 @@ pub(super) fn problems(config: &ReportSessionsConfig) -> impl Iterator<Item = Pr
     let rules = [
         ("cluster", config.cluster.is_empty(), "expected the name of a cluster"),
         (
+            "nodeCluster",
+            config.node_cluster.is_empty(),
+            "expected node.cluster of this Envoy",
+        ),
+        (
             "interval",
             interval < Duration::from_millis(100) || interval > Duration::from_secs(3600),
             "expected a duration from 100ms to 1h",

@@ -12,12 +12,28 @@ pub struct ReportSessionsConfig {
     /// The Envoy cluster of the controller: HTTP/2, and in Envoy's own configuration.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub cluster: String,
+    /// `node.cluster` of this Envoy, by which the controller knows which Gateway it serves.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub node_cluster: String,
     /// How often changes are told: at least 100ms.
     #[serde(default = "two_seconds")]
     pub interval: GatewayDuration,
     /// How many backends are told apart. Those beyond are counted together.
     #[serde(default = "two_thousand")]
     pub max_backends: usize,
+}
+
+impl ReportSessionsConfig {
+    /// With the defaults for the rest.
+    #[must_use]
+    pub fn new(cluster: &str, node_cluster: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            node_cluster: node_cluster.to_owned(),
+            interval: two_seconds(),
+            max_backends: two_thousand(),
+        }
+    }
 }
 
 fn two_seconds() -> GatewayDuration {

@@ -1,0 +1,91 @@
+//! Who lives where: what Envoys tell of sessions and streams, put together.
+//!
+//! - `ledger`: what was told, by backend. `places`: which pods the backends are.
+//! - `pods`: both together, for people, metrics and other replicas.
+
+mod ledger;
+mod places;
+mod pods;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
+use limpet_model::endpoints::Endpoint;
+use limpet_model::graph::ClusterName;
+use limpet_xds::Told;
+
+use crate::time_format::now;
+use ledger::Ledger;
+use places::Places;
+pub(crate) use pods::{PodSessions, Sessions};
+
+/// What is known of sessions. Clones are handles of the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Book(Arc<Mutex<Content>>);
+
+#[derive(Debug)]
+struct Content {
+    /// Which memory this is: another one after a restart, so that Envoys tell everything again.
+    memory: u64,
+    since: Timestamp,
+    ledger: Ledger,
+    places: Places,
+}
+
+impl Book {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Content {
+            memory: getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())),
+            since: now(),
+            ledger: Ledger::default(),
+            places: Places::default(),
+        })))
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        // A panic leaves no half change that matters.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what an Envoy of a group tells. Returns which memory it is in.
+    ///
+    /// # Errors
+    /// If nothing is published for the group yet, so that nobody knows what this is about. Envoys tell it again.
+    pub(crate) fn hear(&self, group: &str, told: Told) -> Result<u64, String> {
+        let content = &mut *self.content();
+        match told {
+            Told::Load(stream, loads) => content.ledger.hear_load(stream, loads),
+            Told::Sessions(_) if !content.places.knows(group) => {
+                return Err("nothing is published for this group yet".to_owned());
+            }
+            Told::Sessions(report) => content.ledger.hear(group, report, &content.places, now()),
+        }
+        Ok(content.memory)
+    }
+
+    /// The clusters that are published, and for which Gateways. All others are gone.
+    pub(crate) fn publish<'a>(
+        &self,
+        clusters: impl Iterator<Item = (&'a ClusterName, &'a ObjectName, &'a [ObjectName])>,
+    ) {
+        self.content().places.publish(clusters);
+    }
+
+    /// The endpoints of a cluster.
+    pub(crate) fn observe(&self, cluster: &ClusterName, endpoints: &[Endpoint]) {
+        self.content().places.observe(cluster, endpoints);
+    }
+
+    /// What lives where now.
+    pub(crate) fn sessions(&self) -> Sessions {
+        let content = &mut *self.content();
+        let now = now();
+        content.ledger.forget(now);
+        content.places.forget(&content.ledger);
+        pods::sessions(&content.ledger, &content.places, content.since, now)
+    }
+}

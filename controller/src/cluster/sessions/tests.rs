@@ -1,0 +1,199 @@
+use limpet_core::census::report::{Report, Restart};
+use limpet_core::census::{Backend, Census, Identity, Left, Seen};
+use limpet_core::token::Destination;
+use limpet_model::endpoints::EndpointState;
+use limpet_xds::Load;
+
+use super::*;
+
+const GROUP: &str = "shop/web";
+
+/// A Service with two pods, for one Gateway.
+struct Shop {
+    book: Book,
+    cluster: ClusterName,
+}
+
+impl Shop {
+    fn new() -> Self {
+        let shop = Self {
+            book: Book::new(),
+            cluster: ClusterName("service/shop/cart/80".to_owned()),
+        };
+        shop.publish();
+        shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
+        shop
+    }
+
+    fn publish(&self) {
+        let (service, gateways) = (name("shop", "cart"), [name("shop", "web")]);
+        self.book
+            .publish([(&self.cluster, &service, &gateways[..])].into_iter());
+    }
+
+    fn observe(&self, pods: &[(u8, EndpointState)]) {
+        let endpoints: Vec<_> = pods.iter().map(|(number, state)| endpoint(*number, *state)).collect();
+        self.book.observe(&self.cluster, &endpoints);
+    }
+
+    fn backend(&self, number: u8) -> Backend {
+        let destination = Destination::of_cluster(self.cluster.0.as_bytes());
+        Backend::new(destination, address(number), std::time::Duration::from_secs(600))
+    }
+
+    fn hear(&self, envoy: &Census) -> u64 {
+        let report = envoy.report(now()).unwrap();
+        self.book.hear(GROUP, Told::Sessions(report)).unwrap()
+    }
+
+    fn pod(&self, number: u8) -> Option<PodSessions> {
+        let pods = self.book.sessions().pods;
+        pods.into_iter().find(|pod| pod.pod == format!("pod-{number}"))
+    }
+}
+
+fn name(namespace: &str, name: &str) -> ObjectName {
+    ObjectName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn address(number: u8) -> std::net::SocketAddr {
+    ([10, 0, 0, number], 80).into()
+}
+
+fn endpoint(number: u8, state: EndpointState) -> Endpoint {
+    Endpoint {
+        address: address(number),
+        state,
+        owner: None,
+        pod: Some(format!("pod-{number}").into()),
+    }
+}
+
+fn envoy() -> Census {
+    Census::new([1; 16], 100)
+}
+
+fn see(envoy: &Census, backend: Backend, session: u32) {
+    let at = now();
+    envoy.see(&Seen {
+        backend,
+        session: Identity::Token(session.to_be_bytes()),
+        began: at,
+        at,
+    });
+}
+
+#[test]
+fn a_session_that_uses_two_envoys_counts_once() {
+    let (shop, envoys) = (Shop::new(), [envoy(), envoy()]);
+    for envoy in &envoys {
+        see(envoy, shop.backend(1), 1);
+        see(envoy, shop.backend(1), 2);
+    }
+    see(&envoys[1], shop.backend(1), 3);
+    let memories = envoys.each_ref().map(|envoy| shop.hear(envoy));
+    assert_eq!(memories[0], memories[1]);
+    let pod = shop.pod(1).unwrap();
+    assert_eq!((pod.sessions, pod.requests), (3, 5));
+    assert_eq!((pod.namespace.as_str(), pod.service.as_str()), ("shop", "cart"));
+    assert_eq!(shop.pod(2).unwrap().sessions, 0);
+}
+
+#[test]
+fn a_pod_that_is_gone_is_shown_while_it_has_sessions() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    shop.hear(&envoy);
+    shop.observe(&[(1, EndpointState::Draining), (2, EndpointState::Ready)]);
+    assert_eq!(serde_json::to_value(shop.pod(1).unwrap()).unwrap()["state"], "draining");
+    shop.observe(&[]);
+    assert_eq!(serde_json::to_value(shop.pod(1).unwrap()).unwrap()["state"], "gone");
+    assert_eq!(shop.pod(2), None);
+}
+
+#[test]
+fn nobody_tells_of_what_its_gateway_does_not_have() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let unknown = shop.book.hear("shop/other", Told::Sessions(Report::default()));
+    assert!(
+        unknown.is_err(),
+        "an Envoy of a Gateway of which nothing is published is to tell it again"
+    );
+    // Published for another Gateway, too.
+    let cluster = ClusterName("service/shop/list/80".to_owned());
+    let (cart, list) = (name("shop", "cart"), name("shop", "list"));
+    let (web, other) = ([name("shop", "web")], [name("shop", "other")]);
+    let clusters = [(&shop.cluster, &cart, &web[..]), (&cluster, &list, &other[..])];
+    shop.book.publish(clusters.into_iter());
+    see(&envoy, shop.backend(1), 1);
+    // An address that is no endpoint of the Service.
+    see(&envoy, shop.backend(9), 1);
+    let report = envoy.report(now()).unwrap();
+    shop.book.hear("shop/other", Told::Sessions(report.clone())).unwrap();
+    assert_eq!(shop.pod(1).unwrap().sessions, 0);
+    shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+    assert_eq!(shop.pod(1).unwrap().sessions, 1);
+    assert_eq!(shop.pod(9), None);
+}
+
+#[test]
+fn moves_are_counted_by_what_became_of_the_pod() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    for state in [Some(EndpointState::Ready), Some(EndpointState::Draining), None] {
+        see(&envoy, shop.backend(1), 1);
+        shop.hear(&envoy);
+        let pods: Vec<_> = state.map(|state| (1, state)).into_iter().collect();
+        shop.observe(&pods);
+        envoy.leave(Left::Backend(shop.backend(1)));
+        shop.hear(&envoy);
+        shop.observe(&[(1, EndpointState::Ready)]);
+    }
+    envoy.leave(Left::Moved);
+    shop.hear(&envoy);
+    let invented = Report {
+        restarts: vec![Restart {
+            reason: "invented".to_owned(),
+            sessions: 1,
+        }],
+        ..Report::default()
+    };
+    shop.book.hear(GROUP, Told::Sessions(invented)).unwrap();
+    let expected = ["drained", "gone", "moved", "unavailable"].map(|reason| (reason.to_owned(), 1));
+    assert_eq!(shop.book.sessions().moves, expected.into());
+}
+
+#[test]
+fn streams_are_those_of_all_envoys_that_are_there() {
+    let shop = Shop::new();
+    let load = |in_flight| {
+        vec![Load {
+            cluster: shop.cluster.0.clone(),
+            host: address(1),
+            in_flight,
+        }]
+    };
+    for (stream, in_flight) in [(1, 5), (2, 2), (1, 3)] {
+        shop.book.hear(GROUP, Told::Load(stream, load(in_flight))).unwrap();
+    }
+    assert_eq!(shop.pod(1).unwrap().streams, 5);
+    shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
+    assert_eq!(shop.pod(1).unwrap().streams, 2);
+}
+
+#[test]
+fn what_is_no_sketch_is_passed_over() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    let good = envoy.report(now()).unwrap();
+    for sketch in [vec![], vec![0], vec![1, 3], vec![2, 255], vec![9; 5000]] {
+        let mut report = good.clone();
+        report.backends[0].windows[0].sketch = sketch;
+        shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+    }
+    assert!(shop.pod(1).unwrap().sessions <= 1);
+    shop.book.hear(GROUP, Told::Sessions(good)).unwrap();
+    assert_eq!(shop.pod(1).unwrap().sessions, 1);
+}
