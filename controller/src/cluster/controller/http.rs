@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use prost::Message as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::metrics::Exposition;
-use crate::cluster::sessions::Book;
+use crate::cluster::sessions::{After, Book};
 
 /// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -52,6 +53,7 @@ pub(crate) async fn serve(
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/sessions", get(sessions))
+        .route("/sessions/replica", get(replica))
         .with_state(Arc::new(shared));
     let ended = async move {
         // Also if the sender is gone.
@@ -79,4 +81,11 @@ async fn sessions(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     // All keys are strings, so it serializes.
     let text = serde_json::to_string(&shared.book.sessions()).unwrap_or_default();
     ([(header::CONTENT_TYPE, "application/json")], text)
+}
+
+/// What this replica knows of sessions, for the others.
+async fn replica(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> impl IntoResponse {
+    let after = After::of_query(&query.unwrap_or_default());
+    let body = shared.book.replica(after).encode_to_vec();
+    ([(header::CONTENT_TYPE, "application/x-protobuf")], body)
 }

@@ -31,11 +31,13 @@ mod retained_policies;
 mod session_metrics;
 mod target;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use limpet_xds::TlsInMemory;
+use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -45,10 +47,11 @@ use crate::cluster::config::Config;
 use crate::cluster::kube::{Connection, Observation, connect};
 use crate::cluster::reconcile::diagnostics::Diagnostics;
 use crate::cluster::reconcile::manifests::Written;
+use crate::cluster::reconcile::replicas::Replicas;
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
-use crate::cluster::sessions::Book;
+use crate::cluster::sessions::{self, Book};
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
 use certificates::InUse;
@@ -114,9 +117,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         left,
     )?;
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
-    let (metrics, mut registry) = Metrics::new();
-    ContourMetrics::register(&mut registry, &context, &feeds.reported);
-    SessionMetrics::register(&mut registry, &context, &book);
+    let (metrics, registry) = metrics(&context, &feeds.reported, &book);
     let exposition = Exposition {
         registry,
         metrics: metrics.clone(),
@@ -137,6 +138,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         without_envoys,
     };
     follow_certificates(&mut reconcilers, &context, certificates);
+    share_sessions(&mut reconcilers, &context, &book, &filter.replicas);
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = Target { envoys, ..target };
     let publisher = Publisher::new(
@@ -193,6 +195,28 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     // These end by themselves: the Lease is released, the other replicas are told, and requests are answered.
     while services.join_next().await.is_some() {}
     result.map_err(|error| failed(&error))?
+}
+
+fn metrics(context: &Context, reported: &watch::Receiver<Option<Reported>>, book: &Book) -> (Metrics, Registry) {
+    let (metrics, mut registry) = Metrics::new();
+    ContourMetrics::register(&mut registry, context, reported);
+    SessionMetrics::register(&mut registry, context, book);
+    (metrics, registry)
+}
+
+/// Starts what tells the other replicas of sessions, and asks them.
+fn share_sessions(tasks: &mut JoinSet<()>, context: &Context, book: &Book, replicas: &Replicas) {
+    if !context.settings.judges() {
+        return;
+    }
+    let address = context.config.http.address;
+    let own = std::env::var("POD_IP").ok().and_then(|ip| ip.parse().ok());
+    let own = own.or_else(|| Some(address.ip()).filter(|ip| !ip.is_unspecified()));
+    // Who does not know its own address is alone, or the others do without it.
+    if let Some(ip) = own {
+        replicas.say_pages(SocketAddr::new(ip, address.port()));
+    }
+    tasks.spawn(sessions::follow(book.clone(), replicas.clone()));
 }
 
 /// Starts what says when certificates of xDS end.

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 
-use limpet_core::census::report::{BackendReport, Report};
-use limpet_core::census::{SUB_WINDOWS, Sketch, sub_window};
+use limpet_core::census::report::{BackendReport, Report, Restart, WindowReport};
+use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, sub_window};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_xds::Load;
 
 use super::places::{self, Places};
+use super::replica::{HostLoad, Replica};
 
 /// How many sub-windows of a backend may have sessions that live.
 const KEPT: u64 = SUB_WINDOWS + 1;
@@ -22,8 +23,14 @@ pub(super) struct Ledger {
     accounts: HashMap<(Destination, SocketAddr), BTreeMap<u32, Account>>,
     /// By stream of load reports.
     loads: HashMap<u64, HashMap<(Destination, SocketAddr), u64>>,
+    /// The same of other replicas, by their names.
+    loads_of_others: HashMap<String, HashMap<(Destination, SocketAddr), u64>>,
     /// How many sessions did not go on where they were, by reason.
     moves: BTreeMap<String, u64>,
+    /// The same of other replicas, by their names. Those that are gone stay: a counter does not go down.
+    moves_of_others: BTreeMap<String, BTreeMap<String, u64>>,
+    /// How often anything of an account has changed.
+    changes: u64,
 }
 
 /// The sessions of one backend.
@@ -31,7 +38,12 @@ pub(super) struct Ledger {
 pub(super) struct Account {
     windows: BTreeMap<u64, Window>,
     last_use: Moment,
-    pub(super) requests: u64,
+    /// Told by Envoys.
+    requests: u64,
+    /// Told by Envoys to other replicas, by their names.
+    requests_of_others: BTreeMap<String, u64>,
+    /// The number of the last change.
+    changed: u64,
 }
 
 #[derive(Debug)]
@@ -63,10 +75,11 @@ impl Ledger {
             }
             let accounts = self.accounts.entry((backend.destination, backend.host)).or_default();
             if accounts.len() < IDLE_BOUNDS || accounts.contains_key(&backend.live_for) {
-                accounts
-                    .entry(backend.live_for)
-                    .or_default()
-                    .hear(backend.live_for, &change, now);
+                let account = accounts.entry(backend.live_for).or_default();
+                account.requests = account.requests.saturating_add(change.requests);
+                account.merge(backend.live_for, &change, now);
+                self.changes += 1;
+                account.changed = self.changes;
             }
         }
         for restart in report.restarts {
@@ -87,6 +100,65 @@ impl Ledger {
             *of_stream.entry((destination, load.host)).or_default() += load.in_flight;
         }
         self.loads.insert(stream, of_stream);
+    }
+
+    /// What is known of backends that have changed after so many changes, and all else.
+    pub(super) fn after(&self, changes: u64) -> Replica {
+        let mut backends = Vec::new();
+        for ((destination, host), accounts) in &self.accounts {
+            for (live_for, account) in accounts.iter().filter(|(_, account)| account.changed > changes) {
+                backends.push(account.told(Backend {
+                    destination: *destination,
+                    host: *host,
+                    live_for: *live_for,
+                }));
+            }
+        }
+        let moves = self.moves.iter().map(|(reason, sessions)| Restart {
+            reason: reason.clone(),
+            sessions: *sessions,
+        });
+        let loads = streams(self.loads.values()).into_iter();
+        let loads = loads.map(|((destination, host), in_flight)| HostLoad {
+            host: Some(BackendReport::of(Backend {
+                destination,
+                host,
+                live_for: 0,
+            })),
+            in_flight,
+        });
+        Replica {
+            changes: self.changes,
+            backends,
+            moves: moves.collect(),
+            loads: loads.collect(),
+            ..Replica::default()
+        }
+    }
+
+    pub(super) fn hear_replica(&mut self, name: &str, told: Replica, now: Timestamp) {
+        for change in told.backends {
+            let Some(backend) = change.backend() else { continue };
+            let accounts = self.accounts.entry((backend.destination, backend.host)).or_default();
+            let account = accounts.entry(backend.live_for).or_default();
+            account.requests_of_others.insert(name.to_owned(), change.requests);
+            // What changes nothing is not told on, or replicas would tell each other for ever.
+            if account.merge(backend.live_for, &change, now) {
+                self.changes += 1;
+                account.changed = self.changes;
+            }
+        }
+        let moves = told.moves.into_iter().map(|restart| (restart.reason, restart.sessions));
+        self.moves_of_others.insert(name.to_owned(), moves.collect());
+        let loads = told.loads.into_iter().filter_map(|load| {
+            let host = load.host?.backend()?;
+            Some(((host.destination, host.host), load.in_flight))
+        });
+        self.loads_of_others.insert(name.to_owned(), loads.collect());
+    }
+
+    pub(super) fn forget_loads_of_others(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.loads_of_others.retain(|name, _| is_there(name));
     }
 
     fn count_moves(&mut self, reason: &str, sessions: u64) {
@@ -113,32 +185,47 @@ impl Ledger {
 
     /// Requests in flight, by host.
     pub(super) fn streams(&self) -> HashMap<(Destination, SocketAddr), u64> {
-        let mut all = HashMap::new();
-        for (host, in_flight) in self.loads.values().flatten() {
-            *all.entry(*host).or_default() += in_flight;
-        }
-        all
+        streams(self.loads.values().chain(self.loads_of_others.values()))
     }
 
-    pub(super) fn moves(&self) -> &BTreeMap<String, u64> {
-        &self.moves
+    /// How many sessions did not go on where they were, by reason.
+    pub(super) fn moves(&self) -> BTreeMap<String, u64> {
+        let mut all = self.moves.clone();
+        for (reason, sessions) in self.moves_of_others.values().flatten() {
+            let sum = all.entry(reason.clone()).or_default();
+            *sum = sum.saturating_add(*sessions);
+        }
+        all
     }
 
     /// The hosts that have sessions or streams.
     pub(super) fn hosts(&self) -> HashSet<(Destination, SocketAddr)> {
         let lived = self.accounts.keys().copied();
-        let busy = self.loads.values().flat_map(HashMap::keys).copied();
+        let loads = self.loads.values().chain(self.loads_of_others.values());
+        let busy = loads.flat_map(HashMap::keys).copied();
         lived.chain(busy).collect()
     }
 }
 
+fn streams<'a>(
+    loads: impl Iterator<Item = &'a HashMap<(Destination, SocketAddr), u64>>,
+) -> HashMap<(Destination, SocketAddr), u64> {
+    let mut all = HashMap::new();
+    for (host, in_flight) in loads.flatten() {
+        let sum = all.entry(*host).or_insert(0_u64);
+        *sum = sum.saturating_add(*in_flight);
+    }
+    all
+}
+
 impl Account {
-    fn hear(&mut self, live_for: u32, change: &BackendReport, now: Timestamp) {
+    /// Takes in who was seen. Returns whether anything is new.
+    fn merge(&mut self, live_for: u32, change: &BackendReport, now: Timestamp) -> bool {
         // Nobody's clock, or lie, keeps a backend busy for longer than its idle bound.
         let last_use = Timestamp::from_unix_millis(change.last_use).min(now);
+        let mut is_new = last_use > self.last_use.0;
         self.last_use.0 = self.last_use.0.max(last_use);
         let newest = sub_window(live_for, now);
-        self.requests = self.requests.saturating_add(change.requests);
         for window in &change.windows {
             let is_current = window.number + KEPT > newest && window.number <= newest + 1;
             let Some(sketch) = window.sketch().filter(|_| is_current) else {
@@ -148,10 +235,31 @@ impl Account {
                 sketch: Sketch::default(),
                 oldest: u64::MAX,
             });
+            let before = (known.sketch.estimate(), known.oldest);
             known.sketch.merge(&sketch);
             known.oldest = known.oldest.min(window.oldest);
+            is_new |= before != (known.sketch.estimate(), known.oldest);
         }
         self.windows.retain(|number, _| number + KEPT > newest);
+        is_new
+    }
+
+    /// All of it, for another replica.
+    fn told(&self, backend: Backend) -> BackendReport {
+        let windows = self.windows.iter();
+        let windows = windows.map(|(number, window)| WindowReport::new(*number, window.oldest, &window.sketch));
+        BackendReport {
+            last_use: self.last_use.0.unix_millis(),
+            requests: self.requests,
+            windows: windows.collect(),
+            ..BackendReport::of(backend)
+        }
+    }
+
+    /// Requests that Envoys told any replica.
+    pub(super) fn requests(&self) -> u64 {
+        let others = self.requests_of_others.values();
+        others.fold(self.requests, |sum, requests| sum.saturating_add(*requests))
     }
 
     fn is_alive(&self, live_for: u32, now: Timestamp) -> bool {

@@ -1,11 +1,14 @@
 //! Who lives where: what Envoys tell of sessions and streams, put together.
 //!
 //! - `ledger`: what was told, by backend. `places`: which pods the backends are.
-//! - `pods`: both together, for people, metrics and other replicas.
+//! - `replica`: what replicas tell each other. `peers`: asks them.
+//! - `pods`: all together, for people, metrics and other replicas.
 
 mod ledger;
+mod peers;
 mod places;
 mod pods;
+mod replica;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +22,10 @@ use limpet_xds::Told;
 
 use crate::time_format::now;
 use ledger::Ledger;
+pub(crate) use peers::follow;
 use places::Places;
 pub(crate) use pods::{PodSessions, Sessions};
+pub(crate) use replica::{After, Replica};
 
 /// What is known of sessions. Clones are handles of the same.
 #[derive(Debug, Clone)]
@@ -30,6 +35,7 @@ pub(crate) struct Book(Arc<Mutex<Content>>);
 struct Content {
     /// Which memory this is: another one after a restart, so that Envoys tell everything again.
     memory: u64,
+    process: u64,
     since: Timestamp,
     ledger: Ledger,
     places: Places,
@@ -38,8 +44,12 @@ struct Content {
 impl Book {
     /// An empty one.
     pub(crate) fn new() -> Self {
+        let process = getrandom::u64()
+            .unwrap_or_else(|_| u64::from(std::process::id()))
+            .max(1);
         Self(Arc::new(Mutex::new(Content {
-            memory: getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())),
+            memory: process,
+            process,
             since: now(),
             ledger: Ledger::default(),
             places: Places::default(),
@@ -65,6 +75,36 @@ impl Book {
             Told::Sessions(report) => content.ledger.hear(group, report, &content.places, now()),
         }
         Ok(content.memory)
+    }
+
+    /// What this replica knows, as far as it came after these changes.
+    pub(crate) fn replica(&self, after: After) -> Replica {
+        let content = self.content();
+        let after = if after.process == content.process {
+            after.changes
+        } else {
+            0
+        };
+        Replica {
+            process: content.process,
+            memory: content.memory,
+            since: content.since.unix_millis(),
+            ..content.ledger.after(after)
+        }
+    }
+
+    /// Takes in what another replica knows.
+    pub(crate) fn hear_replica(&self, name: &str, told: Replica) {
+        let content = &mut *self.content();
+        // All replicas that know the same are one memory.
+        content.memory = content.memory.min(told.memory);
+        content.since = content.since.min(Timestamp::from_unix_millis(told.since));
+        content.ledger.hear_replica(name, told, now());
+    }
+
+    /// Forgets the requests in flight that replicas told which are gone: their Envoys tell others.
+    pub(crate) fn forget_loads_of_others(&self, is_there: impl Fn(&str) -> bool) {
+        self.content().ledger.forget_loads_of_others(is_there);
     }
 
     /// The clusters that are published, and for which Gateways. All others are gone.

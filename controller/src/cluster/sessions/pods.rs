@@ -107,7 +107,7 @@ pub(super) fn sessions(ledger: &Ledger, places: &Places, since: Timestamp, now: 
             for (live_for, account) in ledger.accounts((*destination, *address)) {
                 let (living, oldest) = account.living(live_for, now);
                 row.sessions += living.estimate();
-                row.requests += account.requests;
+                row.requests += account.requests();
                 row.last_use = row.last_use.max(Some(account.last_use()));
                 row.oldest = [row.oldest, oldest].into_iter().flatten().min();
             }
@@ -116,6 +116,6 @@ pub(super) fn sessions(ledger: &Ledger, places: &Places, since: Timestamp, now: 
     Sessions {
         since,
         pods: pods.into_values().collect(),
-        moves: ledger.moves().clone(),
+        moves: ledger.moves(),
     }
 }

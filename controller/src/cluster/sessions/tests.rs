@@ -197,3 +197,87 @@ fn what_is_no_sketch_is_passed_over() {
     shop.book.hear(GROUP, Told::Sessions(good)).unwrap();
     assert_eq!(shop.pod(1).unwrap().sessions, 1);
 }
+
+/// Lets each replica hear what the other knows that it does not, until neither does. Returns how often that took.
+fn exchange(one: &Shop, two: &Shop) -> usize {
+    let mut known = [After::default(), After::default()];
+    for rounds in 0..10 {
+        let told = [one.book.replica(known[0]), two.book.replica(known[1])];
+        if rounds > 0 && told.iter().all(|told| told.backends.is_empty()) {
+            return rounds;
+        }
+        known = told.each_ref().map(|told| After {
+            process: told.process,
+            changes: told.changes,
+        });
+        let [of_one, of_two] = told;
+        one.book.hear_replica("two", of_two);
+        two.book.hear_replica("one", of_one);
+    }
+    panic!("they never stop telling each other");
+}
+
+#[test]
+fn replicas_know_together_what_envoys_told_each() {
+    let (one, two, envoys) = (Shop::new(), Shop::new(), [envoy(), envoy()]);
+    for session in 1..=3 {
+        see(&envoys[0], one.backend(1), session);
+    }
+    for session in 3..=4 {
+        see(&envoys[1], one.backend(1), session);
+    }
+    envoys[0].leave(Left::Moved);
+    one.hear(&envoys[0]);
+    two.hear(&envoys[1]);
+    let load = Load {
+        cluster: one.cluster.0.clone(),
+        host: address(1),
+        in_flight: 2,
+    };
+    two.book.hear(GROUP, Told::Load(7, vec![load])).unwrap();
+    assert!(exchange(&one, &two) <= 3);
+    for shop in [&one, &two] {
+        let pod = shop.pod(1).unwrap();
+        assert_eq!((pod.sessions, pod.requests, pod.streams), (4, 5, 2));
+        assert_eq!(shop.book.sessions().moves, [("moved".to_owned(), 1)].into());
+    }
+    assert_eq!(exchange(&one, &two), 1, "what is known is told again");
+    // Envoys that go to the one or the other meet the same memory, so they need not tell everything again.
+    see(&envoys[0], one.backend(2), 9);
+    let memory = one.hear(&envoys[0]);
+    see(&envoys[0], one.backend(2), 9);
+    assert_eq!(two.hear(&envoys[0]), memory);
+    one.book.forget_loads_of_others(|_| false);
+    assert_eq!(one.pod(1).unwrap().streams, 0);
+}
+
+#[test]
+fn a_replica_that_starts_again_tells_and_is_told_everything() {
+    let (one, envoy) = (Shop::new(), envoy());
+    see(&envoy, one.backend(1), 1);
+    one.hear(&envoy);
+    let known = one.book.replica(After::default());
+    let after = After {
+        process: known.process,
+        changes: known.changes,
+    };
+    assert_eq!(one.book.replica(after).backends, []);
+    let two = Shop::new();
+    assert_eq!(two.book.replica(after).backends, []);
+    two.book.hear_replica("one", known);
+    // What was asked of another process says nothing of this one.
+    assert_eq!(two.book.replica(after).backends.len(), 1);
+    assert_eq!(two.pod(1).unwrap().sessions, 1);
+}
+
+#[test]
+fn a_query_is_read_as_it_was_written() {
+    let after = After {
+        process: u64::MAX,
+        changes: 7,
+    };
+    assert_eq!(After::of_query(&after.query()), after);
+    for query in ["", "process", "process=x&changes=-1", "changes=1&other=2"] {
+        assert_eq!(After::of_query(query).process, 0, "{query}");
+    }
+}

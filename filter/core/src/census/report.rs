@@ -120,7 +120,9 @@ impl Report {
 }
 
 impl BackendReport {
-    pub(super) fn of(backend: Backend) -> Self {
+    /// A report of a backend that says nothing of it.
+    #[must_use]
+    pub fn of(backend: Backend) -> Self {
         Self {
             destination: u32::from_be_bytes(backend.destination.0),
             address: match backend.host.ip() {

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,11 @@ impl Replicas {
             own.refused_routes = refused;
             changed
         });
+    }
+
+    /// Tells where this replica's pages are.
+    pub(crate) fn say_pages(&self, pages: SocketAddr) {
+        self.own.send_modify(|own| own.pages = Some(pages));
     }
 
     /// What the others told last; `None`: unknown.

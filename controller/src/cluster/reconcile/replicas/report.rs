@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,8 @@ pub(super) struct Own {
     /// By the Gateway's name. Gateways without Envoys are left out.
     pub(super) envoys: BTreeMap<String, Envoys>,
     pub(super) refused_routes: BTreeSet<RefusedRoute>,
+    /// Where its pages are: the address of metrics.
+    pub(super) pages: Option<SocketAddr>,
 }
 
 /// What an Envoy refused of a route: the name and the version of the preflight's unit, and Envoy's words.
@@ -53,6 +56,8 @@ pub(crate) struct Said {
     /// By the Gateway's name. Gateways without Envoys are left out.
     pub(crate) envoys: BTreeMap<String, Envoys>,
     pub(crate) refused_routes: BTreeSet<RefusedRoute>,
+    /// Where its pages are: the address of metrics.
+    pub(crate) pages: Option<SocketAddr>,
     /// How many Gateways the report had no room for.
     pub(crate) untold: usize,
 }
@@ -86,6 +91,8 @@ struct Report {
     refusals: BTreeMap<String, Vec<String>>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     refused_routes: BTreeSet<RefusedRoute>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pages: Option<SocketAddr>,
     #[serde(default, skip_serializing_if = "is_zero")]
     untold: usize,
     /// Another number in each report.
@@ -131,6 +138,7 @@ impl Own {
             envoys: envoys.collect(),
             refusals: BTreeMap::new(),
             refused_routes: BTreeSet::new(),
+            pages: self.pages,
             untold: 0,
             beat,
         };
@@ -191,6 +199,7 @@ impl Said {
         let said = Self {
             envoys: envoys.collect(),
             refused_routes: report.refused_routes,
+            pages: report.pages,
             keyring: keyring.or_else(|| report.waits_for.map(KeyringDelivery::WaitsFor)),
             untold: report.untold,
         };
@@ -214,6 +223,7 @@ mod tests {
                 .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
                 .collect(),
             refused_routes: BTreeSet::new(),
+            pages: Some(([10, 0, 0, 1], 8080).into()),
         }
     }
 
@@ -222,7 +232,7 @@ mod tests {
         let expected = format!(
             concat!(
                 r#"{{"replica":"leader","keyring":"{}","envoys":{{"shop-0000/web":[2,1]}},"#,
-                r#""refusals":{{"shop-0000/web":["no","no","no"]}},"beat":1}}"#
+                r#""refusals":{{"shop-0000/web":["no","no","no"]}},"pages":"10.0.0.1:8080","beat":1}}"#
             ),
             digest("a")
         );
@@ -254,6 +264,7 @@ mod tests {
         assert_eq!((&*replica, said.untold), ("leader", 0));
         assert_eq!((said.keyring, said.envoys), (own.keyring, own.envoys));
         assert_eq!(said.refused_routes, own.refused_routes);
+        assert_eq!(said.pages, own.pages);
     }
 
     #[test]
