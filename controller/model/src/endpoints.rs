@@ -47,9 +47,12 @@ pub struct Readiness {
 pub enum EndpointState {
     /// New sessions and existing ones (`ready`).
     Ready,
-    /// Existing sessions only (`serving` and `terminating`).
+    /// Existing sessions only (`serving` and `terminating`, or its pod drains).
     Draining,
 }
+
+/// The annotation by which a pod drains. Its value says since when, to people.
+pub const DRAIN: &str = "session.limpet.dev/drain";
 
 /// An endpoint of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -165,19 +168,31 @@ impl Conditions {
 }
 
 /// The endpoints of a port, sorted, each address once. An endpoint may be in two slices for a moment; it is ready if
-/// either slice says so.
-#[must_use]
-pub fn endpoints<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>, port_name: &str) -> Vec<Endpoint> {
+/// either slice says so, and `drains` does not.
+pub fn endpoints<'a>(
+    slices: impl IntoIterator<Item = &'a EndpointSlice>,
+    port_name: &str,
+    drains: impl Fn(&SliceEndpoint) -> bool,
+) -> Vec<Endpoint> {
     let mut all: Vec<Endpoint> = slices
         .into_iter()
         .filter_map(|slice| slice.ports.get(port_name).map(|port| (slice, *port)))
         .flat_map(|(slice, port)| {
-            slice.endpoints.iter().map(move |endpoint| Endpoint {
+            let endpoints = slice.endpoints.iter();
+            endpoints.map(move |endpoint| (endpoint, port))
+        })
+        .map(|(endpoint, port)| {
+            let state = if drains(endpoint) {
+                EndpointState::Draining
+            } else {
+                endpoint.state
+            };
+            Endpoint {
                 address: SocketAddr::new(endpoint.address, port),
-                state: endpoint.state,
+                state,
                 owner: endpoint.owner.clone(),
                 pod: endpoint.pod.clone(),
-            })
+            }
         })
         .collect();
     all.sort();

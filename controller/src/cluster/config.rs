@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) envoy_gateway: EnvoyGatewayOptions,
     /// How long proxies need to get what a control plane was given. The control plane does not report it.
     pub(crate) propagation_time: GatewayDuration,
+    /// What is told of sessions.
+    pub(crate) sessions: SessionsConfig,
     /// Defaults for what objects do not say of sessions.
     pub(crate) session_defaults: SessionFields,
     /// The longest timeout of a session. It bounds how long a key has to retire.
@@ -119,6 +121,14 @@ pub(crate) struct HttpConfig {
     pub(crate) address: SocketAddr,
 }
 
+/// What is told of sessions: where they live, and which pods may go.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct SessionsConfig {
+    /// If false, pods are not read, and so none drains by its annotation.
+    pub(crate) enabled: bool,
+}
+
 /// Which of several replicas writes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -138,6 +148,7 @@ impl Default for Config {
             istio: IstioOptions::default(),
             envoy_gateway: EnvoyGatewayOptions::default(),
             propagation_time: Duration::from_secs(5).into(),
+            sessions: SessionsConfig::default(),
             session_defaults: SessionFields::default(),
             max_session_life: SessionLimits::default().life,
             max_source_entries: SessionLimits::default().source_entries,
@@ -170,6 +181,12 @@ impl Default for HttpConfig {
         Self {
             address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 18080),
         }
+    }
+}
+
+impl Default for SessionsConfig {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 

@@ -62,6 +62,7 @@ fn every_field_of_the_controllers_configuration_is_described() {
     let page = page("reference/controller-configuration.md");
     for (section, nested, prefix) in [
         ("", "", ""),
+        ("sessions", "", "sessions."),
         ("sessionDefaults", "", ""),
         ("envoy", "", ""),
         ("envoy", "filter", "filter."),

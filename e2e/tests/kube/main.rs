@@ -12,6 +12,7 @@ mod controller;
 mod definitions;
 mod demo;
 mod deploy;
+mod drained;
 mod elsewhere;
 mod envoys;
 mod failures;

@@ -220,6 +220,8 @@ impl Control {
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
             own: settings.managed.as_ref().map(|_| Arc::from(context.namespace())),
             contour: settings.contour.clone(),
+            // Other control planes write endpoints themselves.
+            pods: settings.judges() && context.config.sessions.enabled,
         };
         let now = Instant::now();
         let refusals = publisher.status();

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::certificate;
 use super::item::dynamic_resource;
 use super::named_object::{self, Seen};
-use super::watch::{Update, Updates};
+use super::update::{Update, Updates};
 use limpet_api::{BackendRef, Kind, ObjectName, ParentRef};
 use limpet_model::{Authorities, Objects};
 

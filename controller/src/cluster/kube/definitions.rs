@@ -12,9 +12,9 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use super::follow::watch_seconds;
 use super::kind::KindExt as _;
 use super::named_object::is_forbidden;
-use super::watch::watch_seconds;
 use crate::cluster::timer::at;
 use limpet_api::Kind;
 

@@ -2,10 +2,11 @@
 //!
 //! - `discovery`: which kinds are served, and in which versions. `definitions`: when to ask again.
 //! - `watch`: one watch for each kind (and namespace), which continues whatever happens. It decodes objects one by one,
-//!   so that one that cannot be read is reported as malformed and affects no other.
+//!   so that one that cannot be read is reported as malformed and affects no other. `follow`: goes on after failures.
 //! - `named_object`: follows one object by its name. `secrets`, `config_maps` and `nodes`: one such watch for each
 //!   Secret that a listener or a host of Contour's names, for each ConfigMap that a policy for TLS names, and for each
 //!   Node whose address a Gateway has. `wanted`: which ones these are.
+//! - `pods`: a watch of the metadata of pods, which may be refused. `pod`: what is kept of them.
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
@@ -26,6 +27,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod discovery;
+mod follow;
 mod item;
 mod kind;
 mod levels;
@@ -33,6 +35,8 @@ mod manifest;
 pub(crate) mod named_object;
 mod nodes;
 mod own_status;
+mod pod;
+mod pods;
 mod pruned;
 mod reach;
 mod reader;
@@ -40,6 +44,7 @@ mod secrets;
 mod shallow;
 mod slice;
 mod store;
+mod update;
 mod wanted;
 mod watch;
 mod wiped;
@@ -58,6 +63,6 @@ pub(crate) use shallow::Shallow;
 #[cfg(test)]
 pub(crate) use store::Observed;
 pub(crate) use store::{Change, Observation, Store};
+pub(crate) use update::Update;
 pub(crate) use wanted::Wanted;
-pub(crate) use watch::Update;
 pub(crate) use wiped::Wiped;

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
-use super::watch::{Update, Updates};
+use super::update::{Update, Updates};
 use limpet_api::ObjectName;
 
 /// The object as it is now (`None`: it does not exist), or the API server's message if the right to read it is missing.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::item::dynamic_resource;
 use super::named_object::{self, Seen};
-use super::watch::{Update, Updates};
+use super::update::{Update, Updates};
 use limpet_api::ObjectName;
 use limpet_model::{Objects, is_node_port};
 

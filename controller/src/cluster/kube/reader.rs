@@ -9,9 +9,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::backoff::Backoff;
 use super::definitions::Definitions;
 use super::discovery::{self, Served};
+use super::update::{Update, Updates};
 use super::wanted::{Choice, Wanted};
-use super::watch::{self as objects, Scope, Update, Updates};
-use super::{config_maps, nodes, secrets};
+use super::watch::{self as objects, Scope};
+use super::{config_maps, nodes, pods, secrets};
 use limpet_api::Kind;
 use limpet_model::ContourSettings;
 
@@ -34,6 +35,8 @@ pub(crate) struct Watched {
     pub(crate) own: Option<Arc<str>>,
     /// If `IngressRoute`s are read: how.
     pub(crate) contour: Option<ContourSettings>,
+    /// Whether the metadata of pods are read.
+    pub(crate) pods: bool,
 }
 
 impl Watched {
@@ -64,6 +67,15 @@ impl Watched {
         let own = own.filter(|own| !self.namespaces.contains(own));
         self.namespaces.iter().chain(own).cloned().map(Some).collect()
     }
+
+    /// The namespaces that get a watch of pods each. `None` is one watch for all namespaces.
+    pub(super) fn namespaces_of_pods(&self) -> Vec<Option<Arc<str>>> {
+        match (self.pods, &*self.namespaces) {
+            (false, _) => Vec::new(),
+            (true, []) => vec![None],
+            (true, names) => names.iter().cloned().map(Some).collect(),
+        }
+    }
 }
 
 /// Reads objects, until it is dropped.
@@ -79,6 +91,9 @@ impl Reader {
         let (sender, updates) = mpsc::channel(UPDATES);
         let (sending, wanted) = watch::channel(BTreeMap::new());
         let mut tasks = JoinSet::new();
+        for namespace in watched.namespaces_of_pods() {
+            tasks.spawn(pods::watch(client.clone(), namespace, sender.clone()));
+        }
         tasks.spawn(kinds(client.clone(), watched, sender.clone()));
         tasks.spawn(single_objects(client.clone(), wanted, sender));
         Self {

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::certificate;
 use super::item::dynamic_resource;
 use super::named_object::{self, Seen};
-use super::watch::{Update, Updates};
+use super::update::{Update, Updates};
 use limpet_api::{Kind, Listener, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
 

@@ -1,3 +1,4 @@
+mod slices;
 #[cfg(test)]
 mod tests;
 
@@ -10,11 +11,12 @@ use super::decode::{Content, Entry};
 use super::kind::REQUIRED;
 use super::own_status::Digest;
 use super::reader::Watched;
+use super::update::Update;
 use super::wanted::{self, Choice, Wanted};
-use super::watch::Update;
 use limpet_api::{Kind, ObjectName};
-use limpet_model::endpoints::{self, Endpoint, EndpointSlice};
+use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Memory, Objects, SessionPolicyKind, SessionPolicyName};
+use slices::Slices;
 
 /// What the API server has now, as far as the watches have told.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Store {
     unserved: BTreeSet<Kind>,
     /// What has not been listed yet.
     awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
+    /// The namespaces whose pods were not listed yet, although there may be the right to.
+    awaited_pods: BTreeSet<Option<Arc<str>>>,
     wanted: BTreeMap<Wanted, Choice>,
     choice: Choice,
     answered: BTreeSet<Wanted>,
@@ -88,7 +92,9 @@ impl Store {
                 .map(move |namespace| (kind, namespace))
         };
         let awaited = watched.kinds().into_iter().flat_map(of_kind).collect();
+        let awaited_pods = watched.namespaces_of_pods().into_iter().collect();
         Self {
+            awaited_pods,
             watched,
             objects: Arc::default(),
             slices: Slices::default(),
@@ -132,8 +138,7 @@ impl Store {
     fn note_readiness(&mut self, services: &BTreeSet<ObjectName>) -> bool {
         let mut changed = false;
         for service in services {
-            let slices = self.slices.by_service.get(service).into_iter();
-            let slices = slices.flat_map(BTreeMap::values);
+            let slices = self.slices.of(service);
             let now = self.followed.contains(service).then(|| endpoints::readiness(slices));
             if self.objects.readiness.get(service) != now.as_ref() {
                 let readiness = &mut Arc::make_mut(&mut self.objects).readiness;
@@ -149,7 +154,7 @@ impl Store {
 
     /// Whether all kinds were listed. Until then, nothing may be served: what is missing would count as deleted.
     pub(crate) fn is_complete(&self) -> bool {
-        self.awaited.is_empty()
+        self.awaited.is_empty() && self.awaited_pods.is_empty()
     }
 
     /// Why it is not complete.
@@ -163,6 +168,7 @@ impl Store {
         }
         let mut awaited: Vec<_> = self.awaited.iter().map(|(kind, _)| kind.as_str()).collect();
         awaited.dedup();
+        awaited.extend((!self.awaited_pods.is_empty()).then_some("Pod"));
         (!awaited.is_empty()).then(|| format!("not read yet: {}", awaited.join(", ")))
     }
 
@@ -185,13 +191,7 @@ impl Store {
 
     /// The endpoints of a Service's port.
     pub(crate) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
-        let slices = self
-            .slices
-            .by_service
-            .get(service)
-            .into_iter()
-            .flat_map(BTreeMap::values);
-        endpoints::endpoints(slices, port_name)
+        self.slices.endpoints(service, port_name)
     }
 
     /// How many objects there are of each kind, and how many of them could not be read.
@@ -242,6 +242,13 @@ impl Store {
                 let object = Wanted::Node(name);
                 change.objects = self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
             }
+            Update::Pods(namespace, pods) => {
+                self.slices.set_pods(namespace.as_deref(), pods, &mut change.services);
+                self.awaited_pods.remove(&namespace);
+            }
+            Update::Pod(name, pod) => self.slices.set_pod(name, pod, &mut change.services),
+            // What was read before stays in use.
+            Update::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
         }
         change.objects |= self.note_readiness(&change.services);
         if change.objects {
@@ -445,47 +452,9 @@ impl Store {
             Kind::Namespace => objects.namespaces.keys().map(cluster_wide).collect(),
             Kind::BackendLbPolicy => policies(SessionPolicyKind::BackendLbPolicy).collect(),
             Kind::XBackendTrafficPolicy => policies(SessionPolicyKind::XBackendTrafficPolicy).collect(),
-            Kind::EndpointSlice => self.slices.service.keys().cloned().collect(),
+            Kind::EndpointSlice => self.slices.names().cloned().collect(),
         };
         names.retain(|name| namespace.is_none_or(|namespace| name.namespace == namespace));
         names
-    }
-}
-
-/// EndpointSlices, by the Services that they belong to.
-#[derive(Debug, Default)]
-struct Slices {
-    by_service: BTreeMap<ObjectName, BTreeMap<ObjectName, EndpointSlice>>,
-    service: BTreeMap<ObjectName, ObjectName>,
-}
-
-impl Slices {
-    fn insert(&mut self, name: ObjectName, slice: EndpointSlice, changed: &mut BTreeSet<ObjectName>) {
-        if let Some(service) = self.service.get(&name) {
-            let known = self.by_service.get(service).and_then(|slices| slices.get(&name));
-            if known == Some(&slice) {
-                return;
-            }
-            if *service != slice.service {
-                self.remove(&name, changed);
-            }
-        }
-        let service = slice.service.clone();
-        changed.insert(service.clone());
-        self.service.insert(name.clone(), service.clone());
-        self.by_service.entry(service).or_default().insert(name, slice);
-    }
-
-    fn remove(&mut self, name: &ObjectName, changed: &mut BTreeSet<ObjectName>) {
-        let Some(service) = self.service.remove(name) else {
-            return;
-        };
-        if let Some(slices) = self.by_service.get_mut(&service) {
-            slices.remove(name);
-            if slices.is_empty() {
-                self.by_service.remove(&service);
-            }
-        }
-        changed.insert(service);
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         namespaces: Vec::new(),
         own: None,
         contour: settings.contour.clone(),
+        pods: false,
     };
     let mut reader = Reading {
         controller: &settings.controller_name,

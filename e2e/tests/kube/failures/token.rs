@@ -55,6 +55,7 @@ const READABLE: &[&str] = &[
     "httproutes",
     "namespaces",
     "nodes",
+    "pods",
     "referencegrants",
     "services",
     "xbackends",

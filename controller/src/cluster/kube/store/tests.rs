@@ -12,6 +12,7 @@ fn store(namespaces: &[&str]) -> Store {
         namespaces: namespaces.iter().map(|name| Arc::from(*name)).collect(),
         own: None,
         contour: None,
+        pods: false,
     })
 }
 
@@ -412,6 +413,7 @@ fn for_another_control_plane_no_policies_for_tls_are_read() {
         namespaces: Vec::new(),
         own: None,
         contour: None,
+        pods: false,
     });
     assert!(!awaits(&store, "BackendTLSPolicy"));
     assert!(awaits(&store, "HTTPRoute"));
@@ -472,4 +474,21 @@ fn where_pods_are_ready_counts_for_services_of_envoys_alone() {
     assert!(!applied(&mut store, Kind::EndpointSlice, slice("other", "b", true)).objects);
     assert!(store.follow(BTreeSet::from([other])).objects);
     assert!(!store.objects().readiness.contains_key(&envoys));
+}
+
+#[test]
+fn nothing_is_served_before_it_is_known_which_pods_drain() {
+    let mut store = Store::new(Watched {
+        pods: true,
+        ..store(&["shop"]).watched
+    });
+    let namespace = || Some(Arc::from("shop"));
+    for kind in Kind::ALL {
+        let namespace = kind.is_namespaced().then(namespace).flatten();
+        store.apply(Update::Listed(kind, namespace, Vec::new()));
+    }
+    assert!(!store.is_complete() && awaits(&store, "Pod"));
+    let mut without_right = store;
+    without_right.apply(Update::NoPods(namespace()));
+    assert!(without_right.is_complete(), "all else is served");
 }

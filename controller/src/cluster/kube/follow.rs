@@ -1,0 +1,117 @@
+use std::ops::Range;
+use std::pin::pin;
+
+use futures::{Stream, StreamExt as _};
+use kube::Resource;
+use kube::runtime::watcher;
+
+use super::backoff::Backoff;
+use super::named_object::is_forbidden;
+use super::update::{Update, Updates};
+use limpet_api::ObjectName;
+
+/// How many seconds a watch lasts before it is restarted where it ended, as in client-go.
+const WATCH_SECONDS: Range<u32> = 300..600;
+
+/// Another time for each watch, so that they do not all begin again at once.
+pub(super) fn watch_seconds() -> u32 {
+    let Range { start, end } = WATCH_SECONDS;
+    start + getrandom::u32().unwrap_or_default() % (end - start)
+}
+
+/// What becomes of what a watch brings.
+pub(super) trait Reading<T> {
+    type Entry;
+
+    /// The kind, for logs.
+    fn kind(&self) -> &'static str;
+
+    /// `None`: nothing is kept of it.
+    fn read(&self, item: T) -> Option<Self::Entry>;
+
+    fn listed(&self, entries: Vec<Self::Entry>) -> Update;
+
+    fn applied(&self, entry: Self::Entry) -> Update;
+
+    fn deleted(&self, name: ObjectName) -> Update;
+
+    /// If there is anything to tell when the right to watch is missing.
+    fn refused(&self) -> Option<Update> {
+        None
+    }
+
+    /// What it means that nothing can be watched.
+    fn meaning(&self) -> &'static str {
+        "what was read last stays in use"
+    }
+}
+
+/// Passes on what a watch of a namespace brings, or of all of them, until the receiver of updates is gone.
+pub(super) async fn follow<T, R, S>(events: S, namespace: Option<&str>, updates: &Updates, reading: R)
+where
+    T: Resource,
+    R: Reading<T>,
+    S: Stream<Item = watcher::Result<watcher::Event<T>>>,
+{
+    let kind = reading.kind();
+    let namespace = namespace.unwrap_or("*");
+    let mut events = pin!(events);
+    let mut backoff = Backoff::of_the_api();
+    let mut listed = Vec::new();
+    let mut failing = false;
+    while let Some(event) = events.next().await {
+        let update = match event {
+            Ok(watcher::Event::Init) => {
+                listed.clear();
+                continue;
+            }
+            Ok(watcher::Event::InitApply(item)) => {
+                listed.extend(reading.read(item));
+                continue;
+            }
+            Ok(watcher::Event::InitDone) => reading.listed(std::mem::take(&mut listed)),
+            Ok(watcher::Event::Apply(item)) => {
+                let name = name_of(&item);
+                match reading.read(item) {
+                    Some(entry) => reading.applied(entry),
+                    None => reading.deleted(name),
+                }
+            }
+            Ok(watcher::Event::Delete(item)) => reading.deleted(name_of(&item)),
+            Err(error) => {
+                listed.clear();
+                // Every watch ends now and then, so the first failure is only a debug message.
+                if failing {
+                    tracing::warn!(kind, namespace, %error, "cannot watch; {}", reading.meaning());
+                } else {
+                    tracing::debug!(kind, namespace, %error, "watch ended");
+                }
+                failing = true;
+                let refused = is_forbidden(&error).then(|| reading.refused()).flatten();
+                if let Some(refused) = refused
+                    && updates.send(refused).await.is_err()
+                {
+                    return;
+                }
+                backoff.wait().await;
+                continue;
+            }
+        };
+        if failing {
+            tracing::info!(kind, namespace, "watching again");
+            failing = false;
+        }
+        backoff.reset();
+        if updates.send(update).await.is_err() {
+            return;
+        }
+    }
+}
+
+pub(super) fn name_of<T: Resource>(item: &T) -> ObjectName {
+    let meta = item.meta();
+    ObjectName::new(
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default(),
+    )
+}

@@ -1,0 +1,214 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::pod::PodMeta;
+use limpet_api::ObjectName;
+use limpet_model::endpoints::{self, Endpoint, EndpointSlice, SliceEndpoint};
+
+/// EndpointSlices, by the Services that they belong to, and what their pods say.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    by_service: BTreeMap<ObjectName, BTreeMap<ObjectName, EndpointSlice>>,
+    service: BTreeMap<ObjectName, ObjectName>,
+    /// The pods that say anything.
+    pods: BTreeMap<ObjectName, PodMeta>,
+}
+
+impl Slices {
+    pub(super) fn insert(&mut self, name: ObjectName, slice: EndpointSlice, changed: &mut BTreeSet<ObjectName>) {
+        if let Some(service) = self.service.get(&name) {
+            let known = self.by_service.get(service).and_then(|slices| slices.get(&name));
+            if known == Some(&slice) {
+                return;
+            }
+            if *service != slice.service {
+                self.remove(&name, changed);
+            }
+        }
+        let service = slice.service.clone();
+        changed.insert(service.clone());
+        self.service.insert(name.clone(), service.clone());
+        self.by_service.entry(service).or_default().insert(name, slice);
+    }
+
+    pub(super) fn remove(&mut self, name: &ObjectName, changed: &mut BTreeSet<ObjectName>) {
+        let Some(service) = self.service.remove(name) else {
+            return;
+        };
+        if let Some(slices) = self.by_service.get_mut(&service) {
+            slices.remove(name);
+            if slices.is_empty() {
+                self.by_service.remove(&service);
+            }
+        }
+        changed.insert(service);
+    }
+
+    /// The names of all slices.
+    pub(super) fn names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.service.keys()
+    }
+
+    /// The slices of a Service.
+    pub(super) fn of(&self, service: &ObjectName) -> impl Iterator<Item = &EndpointSlice> {
+        let slices = self.by_service.get(service).into_iter();
+        slices.flat_map(BTreeMap::values)
+    }
+
+    /// The endpoints of a Service's port.
+    pub(super) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
+        let drains = |endpoint: &SliceEndpoint| {
+            let pod = endpoint.pod.as_ref().filter(|_| !self.pods.is_empty());
+            let pod = pod.and_then(|pod| self.pods.get(&ObjectName::new(&service.namespace, pod)));
+            pod.is_some_and(|pod| pod.drains(endpoint))
+        };
+        endpoints::endpoints(self.of(service), port_name, drains)
+    }
+
+    /// Sets all pods of a namespace, or of all namespaces.
+    pub(super) fn set_pods(
+        &mut self,
+        namespace: Option<&str>,
+        pods: Vec<(ObjectName, PodMeta)>,
+        changed: &mut BTreeSet<ObjectName>,
+    ) {
+        let listed: BTreeMap<_, _> = pods.into_iter().collect();
+        let is_listed = |name: &ObjectName| listed.contains_key(name);
+        let here = |name: &ObjectName| namespace.is_none_or(|namespace| name.namespace == namespace);
+        let gone = self.pods.keys().filter(|name| here(name) && !is_listed(name));
+        for name in gone.cloned().collect::<Vec<_>>() {
+            self.set_pod(name, None, changed);
+        }
+        for (name, pod) in listed {
+            self.set_pod(name, Some(pod), changed);
+        }
+    }
+
+    /// Sets what a pod says.
+    pub(super) fn set_pod(&mut self, name: ObjectName, pod: Option<PodMeta>, changed: &mut BTreeSet<ObjectName>) {
+        let known = self.pods.get(&name).and_then(PodMeta::draining);
+        if known != pod.as_ref().and_then(PodMeta::draining) {
+            changed.extend(self.services_of(&name));
+        }
+        match pod {
+            Some(pod) => drop(self.pods.insert(name, pod)),
+            None => drop(self.pods.remove(&name)),
+        }
+    }
+
+    /// The Services that lead to a pod.
+    fn services_of(&self, pod: &ObjectName) -> Vec<ObjectName> {
+        let leads = |slice: &EndpointSlice| {
+            let mut pods = slice.endpoints.iter().filter_map(|endpoint| endpoint.pod.as_deref());
+            pods.any(|name| name == pod.name)
+        };
+        let services = self.by_service.range(ObjectName::new(&pod.namespace, "")..);
+        let here = services.take_while(|(service, _)| service.namespace == pod.namespace);
+        let leading = here.filter(|(_, slices)| slices.values().any(leads));
+        leading.map(|(service, _)| service.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limpet_model::endpoints::EndpointState::{self, Draining, Ready};
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::kube::pod::RawPod;
+
+    /// A slice of a Service with the endpoints of these pods: uid and name, and the last number of the address.
+    fn slice(service: &str, pods: &[(&str, &str, u8)]) -> EndpointSlice {
+        let endpoint = |(uid, name, number): &(&str, &str, u8)| {
+            json!({
+                "addresses": [format!("10.0.0.{number}")],
+                "targetRef": {"kind": "Pod", "name": name, "uid": uid},
+            })
+        };
+        let endpoints: Vec<_> = pods.iter().map(endpoint).collect();
+        let read = |value| serde_json::from_value(value).unwrap();
+        let ports = serde_json::from_value(json!([{"port": 80}])).unwrap();
+        EndpointSlice::read(ObjectName::new("shop", service), ports, read(json!(endpoints)))
+    }
+
+    fn pod(uid: &str, annotations: &serde_json::Value) -> Option<PodMeta> {
+        let pod = json!({"metadata": {"uid": uid, "annotations": annotations}});
+        PodMeta::read(&serde_json::from_value::<RawPod>(pod).unwrap())
+    }
+
+    fn draining(uid: &str) -> Option<PodMeta> {
+        pod(uid, &json!({endpoints::DRAIN: "2026-11-23T06:00:00Z"}))
+    }
+
+    fn name(name: &str) -> ObjectName {
+        ObjectName::new("shop", name)
+    }
+
+    fn states(slices: &Slices, service: &str) -> Vec<EndpointState> {
+        let endpoints = slices.endpoints(&name(service), "");
+        endpoints.into_iter().map(|endpoint| endpoint.state).collect()
+    }
+
+    /// The Services `web`, with two pods, `api`, with one of them, and `other`, with none of them.
+    fn three_services() -> Slices {
+        let mut slices = Slices::default();
+        let mut changed = BTreeSet::new();
+        for slice in [
+            slice("web", &[("u-1", "a", 1), ("u-2", "b", 2)]),
+            slice("api", &[("u-1", "a", 1)]),
+            slice("other", &[("u-3", "c", 3)]),
+        ] {
+            slices.insert(name(&format!("{}-1", slice.service.name)), slice, &mut changed);
+        }
+        slices
+    }
+
+    fn set(slices: &mut Slices, pod: &str, says: Option<PodMeta>) -> Vec<String> {
+        let mut changed = BTreeSet::new();
+        slices.set_pod(name(pod), says, &mut changed);
+        changed.into_iter().map(|service| service.name).collect()
+    }
+
+    #[test]
+    fn a_pod_drains_in_all_its_services() {
+        let mut slices = three_services();
+        assert_eq!(set(&mut slices, "a", draining("u-1")), ["api", "web"]);
+        assert_eq!(states(&slices, "web"), [Draining, Ready]);
+        assert_eq!(states(&slices, "api"), [Draining]);
+        assert_eq!(states(&slices, "other"), [Ready]);
+        assert!(set(&mut slices, "a", draining("u-1")).is_empty(), "nothing is new");
+        assert_eq!(set(&mut slices, "a", None), ["api", "web"]);
+        assert_eq!(states(&slices, "web"), [Ready, Ready]);
+    }
+
+    #[test]
+    fn a_pod_of_the_same_name_does_not_drain_for_another() {
+        let mut slices = three_services();
+        set(&mut slices, "a", draining("u-0"));
+        assert_eq!(states(&slices, "api"), [Ready]);
+        assert_eq!(set(&mut slices, "a", draining("u-1")), ["api", "web"]);
+        assert_eq!(states(&slices, "api"), [Draining]);
+    }
+
+    #[test]
+    fn what_else_a_pod_says_changes_no_endpoints() {
+        let mut slices = three_services();
+        let costs = pod("u-1", &json!({"controller.kubernetes.io/pod-deletion-cost": "1"}));
+        assert!(costs.is_some() && set(&mut slices, "a", costs).is_empty());
+        assert_eq!(states(&slices, "web"), [Ready, Ready]);
+    }
+
+    #[test]
+    fn a_list_is_all_pods_that_say_anything_where_it_is_from() {
+        let mut slices = three_services();
+        set(&mut slices, "a", draining("u-1"));
+        let mut list = |namespace: Option<&str>, pods: Vec<(ObjectName, PodMeta)>| {
+            let mut changed = BTreeSet::new();
+            slices.set_pods(namespace, pods, &mut changed);
+            changed.into_iter().map(|service| service.name).collect::<Vec<_>>()
+        };
+        assert!(list(Some("pay"), Vec::new()).is_empty());
+        let b = draining("u-2").map(|pod| (name("b"), pod));
+        assert_eq!(list(Some("shop"), b.into_iter().collect()), ["api", "web"]);
+        assert_eq!(list(None, Vec::new()), ["web"]);
+    }
+}
