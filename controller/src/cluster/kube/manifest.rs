@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::config_maps::{self, RawConfigMap};
 use super::decode::{self, Entry, Form};
 use super::item::Item;
+use super::pod::{PodMeta, RawPod};
 use super::secrets::{self, RawSecret};
 use super::watch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -32,6 +33,14 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
         let wrong = meta.and_then(|meta| serde_path_to_error::deserialize::<_, ObjectMeta>(meta).err());
         wrong.map_or_else(|| error.to_string(), |wrong| format!("metadata.{wrong}"))
     })
+}
+
+/// Reads what is kept of a pod.
+///
+/// # Errors
+/// If it has no valid metadata.
+pub(crate) fn pod_from_manifest(value: Value) -> Result<Option<PodMeta>, String> {
+    read::<RawPod>(value).map(|pod| PodMeta::read(&pod))
 }
 
 /// Reads the certificate in a Secret.

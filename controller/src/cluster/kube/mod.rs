@@ -54,7 +54,7 @@ pub(crate) use certificate::{authorities, read as certificate};
 pub(crate) use client::{Connection, FIELD_MANAGER, connect};
 pub(crate) use delete::delete;
 pub(crate) use kind::versions;
-pub(crate) use manifest::{config_map_from_manifest, from_manifest, secret_from_manifest};
+pub(crate) use manifest::{config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest};
 pub(crate) use own_status::{CONTOUR_FIELDS, Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use pruned::pruned;
 pub(crate) use reach::words;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::unknown;
 use crate::cluster::kube::{
-    Store, Update, Wanted, Watched, config_map_from_manifest, from_manifest, secret_from_manifest,
+    Store, Update, Wanted, Watched, config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest,
 };
 use crate::cluster::reconcile::config_map::Content as _;
 use crate::envoy_config::config_file;
@@ -156,7 +156,8 @@ impl Reading<'_> {
             return Ok(());
         }
         let read = group(&value).and_then(|group| Kind::find(group, &kind));
-        if read.is_none() && !["ConfigMap", "Secret"].contains(&kind.as_str()) {
+        let is_pod = api_version == Some("v1") && kind == "Pod";
+        if read.is_none() && !is_pod && !["ConfigMap", "Secret"].contains(&kind.as_str()) {
             // A group may be misspelt, too, and other groups have kinds of the same name.
             let is_namesake = Kind::ALL.iter().any(|known| known.as_str() == kind);
             let name = match api_version.filter(|_| is_namesake) {
@@ -187,6 +188,11 @@ impl Reading<'_> {
         };
         if let Some(object) = named {
             self.named.insert(object, value);
+            return Ok(());
+        }
+        if is_pod {
+            let pod = pod_from_manifest(value).map_err(|error| Failure(format!("{place}: {kind} {name}: {error}")))?;
+            self.store.apply(Update::Pod(ObjectName::new(&namespace, &name), pod));
             return Ok(());
         }
         let Some(read) = read.filter(|read| self.watched.reads(*read)) else {
