@@ -7,7 +7,7 @@ pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  success
   1  a configuration has an error, an object is not accepted, a token is refused, it is too
-     early to remove a key, or requests were under way when the time to drain was over
+     early to remove a key, or requests or sessions were left when the time to drain was over
   2  the command could not do its work: a wrong argument, or a file that cannot be read";
 
 /// What a command that did its work found out: exit code 0 or 1.

@@ -5,8 +5,8 @@
 //!
 //! From the top down; no import runs upwards:
 //!
-//! - `cluster`: `limpet controller` and `limpet render`. The only part that knows Kubernetes, and the only one that a
-//!   build without the feature `controller` lacks.
+//! - `cluster`: `limpet controller`, `limpet render` and what else is about a cluster. The only part that knows
+//!   Kubernetes, and the only one that a build without the feature `controller` lacks.
 //! - `tools`: all other commands.
 //! - `envoy_config`: configuration files, and the filter in them.
 //! - `cli`, `output`, `time_format`, `exit`: the command line, what commands write, times for people, and exit codes.
@@ -24,11 +24,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use cli::{CheckArgs, CompletionsArgs, DrainArgs, InstallArgs, KeysCommand, ManArgs, TokenCommand};
+use cli::{CheckArgs, CompletionsArgs, InstallArgs, KeysCommand, ManArgs, TokenCommand};
 use cluster::ClusterCommand;
 use exit::{EXIT_CODES, Verdict};
 use output::Output;
-use tools::{check, completions, drain, install, keys, man, token};
+use tools::{check, completions, install, keys, man, token};
 
 /// Signed session persistence for Envoy: check configurations, inspect tokens, manage keys, run the controller
 #[derive(Debug, Parser)]
@@ -53,7 +53,6 @@ enum Command {
     #[command(subcommand)]
     Keys(KeysCommand),
     Install(InstallArgs),
-    Drain(DrainArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -74,7 +73,6 @@ pub fn run() -> ExitCode {
         Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, format),
         Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, format),
         Command::Install(args) => install::run(&args, format),
-        Command::Drain(args) => drain::run(&args, format),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
     };

@@ -2,15 +2,22 @@
 
 use clap::Subcommand;
 
-use crate::exit::{Failure, Verdict};
+use crate::cli::DrainEnvoyArgs;
+use crate::exit::{EXIT_CODES, Failure, Verdict};
 use crate::output::Output;
+use crate::tools::drain;
 
-/// No command.
 #[derive(Debug, Subcommand)]
-pub(crate) enum ClusterCommand {}
+pub(crate) enum ClusterCommand {
+    /// Drain the Envoy of this machine before it is ended, for a preStop hook
+    #[command(after_help = EXIT_CODES)]
+    Drain(DrainEnvoyArgs),
+}
 
 impl ClusterCommand {
-    pub(crate) fn run(&self, _format: Output) -> Result<Verdict, Failure> {
-        match *self {}
+    pub(crate) fn run(&self, format: Output) -> Result<Verdict, Failure> {
+        match self {
+            Self::Drain(args) => drain::run(args, format),
+        }
     }
 }

@@ -20,18 +20,13 @@ pub(crate) struct InstallArgs {
     pub(crate) from: PathBuf,
 }
 
-/// Drain the Envoy of this machine before it is ended, for a preStop hook
-///
-/// Envoy then reports itself as not ready, and asks its clients to connect anew with its next answers. It goes on to
-/// accept connections, because others learn only after a while that it ends. The command waits until no request is
-/// under way, no client is connected, and none has connected for 10 seconds; or until the time is over.
+// How an Envoy is drained. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
-#[command(after_help = EXIT_CODES)]
-pub(crate) struct DrainArgs {
-    /// The port of Envoy's admin interface, on 127.0.0.1
+pub(crate) struct DrainEnvoyArgs {
+    /// For an Envoy: the port of its admin interface, on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = 19000)]
     pub(crate) admin_port: u16,
-    /// How long to wait at most
+    /// For an Envoy: how long to wait at most
     #[arg(long, value_name = "DURATION", default_value = "30s")]
     pub(crate) time: GatewayDuration,
 }

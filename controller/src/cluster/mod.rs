@@ -1,28 +1,31 @@
-//! The controller half of the command: `limpet controller`, `limpet render` and `limpet migrate`.
+//! The controller half of the command: `limpet controller`, `limpet render`, and what asks a cluster.
 //!
 //! - [`kube`]: the API server: client, discovery, watches, and the objects that are there now.
 //! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
 //! - `sessions`: who lives where, as Envoys tell.
+//! - [`survey`]: `limpet sessions`, which asks controllers. [`drain`]: `limpet drain` of a pod.
 //! - [`migrate`]: objects of users, before an upgrade of the Gateway API.
 //! - `config`: the configuration of the first two. [`gateway_api`]: the releases of the Gateway API.
 
 mod cli;
 mod config;
 mod controller;
+mod drain;
 pub mod gateway_api;
 mod kube;
 mod migrate;
 mod reconcile;
 pub mod render;
 mod sessions;
+mod survey;
 mod timer;
 
 use clap::Subcommand;
 
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
-use cli::{ControllerArgs, MigrateCommand, RenderArgs};
+use cli::{ControllerArgs, DrainArgs, MigrateCommand, RenderArgs, SessionsArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
@@ -31,6 +34,8 @@ pub(crate) enum ClusterCommand {
     /// Write objects so that their sessions survive an upgrade of the Gateway API
     #[command(subcommand)]
     Migrate(MigrateCommand),
+    Sessions(SessionsArgs),
+    Drain(DrainArgs),
 }
 
 impl ClusterCommand {
@@ -39,6 +44,8 @@ impl ClusterCommand {
             Self::Controller(args) => controller::run(args, format),
             Self::Render(args) => render::run(args, format),
             Self::Migrate(MigrateCommand::Policies(args)) => migrate::run(args, format),
+            Self::Sessions(args) => survey::run(args, format),
+            Self::Drain(args) => drain::run(args, format),
         }
     }
 }

@@ -109,6 +109,7 @@ fn every_command_says_its_exit_codes() {
         &["keys", "wrap"],
         &["install"],
         &["drain"],
+        &["sessions"],
         &[],
     ] {
         let ran = limpet(&[command, &["--help"]].concat()).run().code(0);

@@ -1,4 +1,4 @@
-//! `limpet drain`.
+//! `limpet drain` without a pod.
 
 mod admin;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use self::admin::{Admin, AdminError};
-use crate::cli::DrainArgs;
+use crate::cli::DrainEnvoyArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 
@@ -25,7 +25,7 @@ const OF_NO_CLIENT: [&str; 2] = ["admin.", "limpet.ready."];
 /// The counters that are asked for: a regular expression, encoded.
 const STATS: &str = "/stats?filter=downstream_%28cx_active%7Ccx_total%7Crq_active%29%24";
 
-pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &DrainEnvoyArgs, form: Output) -> Result<Verdict, Failure> {
     let begun = Instant::now();
     let deadline = begun + args.time.get();
     let admin = Admin::new(args.admin_port);

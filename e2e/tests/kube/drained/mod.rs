@@ -1,5 +1,8 @@
 //! Pods that drain by their annotation.
 
+mod command;
+mod waiting;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,230 @@
+//! `limpet drain`: of a pod. Without a pod, it is the tool's.
+//!
+//! - `pod`: the pod and its annotation. `wait`: when it has no sessions left. Pure.
+
+mod pod;
+mod wait;
+
+use std::time::Instant;
+
+use kube::Client;
+use serde_json::{Map, Value, json};
+use tokio::signal;
+
+use crate::cluster::cli::DrainArgs;
+use crate::cluster::kube::{Connection, connect, words};
+use crate::cluster::survey::{Controllers, INTERVAL, Selection, Unknown};
+use crate::exit::{Failure, Verdict};
+use crate::output::{self, Output};
+use crate::time_format;
+use crate::tools::drain as envoy;
+use limpet_core::time::Timestamp;
+use pod::DrainedPod;
+use wait::{Counted, End, Step, Wait};
+
+pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<Verdict, Failure> {
+    let Some(name) = &args.pod else {
+        return envoy::run(&args.envoy, form);
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure(format!("cannot start: {error}")))?;
+    let name = match name.split_once('/') {
+        None => name,
+        Some(("pod" | "pods" | "po", name)) => name,
+        Some((kind, _)) => return Err(Failure(format!("{kind}/…: expected a pod, like shop-1 or pod/shop-1"))),
+    };
+    runtime.block_on(drain(args, name, form))
+}
+
+async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Failure> {
+    let connected = connect(args.reach.kubeconfig.as_deref()).await;
+    let Connection { client, .. } = connected.map_err(|error| Failure(error.to_string()))?;
+    let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
+    let pod = DrainedPod::find(&client, namespace, name).await?;
+    let mut report = Report {
+        form,
+        pod: format!("pod/{name}"),
+        undo: undo(args, name, namespace),
+        json: Map::from_iter([
+            ("namespace".to_owned(), namespace.into()),
+            ("pod".to_owned(), name.into()),
+        ]),
+    };
+    if args.undo {
+        let drained = pod.since().is_some();
+        if drained {
+            pod.annotate(None).await?;
+        }
+        report.tell(if drained {
+            "takes new sessions again"
+        } else {
+            "does not drain"
+        })?;
+        report.set("drains", false);
+        return report.end(Verdict::Good);
+    }
+    let services = pod.services().await?;
+    let controllers = Controllers::new(&client, &args.reach.controller_namespace);
+    if args.wait {
+        // A wait that cannot come to an end changes nothing.
+        controllers.sessions().await?;
+    }
+    let now = time_format::now();
+    let now = time_format::exact(Timestamp::from_unix_seconds(now.unix_seconds()));
+    let since = pod.since().map(str::to_owned);
+    if since.is_none() {
+        pod.annotate(Some(&now)).await?;
+    }
+    let names = services.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match &since {
+        Some(since) => report.tell(&format!("drains since {since} (Services: {names})"))?,
+        None => report.tell(&format!("drains (Services: {names})"))?,
+    }
+    report.set("drains", true);
+    report.set("since", since.unwrap_or(now));
+    report.set("services", json!(services));
+    if !args.wait {
+        return report.end(Verdict::Good);
+    }
+    wait(args, &client, &pod, &controllers, report).await
+}
+
+/// Waits for the last session, and deletes the pod if that is asked for.
+async fn wait(
+    args: &DrainArgs,
+    client: &Client,
+    pod: &DrainedPod,
+    controllers: &Controllers,
+    mut report: Report,
+) -> Result<Verdict, Failure> {
+    let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
+    let selection = Selection {
+        namespace: Some(namespace.to_owned()),
+        pod: report.pod.strip_prefix("pod/").map(str::to_owned),
+        ..Selection::default()
+    };
+    let begun = Instant::now();
+    let mut wait = Wait::until(begun + args.timeout.get());
+    let end = tokio::select! {
+        end = watch(&mut wait, pod, controllers, &selection, &report) => Some(end?),
+        _ = signal::ctrl_c() => None,
+    };
+    let left = wait.left().unwrap_or_default();
+    report.set("sessions", left.sessions);
+    report.set("streams", left.streams);
+    report.set("seconds", begun.elapsed().as_secs());
+    let still = format!("it still drains; to take it back: {}", report.undo);
+    let (outcome, verdict) = match end {
+        Some(End::Empty) => {
+            report.tell("has no sessions left")?;
+            if args.delete {
+                pod.delete().await?;
+                report.tell("deleted")?;
+            }
+            report.set("deleted", args.delete);
+            ("empty", Verdict::Good)
+        }
+        Some(End::TimeIsOver) => {
+            report.tell(&format!("has {left} left when the time is over; {still}"))?;
+            ("timeIsOver", Verdict::Bad)
+        }
+        Some(End::Undone) => {
+            report.tell(&format!("drains no more, because somebody took it back; it has {left}"))?;
+            report.set("drains", false);
+            ("undone", Verdict::Bad)
+        }
+        Some(End::Gone) => {
+            report.tell(&format!("is gone, with {left} at the last look"))?;
+            let lost = left != wait::Left::default();
+            ("gone", if lost { Verdict::Bad } else { Verdict::Good })
+        }
+        None => {
+            report.tell(&format!("has {left} left; {still}"))?;
+            ("interrupted", Verdict::Bad)
+        }
+    };
+    report.set("end", outcome);
+    report.end(verdict)
+}
+
+/// Looks until the wait ends.
+async fn watch(
+    wait: &mut Wait,
+    pod: &DrainedPod,
+    controllers: &Controllers,
+    selection: &Selection,
+    report: &Report,
+) -> Result<End, Failure> {
+    let mut complained = None;
+    loop {
+        let said = pod.now().await;
+        let counted = match controllers.sessions().await {
+            Ok(rows) => Ok(Counted::of(rows.iter().filter(|row| selection.has(row)))),
+            Err(Unknown::Never(failure)) => return Err(report.interrupted(failure)),
+            Err(Unknown::Now(why)) => Err(why),
+        };
+        let why = match (&said, &counted) {
+            (Err(error), _) => Some(format!("cannot read the pod: {}", words(error))),
+            (_, Err(why)) => Some(why.clone()),
+            _ => None,
+        };
+        if let Some(why) = &why
+            && complained.as_ref() != Some(why)
+        {
+            output::complain(&format!("warning: {why}\n"));
+        }
+        complained = why;
+        // A pod that cannot be read may still be there.
+        let counted = counted.ok().filter(|_| said.is_ok());
+        match wait.look(Instant::now(), said.unwrap_or(wait::Pod::Drains), counted) {
+            Step::End(end) => return Ok(end),
+            Step::Wait(Some(left)) => report.tell(&format!("has {left}"))?,
+            Step::Wait(None) => {}
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// The command that takes the drain back.
+fn undo(args: &DrainArgs, name: &str, namespace: &str) -> String {
+    let kubeconfig = args.reach.kubeconfig.as_ref();
+    let kubeconfig = kubeconfig.map_or_else(String::new, |file| format!(" --kubeconfig {}", file.display()));
+    format!("limpet drain {name} -n {namespace} --undo{kubeconfig}")
+}
+
+/// What is told: lines for people as it happens, or one object for programs at the end.
+struct Report {
+    form: Output,
+    /// In the form of kubectl.
+    pod: String,
+    undo: String,
+    json: Map<String, Value>,
+}
+
+impl Report {
+    fn tell(&self, what: &str) -> Result<(), Failure> {
+        match self.form {
+            Output::Text => output::print(&format!("{} {what}\n", self.pod)),
+            Output::Json => Ok(()),
+        }
+    }
+
+    fn set(&mut self, field: &str, value: impl Into<Value>) {
+        self.json.insert(field.to_owned(), value.into());
+    }
+
+    fn end(self, verdict: Verdict) -> Result<Verdict, Failure> {
+        if self.form == Output::Json {
+            output::print_json(&Value::Object(self.json))?;
+        }
+        Ok(verdict)
+    }
+
+    /// After the pod has begun to drain.
+    fn interrupted(&self, Failure(why): Failure) -> Failure {
+        let Self { pod, undo, .. } = self;
+        Failure(format!("{why}\n{pod} still drains; to take it back: {undo}"))
+    }
+}

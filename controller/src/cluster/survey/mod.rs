@@ -1,0 +1,99 @@
+//! What controllers know of sessions, and `limpet sessions`, which shows it.
+//!
+//! - `page`: what they tell, and what it says together. `table`: how it is shown. Both are pure.
+//! - `controllers`: how they are asked.
+
+mod controllers;
+mod page;
+mod table;
+
+use std::time::Duration;
+
+use serde_json::json;
+
+pub(crate) use controllers::{Controllers, Unknown};
+pub(crate) use page::{PodSessions, PodState, Selection};
+
+use crate::cluster::cli::SessionsArgs;
+use crate::cluster::kube::{Connection, connect};
+use crate::exit::{Failure, Verdict};
+use crate::output::{self, Output};
+use crate::time_format;
+use table::{Changes, Table};
+
+/// How often controllers are asked. Envoys report every few seconds.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(args: &SessionsArgs, format: Output) -> Result<Verdict, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure(format!("cannot start: {error}")))?;
+    runtime.block_on(show(args, format))?;
+    Ok(Verdict::Good)
+}
+
+async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
+    let connected = connect(args.reach.kubeconfig.as_deref()).await;
+    let Connection { client, .. } = connected.map_err(|error| Failure(error.to_string()))?;
+    let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
+    let namespace = (!args.all_namespaces).then(|| own.to_owned());
+    let selection = Selection::read(namespace, args.name.as_deref()).map_err(Failure)?;
+    let controllers = Controllers::new(&client, &args.reach.controller_namespace);
+    let mut rows = selected(controllers.sessions().await?, &selection);
+    if rows.is_empty() && !args.watch {
+        return none(args, &selection, format);
+    }
+    if !args.watch && format == Output::Json {
+        return output::print_json(&json!({ "pods": rows }));
+    }
+    let mut table = Table::new(args.all_namespaces);
+    let mut changes = Changes::default();
+    let mut complained = None;
+    loop {
+        let news = changes.take(&rows);
+        match format {
+            // As kubectl does it: an object for each change.
+            Output::Json => news.iter().try_for_each(|row| output::print_json(&json!(row)))?,
+            Output::Text if news.is_empty() => {}
+            Output::Text => output::print(&table.print(&news, time_format::now()))?,
+        }
+        if !args.watch {
+            return Ok(());
+        }
+        rows = loop {
+            tokio::time::sleep(INTERVAL).await;
+            match controllers.sessions().await {
+                Ok(rows) => break selected(rows, &selection),
+                Err(Unknown::Never(failure)) => return Err(failure),
+                Err(Unknown::Now(why)) if complained.as_ref() != Some(&why) => {
+                    output::complain(&format!("warning: {why}\n"));
+                    complained = Some(why);
+                }
+                Err(Unknown::Now(_)) => {}
+            }
+        };
+        complained = None;
+    }
+}
+
+fn selected(rows: Vec<PodSessions>, selection: &Selection) -> Vec<PodSessions> {
+    rows.into_iter().filter(|row| selection.has(row)).collect()
+}
+
+/// Says that there is nothing to show.
+fn none(args: &SessionsArgs, selection: &Selection, format: Output) -> Result<(), Failure> {
+    let place = selection
+        .namespace
+        .as_ref()
+        .map_or_else(String::new, |namespace| format!(" in the namespace {namespace}"));
+    if selection.names_one() {
+        let name = args.name.as_deref().unwrap_or_default();
+        return Err(Failure(format!("{name}: no Service and no pod with sessions{place}")));
+    }
+    if format == Output::Json {
+        return output::print_json(&json!({ "pods": [] }));
+    }
+    output::complain(&format!("No sessions found{place}.\n"));
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! What controllers tell of sessions: the JSON of `GET /sessions`. Pure.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::time_format;
+
+/// What one controller tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SessionsPage {
+    pub(crate) pods: Vec<PodSessions>,
+}
+
+/// The sessions of a Service at one of its pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodSessions {
+    pub(crate) namespace: String,
+    pub(crate) service: String,
+    pub(crate) pod: String,
+    /// With the port.
+    pub(crate) address: String,
+    pub(crate) state: PodState,
+    /// Distinct sessions that were seen within their idle bound.
+    pub(crate) sessions: u64,
+    /// Requests in flight, among them those of `WebSockets`.
+    pub(crate) streams: u64,
+    pub(crate) requests: u64,
+    /// In RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_use: Option<String>,
+    /// Since when the oldest session is known, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) oldest: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum PodState {
+    /// It is no endpoint any more.
+    Gone,
+    #[default]
+    Ready,
+    /// It gets no new sessions.
+    Draining,
+}
+
+impl PodState {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// What the pages of all controllers say together, by namespace, pod and Service. `pages` has those of the replicas of
+/// each controller.
+///
+/// Replicas tell each other what they count, so the largest number is the nearest. Several controllers in a namespace
+/// have Envoys of their own, so their numbers add up.
+pub(crate) fn together(pages: impl IntoIterator<Item = Vec<SessionsPage>>) -> Vec<PodSessions> {
+    let of_each = pages
+        .into_iter()
+        .map(|replicas| joined(replicas.into_iter().map(|page| page.pods), u64::max));
+    let mut all = joined(of_each, u64::saturating_add);
+    all.sort_by(|one, other| by_name(one).cmp(&by_name(other)));
+    all
+}
+
+fn by_name(row: &PodSessions) -> (&str, &str, &str, &str) {
+    (&row.namespace, &row.pod, &row.service, &row.address)
+}
+
+fn joined(all: impl Iterator<Item = Vec<PodSessions>>, both: fn(u64, u64) -> u64) -> Vec<PodSessions> {
+    let mut rows: BTreeMap<[String; 4], PodSessions> = BTreeMap::new();
+    for row in all.flatten() {
+        let (namespace, pod, service, address) = by_name(&row);
+        let name = [namespace, pod, service, address].map(str::to_owned);
+        match rows.get_mut(&name) {
+            Some(known) => join(known, &row, both),
+            None => drop(rows.insert(name, row)),
+        }
+    }
+    rows.into_values().collect()
+}
+
+fn join(known: &mut PodSessions, other: &PodSessions, both: fn(u64, u64) -> u64) {
+    known.state = known.state.max(other.state);
+    known.sessions = both(known.sessions, other.sessions);
+    known.streams = both(known.streams, other.streams);
+    known.requests = both(known.requests, other.requests);
+    let time = |text: &Option<String>| text.as_deref().and_then(|text| time_format::parse(text).ok());
+    if time(&other.last_use) > time(&known.last_use) {
+        known.last_use.clone_from(&other.last_use);
+    }
+    let oldest = (time(&other.oldest), time(&known.oldest));
+    if matches!(oldest, (Some(other), Some(known)) if other < known) || matches!(oldest, (Some(_), None)) {
+        known.oldest.clone_from(&other.oldest);
+    }
+}
+
+/// Which rows are asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Selection {
+    /// `None`: all.
+    pub(crate) namespace: Option<String>,
+    pub(crate) service: Option<String>,
+    pub(crate) pod: Option<String>,
+    /// Of a Service or of a pod.
+    pub(crate) either: Option<String>,
+}
+
+impl Selection {
+    /// Reads `NAME`, `service/NAME` or `pod/NAME`, with the short names that `kubectl` knows.
+    ///
+    /// # Errors
+    /// If it names another kind.
+    pub(crate) fn read(namespace: Option<String>, name: Option<&str>) -> Result<Self, String> {
+        let mut selection = Self {
+            namespace,
+            ..Self::default()
+        };
+        let Some(name) = name else { return Ok(selection) };
+        let (kind, name) = name.split_once('/').unwrap_or(("", name));
+        let slot = match kind {
+            "" => &mut selection.either,
+            "service" | "services" | "svc" => &mut selection.service,
+            "pod" | "pods" | "po" => &mut selection.pod,
+            other => {
+                return Err(format!(
+                    "{other}/{name}: expected service/NAME, pod/NAME, or a name alone"
+                ));
+            }
+        };
+        *slot = Some(name.to_owned());
+        Ok(selection)
+    }
+
+    pub(crate) fn has(&self, row: &PodSessions) -> bool {
+        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        is(&self.namespace, &row.namespace)
+            && is(&self.service, &row.service)
+            && is(&self.pod, &row.pod)
+            && (is(&self.either, &row.service) || is(&self.either, &row.pod))
+    }
+
+    /// Whether it names a Service or a pod.
+    pub(crate) fn names_one(&self) -> bool {
+        self.service.is_some() || self.pod.is_some() || self.either.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn row(pod: &str, sessions: u64, streams: u64) -> PodSessions {
+        PodSessions {
+            namespace: "shop".to_owned(),
+            service: "web".to_owned(),
+            pod: pod.to_owned(),
+            address: "10.0.0.7:8080".to_owned(),
+            sessions,
+            streams,
+            ..PodSessions::default()
+        }
+    }
+
+    fn page(pods: &[PodSessions]) -> SessionsPage {
+        SessionsPage { pods: pods.to_vec() }
+    }
+
+    #[test]
+    fn a_page_is_read_and_written_as_it_is_specified() {
+        let text = json!({"pods": [{
+            "namespace": "default", "service": "shop", "pod": "shop-1", "address": "10.0.0.7:8080",
+            "state": "draining", "sessions": 12, "streams": 1, "requests": 4711,
+            "lastUse": "2026-11-23T06:00:00Z", "oldest": "2026-11-23T05:00:00Z",
+        }]});
+        let page: SessionsPage = serde_json::from_value(text.clone()).unwrap();
+        assert_eq!(page.pods[0].state, PodState::Draining);
+        assert_eq!(serde_json::to_value(&page).unwrap(), text);
+        let later = json!({"pods": [{"pod": "shop-1", "colour": "blue"}], "version": 2});
+        let later: SessionsPage = serde_json::from_value(later).unwrap();
+        assert_eq!(later.pods[0].pod, "shop-1", "a newer controller tells more");
+    }
+
+    #[test]
+    fn of_replicas_the_largest_numbers_count() {
+        let one = PodSessions {
+            last_use: Some("2026-11-23T06:00:01Z".to_owned()),
+            oldest: Some("2026-11-23T05:00:00Z".to_owned()),
+            ..row("a", 3, 2)
+        };
+        let other = PodSessions {
+            state: PodState::Draining,
+            last_use: Some("2026-11-23T06:00:02.5Z".to_owned()),
+            oldest: Some("2026-11-23T04:00:00Z".to_owned()),
+            ..row("a", 5, 0)
+        };
+        let expected = PodSessions {
+            streams: 2,
+            ..other.clone()
+        };
+        for pages in [[&one, &other], [&other, &one]] {
+            let pages = pages.map(|row| page(std::slice::from_ref(row))).to_vec();
+            assert_eq!(together([pages]), std::slice::from_ref(&expected));
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_several_controllers_add_up() {
+        let pages = [
+            vec![page(&[row("a", 3, 0)])],
+            vec![page(&[row("b", 1, 1), row("a", 5, 1)])],
+        ];
+        assert_eq!(together(pages), [row("a", 8, 1), row("b", 1, 1)]);
+    }
+
+    #[test]
+    fn a_name_may_be_of_a_service_or_of_a_pod() {
+        let read = |name: &str| Selection::read(Some("shop".to_owned()), Some(name));
+        for (name, has) in [
+            ("web", true),
+            ("a", true),
+            ("svc/web", true),
+            ("service/a", false),
+            ("po/a", true),
+            ("pod/web", false),
+            ("b", false),
+        ] {
+            assert_eq!(read(name).unwrap().has(&row("a", 1, 0)), has, "{name}");
+        }
+        let refused = read("deployment/web").unwrap_err();
+        assert!(refused.starts_with("deployment/web: expected "), "{refused}");
+        let elsewhere = Selection::read(Some("pay".to_owned()), None).unwrap();
+        assert!(!elsewhere.has(&row("a", 1, 0)) && !elsewhere.names_one());
+        assert!(Selection::default().has(&row("a", 1, 0)));
+    }
+}

@@ -1,0 +1,295 @@
+//! `limpet drain POD --wait` and `limpet sessions`, through the API server to what stands in for controllers: a page of
+//! their form. What real ones tell is tested with them.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::kube::{Cluster, Namespace, Pod, Release};
+use limpet_e2e::{poll, tools};
+use serde_json::{Value, json};
+
+use super::DRAIN;
+use super::command::{Operator, Ran};
+
+const WEB: &[(&str, &str)] = &[("app", "web")];
+/// What `limpet sessions` needs.
+const READING: [(&str, &[&str]); 2] = [("pods", &["list", "get", "patch", "delete"]), ("pods/proxy", &["get"])];
+
+/// The pod of a controller, and a page at its address.
+struct Page(Arc<Mutex<String>>);
+
+impl Page {
+    async fn serve(namespace: &Namespace, name: &str) -> Result<Self> {
+        let address = SocketAddr::new(namespace.next_address()?, 18080);
+        let page = Arc::new(Mutex::new(r#"{"pods": []}"#.to_owned()));
+        let listener = TcpListener::bind(address)?;
+        let served = Arc::clone(&page);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { continue };
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+                    head.extend(byte);
+                }
+                let body = served.lock().map(|page| page.clone()).unwrap_or_default();
+                let status = if head.starts_with(b"GET /sessions ") && !body.is_empty() {
+                    "200 OK"
+                } else {
+                    "404 Not Found"
+                };
+                let length = body.len();
+                let answer =
+                    format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        let labels = json!({"app.kubernetes.io/name": "limpet-controller", "app.kubernetes.io/instance": "limpet"});
+        let container =
+            json!({"name": "controller", "image": "none", "ports": [{"name": "http", "containerPort": 18080}]});
+        let pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"nodeName": "node", "containers": [container]},
+        });
+        namespace.apply_object(&pod).await?;
+        let ip = address.ip();
+        let status = json!({
+            "phase": "Running",
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        });
+        namespace.merge_status("v1/Pod", name, &status).await?;
+        Ok(Self(page))
+    }
+
+    fn set(&self, page: &str) {
+        if let Ok(mut known) = self.0.lock() {
+            page.clone_into(&mut known);
+        }
+    }
+
+    /// Tells of the pods `a` and `b` of the Service `web`: state, sessions, streams.
+    fn tell(&self, namespace: &Namespace, pods: [(&str, u64, u64); 2]) {
+        let row = |(name, (state, sessions, streams)): (&str, (&str, u64, u64))| {
+            json!({
+                "namespace": namespace.name(), "service": "web", "pod": name, "address": "10.0.0.7:8000",
+                "state": state, "sessions": sessions, "streams": streams, "requests": 4711,
+                "lastUse": "2020-01-01T00:00:00Z", "oldest": "2019-01-01T00:00:00Z",
+            })
+        };
+        let rows: Vec<Value> = ["a", "b"].into_iter().zip(pods).map(row).collect();
+        self.set(&json!({"pods": rows}).to_string());
+    }
+}
+
+/// The Service `web` with the pods `a` and `b`, two controllers, and a user.
+async fn site(prefix: &str) -> Result<(Namespace, [Pod; 2], [Page; 2], Operator)> {
+    let namespace = Cluster::shared(Release::V1_2_1).await?.namespace(prefix).await?;
+    namespace.service("web", WEB).await?;
+    let pods = [namespace.pod("a", WEB).await?, namespace.pod("b", WEB).await?];
+    namespace.endpoints("web", |endpoints| endpoints.len() == 2).await?;
+    let pages = [
+        Page::serve(&namespace, "controller-0").await?,
+        Page::serve(&namespace, "controller-1").await?,
+    ];
+    let rights = [&READING[..], &[("endpointslices", &["list"])]].concat();
+    let operator = Operator::with(&namespace, "operator", &rights).await?;
+    Ok((namespace, pods, pages, operator))
+}
+
+/// A command that runs.
+struct Running(std::process::Child);
+
+impl Running {
+    fn start(operator: &Operator, arguments: &[&str]) -> Result<Self> {
+        let mut command = Command::new(tools::limpet()?);
+        command.args(operator.arguments(arguments));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Self(command.spawn()?))
+    }
+
+    /// As Ctrl-C does it.
+    fn interrupt(&self) -> Result<()> {
+        let pid = self.0.id().to_string();
+        ensure!(Command::new("kill").args(["-INT", &pid]).status()?.success());
+        Ok(())
+    }
+
+    async fn end(self) -> Result<Ran> {
+        let output = tokio::task::spawn_blocking(move || self.0.wait_with_output()).await??;
+        Ok(output.into())
+    }
+}
+
+async fn until_annotated(namespace: &Namespace, pod: &str) -> Result<()> {
+    let annotated = |pod: &Value| pod["metadata"]["annotations"][DRAIN].is_string();
+    namespace
+        .until("the annotation", "v1/Pod", pod, annotated)
+        .await
+        .map(drop)
+}
+
+#[tokio::test]
+async fn the_command_waits_for_the_last_session() -> Result<()> {
+    let (namespace, _pods, pages, operator) = site("waits").await?;
+    let here = ["--controller-namespace", namespace.name()];
+    let tell = |a: (&str, u64, u64)| {
+        for page in &pages {
+            page.tell(&namespace, [a, ("ready", 5, 5)]);
+        }
+    };
+    tell(("ready", 2, 1));
+    operator
+        .run_when_permitted(&[&["sessions"][..], &here].concat())
+        .await?;
+
+    let running = Running::start(&operator, &[&["drain", "a", "--wait", "--delete"][..], &here].concat())?;
+    until_annotated(&namespace, "a").await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    tell(("draining", 1, 1));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let empty = Instant::now();
+    tell(("draining", 0, 0));
+    // One replica is behind: the other one knows of a session.
+    pages[1].tell(&namespace, [("draining", 1, 0), ("ready", 5, 5)]);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    tell(("draining", 0, 0));
+    let ran = running.end().await?;
+    let expected = "\
+pod/a drains (Services: web)
+pod/a has 2 sessions, 1 stream
+pod/a has 1 session, 1 stream
+pod/a has 1 session, 0 streams
+pod/a has 0 sessions, 0 streams
+pod/a has no sessions left
+pod/a deleted
+";
+    assert_eq!((ran.code, &*ran.out), (Some(0), expected), "{ran:?}");
+    ensure!(empty.elapsed() > Duration::from_secs(10), "it was deleted at once");
+    let deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+    namespace.until("its end", "v1/Pod", "a", deleted).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_wait_that_ends_early_leaves_the_drain_in_place() -> Result<()> {
+    let (namespace, _pods, pages, operator) = site("waits-long").await?;
+    let here = ["--controller-namespace", namespace.name()];
+    let wait = [&["drain", "b", "--wait"][..], &here].concat();
+    pages[0].tell(&namespace, [("ready", 5, 5), ("ready", 3, 1)]);
+    let undo = format!("limpet drain b -n {} --undo", namespace.name());
+
+    // Without the right to ask controllers, nothing is changed.
+    let rights = [("pods", &["list", "get", "patch"][..]), ("endpointslices", &["list"])];
+    let blind = Operator::with(&namespace, "blind", &rights).await?;
+    let refused = async || {
+        let ran = blind.run(&wait).await.ok()?;
+        ran.complaints
+            .contains("cannot get resource \"pods/proxy\"")
+            .then_some(ran)
+    };
+    let ran = poll::until("the missing right", refused).await?;
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let pod = namespace.get("v1/Pod", "b").await?;
+    assert_eq!(pod["metadata"]["annotations"][DRAIN], Value::Null);
+
+    let ran = operator
+        .run_when_permitted(&[&wait[..], &["--timeout", "3s"]].concat())
+        .await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let left = "pod/b has 3 sessions, 1 stream left when the time is over; it still drains; to take it back: ";
+    ensure!(ran.out.contains(left) && ran.out.contains(&undo), "{ran:?}");
+    until_annotated(&namespace, "b").await?;
+
+    let interrupted = Running::start(&operator, &wait)?;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    interrupted.interrupt()?;
+    let ran = interrupted.end().await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let left = "pod/b has 3 sessions, 1 stream left; it still drains; to take it back: ";
+    ensure!(ran.out.contains(left) && ran.out.contains(&undo), "{ran:?}");
+    until_annotated(&namespace, "b").await?;
+
+    let waiting = Running::start(&operator, &wait)?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    operator.run(&["drain", "b", "--undo"]).await?;
+    let ran = waiting.end().await?;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    ensure!(
+        ran.out.contains("pod/b drains no more, because somebody took it back"),
+        "{ran:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
+    let (namespace, _pods, pages, operator) = site("shows").await?;
+    let here = ["--controller-namespace", namespace.name()];
+    let show = async |arguments: &[&str]| {
+        let all = [&["sessions"][..], arguments, &here].concat();
+        operator.run_when_permitted(&all).await
+    };
+    let ran = show(&[]).await?;
+    assert_eq!((ran.code, &*ran.out), (Some(0), ""), "{ran:?}");
+    ensure!(ran.complaints.contains("No sessions found in the namespace"), "{ran:?}");
+
+    for page in &pages {
+        page.tell(&namespace, [("ready", 12, 1), ("draining", 0, 0)]);
+    }
+    let ran = show(&[]).await?;
+    let lines: Vec<Vec<&str>> = ran.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    let headings = "POD SERVICE STATE SESSIONS STREAMS LAST USE REQUESTS OLDEST";
+    assert_eq!(lines[0].join(" "), headings, "{ran:?}");
+    assert_eq!(lines[1][..5], ["a", "web", "ready", "12", "1"], "{ran:?}");
+    assert_eq!(lines[2][..5], ["b", "web", "draining", "0", "0"], "{ran:?}");
+
+    for (name, found) in [("b", 1), ("web", 2), ("svc/web", 2), ("pod/a", 1)] {
+        let ran = show(&[name, "--format", "json"]).await?;
+        let told: Value = serde_json::from_str(&ran.out)?;
+        assert_eq!(
+            told["pods"].as_array().context("no pods")?.len(),
+            found,
+            "{name}: {ran:?}"
+        );
+    }
+    let ran = show(&["other"]).await?;
+    ensure!(ran.code == Some(2), "{ran:?}");
+    ensure!(
+        ran.complaints.contains("other: no Service and no pod with sessions"),
+        "{ran:?}"
+    );
+
+    // A line for each change, and none for what stays.
+    let watching = Running::start(&operator, &[&["sessions", "--watch"][..], &here].concat())?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    pages[0].tell(&namespace, [("ready", 13, 1), ("draining", 0, 0)]);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    watching.interrupt()?;
+    let ran = watching.end().await?;
+    let lines: Vec<&str> = ran.out.lines().collect();
+    ensure!(lines.len() == 4 && lines[3].contains(" 13 "), "{ran:?}");
+
+    // One replica that answers is enough; none, or controllers without the page, are not.
+    pages[0].set("");
+    assert_eq!(show(&[]).await?.code, Some(0));
+    pages[1].set("");
+    let ran = show(&[]).await?;
+    ensure!(
+        ran.code == Some(2) && ran.complaints.contains("it tells nothing of sessions"),
+        "{ran:?}"
+    );
+    let ran = operator.run(&["sessions", "--controller-namespace", "default"]).await?;
+    ensure!(
+        ran.code == Some(2) && ran.complaints.contains("cannot list resource \"pods\""),
+        "{ran:?}"
+    );
+    Ok(())
+}
