@@ -24,11 +24,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use cli::{CheckArgs, CompletionsArgs, InstallArgs, KeysCommand, ManArgs, TokenCommand};
+use cli::{CheckArgs, CompletionsArgs, DrainedArgs, InstallArgs, KeysCommand, ManArgs, TokenCommand};
 use cluster::ClusterCommand;
 use exit::{EXIT_CODES, Verdict};
 use output::Output;
-use tools::{check, completions, install, keys, man, token};
+use tools::{check, completions, drained, install, keys, man, token};
 
 /// Signed session persistence for Envoy: check configurations, inspect tokens, manage keys, run the controller
 #[derive(Debug, Parser)]
@@ -52,6 +52,7 @@ enum Command {
     /// Generate, rotate and wrap keys
     #[command(subcommand)]
     Keys(KeysCommand),
+    Drained(DrainedArgs),
     Install(InstallArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -72,6 +73,7 @@ pub fn run() -> ExitCode {
         Command::Keys(KeysCommand::Revoke(args)) => keys::revoke::run(&args, format),
         Command::Keys(KeysCommand::Rotate(args)) => keys::rotate::run(&args, format),
         Command::Keys(KeysCommand::Wrap(args)) => keys::wrap::run(&args, format),
+        Command::Drained(args) => drained::run(&args, format),
         Command::Install(args) => install::run(&args, format),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),

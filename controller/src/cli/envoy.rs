@@ -20,6 +20,29 @@ pub(crate) struct InstallArgs {
     pub(crate) from: PathBuf,
 }
 
+/// Wait until this pod has no session and no stream left, for a preStop hook
+///
+/// The command asks the controller, which knows the pod by its address, so it needs no rights and no kubeconfig. It ends
+/// when there was nothing left for 5 seconds, or when the time is over, with exit code 1. Give the pod a
+/// `terminationGracePeriodSeconds` that is longer. `limpet install` copies the command into a volume.
+#[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct DrainedArgs {
+    /// The pod that this command runs in
+    #[arg(long = "self", required = true)]
+    pub(crate) own: bool,
+    /// `host:port` of the controller's pages
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "limpet-controller.limpet-system:18080"
+    )]
+    pub(crate) controller: String,
+    /// How long to wait at most
+    #[arg(long, value_name = "DURATION", default_value = "30m")]
+    pub(crate) timeout: GatewayDuration,
+}
+
 // How an Envoy is drained. No doc comment: clap would take it for the command's.
 #[derive(Debug, Args)]
 pub(crate) struct DrainEnvoyArgs {

@@ -7,7 +7,7 @@ mod shell;
 mod token;
 
 pub(crate) use check::{CheckArgs, EnvoyVersion};
-pub(crate) use envoy::{DrainEnvoyArgs, InstallArgs};
+pub(crate) use envoy::{DrainEnvoyArgs, DrainedArgs, InstallArgs};
 pub(crate) use keys::{CountArgs, GenerateArgs, KeysCommand, LifeArgs, ListArgs, RevokeArgs, RotateArgs, WrapArgs};
 pub(crate) use shell::{CompletionsArgs, ManArgs};
 pub(crate) use token::{InspectArgs, IssueArgs, RealmArgs, TokenCommand};

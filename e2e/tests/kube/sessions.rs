@@ -22,14 +22,14 @@ pub(crate) async fn pods(controller: &Controller) -> Result<BTreeMap<String, Val
 }
 
 /// Waits until the pods have these numbers of sessions.
-async fn until_counted(controller: &Controller, expected: &BTreeMap<String, usize>) -> Result<()> {
+async fn until_counted(controller: &Controller, expected: &BTreeMap<String, u64>) -> Result<()> {
     let mut last = BTreeMap::new();
     let counted = poll::until("the sessions of pods", async || {
         last = pods(controller).await.ok()?;
         let counts = last
             .iter()
             .map(|(pod, row)| (pod.clone(), row["sessions"].as_u64().unwrap_or(99)));
-        let counts: BTreeMap<_, _> = counts.map(|(pod, count)| (pod, count as usize)).collect();
+        let counts: BTreeMap<_, _> = counts.collect();
         (counts == *expected).then_some(())
     });
     counted
@@ -60,7 +60,7 @@ async fn site(name: &str, max_idle: &str) -> Result<(KeyringSite, [Proxy; 2])> {
 }
 
 /// Clients whose requests the Envoys get in turn, and how many of them each pod has.
-async fn visitors(site: &KeyringSite, count: usize) -> Result<(Vec<Visitor>, BTreeMap<String, usize>)> {
+async fn visitors(site: &KeyringSite, count: usize) -> Result<(Vec<Visitor>, BTreeMap<String, u64>)> {
     let mut visitors = Vec::new();
     let mut homes = BTreeMap::from([("a".to_owned(), 0), ("b".to_owned(), 0)]);
     for _ in 0..count {
@@ -98,7 +98,7 @@ async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
         let rows = pods(&site.controller).await.ok()?;
         let all = rows
             .iter()
-            .all(|(pod, row)| row["requests"].as_u64() >= Some(homes[pod] as u64 * 5));
+            .all(|(pod, row)| row["requests"].as_u64() >= Some(homes[pod] * 5));
         all.then_some(())
     })
     .await?;

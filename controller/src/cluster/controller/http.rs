@@ -1,9 +1,10 @@
 //! Metrics and health.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
@@ -54,12 +55,16 @@ pub(crate) async fn serve(
         .route("/readyz", get(readyz))
         .route("/sessions", get(sessions))
         .route("/sessions/replica", get(replica))
+        .route("/sessions/self", get(own_sessions))
         .with_state(Arc::new(shared));
     let ended = async move {
         // Also if the sender is gone.
         let _ = shutdown.wait_for(|ends| *ends).await;
     };
-    if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(ended).await {
+    if let Err(error) = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(ended)
+        .await
+    {
         tracing::error!(%error, "metrics and health are no longer served");
     }
 }
@@ -88,4 +93,20 @@ async fn replica(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -
     let after = After::of_query(&query.unwrap_or_default());
     let body = shared.book.replica(after).encode_to_vec();
     ([(header::CONTENT_TYPE, "application/x-protobuf")], body)
+}
+
+/// What lives at the pod that asks, by its address, for `limpet drained`.
+async fn own_sessions(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
+) -> impl IntoResponse {
+    let ip = client.ip().to_canonical();
+    let all = shared.book.sessions().pods;
+    let own: Vec<_> = all.iter().filter(|pod| pod.address.ip() == ip).collect();
+    let text = serde_json::json!({
+        "known": !own.is_empty(),
+        "sessions": own.iter().map(|pod| pod.sessions).sum::<usize>(),
+        "streams": own.iter().map(|pod| pod.streams).sum::<u64>(),
+    });
+    ([(header::CONTENT_TYPE, "application/json")], text.to_string())
 }

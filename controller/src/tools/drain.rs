@@ -1,13 +1,11 @@
 //! `limpet drain` without a pod.
 
-mod admin;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use self::admin::{Admin, AdminError};
+use super::http::{Http, HttpError};
 use crate::cli::DrainEnvoyArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
@@ -28,8 +26,8 @@ const STATS: &str = "/stats?filter=downstream_%28cx_active%7Ccx_total%7Crq_activ
 pub(crate) fn run(args: &DrainEnvoyArgs, form: Output) -> Result<Verdict, Failure> {
     let begun = Instant::now();
     let deadline = begun + args.time.get();
-    let admin = Admin::new(args.admin_port);
-    let failed = |error: AdminError| Failure(format!("Envoy's admin interface at {admin}: {error}"));
+    let admin = Http::new(format!("127.0.0.1:{}", args.admin_port));
+    let failed = |error: HttpError| Failure(format!("Envoy's admin interface at {admin}: {error}"));
     // Listeners stay open: a client that still comes is served.
     for request in ["/healthcheck/fail", "/drain_listeners?graceful&skip_exit"] {
         admin.post(request, deadline).map_err(failed)?;
@@ -39,9 +37,9 @@ pub(crate) fn run(args: &DrainEnvoyArgs, form: Output) -> Result<Verdict, Failur
 }
 
 /// Waits until no client is left. Returns what was counted last.
-fn wait(admin: &Admin, deadline: Instant) -> Result<Clients, AdminError> {
+fn wait(admin: &Http, deadline: Instant) -> Result<Clients, HttpError> {
     let mut quiet_since = Instant::now();
-    let mut last: Result<Clients, AdminError> = Ok(Clients::default());
+    let mut last: Result<Clients, HttpError> = Ok(Clients::default());
     loop {
         let now = admin.get(STATS, deadline).map(|text| Clients::read(&text));
         match (&now, &last) {

@@ -1,8 +1,9 @@
-//! Envoy's admin interface. It answers HTTP/1.1 alone, and 426 to HTTP/1.0.
+//! A client for pages of this machine and of controllers: small, because it is copied into images of others. Envoy's
+//! admin interface answers HTTP/1.1 alone, and 426 to HTTP/1.0.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 /// How long one answer may take: an Envoy under load answers late.
@@ -10,11 +11,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// An answer is not read beyond this.
 const LARGEST_ANSWER: usize = 16 << 20;
 
-/// An admin interface on loopback.
+/// A server, by `host:port`.
 #[derive(Debug)]
-pub(super) struct Admin(SocketAddr);
+pub(super) struct Http(String);
 
-impl fmt::Display for Admin {
+impl fmt::Display for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -22,19 +23,19 @@ impl fmt::Display for Admin {
 
 /// Why there is no good answer.
 #[derive(Debug)]
-pub(super) enum AdminError {
+pub(super) enum HttpError {
     Io(io::Error),
     Status { path: String, line: String },
 }
 
-impl AdminError {
+impl HttpError {
     /// Whether nobody listens there, and nobody will.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == ErrorKind::ConnectionRefused)
     }
 }
 
-impl fmt::Display for AdminError {
+impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -46,29 +47,32 @@ impl fmt::Display for AdminError {
     }
 }
 
-impl From<io::Error> for AdminError {
+impl From<io::Error> for HttpError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl Admin {
-    pub(super) fn new(port: u16) -> Self {
-        Self((Ipv4Addr::LOCALHOST, port).into())
+impl Http {
+    pub(super) fn new(address: String) -> Self {
+        Self(address)
     }
 
-    pub(super) fn post(&self, path: &str, deadline: Instant) -> Result<String, AdminError> {
+    pub(super) fn post(&self, path: &str, deadline: Instant) -> Result<String, HttpError> {
         self.send("POST", path, deadline)
     }
 
-    pub(super) fn get(&self, path: &str, deadline: Instant) -> Result<String, AdminError> {
+    pub(super) fn get(&self, path: &str, deadline: Instant) -> Result<String, HttpError> {
         self.send("GET", path, deadline)
     }
 
     /// The body of the answer.
-    fn send(&self, method: &str, path: &str, deadline: Instant) -> Result<String, AdminError> {
+    fn send(&self, method: &str, path: &str, deadline: Instant) -> Result<String, HttpError> {
         let deadline = deadline.min(Instant::now() + PATIENCE);
-        let mut stream = TcpStream::connect_timeout(&self.0, left(deadline)?)?;
+        // The first address: a name of a Service has one, and another attempt may get another.
+        let address = self.0.to_socket_addrs()?.next();
+        let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
+        let mut stream = TcpStream::connect_timeout(&address, left(deadline)?)?;
         stream.set_write_timeout(Some(left(deadline)?))?;
         let length = if method == "POST" { "content-length: 0\r\n" } else { "" };
         let request = format!("{method} {path} HTTP/1.1\r\nhost: {self}\r\n{length}connection: close\r\n\r\n");
@@ -82,7 +86,7 @@ impl Admin {
         let line = lines.next().unwrap_or_default();
         if line.split(' ').nth(1) != Some("200") {
             let (path, line) = (path.to_owned(), line.to_owned());
-            return Err(AdminError::Status { path, line });
+            return Err(HttpError::Status { path, line });
         }
         let chunked = lines.any(|line| line.eq_ignore_ascii_case("transfer-encoding: chunked"));
         let body = if chunked { joined(body) } else { body.to_owned() };
