@@ -19,6 +19,7 @@ mod also;
 mod begin;
 mod caching;
 mod candidates;
+mod census;
 mod cookie;
 mod cost;
 mod end;

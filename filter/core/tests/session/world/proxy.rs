@@ -276,6 +276,12 @@ impl Response {
         }
     }
 
+    /// The random bytes begin with others.
+    pub(crate) fn numbered(self, number: u8) -> Self {
+        self.nonces.set(number);
+        self
+    }
+
     pub(crate) fn without_details(self) -> Self {
         Self { details: None, ..self }
     }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use limpet_core::census::{Left, Seen};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, KeyChange, RequestPlan, ResponsePlan, Steering};
 
@@ -46,6 +47,8 @@ pub(crate) struct Visit {
     pub(crate) evicted: bool,
     /// The line of a move that did not come about, or empty.
     pub(crate) refused_move: Option<String>,
+    pub(crate) seen: Option<Seen>,
+    pub(crate) left: Option<Left>,
 }
 
 impl Visit {
@@ -65,6 +68,8 @@ impl Visit {
             hash: plan.hash,
             evicted: false,
             refused_move: None,
+            seen: None,
+            left: None,
         }
     }
 
@@ -77,6 +82,8 @@ impl Visit {
             edits: plan.edits.into_iter().map(Edit::from).collect(),
             key_change: plan.key_change,
             evicted: plan.evicted,
+            seen: plan.seen,
+            left: plan.left,
             refused_move: plan.refused_move.map(|refused| refused.line.unwrap_or_default()),
             name_conflict: plan.name_conflict.map(|conflict| conflict.line.unwrap_or_default()),
             ..self

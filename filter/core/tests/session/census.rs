@@ -1,0 +1,154 @@
+//! What responses tell of sessions, for who counts them.
+
+use limpet_core::census::{Backend, Census, Identity, Left, Seen};
+use limpet_core::token::{Destination, Refusal};
+use serde_json::json;
+
+use crate::world::*;
+
+/// A site whose adapter counts.
+fn counting(policy: serde_json::Value) -> Site {
+    let reports = json!({ "cluster": "limpet.controller", "nodeCluster": "shop/web" });
+    Site::configured(policy, json!({ "reportSessions": reports }))
+}
+
+fn backend(host: &str, live_for: u32) -> Backend {
+    Backend {
+        destination: Destination::of_cluster(CLUSTER.as_bytes()),
+        host: host.parse().unwrap(),
+        live_for,
+    }
+}
+
+#[test]
+fn a_session_is_the_same_one_while_it_lives() {
+    let site = counting(cookie_policy(json!({ "idleTimeout": "100s" })));
+    let client = site.client();
+    let first = client.visit(A, at(0)).seen.unwrap();
+    let Identity::Token(nonce) = first.session else {
+        panic!("{first:?}");
+    };
+    let expected = |seconds| Seen {
+        backend: backend(A, 100),
+        session: Identity::Token(nonce),
+        began: at(0),
+        at: at(seconds),
+    };
+    assert_eq!(first, expected(0));
+    for (seconds, outcome) in [(5, UNCHANGED), (15, RENEWED), (16, UNCHANGED), (30, RENEWED)] {
+        let visit = client.visit(A, at(seconds));
+        assert_eq!((visit.response, visit.left), (outcome, None));
+        assert_eq!(visit.seen, Some(expected(seconds)), "{seconds}");
+    }
+}
+
+#[test]
+fn a_session_that_another_backend_answers_is_another_one() {
+    let site = counting(cookie_policy(json!({})));
+    let client = site.client();
+    let first = client.visit(A, at(0)).seen.unwrap();
+    let moved = client.visit_by(Request::new(), &Response::by(B).numbered(9), at(1));
+    let seen = moved.seen.unwrap();
+    assert_eq!((seen.backend.host, seen.began), (B.parse().unwrap(), at(1)));
+    assert_ne!(seen.session, first.session);
+    assert_eq!(moved.left, Some(Left::Backend(backend(A, 7 * 24 * 3600))));
+}
+
+#[test]
+fn a_session_lives_as_long_as_its_policy_says() {
+    for (policy, seconds) in [
+        (json!({ "idleTimeout": "90s", "absoluteTimeout": "1h" }), 90),
+        (json!({ "absoluteTimeout": "1h" }), 3600),
+        (json!({ "idleTimeout": "1500ms" }), 2),
+        (json!({}), 7 * 24 * 3600),
+    ] {
+        let site = counting(cookie_policy(policy.clone()));
+        let seen = site.client().visit(A, at(0)).seen.unwrap();
+        assert_eq!(seen.backend, backend(A, seconds), "{policy}");
+    }
+}
+
+#[test]
+fn a_refused_token_is_why_a_session_begins_anew() {
+    let site = counting(cookie_policy(json!({ "idleTimeout": "10s" })));
+    let idle = site.visit(&bringing(&claims(A, at(0), at(0))), &Response::by(B), at(60));
+    assert_eq!(idle.left, Some(Left::Refused(Refusal::Idle)));
+    assert_eq!(idle.seen.unwrap().backend.host, B.parse().unwrap());
+    let none = site.visit(&Request::new(), &Response::by(B), at(60));
+    assert_eq!(none.left, None);
+}
+
+#[test]
+fn who_gets_no_answer_of_its_backend_is_not_seen() {
+    let site = counting(cookie_policy(json!({ "strict": true })));
+    let session = bringing(&claims(A, at(0), at(0)));
+    let local = Response::local(503, "no_healthy_upstream", "");
+    assert_eq!(site.visit(&session, &local, at(1)).seen, None);
+    let nobody = site.visit(&Request::new(), &Response::local(503, "no_healthy_upstream", ""), at(1));
+    assert_eq!((nobody.seen, nobody.left), (None, None));
+}
+
+#[test]
+fn a_session_that_ends_is_not_seen() {
+    let site = counting(cookie_policy(json!({ "end": { "cookie": "login" } })));
+    let logout = Response::by(A).header("set-cookie", "login=; Max-Age=0");
+    let visit = site.visit(&bringing(&claims(A, at(0), at(0))), &logout, at(1));
+    assert_eq!(
+        (visit.response, visit.seen),
+        (limpet_core::outcome::ResponseOutcome::Ended, None)
+    );
+}
+
+#[test]
+fn the_sessions_of_addresses_are_seen_as_such() {
+    let site = counting(json!({ "source": { "timeout": "10s" } }));
+    let from = |client: &str| Request::new().client(client);
+    let first = site.visit(&from("192.0.2.1:1"), &Response::by(A), at(0)).seen.unwrap();
+    let again = site.visit(&from("192.0.2.1:2"), &Response::by(A), at(1)).seen.unwrap();
+    let other = site.visit(&from("192.0.2.2:1"), &Response::by(A), at(1)).seen.unwrap();
+    assert!(matches!(first.session, Identity::Client(_)));
+    assert_eq!(first.session, again.session);
+    assert_ne!(first.session, other.session);
+    assert_eq!(again.backend, backend(A, 10));
+    let moved = site.visit(&from("192.0.2.1:1"), &Response::by(B), at(2));
+    assert_eq!(moved.left, Some(Left::Backend(backend(A, 10))));
+}
+
+#[test]
+fn nothing_is_told_where_nobody_counts() {
+    let site = Site::new(cookie_policy(json!({})));
+    let client = site.client();
+    for (host, seconds) in [(A, 0), (A, 1), (B, 2)] {
+        let visit = client.visit(host, at(seconds));
+        assert_eq!((visit.seen, visit.left), (None, None));
+    }
+}
+
+/// Counting asks the proxy for nothing.
+#[test]
+fn counting_costs_no_question() {
+    let site = counting(cookie_policy(json!({})));
+    let (request, response) = (bringing(&claims(A, at(0), at(0))), Response::by(A).surely_as_asked());
+    assert!(site.visit(&request, &response, at(1)).seen.is_some());
+    assert_eq!(request.asked(), ["route_session", "cookie"]);
+    assert_eq!(response.asked(), ["maybe_other_host"]);
+}
+
+#[test]
+fn what_clients_do_is_counted() {
+    let site = counting(cookie_policy(json!({ "idleTimeout": "100s" })));
+    let census = Census::new([0; 16], 10);
+    for number in 0..50 {
+        let client = site.client();
+        for seconds in 0..3 {
+            let response = Response::by(A).numbered(number);
+            census.see(&client.visit_by(Request::new(), &response, at(seconds)).seen.unwrap());
+        }
+    }
+    let report = census.report(at(3)).unwrap();
+    let [change] = &report.backends[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!((change.backend(), change.requests), (Some(backend(A, 100)), 150));
+    assert_eq!(change.windows[0].sketch().unwrap().estimate(), 50);
+}
