@@ -1,0 +1,64 @@
+//! What counting sessions takes: memory by backend, and nothing in the steady state.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::alloc::System;
+use std::net::SocketAddr;
+
+use limpet_core::census::{Backend, Census, Identity, Seen};
+use limpet_core::time::Timestamp;
+use limpet_core::token::Destination;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const LIVE_FOR: u32 = 1200;
+
+fn backend(number: u32) -> Backend {
+    Backend {
+        destination: Destination([0; 4]),
+        host: SocketAddr::from((number.to_be_bytes(), 8080)),
+        live_for: LIVE_FOR,
+    }
+}
+
+/// A session of a backend, whose nonces are as little alike as random ones.
+fn seen(number: u32, session: u32, seconds: u64) -> Seen {
+    let at = Timestamp::from_unix_seconds(1_800_000_000 + seconds);
+    let nonce = (number << 16 | session).wrapping_mul(0x9e37_79b9);
+    Seen {
+        backend: backend(number),
+        session: Identity::Token(nonce.to_be_bytes()),
+        began: at,
+        at,
+    }
+}
+
+/// One test, because another one's allocations would count.
+#[test]
+fn memory_by_backend_and_no_allocation_in_the_steady_state() {
+    for (sessions, most) in [(1, 700), (10, 1_300), (100, 4_600), (1_000, 17_000), (10_000, 17_000)] {
+        let backends = 200;
+        let census = Census::new([0; 16], backends as usize);
+        let region = Region::new(COUNTING);
+        // All of them in each of the sub-windows: it cannot take more.
+        for window in 0..5 {
+            for number in 0..backends {
+                for session in 0..sessions {
+                    census.see(&seen(number, session, window * u64::from(LIVE_FOR) / 4));
+                }
+            }
+        }
+        let stats = region.change();
+        let bytes = (stats.bytes_allocated - stats.bytes_deallocated) / backends as usize;
+        println!("{sessions} sessions: {bytes} bytes for a backend");
+        assert!(bytes <= most, "{sessions} sessions: {bytes} bytes for a backend");
+
+        let region = Region::new(COUNTING);
+        for session in 0..sessions {
+            census.see(&seen(0, session, u64::from(LIVE_FOR)));
+        }
+        let stats = region.change();
+        assert_eq!((stats.allocations, stats.reallocations), (0, 0), "{sessions} sessions");
+    }
+}
