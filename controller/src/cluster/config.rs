@@ -125,7 +125,7 @@ pub(crate) struct HttpConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct SessionsConfig {
-    /// If false, pods are not read, and so none drains by its annotation.
+    /// If false, nothing is counted, and pods are not read, so none drains by its annotation.
     pub(crate) enabled: bool,
 }
 

@@ -28,6 +28,11 @@ impl Context {
         self.config.leader_election.namespace(&self.client)
     }
 
+    /// Whether sessions are counted. Envoys of other control planes tell them nobody.
+    pub(crate) fn counts_sessions(&self) -> bool {
+        self.settings.judges() && self.config.sessions.enabled
+    }
+
     /// Writes the Events of this replica.
     pub(crate) fn recorder(&self) -> EventRecorder {
         let controller = self.settings.controller_name.clone();

@@ -221,7 +221,7 @@ impl Control {
             own: settings.managed.as_ref().map(|_| Arc::from(context.namespace())),
             contour: settings.contour.clone(),
             // Other control planes write endpoints themselves.
-            pods: settings.judges() && context.config.sessions.enabled,
+            pods: context.counts_sessions(),
         };
         let now = Instant::now();
         let refusals = publisher.status();

@@ -33,15 +33,15 @@ pub(crate) enum Readiness {
 struct Shared {
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-    book: Book,
+    book: Option<Book>,
 }
 
-/// Serves `/metrics`, `/healthz`, `/readyz` and `/sessions` until `shutdown`.
+/// Serves `/metrics`, `/healthz`, `/readyz` and, if there is a book, `/sessions` until `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-    book: Book,
+    book: Option<Book>,
     mut shutdown: watch::Receiver<bool>,
 ) {
     let shared = Shared {
@@ -82,17 +82,22 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
 }
 
 /// What lives where, as [`crate::cluster::sessions::Sessions`] in JSON.
-async fn sessions(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+async fn sessions(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, StatusCode> {
+    let book = shared.book.as_ref().ok_or(StatusCode::NOT_FOUND)?;
     // All keys are strings, so it serializes.
-    let text = serde_json::to_string(&shared.book.sessions()).unwrap_or_default();
-    ([(header::CONTENT_TYPE, "application/json")], text)
+    let text = serde_json::to_string(&book.sessions()).unwrap_or_default();
+    Ok(([(header::CONTENT_TYPE, "application/json")], text))
 }
 
 /// What this replica knows of sessions, for the others.
-async fn replica(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> impl IntoResponse {
+async fn replica(
+    State(shared): State<Arc<Shared>>,
+    RawQuery(query): RawQuery,
+) -> Result<impl IntoResponse, StatusCode> {
+    let book = shared.book.as_ref().ok_or(StatusCode::NOT_FOUND)?;
     let after = After::of_query(&query.unwrap_or_default());
-    let body = shared.book.replica(after).encode_to_vec();
-    ([(header::CONTENT_TYPE, "application/x-protobuf")], body)
+    let body = book.replica(after).encode_to_vec();
+    Ok(([(header::CONTENT_TYPE, "application/x-protobuf")], body))
 }
 
 /// What lives at the pod that asks, by its address, for `limpet drained`.

@@ -202,6 +202,7 @@ struct CombinedInputs {
     followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
     max_idle: Option<GatewayDuration>,
     clock_skew: Option<GatewayDuration>,
+    report_sessions: bool,
     told: watch::Sender<InputsOrReason>,
 }
 
@@ -227,6 +228,7 @@ impl CombinedInputs {
             diagnostics,
             max_idle: config.max_idle(),
             clock_skew: config.clock_skew,
+            report_sessions: config.sessions.enabled,
             told,
         };
         let first = combined.now();
@@ -259,7 +261,7 @@ impl CombinedInputs {
             fences: list.config(),
             max_idle: self.max_idle,
             clock_skew: self.clock_skew,
-            report_sessions: true,
+            report_sessions: self.report_sessions,
             ..FilterInputs::with_keys(FilterKeys::Wrapped(wrapped.clone()))
         }))
     }

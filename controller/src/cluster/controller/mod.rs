@@ -168,7 +168,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         listener,
         exposition,
         feeds.readiness,
-        book,
+        context.counts_sessions().then_some(book),
         shutdown.clone(),
     ));
     let (resign, resigned) = watch::channel(false);
@@ -206,7 +206,7 @@ fn metrics(context: &Context, reported: &watch::Receiver<Option<Reported>>, book
 
 /// Starts what tells the other replicas of sessions, and asks them.
 fn share_sessions(tasks: &mut JoinSet<()>, context: &Context, book: &Book, replicas: &Replicas) {
-    if !context.settings.judges() {
+    if !context.counts_sessions() {
         return;
     }
     let address = context.config.http.address;

@@ -13,7 +13,7 @@ use tokio::signal;
 
 use crate::cluster::cli::DrainArgs;
 use crate::cluster::kube::{Connection, connect, words};
-use crate::cluster::survey::{Controllers, INTERVAL, Selection, Unknown};
+use crate::cluster::survey::{Controllers, INTERVAL, Selection, Survey, Unknown};
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
@@ -161,7 +161,7 @@ async fn watch(
     loop {
         let said = pod.now().await;
         let counted = match controllers.sessions().await {
-            Ok(rows) => Ok(Counted::of(rows.iter().filter(|row| selection.has(row)))),
+            Ok(Survey { rows, asked }) => Ok(Counted::of(rows.iter().filter(|row| selection.has(row)), asked)),
             Err(Unknown::Never(failure)) => return Err(report.interrupted(failure)),
             Err(Unknown::Now(why)) => Err(why),
         };

@@ -1,5 +1,6 @@
 //! When a pod has no sessions left. Pure.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -47,19 +48,22 @@ pub(super) enum Pod {
 }
 
 /// What controllers count of a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counted {
     left: Left,
     /// Whether they know that it gets no new sessions.
     knows: bool,
+    /// Which controllers, and since when each of them counts.
+    by: BTreeSet<(String, String)>,
 }
 
 impl Counted {
     /// `rows` are those of the pod. A pod without any has never had a session.
-    pub(super) fn of<'a>(rows: impl IntoIterator<Item = &'a PodSessions>) -> Self {
+    pub(super) fn of<'a>(rows: impl IntoIterator<Item = &'a PodSessions>, by: BTreeSet<(String, String)>) -> Self {
         let mut counted = Self {
             left: Left::default(),
             knows: true,
+            by,
         };
         for row in rows {
             counted.left.sessions = counted.left.sessions.saturating_add(row.sessions);
@@ -93,6 +97,8 @@ pub(super) struct Wait {
     deadline: Instant,
     /// Since when no session is seen.
     empty_since: Option<Instant>,
+    /// By whom it was counted at the last look.
+    by: BTreeSet<(String, String)>,
     last: Option<Left>,
 }
 
@@ -101,6 +107,7 @@ impl Wait {
         Self {
             deadline,
             empty_since: None,
+            by: BTreeSet::new(),
             last: None,
         }
     }
@@ -113,11 +120,17 @@ impl Wait {
     /// Takes in what is seen now. `counted` is `None` if no controller answers.
     pub(super) fn look(&mut self, now: Instant, pod: Pod, counted: Option<Counted>) -> Step {
         let mut news = None;
-        if let Some(Counted { left, .. }) = counted {
+        let mut is_empty = false;
+        if let Some(Counted { left, knows, by }) = counted {
             news = (self.last != Some(left)).then_some(left);
             self.last = Some(left);
+            is_empty = knows && left.is_nothing();
+            if by != self.by {
+                // One that has just started has not heard of all Envoys yet.
+                self.empty_since = None;
+                self.by = by;
+            }
         }
-        let is_empty = counted.is_some_and(|counted| counted.knows && counted.left.is_nothing());
         if is_empty {
             self.empty_since.get_or_insert(now);
         } else {
@@ -143,7 +156,11 @@ mod tests {
 
     fn counted(sessions: u64, streams: u64) -> Counted {
         let left = Left { sessions, streams };
-        Counted { left, knows: true }
+        Counted {
+            left,
+            knows: true,
+            by: BTreeSet::new(),
+        }
     }
 
     /// A wait of a minute, which is asked by seconds since its start.
@@ -200,6 +217,19 @@ mod tests {
     }
 
     #[test]
+    fn a_controller_that_starts_again_begins_the_wait_anew() {
+        let by = |since: &str| Counted {
+            by: BTreeSet::from([("controller-0".to_owned(), since.to_owned())]),
+            ..counted(0, 0)
+        };
+        let mut clock = Clock::new();
+        clock.at(0, by("06:00"));
+        assert_eq!(clock.at(9, by("06:09")), Step::Wait(None));
+        assert_eq!(clock.at(18, by("06:09")), Step::Wait(None));
+        assert_eq!(clock.at(19, by("06:09")), Step::End(End::Empty));
+    }
+
+    #[test]
     fn nothing_ends_before_controllers_know_that_it_drains() {
         let row = |state| PodSessions {
             state,
@@ -207,11 +237,11 @@ mod tests {
         };
         let mut clock = Clock::new();
         let rows = [row(PodState::Draining), row(PodState::Ready)];
-        assert_eq!(clock.at(0, Counted::of(&rows)), told(0, 0));
-        assert_eq!(clock.at(30, Counted::of(&rows)), Step::Wait(None));
+        assert_eq!(clock.at(0, Counted::of(&rows, BTreeSet::new())), told(0, 0));
+        assert_eq!(clock.at(30, Counted::of(&rows, BTreeSet::new())), Step::Wait(None));
         let rows = [row(PodState::Draining), row(PodState::Gone)];
-        assert_eq!(clock.at(31, Counted::of(&rows)), Step::Wait(None));
-        assert_eq!(clock.at(41, Counted::of(&rows)), Step::End(End::Empty));
+        assert_eq!(clock.at(31, Counted::of(&rows, BTreeSet::new())), Step::Wait(None));
+        assert_eq!(clock.at(41, Counted::of(&rows, BTreeSet::new())), Step::End(End::Empty));
     }
 
     #[test]
@@ -221,10 +251,12 @@ mod tests {
             streams,
             ..PodSessions::default()
         };
-        let counted = Counted::of(&[row(3, 0), row(1, 2)]);
+        let counted = Counted::of(&[row(3, 0), row(1, 2)], BTreeSet::new());
         assert_eq!(counted.left.to_string(), "4 sessions, 2 streams");
-        assert!(Counted::of([]).left.is_nothing() && Counted::of([]).knows);
-        assert_eq!(Counted::of(&[row(1, 1)]).left.to_string(), "1 session, 1 stream");
+        let none = Counted::of([], BTreeSet::new());
+        assert!(none.left.is_nothing() && none.knows);
+        let one = Counted::of(&[row(1, 1)], BTreeSet::new());
+        assert_eq!(one.left.to_string(), "1 session, 1 stream");
     }
 
     #[test]

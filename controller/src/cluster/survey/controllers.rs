@@ -1,6 +1,6 @@
 //! Asks controllers what they know of sessions, through the API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::http::Request;
@@ -40,6 +40,14 @@ impl From<Unknown> for Failure {
     }
 }
 
+/// What the controllers that are ready know.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) rows: Vec<PodSessions>,
+    /// Who was asked, and since when each of them counts.
+    pub(crate) asked: BTreeSet<(String, String)>,
+}
+
 /// The controllers of a namespace.
 pub(crate) struct Controllers {
     pods: Api<Pod>,
@@ -65,7 +73,7 @@ impl Controllers {
     }
 
     /// What all controllers that are ready know.
-    pub(crate) async fn sessions(&self) -> Result<Vec<PodSessions>, Unknown> {
+    pub(crate) async fn sessions(&self) -> Result<Survey, Unknown> {
         let namespace = &self.namespace;
         let pods = self.pods.list(&ListParams::default().labels(LABEL)).await;
         let pods = pods.map_err(|error| self.failed("cannot list the pods of the controller", &error))?;
@@ -82,17 +90,24 @@ impl Controllers {
         }
         let answers = join_all(replicas.iter().map(|replica| self.ask(replica))).await;
         let mut pages: BTreeMap<String, Vec<SessionsPage>> = BTreeMap::new();
+        let mut asked = BTreeSet::new();
         let mut silent = None;
         for (replica, answer) in replicas.into_iter().zip(answers) {
             match answer {
-                Ok(page) => pages.entry(replica.instance).or_default().push(page),
+                Ok(page) => {
+                    asked.insert((replica.name, page.since.clone()));
+                    pages.entry(replica.instance).or_default().push(page);
+                }
                 // Another replica knows the same.
                 Err(unknown) => silent = Some(unknown),
             }
         }
         match silent {
             Some(unknown) if pages.is_empty() => Err(unknown),
-            _ => Ok(together(pages.into_values())),
+            _ => Ok(Survey {
+                rows: together(pages.into_values()),
+                asked,
+            }),
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-pub(crate) use controllers::{Controllers, Unknown};
+pub(crate) use controllers::{Controllers, Survey, Unknown};
 pub(crate) use page::{PodSessions, PodState, Selection};
 
 use crate::cluster::cli::SessionsArgs;
@@ -64,7 +64,7 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
         rows = loop {
             tokio::time::sleep(INTERVAL).await;
             match controllers.sessions().await {
-                Ok(rows) => break selected(rows, &selection),
+                Ok(survey) => break selected(survey, &selection),
                 Err(Unknown::Never(failure)) => return Err(failure),
                 Err(Unknown::Now(why)) if complained.as_ref() != Some(&why) => {
                     output::complain(&format!("warning: {why}\n"));
@@ -77,8 +77,8 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
     }
 }
 
-fn selected(rows: Vec<PodSessions>, selection: &Selection) -> Vec<PodSessions> {
-    rows.into_iter().filter(|row| selection.has(row)).collect()
+fn selected(survey: Survey, selection: &Selection) -> Vec<PodSessions> {
+    survey.rows.into_iter().filter(|row| selection.has(row)).collect()
 }
 
 /// Says that there is nothing to show.

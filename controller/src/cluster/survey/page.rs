@@ -10,6 +10,8 @@ use crate::time_format;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SessionsPage {
+    /// Since when it counts, in RFC 3339: another time after a restart.
+    pub(crate) since: String,
     pub(crate) pods: Vec<PodSessions>,
 }
 
@@ -20,7 +22,7 @@ pub(crate) struct PodSessions {
     pub(crate) namespace: String,
     pub(crate) service: String,
     pub(crate) pod: String,
-    /// With the port.
+    /// One of its addresses, with the port.
     pub(crate) address: String,
     pub(crate) state: PodState,
     /// Distinct sessions that were seen within their idle bound.
@@ -71,15 +73,15 @@ pub(crate) fn together(pages: impl IntoIterator<Item = Vec<SessionsPage>>) -> Ve
     all
 }
 
-fn by_name(row: &PodSessions) -> (&str, &str, &str, &str) {
-    (&row.namespace, &row.pod, &row.service, &row.address)
+fn by_name(row: &PodSessions) -> (&str, &str, &str) {
+    (&row.namespace, &row.pod, &row.service)
 }
 
 fn joined(all: impl Iterator<Item = Vec<PodSessions>>, both: fn(u64, u64) -> u64) -> Vec<PodSessions> {
-    let mut rows: BTreeMap<[String; 4], PodSessions> = BTreeMap::new();
+    let mut rows: BTreeMap<[String; 3], PodSessions> = BTreeMap::new();
     for row in all.flatten() {
-        let (namespace, pod, service, address) = by_name(&row);
-        let name = [namespace, pod, service, address].map(str::to_owned);
+        let (namespace, pod, service) = by_name(&row);
+        let name = [namespace, pod, service].map(str::to_owned);
         match rows.get_mut(&name) {
             Some(known) => join(known, &row, both),
             None => drop(rows.insert(name, row)),
@@ -173,12 +175,15 @@ mod tests {
     }
 
     fn page(pods: &[PodSessions]) -> SessionsPage {
-        SessionsPage { pods: pods.to_vec() }
+        SessionsPage {
+            pods: pods.to_vec(),
+            ..SessionsPage::default()
+        }
     }
 
     #[test]
     fn a_page_is_read_and_written_as_it_is_specified() {
-        let text = json!({"pods": [{
+        let text = json!({"since": "2026-11-23T04:00:00Z", "pods": [{
             "namespace": "default", "service": "shop", "pod": "shop-1", "address": "10.0.0.7:8080",
             "state": "draining", "sessions": 12, "streams": 1, "requests": 4711,
             "lastUse": "2026-11-23T06:00:00Z", "oldest": "2026-11-23T05:00:00Z",
@@ -186,7 +191,7 @@ mod tests {
         let page: SessionsPage = serde_json::from_value(text.clone()).unwrap();
         assert_eq!(page.pods[0].state, PodState::Draining);
         assert_eq!(serde_json::to_value(&page).unwrap(), text);
-        let later = json!({"pods": [{"pod": "shop-1", "colour": "blue"}], "version": 2});
+        let later = json!({"pods": [{"pod": "shop-1", "colour": "blue", "lastUse": null}], "moves": {}});
         let later: SessionsPage = serde_json::from_value(later).unwrap();
         assert_eq!(later.pods[0].pod, "shop-1", "a newer controller tells more");
     }

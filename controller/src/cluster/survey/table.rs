@@ -110,10 +110,7 @@ pub(super) struct Changes(Vec<PodSessions>);
 impl Changes {
     pub(super) fn take(&mut self, rows: &[PodSessions]) -> Vec<PodSessions> {
         let before = std::mem::replace(&mut self.0, rows.to_vec());
-        let name = |row: &PodSessions| {
-            let names = [&row.namespace, &row.pod, &row.service, &row.address];
-            names.map(String::clone)
-        };
+        let name = |row: &PodSessions| [&row.namespace, &row.pod, &row.service].map(String::clone);
         let gone = before
             .iter()
             .filter(|row| !rows.iter().any(|now| name(now) == name(row)));

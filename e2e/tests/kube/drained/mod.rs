@@ -190,5 +190,6 @@ async fn without_the_right_to_read_pods_none_drains() -> Result<()> {
     site.controller.until_ready().await?;
     until_chosen(&site, "/", &["a", "b"]).await?;
     assert_eq!(asked()?, before);
+    assert_eq!(site.controller.page("/sessions").await?.status, 404);
     Ok(())
 }

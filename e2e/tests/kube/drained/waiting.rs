@@ -1,5 +1,5 @@
-//! `limpet drain POD --wait` and `limpet sessions`, through the API server to what stands in for controllers: a page of
-//! their form. What real ones tell is tested with them.
+//! `limpet drain POD --wait` and `limpet sessions`, through the API server: to a real controller, and to a page in its
+//! place where a test says what is told.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Cluster, Namespace, Pod, Release};
-use limpet_e2e::{poll, tools};
+use limpet_e2e::protocols::{Chat, Session, Socket};
+use limpet_e2e::{Carrier, Protocol, Request, poll, tools};
 use serde_json::{Value, json};
 
-use super::DRAIN;
 use super::command::{Operator, Ran};
+use super::{DRAIN, at};
+use crate::keyring::KeyringSite;
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
 /// What `limpet sessions` needs.
@@ -49,24 +51,7 @@ impl Page {
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
-        let labels = json!({"app.kubernetes.io/name": "limpet-controller", "app.kubernetes.io/instance": "limpet"});
-        let container =
-            json!({"name": "controller", "image": "none", "ports": [{"name": "http", "containerPort": 18080}]});
-        let pod = json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"nodeName": "node", "containers": [container]},
-        });
-        namespace.apply_object(&pod).await?;
-        let ip = address.ip();
-        let status = json!({
-            "phase": "Running",
-            "podIP": ip,
-            "podIPs": [{"ip": ip}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        });
-        namespace.merge_status("v1/Pod", name, &status).await?;
+        controller_pod(namespace, name, address).await?;
         Ok(Self(page))
     }
 
@@ -88,6 +73,29 @@ impl Page {
         let rows: Vec<Value> = ["a", "b"].into_iter().zip(pods).map(row).collect();
         self.set(&json!({"pods": rows}).to_string());
     }
+}
+
+/// The pod of a controller whose metrics are at this address.
+async fn controller_pod(namespace: &Namespace, name: &str, address: SocketAddr) -> Result<()> {
+    let labels = json!({"app.kubernetes.io/name": "limpet-controller", "app.kubernetes.io/instance": "limpet"});
+    let container =
+        json!({"name": "controller", "image": "none", "ports": [{"name": "http", "containerPort": address.port()}]});
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"nodeName": "node", "containers": [container]},
+    });
+    namespace.apply_object(&pod).await?;
+    let ip = address.ip();
+    let status = json!({
+        "phase": "Running",
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    });
+    namespace.merge_status("v1/Pod", name, &status).await?;
+    Ok(())
 }
 
 /// The Service `web` with the pods `a` and `b`, two controllers, and a user.
@@ -292,4 +300,83 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
         "{ran:?}"
     );
     Ok(())
+}
+
+/// Waits until the pods of controllers show these numbers of a pod.
+async fn until_shown(operator: &Operator, arguments: &[&str], shown: [&str; 4]) -> Result<()> {
+    let mut last = None;
+    let found = poll::until(&format!("{shown:?}"), async || {
+        let ran = operator.run(arguments).await.ok()?;
+        let cells: Vec<String> = ran
+            .out
+            .lines()
+            .nth(1)?
+            .split_whitespace()
+            .skip(1)
+            .take(4)
+            .map(str::to_owned)
+            .collect();
+        last = Some(ran);
+        (cells == shown).then_some(())
+    })
+    .await;
+    found.with_context(|| format!("{last:?}"))
+}
+
+#[tokio::test]
+async fn a_pod_is_deleted_after_its_last_session_and_stream() -> Result<()> {
+    let site = KeyringSite::start_with("empties", "1m", "10s").await?;
+    let namespace = &site.namespace;
+    let chat: [Arc<dyn Protocol>; 1] = [Arc::new(Chat)];
+    let _pod = namespace.pod_speaking("chat", WEB, &chat).await?;
+    controller_pod(namespace, "controller", site.controller.http()).await?;
+    let rights = [&READING[..], &[("endpointslices", &["list"])]].concat();
+    let operator = Operator::with(namespace, "operator", &rights).await?;
+    let here = ["--controller-namespace", namespace.name()];
+    let mut visitor = at(&site, "/", "chat").await?;
+
+    // A WebSocket of the session.
+    let mut session = Session::new(Carrier::Cookie);
+    let answer = visitor.get("/").await?;
+    ensure!(answer.backend() == Some("chat"), "{answer:?}");
+    let mut socket = poll::until("a WebSocket at the pod", async || {
+        session = Session::new(Carrier::Cookie);
+        let first = Request::get(site.controller.address(8080), "/").send().await.ok()?;
+        session.answered(&first.headers).ok()?;
+        if first.backend() != Some("chat") {
+            return None;
+        }
+        Socket::open(site.controller.address(8080), &mut session).await.ok()
+    })
+    .await?;
+    socket.echo("hello").await?;
+    let show = [&["sessions", "pod/chat"][..], &here].concat();
+    operator.run_when_permitted(&show).await?;
+
+    let running = Running::start(
+        &operator,
+        &[&["drain", "chat", "--wait", "--delete"][..], &here].concat(),
+    )?;
+    until_annotated(namespace, "chat").await?;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(12) {
+        let answer = visitor.get("/").await?;
+        ensure!(answer.backend() == Some("chat"), "{answer:?}");
+        socket.echo("still here").await?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    // The sessions end before the stream does.
+    until_shown(&operator, &show, ["web", "draining", "0", "1"]).await?;
+    socket.echo("good bye").await?;
+    let last = Instant::now();
+    socket.close().await?;
+    let ran = running.end().await?;
+    ensure!(ran.code == Some(0), "{ran:?}");
+    ensure!(
+        ran.out.ends_with("pod/chat has no sessions left\npod/chat deleted\n"),
+        "{ran:?}"
+    );
+    ensure!(last.elapsed() > Duration::from_secs(9), "{:?}: {ran:?}", last.elapsed());
+    let deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+    namespace.until("its end", "v1/Pod", "chat", deleted).await.map(drop)
 }
