@@ -22,8 +22,8 @@ pub(crate) struct InstallArgs {
 
 /// Wait until this pod has no session and no stream left, for a preStop hook
 ///
-/// The command asks the controller, which knows the pod by its address, so it needs no rights and no kubeconfig. It ends
-/// when there was nothing left for 5 seconds, or when the time is over, with exit code 1. Give the pod a
+/// The command asks the controller, which knows the pod by its address, so it needs no rights and no kubeconfig. It
+/// ends when there was nothing left for 5 seconds, or when the time is over, with exit code 1. Give the pod a
 /// `terminationGracePeriodSeconds` that is longer. `limpet install` copies the command into a volume.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]

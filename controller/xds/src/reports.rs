@@ -1,4 +1,4 @@
-//! What nodes tell of their traffic: sessions by the filter's reports, requests in flight by Envoy's load reporting (LRS).
+//! What nodes tell of their traffic: sessions by the filter's reports, requests in flight by Envoy's load reporting.
 
 use std::convert::Infallible;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Counts the living sessions of each backend, and tells the controller of them.
 //!
 //! A session lives as long as its policy's idle bound after a backend answered it last. What is kept of it is a few
-//! bits of a hash of its nonce, in sketches that count distinct sessions ([`Tally`]): no token, no cookie, no address.
+//! bits of a hash of its nonce, in sketches that count distinct sessions ([`Sketch`]): no token, no cookie, no address.
 //! Sketches of several Envoys merge, so a session that uses all of them counts once.
 //!
 //! - [`Seen`], [`Left`]: what a response tells. The core makes them, an adapter hands them to its [`Census`].
@@ -9,6 +9,7 @@
 
 pub mod report;
 mod tally;
+mod window;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +24,7 @@ use crate::time::Timestamp;
 use crate::token::{Destination, Refusal};
 use report::{Report, Restart};
 use tally::Tally;
-pub use tally::{SUB_WINDOWS, Sketch, sub_window};
+pub use window::{SUB_WINDOWS, Sketch, sub_window};
 
 /// A backend answered a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

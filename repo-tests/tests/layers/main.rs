@@ -69,7 +69,7 @@ const KNOWS: [(&str, &[&str]); 6] = [
         "limpet-outputs",
         &["limpet-api", "limpet-core", "limpet-model", "limpet-resources"],
     ),
-    ("limpet-xds", &["limpet-resources"]),
+    ("limpet-xds", &["limpet-core", "limpet-resources"]),
 ];
 
 #[test]

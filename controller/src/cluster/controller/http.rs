@@ -104,14 +104,15 @@ async fn replica(
 async fn own_sessions(
     State(shared): State<Arc<Shared>>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
-) -> impl IntoResponse {
+) -> Result<impl IntoResponse, StatusCode> {
+    let book = shared.book.as_ref().ok_or(StatusCode::NOT_FOUND)?;
     let ip = client.ip().to_canonical();
-    let all = shared.book.sessions().pods;
+    let all = book.sessions().pods;
     let own: Vec<_> = all.iter().filter(|pod| pod.address.ip() == ip).collect();
     let text = serde_json::json!({
         "known": !own.is_empty(),
         "sessions": own.iter().map(|pod| pod.sessions).sum::<usize>(),
         "streams": own.iter().map(|pod| pod.streams).sum::<u64>(),
     });
-    ([(header::CONTENT_TYPE, "application/json")], text.to_string())
+    Ok(([(header::CONTENT_TYPE, "application/json")], text.to_string()))
 }

@@ -125,7 +125,7 @@ impl Book {
         let content = &mut *self.content();
         let now = now();
         content.ledger.forget(now);
-        content.places.forget(&content.ledger);
+        content.places.forget(&content.ledger.hosts());
         pods::sessions(&content.ledger, &content.places, content.since, now)
     }
 }

@@ -1,6 +1,6 @@
 //! Which pods the backends are that Envoys tell of.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -10,8 +10,6 @@ use limpet_core::outcome::RequestOutcome;
 use limpet_core::token::Destination;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
-
-use super::ledger::Ledger;
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
@@ -131,9 +129,8 @@ impl Places {
         self.served.iter()
     }
 
-    /// Forgets hosts that are gone and have no sessions.
-    pub(super) fn forget(&mut self, ledger: &Ledger) {
-        let lived = ledger.hosts();
+    /// Forgets hosts that are gone and are none of these.
+    pub(super) fn forget(&mut self, lived: &HashSet<(Destination, SocketAddr)>) {
         let published: BTreeSet<_> = self.clusters.values().map(|destination| destination.0).collect();
         self.served.retain(|destination, served| {
             served

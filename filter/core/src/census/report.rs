@@ -9,7 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use prost::Message;
 
-use super::{Backend, Sketch};
+use super::Backend;
+use super::window::Sketch;
 use crate::token::Destination;
 
 /// The path of the gRPC method that takes a [`Report`] and answers with [`Answer`].

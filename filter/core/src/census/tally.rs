@@ -5,23 +5,8 @@ use sha2::{Digest, Sha256};
 
 use super::Backend;
 use super::report::{BackendReport, WindowReport};
+use super::window::{Sketch, sub_window};
 use crate::time::Timestamp;
-
-/// Counts distinct sessions: exactly up to 128, then within about 1.6 % (one standard deviation of a `HyperLogLog` with
-/// 4,096 registers). 8 bytes to 3 KB. Cloudflare's crate, which this one descends from, needs pointers of 64 bits, and
-/// so does not build for wasm.
-pub type Sketch = cardinality_estimator_safe::Sketch<12, 6>;
-
-/// The time that a session lives has this many sub-windows. A session is forgotten at most one of them late.
-pub const SUB_WINDOWS: u64 = 4;
-/// A time that a session lives may begin within a sub-window.
-const KEPT: usize = 5;
-
-/// The number of the sub-window that a time is in. All Envoys number them alike, so theirs merge.
-#[must_use]
-pub fn sub_window(live_for: u32, at: Timestamp) -> u64 {
-    at.unix_millis() / (u64::from(live_for.max(1)) * 1000).div_ceil(SUB_WINDOWS)
-}
 
 /// Bits that are as random as those of a hash. The input is random, but has less of them (`SplitMix64`).
 pub(super) fn spread(bits: u64) -> u64 {
@@ -39,6 +24,9 @@ pub(super) fn keyed(seed: &[u8; 16], bytes: &[u8]) -> u64 {
         .take(8)
         .fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
+
+/// A time that a session lives may begin within a sub-window.
+const KEPT: usize = 5;
 
 #[derive(Debug)]
 pub(super) struct Tally {
