@@ -181,12 +181,13 @@ e2e-images: build ## Run the tests of what is released with a genuine registry, 
 	$(test_e2e) --features images --test images $(in_netns)
 
 # Not part of `make test`, because nothing else here needs a browser, which is 440 MB.
-e2e-browser: browser wasm module ## Run the tests with a real browser, Chromium: FILTER=module TEST=name
+e2e-browser: browser wasm module test-cli ## Run the tests with a real browser, Chromium: FILTER=module TEST=name
 	@echo "Testing the $(FILTER) filter with a browser on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# Each test has a browser of its own.
 	@CHROMIUM=$$(e2e/tools/chromium.sh chromium) && CHROMEDRIVER=$$(e2e/tools/chromium.sh chromedriver) && \
-	export CHROMIUM CHROMEDRIVER && RUST_TEST_THREADS=2 $(call with_envoy,$(ENVOY_VERSION)) \
-	$(test_e2e) --features browser --test browser
+	export CHROMIUM CHROMEDRIVER && RUST_TEST_THREADS=2 \
+	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	$(test_e2e) --features browser,kube --test browser --test debug-page $(in_netns)
 
 # Says what this machine lacks before minutes go into building the rest.
 browser:

@@ -1,7 +1,7 @@
 //! A real browser: Chromium, driven by chromedriver.
 
 use std::fs::{self, File};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -17,8 +17,10 @@ use tempfile::TempDir;
 
 use crate::{poll, tools};
 
-/// A browser with a profile of its own, for which all hosts `*.example` are one Envoy with TLS, whose certificate it
-/// does not check. It ends when the value is dropped.
+/// No other host is asked for, by Chromium's rules for names of hosts.
+const NOTHING: &str = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1";
+
+/// A browser with a profile of its own, which knows one machine alone. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct Browser {
     client: Client,
@@ -27,7 +29,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser.
+    /// Starts a browser for which all hosts `*.example` are one Envoy with TLS, whose certificate it does not check.
     ///
     /// # Errors
     /// If it does not start; the error contains the driver's log.
@@ -40,8 +42,20 @@ impl Browser {
     /// # Errors
     /// As [`Browser::start`].
     pub async fn start_with(envoy: SocketAddr, preferences: &Value) -> Result<Self> {
+        Self::start_knowing(&format!("MAP *.example:443 {envoy}, {NOTHING}"), preferences).await
+    }
+
+    /// Starts a browser that reaches the machine of this address, by the address alone.
+    ///
+    /// # Errors
+    /// As [`Browser::start`].
+    pub async fn start_at(address: IpAddr) -> Result<Self> {
+        Self::start_knowing(&format!("{NOTHING}, EXCLUDE {address}"), &json!({})).await
+    }
+
+    async fn start_knowing(hosts: &str, preferences: &Value) -> Result<Self> {
         let driver = Driver::start().await?;
-        let capabilities = capabilities(&driver.directory, envoy, preferences)?;
+        let capabilities = capabilities(&driver.directory, hosts, preferences)?;
         let client = driver.open(&capabilities).await?;
         Ok(Self {
             client,
@@ -121,6 +135,15 @@ impl Browser {
             Ok(self.client.execute(&function, arguments.to_vec()).await?)
         })
         .await
+    }
+
+    /// What a window of this size shows, as PNG.
+    ///
+    /// # Errors
+    /// If the browser has gone.
+    pub async fn screenshot(&self, width: u32, height: u32) -> Result<Vec<u8>> {
+        self.client.set_window_size(width, height).await?;
+        Ok(self.client.screenshot().await?)
     }
 
     /// The names and values of the cookies that the browser would send to the page's URL, hidden ones included.
@@ -215,13 +238,12 @@ fn port(log: &Path) -> Option<u16> {
     behind.split('.').next()?.parse().ok()
 }
 
-fn capabilities(directory: &TempDir, envoy: SocketAddr, preferences: &Value) -> Result<Capabilities> {
+fn capabilities(directory: &TempDir, hosts: &str, preferences: &Value) -> Result<Capabilities> {
     let profile = directory.path().join("profile");
     let arguments = [
         "--headless=new".to_owned(),
         format!("--user-data-dir={}", profile.display()),
-        // Every host is Envoy; nothing else is asked for.
-        format!("--host-resolver-rules=MAP *.example:443 {envoy}, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+        format!("--host-resolver-rules={hosts}"),
         "--ignore-certificate-errors".to_owned(),
         // The pages are the tests' own, and root has no sandbox.
         "--no-sandbox".to_owned(),

@@ -119,6 +119,8 @@ impl TlsConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct HttpConfig {
     pub(crate) address: SocketAddr,
+    /// Whether `/debug` shows what is published.
+    pub(crate) debug_page: bool,
 }
 
 /// What is told of sessions: where they live, and which pods may go.
@@ -180,6 +182,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             address: SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 18080),
+            debug_page: true,
         }
     }
 }

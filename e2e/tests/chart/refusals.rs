@@ -96,6 +96,10 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
             "contour.patchObject=true",
             "'/contour': additional properties 'patchObject' not allowed",
         ),
+        (
+            "config.http.debugPage=off",
+            "'/config/http/debugPage': got string, want boolean",
+        ),
         ("certificates.namespaces={Shop}", "'/certificates/namespaces/0'"),
     ] {
         let Err(refusal) = template(&["--name-template", "limpet", "--set", values]) else {

@@ -9,6 +9,7 @@ mod changes;
 mod checks;
 mod contour;
 mod controller;
+mod debug_page;
 mod definitions;
 mod demo;
 mod deploy;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use super::http::Readiness;
 use super::inputs::InputsOrReason;
 use super::memory::KeptMemory;
 use super::metrics::Metrics;
+use super::present::{Present, Question};
 use super::publish::Publisher;
 use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
 use crate::cluster::reconcile::delivery::PublishedFilter;
@@ -94,6 +95,7 @@ pub(crate) struct Sources {
     pub(crate) guard: Guard,
     pub(crate) memory: KeptMemory,
     pub(crate) replicas: Replicas,
+    pub(crate) questions: mpsc::Receiver<Question>,
 }
 
 /// The loop's state.
@@ -110,6 +112,7 @@ pub(crate) struct Control {
     memory: KeptMemory,
     refusals: limpet_xds::Status,
     replicas: Replicas,
+    questions: mpsc::Receiver<Question>,
     contour_change: LastChange,
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
@@ -155,6 +158,10 @@ impl Reconcile for Control {
                 if self.publisher.note_refusals() {
                     self.mark();
                 }
+            }
+            Some(question) = self.questions.recv() => {
+                // Who asked may have gone.
+                let _ = question.send(self.present());
             }
             () = self.replicas.changed() => {
                 let others = self.replicas.others();
@@ -211,6 +218,7 @@ impl Control {
             guard,
             memory,
             replicas,
+            questions,
         } = sources;
         let settings = &context.settings;
         let namespaces = context.config.namespaces.iter();
@@ -228,6 +236,7 @@ impl Control {
         Self {
             refusals,
             replicas,
+            questions,
             contour_change: LastChange::default(),
             reader: Reader::start(&context.client, watched.clone()),
             store: Store::new(watched),
@@ -431,6 +440,18 @@ impl Control {
             variables: variables.unwrap_or_default().into(),
             contour_changed: self.contour_change.at,
         }));
+    }
+
+    /// What is published now. Everything is shared, so this is cheap, and nothing is done until somebody asks.
+    fn present(&self) -> Present {
+        let fences = self.guard.fences();
+        Present {
+            graph: self.publisher.graph(),
+            slices: self.store.slices(),
+            reported: self.outlets.reported.borrow().clone(),
+            fences: fences.list().clone(),
+            held_back: fences.held_from(),
+        }
     }
 
     /// Notes whether a build has changed anything of Contour's. `before` is what was published.

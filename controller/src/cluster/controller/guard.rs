@@ -149,6 +149,10 @@ impl Guard {
         services
     }
 
+    pub(crate) fn fences(&self) -> &Fences {
+        &self.fences
+    }
+
     pub(crate) fn figures(&self) -> Figures {
         Figures {
             fences: self.fences.list().len(),

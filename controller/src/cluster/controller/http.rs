@@ -12,6 +12,7 @@ use prost::Message as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::debug::{self, Debug};
 use super::metrics::Exposition;
 use crate::cluster::sessions::{After, Book};
 
@@ -36,12 +37,14 @@ struct Shared {
     book: Option<Book>,
 }
 
-/// Serves `/metrics`, `/healthz`, `/readyz` and, if there is a book, `/sessions` until `shutdown`.
+/// Serves `/metrics`, `/healthz`, `/readyz`, `/sessions` if there is a book, and the debug page if there is one, until
+/// `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
     book: Option<Book>,
+    debug: Option<Debug>,
     mut shutdown: watch::Receiver<bool>,
 ) {
     let shared = Shared {
@@ -57,6 +60,7 @@ pub(crate) async fn serve(
         .route("/sessions/replica", get(replica))
         .route("/sessions/self", get(own_sessions))
         .with_state(Arc::new(shared));
+    let router = router.merge(debug.map(debug::router).unwrap_or_default());
     let ended = async move {
         // Also if the sender is gone.
         let _ = shutdown.wait_for(|ends| *ends).await;

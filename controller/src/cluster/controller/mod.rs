@@ -7,6 +7,7 @@
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
+//! - `debug`: the page that shows what is published. `present`: asks the event loop for it.
 //! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions.
 //! - `bootstrap`: the subcommand of this name.
 
@@ -17,6 +18,7 @@ mod certificates;
 mod context;
 mod contour;
 mod control;
+mod debug;
 mod guard;
 mod hosts;
 mod http;
@@ -25,6 +27,7 @@ mod leader;
 mod logs;
 mod memory;
 mod metrics;
+mod present;
 mod publish;
 mod quarantine;
 mod retained_policies;
@@ -58,6 +61,7 @@ use certificates::InUse;
 use context::{Context, instance};
 use contour::ContourMetrics;
 use control::{Control, Outlets, Sources};
+use debug::Debug;
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
@@ -141,6 +145,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     share_sessions(&mut reconcilers, &context, &book, &filter.replicas);
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = Target { envoys, ..target };
+    let (debug, questions) = Debug::new(&context.config.http, &snapshots, &book);
     let publisher = Publisher::new(
         snapshots,
         metrics.clone(),
@@ -158,19 +163,16 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
             guard: filter.guard,
             memory: filter.memory,
             replicas: filter.replicas,
+            questions,
         },
     );
 
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
-    services.spawn(http::serve(
-        listener,
-        exposition,
-        feeds.readiness,
-        context.counts_sessions().then_some(book),
-        shutdown.clone(),
-    ));
+    let book = context.counts_sessions().then_some(book);
+    let pages = http::serve(listener, exposition, feeds.readiness, book, debug, shutdown.clone());
+    services.spawn(pages);
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));
     if let Some(exchange) = filter.exchange {

@@ -62,7 +62,7 @@ pub(crate) use reader::{Reader, Watched};
 pub(crate) use shallow::Shallow;
 #[cfg(test)]
 pub(crate) use store::Observed;
-pub(crate) use store::{Change, Observation, Store};
+pub(crate) use store::{Change, Observation, Slices, Store};
 pub(crate) use update::Update;
 pub(crate) use wanted::Wanted;
 pub(crate) use wiped::Wiped;

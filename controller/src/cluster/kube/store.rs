@@ -16,14 +16,14 @@ use super::wanted::{self, Choice, Wanted};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Memory, Objects, SessionPolicyKind, SessionPolicyName};
-use slices::Slices;
+pub(crate) use slices::Slices;
 
 /// What the API server has now, as far as the watches have told.
 #[derive(Debug)]
 pub(crate) struct Store {
     watched: Watched,
     objects: Arc<Objects>,
-    slices: Slices,
+    slices: Arc<Slices>,
     observed: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
     served: BTreeMap<Kind, ApiResource>,
     /// The required kinds that are not served.
@@ -97,7 +97,7 @@ impl Store {
             awaited_pods,
             watched,
             objects: Arc::default(),
-            slices: Slices::default(),
+            slices: Arc::default(),
             observed: Arc::default(),
             served: BTreeMap::new(),
             unserved: BTreeSet::new(),
@@ -194,6 +194,11 @@ impl Store {
         self.slices.endpoints(service, port_name)
     }
 
+    /// The EndpointSlices and what their pods say. Cheap to call, as [`Self::objects`].
+    pub(crate) fn slices(&self) -> Arc<Slices> {
+        Arc::clone(&self.slices)
+    }
+
     /// How many objects there are of each kind, and how many of them could not be read.
     pub(crate) fn counts(&self) -> BTreeMap<Kind, (usize, usize)> {
         let all_malformed = self.objects.malformed();
@@ -243,10 +248,10 @@ impl Store {
                 change.objects = self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
             }
             Update::Pods(namespace, pods) => {
-                self.slices.set_pods(namespace.as_deref(), pods, &mut change.services);
+                Arc::make_mut(&mut self.slices).set_pods(namespace.as_deref(), pods, &mut change.services);
                 self.awaited_pods.remove(&namespace);
             }
-            Update::Pod(name, pod) => self.slices.set_pod(name, pod, &mut change.services),
+            Update::Pod(name, pod) => Arc::make_mut(&mut self.slices).set_pod(name, pod, &mut change.services),
             // What was read before stays in use.
             Update::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
         }
@@ -385,7 +390,7 @@ impl Store {
                 put!(session_policies, name, object)
             }
             Content::Slice(slice) => {
-                self.slices.insert(name, slice, &mut change.services);
+                Arc::make_mut(&mut self.slices).insert(name, slice, &mut change.services);
                 false
             }
         };
@@ -421,7 +426,7 @@ impl Store {
             Kind::BackendLbPolicy => take!(session_policies, &policy(SessionPolicyKind::BackendLbPolicy)),
             Kind::XBackendTrafficPolicy => take!(session_policies, &policy(SessionPolicyKind::XBackendTrafficPolicy)),
             Kind::EndpointSlice => {
-                self.slices.remove(name, &mut change.services);
+                Arc::make_mut(&mut self.slices).remove(name, &mut change.services);
                 false
             }
         };

@@ -28,6 +28,8 @@ use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
 use files::{static_file, xds_folder};
+#[cfg(test)]
+pub(crate) use manifests::read as read_manifests;
 
 /// What becomes of manifests.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use crate::time_format::now;
 use ledger::Ledger;
 pub(crate) use peers::follow;
 use places::Places;
-pub(crate) use pods::{PodSessions, Sessions};
+pub(crate) use pods::{PodSessions, PodState, Sessions};
 pub(crate) use replica::{After, Replica};
 
 /// What is known of sessions. Clones are handles of the same.

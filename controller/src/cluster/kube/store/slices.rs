@@ -1,13 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::super::pod::PodMeta;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice, SliceEndpoint};
 
 /// EndpointSlices, by the Services that they belong to, and what their pods say.
-#[derive(Debug, Default)]
-pub(super) struct Slices {
-    by_service: BTreeMap<ObjectName, BTreeMap<ObjectName, EndpointSlice>>,
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Slices {
+    by_service: BTreeMap<ObjectName, Arc<BTreeMap<ObjectName, EndpointSlice>>>,
     service: BTreeMap<ObjectName, ObjectName>,
     /// The pods that say anything.
     pods: BTreeMap<ObjectName, PodMeta>,
@@ -27,7 +28,7 @@ impl Slices {
         let service = slice.service.clone();
         changed.insert(service.clone());
         self.service.insert(name.clone(), service.clone());
-        self.by_service.entry(service).or_default().insert(name, slice);
+        Arc::make_mut(self.by_service.entry(service).or_default()).insert(name, slice);
     }
 
     pub(super) fn remove(&mut self, name: &ObjectName, changed: &mut BTreeSet<ObjectName>) {
@@ -35,7 +36,7 @@ impl Slices {
             return;
         };
         if let Some(slices) = self.by_service.get_mut(&service) {
-            slices.remove(name);
+            Arc::make_mut(slices).remove(name);
             if slices.is_empty() {
                 self.by_service.remove(&service);
             }
@@ -51,11 +52,11 @@ impl Slices {
     /// The slices of a Service.
     pub(super) fn of(&self, service: &ObjectName) -> impl Iterator<Item = &EndpointSlice> {
         let slices = self.by_service.get(service).into_iter();
-        slices.flat_map(BTreeMap::values)
+        slices.flat_map(|slices| slices.values())
     }
 
     /// The endpoints of a Service's port.
-    pub(super) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
+    pub(crate) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
         let drains = |endpoint: &SliceEndpoint| {
             let pod = endpoint.pod.as_ref().filter(|_| !self.pods.is_empty());
             let pod = pod.and_then(|pod| self.pods.get(&ObjectName::new(&service.namespace, pod)));

@@ -137,6 +137,12 @@ impl Fences {
         self.held().map(|(at, _)| at.address).collect()
     }
 
+    /// The same, each with the namespace of the Services that are published without it.
+    pub(crate) fn held_from(&self) -> BTreeSet<(Arc<str>, SocketAddr)> {
+        let from = |(at, change): (&RoutedAddress, &Change)| (Arc::clone(&change.keeper), at.address);
+        self.held().map(from).collect()
+    }
+
     fn held(&self) -> impl Iterator<Item = (&RoutedAddress, &Change)> {
         self.changes.iter().filter(|(_, change)| change.held)
     }

@@ -1,0 +1,263 @@
+//! What is wrong with objects, from the reports of the last build.
+
+use std::collections::BTreeMap;
+
+use super::search::{Found, Search};
+use super::view::{ConditionView, ObjectView, Verdict};
+use crate::cluster::reconcile::status::shortened;
+use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
+use limpet_model::Reports;
+use limpet_model::reports::{Condition, ConditionStatus, IngressRouteReport, IngressRouteStatus};
+
+/// The most bytes of a message that are shown.
+const MOST_BYTES: usize = 1000;
+/// The most conditions of an object that are shown: a Gateway has up to 64 listeners, a route up to 32 parents.
+const MOST_CONDITIONS: usize = 40;
+
+/// What was said of each object, and what that means for it.
+#[derive(Debug, Default)]
+pub(super) struct Judged<'a>(BTreeMap<ObjectRef, Object<'a>>);
+
+#[derive(Debug, Default)]
+pub(super) struct Object<'a> {
+    /// Of the object as a whole.
+    whole: Verdict,
+    /// The best and the worst of its parts: listeners, or parents.
+    parts: Option<(Verdict, Verdict)>,
+    said: Vec<Said<'a>>,
+}
+
+#[derive(Debug)]
+struct Said<'a> {
+    about: Option<About<'a>>,
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: &'a str,
+    is_wrong: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum About<'a> {
+    Parent(&'a ParentRef),
+    Listener(&'a str),
+}
+
+impl About<'_> {
+    fn text(&self) -> String {
+        match self {
+            Self::Listener(name) => format!("listener {name}"),
+            Self::Parent(parent) => {
+                let ParentRef {
+                    kind,
+                    namespace,
+                    name,
+                    section_name,
+                    port,
+                    ..
+                } = parent;
+                let name = ObjectName::new(namespace.as_deref().unwrap_or_default(), name);
+                let section = section_name.as_ref().map(|section| format!(" {section}"));
+                let port = port.map(|port| format!(":{port}"));
+                format!(
+                    "{kind} {name}{}{}",
+                    port.unwrap_or_default(),
+                    section.unwrap_or_default()
+                )
+            }
+        }
+    }
+}
+
+impl<'a> Judged<'a> {
+    pub(super) fn new(reports: &'a Reports) -> Self {
+        let mut all = Self::default();
+        let Reports {
+            gateway_classes,
+            gateways,
+            http_routes,
+            grpc_routes,
+            session_policies,
+            backends,
+            backend_tls_policies,
+            ingress_routes,
+            without_status,
+        } = reports;
+        for (name, report) in gateway_classes {
+            all.add(Kind::GatewayClass, &ObjectName::new("", name), None, &report.conditions);
+        }
+        for (name, report) in gateways {
+            all.add(Kind::Gateway, name, None, &report.conditions);
+            all.add(Kind::Gateway, name, None, &report.unready);
+            for listener in &report.listeners {
+                let about = About::Listener(&listener.name);
+                all.add(Kind::Gateway, name, Some(about), &listener.conditions);
+            }
+        }
+        for (kind, routes) in [(Kind::HttpRoute, http_routes), (Kind::GrpcRoute, grpc_routes)] {
+            for (name, report) in routes {
+                for parent in &report.parents {
+                    let about = About::Parent(&parent.parent_ref);
+                    all.add(kind, name, Some(about), &parent.conditions);
+                }
+            }
+        }
+        let policies = session_policies
+            .iter()
+            .map(|(name, report)| (name.kind.into(), &name.name, report));
+        let tls = backend_tls_policies.iter();
+        let tls = tls.map(|(name, report)| (Kind::BackendTlsPolicy, name, report));
+        let backends = backends.iter().map(|(name, report)| (Kind::XBackend, name, report));
+        for (kind, name, report) in policies.chain(tls).chain(backends) {
+            for ancestor in &report.ancestors {
+                let about = About::Parent(&ancestor.ancestor_ref);
+                all.add(kind, name, Some(about), &ancestor.conditions);
+            }
+        }
+        for (name, report) in ingress_routes {
+            all.add_ingress_route(name, report);
+        }
+        for (object, condition) in without_status {
+            all.add(object.kind, &object.name, None, [condition]);
+        }
+        all
+    }
+
+    fn add(
+        &mut self,
+        kind: Kind,
+        name: &ObjectName,
+        about: Option<About<'a>>,
+        conditions: impl IntoIterator<Item = &'a Condition>,
+    ) {
+        let object = ObjectRef {
+            kind,
+            name: name.clone(),
+        };
+        let object = self.0.entry(object).or_default();
+        let mut worst = Verdict::Accepted;
+        for condition in conditions {
+            let verdict = verdict(condition);
+            worst = worst.max(verdict);
+            object.said.push(Said {
+                about,
+                kind: condition.kind,
+                status: match condition.status {
+                    ConditionStatus::True => "True",
+                    ConditionStatus::False => "False",
+                    ConditionStatus::Unknown => "Unknown",
+                },
+                reason: condition.reason,
+                message: &condition.message,
+                is_wrong: verdict != Verdict::Accepted,
+            });
+        }
+        if about.is_some() {
+            let (least, most) = object.parts.unwrap_or((worst, worst));
+            object.parts = Some((least.min(worst), most.max(worst)));
+        } else {
+            object.whole = object.whole.max(worst);
+        }
+    }
+
+    fn add_ingress_route(&mut self, name: &ObjectName, report: &'a IngressRouteReport) {
+        let is_wrong = report.status != IngressRouteStatus::Valid;
+        let status = Said {
+            about: None,
+            kind: "currentStatus",
+            status: report.status.as_str(),
+            reason: "",
+            message: &report.description,
+            is_wrong,
+        };
+        let notes = report.notes.iter().map(|note| Said {
+            about: None,
+            kind: "note",
+            status: "",
+            reason: "",
+            message: note,
+            is_wrong: true,
+        });
+        let verdict = match (is_wrong, report.notes.is_empty()) {
+            (true, _) => Verdict::Refused,
+            (false, false) => Verdict::Partly,
+            (false, true) => Verdict::Accepted,
+        };
+        let said = [status].into_iter().chain(notes).collect();
+        let object = ObjectRef {
+            kind: Kind::IngressRoute,
+            name: name.clone(),
+        };
+        let object = self.0.entry(object).or_default();
+        object.whole = verdict;
+        object.said = said;
+    }
+
+    pub(super) fn get(&self, object: &ObjectRef) -> Option<&Object<'a>> {
+        self.0.get(object)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &Object<'a>)> {
+        self.0.iter()
+    }
+}
+
+impl Object<'_> {
+    /// It is refused as a whole only if all of its parts are.
+    pub(super) fn verdict(&self) -> Verdict {
+        let parts = match self.parts {
+            None | Some((_, Verdict::Accepted)) => Verdict::Accepted,
+            Some((Verdict::Refused, _)) => Verdict::Refused,
+            Some(_) => Verdict::Partly,
+        };
+        self.whole.max(parts)
+    }
+
+    /// Looks for words in what is said of the object.
+    pub(super) fn look(&self, search: &Search) -> Found {
+        let texts = self.said.iter().filter(|said| said.is_wrong);
+        let texts = texts.flat_map(|said| [said.kind, said.reason, said.message]);
+        search.look(texts.chain([self.verdict().word()]))
+    }
+
+    /// All conditions.
+    pub(super) fn conditions(&self) -> Vec<ConditionView> {
+        self.shown(|_| true)
+    }
+
+    /// The object with the conditions that say what is wrong.
+    pub(super) fn refused(&self, object: &ObjectRef) -> ObjectView {
+        ObjectView {
+            kind: object.kind.as_str(),
+            namespace: object.name.namespace.clone(),
+            name: object.name.name.clone(),
+            verdict: self.verdict(),
+            conditions: self.shown(|said| said.is_wrong),
+        }
+    }
+
+    fn shown(&self, which: impl Fn(&&Said<'_>) -> bool) -> Vec<ConditionView> {
+        let said = self.said.iter().filter(which).take(MOST_CONDITIONS);
+        let said = said.map(|said| ConditionView {
+            about: said.about.as_ref().map(About::text),
+            kind: said.kind,
+            status: said.status,
+            reason: said.reason,
+            message: shortened(said.message, MOST_BYTES).to_owned(),
+        });
+        said.collect()
+    }
+}
+
+/// What a condition means for its object: it is refused if it is not accepted or not programmed.
+fn verdict(condition: &Condition) -> Verdict {
+    let is_partly = condition.reason.starts_with("Partially");
+    match (condition.kind, condition.status) {
+        ("Accepted" | "Programmed", ConditionStatus::False) if condition.reason != "Pending" => Verdict::Refused,
+        // The conditions that are there only where something is wrong.
+        ("PartiallyInvalid" | "Conflicted", ConditionStatus::False) => Verdict::Accepted,
+        ("PartiallyInvalid" | "Conflicted", _) => Verdict::Partly,
+        (_, ConditionStatus::True) if !is_partly => Verdict::Accepted,
+        _ => Verdict::Partly,
+    }
+}

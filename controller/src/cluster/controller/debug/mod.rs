@@ -1,0 +1,136 @@
+//! `/debug`: what is published as a picture, and `/debug/graph.json`, which has the same. Both can only be read.
+//!
+//! Nothing is kept for it. Who asks gets what the event loop has at this moment, of which only so much is made that a
+//! browser can draw it (`graph`); `search` finds the rest.
+//!
+//! - `view`: what is shown. `graph` makes it of what is published; `index`, `judged`, `rules` and `pods` are its parts.
+//! - `page.html`, `page.css`, `page.js`: the page, which is part of the binary.
+
+mod graph;
+mod index;
+mod judged;
+mod pods;
+mod rules;
+mod search;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::present::{Asker, Question};
+use crate::cluster::config::HttpConfig;
+use crate::cluster::sessions::Book;
+
+/// Only what this server sends is shown and run, nobody may put it into a frame, and text cannot become markup.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+                      trusted-types 'none'";
+/// How long somebody waits while others are answered. One is answered at a time, so that nobody can keep the machine
+/// from its work.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the page is made of.
+#[derive(Debug)]
+pub(crate) struct Debug {
+    asker: Asker,
+    snapshots: limpet_xds::Snapshots,
+    book: Book,
+    turn: Semaphore,
+}
+
+impl Debug {
+    /// The page, unless it is switched off, and what is asked for it.
+    pub(crate) fn new(
+        config: &HttpConfig,
+        snapshots: &limpet_xds::Snapshots,
+        book: &Book,
+    ) -> (Option<Self>, mpsc::Receiver<Question>) {
+        let (asker, questions) = Asker::new();
+        let debug = config.debug_page.then(|| Self {
+            asker,
+            snapshots: snapshots.clone(),
+            book: book.clone(),
+            turn: Semaphore::new(1),
+        });
+        (debug, questions)
+    }
+}
+
+/// The page and its parts.
+pub(crate) fn router(debug: Debug) -> Router {
+    Router::new()
+        // Behind the proxy of an API server, an absolute path would lead elsewhere.
+        .route(
+            "/debug/",
+            get(async || (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, "../debug")])),
+        )
+        .route("/debug", get(async || part("text/html", include_str!("page.html"))))
+        .route(
+            "/debug/page.css",
+            get(async || part("text/css", include_str!("page.css"))),
+        )
+        .route(
+            "/debug/page.js",
+            get(async || part("text/javascript", include_str!("page.js"))),
+        )
+        .route("/debug/graph.json", get(graph_json))
+        .with_state(Arc::new(debug))
+}
+
+fn part(kind: &'static str, content: impl IntoResponse) -> Response {
+    let mut response = content.into_response();
+    let of_kind = match kind {
+        "text/html" => HeaderValue::from_static("text/html; charset=utf-8"),
+        "text/css" => HeaderValue::from_static("text/css; charset=utf-8"),
+        "text/javascript" => HeaderValue::from_static("text/javascript; charset=utf-8"),
+        _ => HeaderValue::from_static("application/json"),
+    };
+    let headers: [(HeaderName, HeaderValue); 6] = [
+        (header::CONTENT_TYPE, of_kind),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            HeaderValue::from_static("same-origin"),
+        ),
+    ];
+    response.headers_mut().extend(headers);
+    response
+}
+
+async fn graph_json(State(debug): State<Arc<Debug>>, RawQuery(query): RawQuery) -> Response {
+    let query = query.unwrap_or_default();
+    let searched = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "q");
+    let searched = searched.map(|(_, value)| value.into_owned()).unwrap_or_default();
+    let busy = (StatusCode::SERVICE_UNAVAILABLE, "others are asking: try again\n");
+    let Ok(Ok(_turn)) = tokio::time::timeout(PATIENCE, debug.turn.acquire()).await else {
+        return busy.into_response();
+    };
+    let Some(present) = debug.asker.ask().await else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the controller does not answer\n").into_response();
+    };
+    let groups = debug.snapshots.status().groups();
+    let envoys: BTreeMap<String, usize> = groups.into_iter().map(|(name, of)| (name.to_string(), of)).collect();
+    let sessions = debug.book.sessions().pods;
+    let written = tokio::task::spawn_blocking(move || {
+        let view = graph::view(&present, &sessions, &envoys, &searched);
+        serde_json::to_vec(&view)
+    });
+    match written.await {
+        Ok(Ok(json)) => part("application/json", json),
+        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

@@ -1,0 +1,93 @@
+//! What somebody searches for.
+
+use crate::cluster::reconcile::status::shortened;
+
+/// The most bytes of a query that count, and the most words of them.
+const MOST_BYTES: usize = 256;
+const MOST_WORDS: usize = 8;
+
+/// Words, each of which must be in some text of what is found, in capital or small letters.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    words: Vec<String>,
+}
+
+/// Which of the words something has: a bit for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Found(u8);
+
+impl Search {
+    pub(super) fn new(query: &str) -> Self {
+        let words = shortened(query, MOST_BYTES).split_whitespace().take(MOST_WORDS);
+        Self {
+            words: words.map(str::to_lowercase).collect(),
+        }
+    }
+
+    /// Whether everything is found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    pub(super) fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// Looks for the words in these texts.
+    pub(super) fn look<T: AsRef<str>>(&self, texts: impl IntoIterator<Item = T>) -> Found {
+        let mut found = Found::default();
+        if self.words.is_empty() {
+            return found;
+        }
+        for text in texts {
+            let text = text.as_ref().to_lowercase();
+            for (index, word) in self.words.iter().enumerate() {
+                found.0 |= u8::from(text.contains(word)) << index;
+            }
+        }
+        found
+    }
+
+    /// Whether these are all of the words.
+    pub(super) fn is_whole(&self, found: Found) -> bool {
+        found.0.count_ones() as usize == self.words.len()
+    }
+}
+
+impl Found {
+    /// What one or the other has.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_must_be_found_somewhere() {
+        let search = Search::new("  Shop cart ");
+        assert_eq!(search.words(), ["shop", "cart"]);
+        let route = search.look(["default/SHOP", "shop.example"]);
+        let service = search.look(["default/cart-v2"]);
+        assert!(!search.is_whole(route) && !search.is_whole(service));
+        assert!(search.is_whole(route.or(service)));
+        assert!(search.look(["other"]).is_nothing());
+        let all = Search::new(" ");
+        assert!(all.is_empty() && all.is_whole(all.look(["anything"])));
+    }
+
+    #[test]
+    fn a_long_query_is_cut_and_does_not_overflow() {
+        let many = "ä ".repeat(1000);
+        let search = Search::new(&many);
+        assert_eq!(search.words().len(), MOST_WORDS);
+        assert!(search.is_whole(search.look(["Ä"])));
+        assert_eq!(Search::new(&"ä".repeat(1000)).words().concat().len(), MOST_BYTES);
+    }
+}

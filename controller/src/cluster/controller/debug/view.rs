@@ -1,0 +1,286 @@
+//! What is shown: `graph.json`. Every field is chosen here, so nothing else of an object can get out: no content of a
+//! Secret, and no value of a header or a query, which may be a password.
+
+use serde::Serialize;
+
+/// The content of `graph.json`.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct View {
+    /// The words that were searched for.
+    pub(super) search: Vec<String>,
+    /// Whether anything is published.
+    pub(super) published: bool,
+    pub(super) gateways: Vec<GatewayView>,
+    pub(super) routes: Vec<RouteView>,
+    /// The ports of Services that these routes lead to.
+    pub(super) services: Vec<ServiceView>,
+    /// The objects that something is wrong with.
+    pub(super) refused: Vec<ObjectView>,
+    /// How many of each are found and not shown, because there are too many.
+    pub(super) left_out: LeftOut,
+}
+
+/// Numbers of what is not shown.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LeftOut {
+    pub(super) gateways: usize,
+    pub(super) routes: usize,
+    /// Of the routes that are shown.
+    pub(super) rules: usize,
+    /// Of the rules that are shown.
+    pub(super) services: usize,
+    /// Of the Services that are shown.
+    pub(super) pods: usize,
+    pub(super) refused: usize,
+}
+
+/// What became of an object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Verdict {
+    #[default]
+    Accepted,
+    /// It counts, and something of it does not.
+    Partly,
+    Refused,
+}
+
+impl Verdict {
+    /// The word, which can be searched for.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Partly => "partly",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// A condition.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ConditionView {
+    /// What of the object it is about: a parent of a route, a listener of a Gateway, an ancestor of a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) about: Option<String>,
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) status: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// An object with its conditions.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectView {
+    pub(super) kind: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) verdict: Verdict,
+    pub(super) conditions: Vec<ConditionView>,
+}
+
+/// A Gateway.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GatewayView {
+    /// `namespace/name`.
+    pub(super) id: String,
+    pub(super) verdict: Verdict,
+    pub(super) conditions: Vec<ConditionView>,
+    /// The listeners that serve.
+    pub(super) listeners: Vec<ListenerView>,
+    pub(super) addresses: Vec<String>,
+    /// How many routes it serves, whatever was searched for.
+    pub(super) routes: usize,
+    /// How many Envoys of it are connected to this replica.
+    pub(super) envoys: usize,
+}
+
+/// A listener.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListenerView {
+    pub(super) name: String,
+    pub(super) port: u16,
+    pub(super) hostname: String,
+    pub(super) tls: bool,
+}
+
+/// A route.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RouteView {
+    /// `kind/namespace/name`, with the kind in small letters.
+    pub(super) id: String,
+    pub(super) kind: &'static str,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) verdict: Verdict,
+    pub(super) conditions: Vec<ConditionView>,
+    /// The ids of the Gateways that it is for.
+    pub(super) gateways: Vec<String>,
+    /// The hosts that it serves.
+    pub(super) hostnames: Vec<String>,
+    /// The rules that are served.
+    pub(super) rules: Vec<RuleView>,
+}
+
+/// A rule.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuleView {
+    /// The name behind that of the route.
+    pub(super) name: String,
+    /// Its first matches.
+    pub(super) matches: Vec<MatchView>,
+    /// How many matches are not shown.
+    pub(super) more_matches: usize,
+    /// Whose sessions it has: `none`, `rule` or `destinations`.
+    pub(super) sessions: &'static str,
+    /// The rule's sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<SessionView>,
+    /// What becomes of its requests, if they go to no backend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) answer: Option<AnswerView>,
+    pub(super) destinations: Vec<DestinationView>,
+    /// The ids of the Services that get copies of its requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) mirrors: Vec<String>,
+}
+
+/// An answer of Envoy's own.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AnswerView {
+    pub(super) status: u16,
+    /// Why, or where a redirect leads to.
+    pub(super) text: String,
+}
+
+/// A match. Of headers and query parameters there are the names alone.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MatchView {
+    /// `Exact`, `Prefix`, `Text` or `Regex`.
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    pub(super) path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) method: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) headers: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) query: Vec<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) grpc: bool,
+}
+
+/// How sessions work.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SessionView {
+    pub(super) policy: String,
+    pub(super) scope: String,
+    /// A mode (`cookie`, `header-prefix`, …), or `source`.
+    pub(super) carrier: &'static str,
+    /// The name of the cookie, the header or the query parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    pub(super) strict: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) idle_timeout: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) absolute_timeout: Option<String>,
+}
+
+/// Where requests of a rule go.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DestinationView {
+    pub(super) weight: u32,
+    /// The id of the Service's port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) service: Option<String>,
+    /// The cluster in Envoy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cluster: Option<String>,
+    /// Why it leads nowhere: requests are answered with 500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) invalid: Option<String>,
+    /// The backend's own sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<SessionView>,
+}
+
+/// A port of a Service.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServiceView {
+    /// `namespace/name:port`.
+    pub(super) id: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) port: u16,
+    pub(super) tls: bool,
+    /// The name that DNS has the endpoints of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) external_name: Option<String>,
+    pub(super) pods: Vec<PodView>,
+    /// How many pods are not shown.
+    pub(super) more_pods: usize,
+    /// Those of all its pods, if they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sessions: Option<usize>,
+}
+
+/// A pod behind a port of a Service.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PodView {
+    /// The pod's name; an endpoint need not be a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<String>,
+    pub(super) address: String,
+    /// `ready`, `draining` or `gone`.
+    pub(super) state: &'static str,
+    /// Whether Envoys do not get the address yet, because its owner changed and they have no fence.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) held_back: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) fences: Vec<FenceView>,
+    /// If they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sessions: Option<SessionsView>,
+}
+
+/// The address had another owner, whose sessions end.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FenceView {
+    /// The namespace of the routes whose sessions are fenced.
+    pub(super) namespace: String,
+    /// Sessions that began before are not the pod's. RFC 3339.
+    pub(super) not_before: String,
+}
+
+/// The sessions of a pod.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SessionsView {
+    pub(super) sessions: usize,
+    pub(super) streams: u64,
+    pub(super) requests: u64,
+    /// RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last_use: Option<String>,
+    /// When the oldest session began. RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) oldest: Option<String>,
+}
