@@ -142,7 +142,7 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
 }
 
 /// The sessions of a backend where the split chooses it for every request.
-fn own_session(backend: &Backend, all: &Sessions) -> Option<SessionUse> {
+pub(super) fn own_session(backend: &Backend, all: &Sessions) -> Option<SessionUse> {
     match &backend.object {
         RuleBackend::XBackend(name) => all.destinations.get(name).cloned(),
         RuleBackend::Service(name) => all.affinities.get(name).map(|policy| SessionUse {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::backend_tls::TlsPolicies;
 use super::contour::Contour;
+use super::explained;
+use super::explanation::RuleExplanation;
 use super::memory::{MOST_BYTES, Memory};
 use super::route_report::route_report;
 use super::routes::RouteState;
@@ -20,13 +22,22 @@ const MOST_BUILDS: usize = 8;
 /// The graph that `objects` describe, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
-    build_within(objects, settings, MOST_BYTES)
+    let built = build_within(objects, settings, MOST_BYTES, None);
+    (built.graph, built.reports)
+}
+
+/// The same, and why the rules of one route have the sessions that they have. There are none of a route that attaches
+/// to none of our Gateways.
+#[must_use]
+pub fn explain(objects: &Objects, settings: &Settings, route: &ObjectRef) -> (Graph, Reports, Vec<RuleExplanation>) {
+    let built = build_within(objects, settings, MOST_BYTES, Some(route));
+    (built.graph, built.reports, built.explained)
 }
 
 /// As [`build`], with a memory of so many bytes. What is forgotten because there is no room for it is not known to the
 /// next build, nor to another replica. So the graph is built without it.
-fn build_within(objects: &Objects, settings: &Settings, most_bytes: usize) -> (Graph, Reports) {
-    let mut built = build_once(objects, settings, most_bytes);
+fn build_within(objects: &Objects, settings: &Settings, most_bytes: usize, route: Option<&ObjectRef>) -> Built {
+    let mut built = build_once(objects, settings, most_bytes, route);
     let mut again: Option<Objects> = None;
     for _ in 1..MOST_BUILDS {
         let known = again.as_ref().unwrap_or(objects);
@@ -35,19 +46,20 @@ fn build_within(objects: &Objects, settings: &Settings, most_bytes: usize) -> (G
         }
         let next = again.get_or_insert_with(|| objects.clone());
         next.memory.clone_from(&built.graph.memory);
-        built = build_once(next, settings, most_bytes);
+        built = build_once(next, settings, most_bytes, route);
     }
-    (built.graph, built.reports)
+    built
 }
 
 struct Built {
     graph: Graph,
     reports: Reports,
+    explained: Vec<RuleExplanation>,
     /// Whether something was forgotten because there is no room for it.
     forgot: bool,
 }
 
-fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Built {
+fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explained_route: Option<&ObjectRef>) -> Built {
     // Another control plane serves the policies itself.
     let tls = if settings.judges() {
         TlsPolicies::read(objects)
@@ -63,7 +75,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
     let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
     let mut contour = Contour::of(objects, &references, settings);
     let policies = contour.as_mut().map(Contour::take_policies).unwrap_or_default();
-    let mut sessions = sessions(objects, settings, &facts.concat(), policies);
+    let mut sessions = sessions(objects, settings, &facts.concat(), policies, explained_route);
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
     let of_routes = rules_of_routes
         .into_iter()
@@ -74,6 +86,12 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
     }
 
     let mut graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
+    let explained = std::mem::take(&mut sessions.explained);
+    let mut explained_state = routes.iter().zip(&of_routes);
+    let explained = match explained_state.find(|(route, _)| Some(&route.object) == explained_route) {
+        Some((route, of_rules)) => explained::of_route(route, of_rules, explained, &sessions),
+        None => Vec::new(),
+    };
     let mut ingress_routes = BTreeMap::new();
     if let (Some(mut contour), Some(settings)) = (contour, &settings.contour) {
         ingress_routes = std::mem::take(&mut contour.reports);
@@ -124,7 +142,12 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize) -> Buil
         reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
         foreign::report_unknown_classes(objects, settings, &mut reports);
     }
-    Built { graph, reports, forgot }
+    Built {
+        graph,
+        reports,
+        explained,
+        forgot,
+    }
 }
 
 /// Says beforehand that rules without a name may lose their sessions, and which names would keep them. One such rule is

@@ -17,6 +17,8 @@ mod certificate;
 mod contour;
 pub mod endpoints;
 mod envoys;
+mod explained;
+pub mod explanation;
 pub mod expression;
 mod fair_share;
 mod features;
@@ -45,7 +47,7 @@ mod unsupported;
 mod without_status;
 
 pub use addresses::is_node_port;
-pub use build::build;
+pub use build::{build, explain};
 pub use certificate::{Authorities, Certificate};
 pub use contour::contour_secrets;
 pub use envoys::{

@@ -5,6 +5,7 @@
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
 //! - `sessions`: who lives where, as Envoys tell.
 //! - [`survey`]: `limpet sessions`, which asks controllers. [`drain`]: `limpet drain` of a pod.
+//! - [`explain`]: why rules have the sessions that they have, and whether a token would be honoured.
 //! - [`migrate`]: objects of users, before an upgrade of the Gateway API.
 //! - `config`: the configuration of the first two. [`gateway_api`]: the releases of the Gateway API.
 
@@ -12,6 +13,7 @@ mod cli;
 mod config;
 mod controller;
 mod drain;
+mod explain;
 pub mod gateway_api;
 mod kube;
 mod migrate;
@@ -25,12 +27,13 @@ use clap::Subcommand;
 
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
-use cli::{ControllerArgs, DrainArgs, MigrateCommand, RenderArgs, SessionsArgs};
+use cli::{ControllerArgs, DrainArgs, ExplainArgs, MigrateCommand, RenderArgs, SessionsArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     Controller(ControllerArgs),
     Render(RenderArgs),
+    Explain(ExplainArgs),
     /// Write objects so that their sessions survive an upgrade of the Gateway API
     #[command(subcommand)]
     Migrate(MigrateCommand),
@@ -43,6 +46,7 @@ impl ClusterCommand {
         match self {
             Self::Controller(args) => controller::run(args, format),
             Self::Render(args) => render::run(args, format),
+            Self::Explain(args) => explain::run(args, format),
             Self::Migrate(MigrateCommand::Policies(args)) => migrate::run(args, format),
             Self::Sessions(args) => survey::run(args, format),
             Self::Drain(args) => drain::run(args, format),

@@ -21,6 +21,7 @@ mod well_known;
 
 pub mod schema;
 
+pub use carrier_rules::session_cookie;
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
 pub(crate) use compiled::{Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Sign, Source};
 pub use fences_ahead::FencesAhead;

@@ -86,7 +86,7 @@ fn conditions<'p>(
     }
     let mut about = Remarks::default();
     let (mut count, mut conflicts) = (0, 0);
-    if let Some(Own { draft, overruled }) = backends.own(name) {
+    if let Some(Own { draft, overruled, .. }) = backends.own(name) {
         overruled.iter().cloned().for_each(|why| about.say(why));
         for rule in leading {
             let facts = rule.facts;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::annotations;
 use super::facts::RuleFacts;
 use super::fault::Fault;
-use super::persistence::{self, Dialect};
+use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
@@ -21,6 +21,7 @@ pub(super) struct Backends(pub(super) BTreeMap<ObjectName, Result<Option<Own>, V
 /// The sessions of an `XBackend`.
 #[derive(Debug)]
 pub(super) struct Own {
+    pub(super) persistence: Persistence,
     pub(super) draft: Draft,
     /// Its annotations that have no effect.
     pub(super) overruled: Vec<String>,
@@ -35,7 +36,7 @@ impl Backends {
 
     /// Whether the backend asks for sessions, valid or not. A mistake in it does not make the rule's sessions count
     /// instead.
-    fn asks(&self, name: &ObjectName) -> bool {
+    pub(super) fn asks(&self, name: &ObjectName) -> bool {
         !matches!(self.0.get(name), None | Some(Ok(None)))
     }
 
@@ -119,6 +120,7 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
         (Ok(persistence), Ok(overrides)) => Parts {
             persistence: &persistence,
             overrides: &overrides,
+            of_route: None,
             // "SHOULD be forwarded to the backend".
             defaults: &SessionFields {
                 forward: Some(true),
@@ -131,6 +133,7 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
         .map(|draft| Own {
             draft,
             overruled: persistence.overruled(&overrides, "spec", ""),
+            persistence,
         }),
         (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()

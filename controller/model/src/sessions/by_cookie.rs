@@ -54,6 +54,7 @@ impl ByCookie<'_> {
         let parts = Parts {
             persistence: &named,
             overrides: self.overrides,
+            of_route: None,
             defaults: self.defaults,
             path: is_of_route.then_some(self.path),
             limits: self.limits,

@@ -30,6 +30,7 @@ pub fn check(defaults: &SessionFields, limits: SessionLimits) -> Result<(), Stri
         let parts = Parts {
             persistence: &persistence,
             overrides: &SessionFields::default(),
+            of_route: None,
             defaults,
             path: None,
             limits,

@@ -24,8 +24,19 @@ pub(super) struct Restored {
     pub(super) persistence: SessionPersistence,
     /// What an upgrade took, for the status.
     pub(super) lost: Option<Lost>,
+    /// The restored fields, and what they were restored from.
+    pub(super) from: Vec<(&'static str, RestoredFrom)>,
     /// Whether the annotation with the name has no effect, because the object says otherwise.
     pub(super) has_other_name: bool,
+}
+
+/// What a field was restored from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RestoredFrom {
+    /// The annotation that keeps the name.
+    Annotation,
+    /// What was remembered, or what kubectl applied last.
+    Memory,
 }
 
 /// Fields that an upgrade took.
@@ -43,6 +54,7 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
     let mut restored = persistence.clone();
     let remembered = known.of(meta);
     let mut lost = Lost::default();
+    let mut from = Vec::new();
     for (annotation, field) in KEPT {
         let kept = meta.annotations.get(&format!("{PREFIX}{annotation}"));
         let found = field_of(persistence, field);
@@ -60,6 +72,15 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
         match &value {
             Some(value) => {
                 set(&mut restored, field, value);
+                let is_kept = kept.is_some();
+                from.push((
+                    field,
+                    if is_kept {
+                        RestoredFrom::Annotation
+                    } else {
+                        RestoredFrom::Memory
+                    },
+                ));
                 if kept.is_none() {
                     lost.known.push(format!("{field} {value}"));
                 }
@@ -74,6 +95,7 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
     Restored {
         persistence: restored,
         lost: is_lost.then_some(lost),
+        from,
         has_other_name,
     }
 }

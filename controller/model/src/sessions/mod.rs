@@ -3,6 +3,7 @@
 //!
 //! - `persistence` reads `sessionPersistence` in all its shapes, `annotations` what it has no field for. `policy` makes
 //!   a policy of the filter from both and the defaults.
+//! - `origins` has which of these says a field, and `explain` why a rule has the sessions that it has.
 //! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
 //! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
 //!   client would keep only one. This file has what depends on all rules at once.
@@ -20,12 +21,14 @@ mod by_cookie;
 mod cookie_path;
 mod defaults;
 mod domains;
+mod explain;
 mod facts;
 mod fault;
 mod former;
 mod names;
 mod naming;
 mod objects;
+mod origins;
 mod persistence;
 mod policy;
 mod policy_status;
@@ -49,6 +52,7 @@ use limpet_core::config::schema::PolicyConfig;
 pub(crate) use by_cookie::{ByCookie, CookieSessions, annotated};
 pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
+pub(crate) use explain::Explained;
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
@@ -58,6 +62,7 @@ pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;
 use backends::Backends;
+use explain::Explainer;
 use facts::{RuleId, services};
 use names::{Policies, PolicyId};
 use objects::{PolicyObject, PolicyTargets, ValidPolicy};
@@ -84,6 +89,8 @@ pub(crate) struct Sessions {
     pub(crate) backends: BTreeMap<ObjectName, PolicyReport>,
     /// What is wrong with the others, and with policies that no rule leads to.
     pub(crate) without_status: BTreeMap<ObjectRef, Condition>,
+    /// Of the rules of the route to explain, in their order.
+    pub(crate) explained: Vec<Explained>,
 }
 
 /// The session of one rule.
@@ -111,12 +118,13 @@ impl RuleSession {
 }
 
 /// Decides on the sessions of all rules at once, since rules that share a policy affect each other. `others`: the
-/// policies of what is no rule, which get names among those of rules.
+/// policies of what is no rule, which get names among those of rules; `route`: that to explain.
 pub(crate) fn sessions(
     objects: &Objects,
     settings: &Settings,
     rules: &[RuleFacts<'_>],
     others: Vec<PolicyConfig>,
+    route: Option<&ObjectRef>,
 ) -> Sessions {
     let policies = objects::read(objects, settings);
     let targets = PolicyTargets::new(&policies);
@@ -180,15 +188,7 @@ pub(crate) fn sessions(
                 .iter()
                 .map(|(path, policy)| (path.clone(), session(policy)))
                 .collect(),
-            asked_by: match (rule.source, &rule.draft) {
-                (Source::Inline, Some(_)) => Some(AskedBy::Rule),
-                (Source::Policy(owner), Some(_)) => Some(AskedBy::Policy(owner.policy.name.clone())),
-                (Source::Destinations, _) if !rule.is_refused => {
-                    let backends: Vec<ObjectName> = backends.with_sessions(facts).into_iter().cloned().collect();
-                    (!backends.is_empty()).then_some(AskedBy::Backends(backends))
-                }
-                _ => None,
-            },
+            asked_by: asked_by(rule, &backends),
             problems: rule.problems.clone(),
             notes: notes(objects, settings, rule),
         }
@@ -201,8 +201,18 @@ pub(crate) fn sessions(
         settings,
         &of_backends_with_rules,
     ));
+    let of_rules: Vec<RuleSession> = chosen.iter().zip(of_rules).map(of_rule).collect();
+    let explainer = Explainer {
+        targets: &targets,
+        backends: &backends,
+        affinities: &affinities,
+        policies: &by_name,
+    };
     Sessions {
-        rules: chosen.iter().zip(of_rules).map(of_rule).collect(),
+        explained: route
+            .map(|route| explainer.route(route, &chosen, &of_rules))
+            .unwrap_or_default(),
+        rules: of_rules,
         destinations: of_backends
             .iter()
             .map(|(name, policy)| ((*name).clone(), session_use(policy, backends::scope(name))))
@@ -216,6 +226,18 @@ pub(crate) fn sessions(
         session_policies: statuses.reports(&chosen),
         backends: of_backends_with_rules,
         without_status,
+    }
+}
+
+fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
+    match (rule.source, &rule.draft) {
+        (Source::Inline, Some(_)) => Some(AskedBy::Rule),
+        (Source::Policy(owner), Some(_)) => Some(AskedBy::Policy(owner.policy.name.clone())),
+        (Source::Destinations, _) if !rule.is_refused => {
+            let backends: Vec<ObjectName> = backends.with_sessions(rule.facts).into_iter().cloned().collect();
+            (!backends.is_empty()).then_some(AskedBy::Backends(backends))
+        }
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::annotations;
 use super::fault;
-use super::former::{self, Lost, Restored};
+use super::former::{self, Lost, Restored, RestoredFrom};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
 use crate::former_session::FormerSessions;
@@ -39,6 +39,8 @@ pub(super) struct Content {
     pub(super) draft: Draft,
     /// What an upgrade of the Gateway API took from it.
     pub(super) lost: Option<Lost>,
+    /// What was restored of it.
+    pub(super) restored: Vec<(&'static str, RestoredFrom)>,
     /// Its annotations that have no effect.
     pub(super) overruled: Vec<String>,
 }
@@ -186,6 +188,7 @@ fn content(
         (Ok(Some((persistence, restored))), Ok(overrides)) => Parts {
             persistence: &persistence,
             overrides: &overrides,
+            of_route: None,
             defaults: &settings.session_defaults,
             path: None,
             limits: settings.session_limits,
@@ -198,6 +201,7 @@ fn content(
                 overrides,
                 draft,
                 lost: restored.lost,
+                restored: restored.from,
             })
         }),
         (persistence, overrides) => Err([persistence.err(), overrides.err()]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::fault::{Fault, ObjectField};
+use super::origins::{Origins, Part};
 use super::persistence::{Carrier, Persistence};
 use crate::SessionLimits;
 use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields};
@@ -25,6 +26,7 @@ pub(super) struct Draft {
     pub(super) config: PolicyConfig,
     /// Whether each scope gets a name of its own.
     pub(super) is_unnamed: bool,
+    pub(super) origins: Origins,
 }
 
 /// What a policy is made of.
@@ -32,6 +34,8 @@ pub(super) struct Draft {
 pub(super) struct Parts<'a> {
     pub(super) persistence: &'a Persistence,
     pub(super) overrides: &'a SessionFields,
+    /// Which of them are a route's, if the others are its policy's.
+    pub(super) of_route: Option<&'a SessionFields>,
     pub(super) defaults: &'a SessionFields,
     /// The path of the cookie that the matches of the rule give it.
     pub(super) path: Option<&'a str>,
@@ -71,7 +75,8 @@ impl Parts<'_> {
             }
         }
         let annotated = overrides.over(&defaults.only(|of| of.applies_to(holder)));
-        persistence.fields.over(&annotated).apply(&mut config);
+        let fields = persistence.fields.over(&annotated);
+        fields.apply(&mut config);
         if let (Some(query), Some(name)) = (&mut config.query, &persistence.name) {
             query.name.clone_from(name);
         }
@@ -80,6 +85,27 @@ impl Parts<'_> {
         Ok(Draft {
             config,
             is_unnamed: persistence.name.is_none(),
+            origins: self.origins(holder, &fields),
+        })
+    }
+
+    /// What says each of these fields, which are the parts one above the other.
+    fn origins(&self, holder: Holder, fields: &SessionFields) -> Origins {
+        let of_matches = self.path.is_some() && !matches!(fields.path, Some(CookiePath::At(_)));
+        Origins::new(holder, |entry| {
+            if !entry.is_set_in(fields) {
+                None
+            } else if entry.config == ["cookie.path"] && of_matches {
+                Some(Part::Matches)
+            } else if entry.is_set_in(&self.persistence.fields) {
+                Some(Part::Persistence)
+            } else if self.of_route.is_some_and(|route| entry.is_set_in(route)) {
+                Some(Part::Route)
+            } else if entry.is_set_in(self.overrides) {
+                Some(Part::Annotations)
+            } else {
+                Some(Part::Defaults)
+            }
         })
     }
 

@@ -181,47 +181,16 @@ impl<'p> Statuses<'p> {
         outcome: Outcome<'p>,
         remarks: &mut Remarks,
     ) {
-        let text = match outcome {
-            Outcome::Governs | Outcome::Nothing => return,
-            Outcome::TargetLost => {
-                for service in services(facts) {
-                    let backend = RuleBackend::Service(service.clone());
-                    let is_target = policy.targets.iter().any(|(_, target)| *target == backend);
-                    if let Some(owner) = self.targets.owner(&backend).filter(|_| is_target) {
-                        let text = format!("{}, which is older, targets the same", owner.policy);
-                        remarks.add(text, format!("Service {service}"));
-                    }
+        match (outcome, words(policy, outcome)) {
+            (Outcome::TargetLost, _) => {
+                for (text, service) in lost_targets(self.targets, policy, facts) {
+                    remarks.add(text, service);
                 }
-                return;
             }
-            Outcome::NameTaken(winner) => {
-                let content = policy.content();
-                let field = content
-                    .map(|content| content.persistence.name_field())
-                    .unwrap_or_default();
-                let text = format!(
-                    "spec.sessionPersistence.{field}: expected a name that no older policy has on the route; \
-                     {winner} has it, on"
-                );
-                return remarks.add(text, facts.route.to_string());
-            }
-            Outcome::Older(winner) => {
-                format!("{winner}, which is older and targets another backend, takes precedence on")
-            }
-            Outcome::Inline => "sessionPersistence of the rule takes precedence on".to_owned(),
-            Outcome::Destinations => "sessions of XBackends take precedence on".to_owned(),
-            Outcome::Annotations => {
-                "the route's annotations cannot be followed, so there are no sessions on".to_owned()
-            }
-            Outcome::ForeignDomain => {
-                format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions on")
-            }
-            Outcome::Refused => "the rule cannot be followed, so there are no sessions on".to_owned(),
-            Outcome::NoRoom => {
-                format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions on")
-            }
-        };
-        remarks.add(text, rule_name(facts));
+            (Outcome::NameTaken(_), Some(text)) => remarks.add(format!("{text}, on"), facts.route.to_string()),
+            (_, Some(text)) => remarks.add(format!("{text} on"), rule_name(facts)),
+            (_, None) => {}
+        }
     }
 
     /// Adds notes on a rule that the policy governs.
@@ -295,6 +264,51 @@ impl<'p> Statuses<'p> {
         }
         Some(Condition::fails("Programmed", "NoRoute", about.to_string()))
     }
+}
+
+/// Why a policy does not govern a rule, as far as the outcome says it.
+pub(super) fn words(policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> Option<String> {
+    let text = match outcome {
+        Outcome::Governs | Outcome::Nothing | Outcome::TargetLost => return None,
+        Outcome::NameTaken(winner) => {
+            let content = policy.content();
+            let field = content
+                .map(|content| content.persistence.name_field())
+                .unwrap_or_default();
+            format!(
+                "spec.sessionPersistence.{field}: expected a name that no older policy has on the route; {winner} has it"
+            )
+        }
+        Outcome::Older(winner) => {
+            format!("{winner}, which is older and targets another backend, takes precedence")
+        }
+        Outcome::Inline => "sessionPersistence of the rule takes precedence".to_owned(),
+        Outcome::Destinations => "sessions of XBackends take precedence".to_owned(),
+        Outcome::Annotations => "the route's annotations cannot be followed, so there are no sessions".to_owned(),
+        Outcome::ForeignDomain => {
+            format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions")
+        }
+        Outcome::Refused => "the rule cannot be followed, so there are no sessions".to_owned(),
+        Outcome::NoRoom => {
+            format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions")
+        }
+    };
+    Some(text)
+}
+
+/// The Services of a rule that are targets of the policy and belong to an older one, with the words for that.
+pub(super) fn lost_targets<'r>(
+    targets: &'r PolicyTargets<'_>,
+    policy: &'r PolicyObject<'_>,
+    facts: &'r RuleFacts<'_>,
+) -> impl Iterator<Item = (String, String)> + 'r {
+    services(facts).filter_map(move |service| {
+        let backend = RuleBackend::Service(service.clone());
+        let is_target = policy.targets.iter().any(|(_, target)| *target == backend);
+        let owner = targets.owner(&backend).filter(|_| is_target)?;
+        let text = format!("{}, which is older, targets the same", owner.policy);
+        Some((text, format!("Service {service}")))
+    })
 }
 
 fn accepted(about: &Remarks, unread: &[String]) -> Condition {

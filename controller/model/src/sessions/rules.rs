@@ -256,6 +256,7 @@ impl<'p> Chooser<'p> {
         let parts = Parts {
             persistence,
             overrides,
+            of_route: None,
             defaults: &self.settings.session_defaults,
             path: None,
             limits: self.settings.session_limits,
@@ -283,11 +284,13 @@ impl<'p> Chooser<'p> {
         if route.overrides.is_empty() {
             return Ok(content.draft.clone());
         }
-        let overrides = route.overrides_of(&content.persistence).over(&content.overrides);
+        let of_route = route.overrides_of(&content.persistence).clone();
+        let overrides = of_route.over(&content.overrides);
         let draft = route.drafts.entry(policy).or_insert_with(|| {
             Parts {
                 persistence: &content.persistence,
                 overrides: &overrides,
+                of_route: Some(&of_route),
                 defaults: &self.settings.session_defaults,
                 path: None,
                 limits: self.settings.session_limits,

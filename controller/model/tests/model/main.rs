@@ -14,6 +14,7 @@ mod contour;
 mod documented;
 mod envoy_deployment;
 mod envoys;
+mod explained;
 mod expressions;
 mod foreign;
 mod gateways;

@@ -27,6 +27,8 @@ use limpet_outputs::{ControlPlane, FilterInputs, envoys, json};
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
+pub(crate) use manifests::{Files, read as read_manifests};
+
 use files::{static_file, xds_folder};
 #[cfg(test)]
 pub(crate) use manifests::read as read_manifests;
@@ -139,7 +141,7 @@ pub fn render(
 }
 
 /// Adds the classes that the control plane itself creates, and that no manifest has.
-fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
+pub(crate) fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
     for (name, controller) in plane.own_classes() {
         objects
             .gateway_classes

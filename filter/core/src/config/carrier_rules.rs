@@ -68,7 +68,9 @@ pub(super) fn cookie(
     }
 }
 
-fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuration>) -> SessionCookie {
+/// How responses set the cookie of a policy with this absolute timeout. It leaves out the rules for its fields.
+#[must_use]
+pub fn session_cookie(config: &CookieConfig, absolute_timeout: Option<GatewayDuration>) -> SessionCookie {
     // No `..`: a new field does not compile until it is handled here.
     let CookieConfig {
         name: _,

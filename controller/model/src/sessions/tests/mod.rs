@@ -158,7 +158,7 @@ impl World {
 
     pub(super) fn sessions(&self) -> Sessions {
         let rules = self.rules();
-        let sessions = sessions(&self.objects, &self.settings, &rules, Vec::new());
+        let sessions = sessions(&self.objects, &self.settings, &rules, Vec::new(), None);
         assert_eq!(sessions.rules.len(), rules.len());
         check_references(&sessions);
         sessions

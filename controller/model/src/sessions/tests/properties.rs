@@ -121,7 +121,7 @@ proptest! {
             rules.reverse();
         }
         let (order, rules): (Vec<usize>, Vec<_>) = rules.into_iter().unzip();
-        let found = super::sessions(&world.objects, &world.settings, &rules, Vec::new());
+        let found = super::sessions(&world.objects, &world.settings, &rules, Vec::new(), None);
         for (place, rule) in order.iter().zip(&found.rules) {
             let expected = &expected.rules[*place];
             prop_assert_eq!(

@@ -1,0 +1,390 @@
+//! Why a rule has the sessions that it has. Nothing is decided here: it tells what the other modules decided.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use serde_json::{Value, json};
+
+use super::RuleSession;
+use super::affinities::Affinities;
+use super::annotations::camel_case;
+use super::backends::{Backends, x_backends};
+use super::facts::{RuleFacts, services};
+use super::fault::PREFIX;
+use super::former::{KEPT_NAME, RestoredFrom};
+use super::objects::{PolicyObject, PolicyTargets, ValidPolicy};
+use super::origins::{Origins, Part};
+use super::persistence::{self, Dialect, Persistence};
+use super::policy::Draft;
+use super::policy_status::{lost_targets, words};
+use super::rules::{Outcome, RuleChoice, Source};
+use crate::explanation::{Contender, FieldExplanation, FieldOrigin, PathExplanation, SessionExplanation};
+use crate::former_session::{LIFETIME, NAME};
+use crate::graph::{Session, SessionUse};
+use crate::objects::RuleBackend;
+use crate::problem::Problem;
+use crate::session_fields::SessionField;
+use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_core::config::schema::PolicyConfig;
+
+/// Why a rule has its sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Explained {
+    pub(crate) contenders: Vec<Contender>,
+    pub(crate) problems: Vec<String>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) session: Option<SessionExplanation>,
+    pub(crate) by_path: Vec<PathExplanation>,
+    /// What the fields of its destinations' own sessions came from.
+    pub(crate) of_backends: BTreeMap<RuleBackend, Vec<FieldExplanation>>,
+}
+
+/// What the choice was made from.
+pub(super) struct Explainer<'a> {
+    pub(super) targets: &'a PolicyTargets<'a>,
+    pub(super) backends: &'a Backends,
+    pub(super) affinities: &'a Affinities,
+    /// By name.
+    pub(super) policies: &'a BTreeMap<String, PolicyConfig>,
+}
+
+/// The object that asks for sessions.
+struct Asker<'a> {
+    object: String,
+    /// The field above `sessionPersistence`.
+    parent: &'a str,
+    persistence: &'a Persistence,
+    /// What was restored of it.
+    restored: &'a [(&'static str, RestoredFrom)],
+    /// The object of the annotations that stand above its own.
+    route: &'a ObjectRef,
+}
+
+impl Explainer<'_> {
+    /// Of the rules of one route, in their order.
+    pub(super) fn route(
+        &self,
+        route: &ObjectRef,
+        chosen: &[RuleChoice<'_>],
+        decided: &[RuleSession],
+    ) -> Vec<Explained> {
+        let all = chosen.iter().zip(decided);
+        let of_route = all.filter(|(rule, _)| rule.facts.route == *route);
+        of_route.map(|(rule, decided)| self.rule(rule, decided)).collect()
+    }
+
+    fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession) -> Explained {
+        let mut problems: Vec<String> = rule.problems.iter().map(told).collect();
+        if rule.is_refused && problems.is_empty() {
+            problems.push("another rule of the route says what is wrong with the route's annotations".to_owned());
+        }
+        let session = |used: &Session, draft: &Draft| {
+            let Session::Rule(SessionUse { policy, scope }) = used else {
+                return None;
+            };
+            let config = self.policies.get(policy)?;
+            Some(SessionExplanation {
+                policy: policy.clone(),
+                scope: scope.clone(),
+                config: config.clone(),
+                fields: fields_of_rule(rule, draft, config),
+            })
+        };
+        let by_path = rule.each.iter().filter_map(|(path, draft)| {
+            Some(PathExplanation {
+                path: path.clone(),
+                session: session(decided.of_path(path), draft)?,
+            })
+        });
+        Explained {
+            contenders: self.contenders(rule),
+            problems,
+            notes: decided.notes.clone(),
+            session: rule.draft.as_ref().and_then(|draft| session(&decided.session, draft)),
+            by_path: by_path.collect(),
+            of_backends: match decided.session {
+                Session::Destinations => self.of_backends(rule.facts),
+                Session::Rule(_) | Session::None => BTreeMap::new(),
+            },
+        }
+    }
+
+    /// In the order of precedence (`rules::Chooser`).
+    fn contenders(&self, rule: &RuleChoice<'_>) -> Vec<Contender> {
+        let facts = rule.facts;
+        let mut all = vec![of_rule(rule)];
+        let asking = x_backends(facts).filter(|name| self.backends.asks(name));
+        all.extend(asking.map(|name| self.of_x_backend(rule, name)));
+        all.extend(rule.outcomes.iter().map(|(policy, outcome)| Contender {
+            who: policy.to_string(),
+            counts: *outcome == Outcome::Governs,
+            why: self.why(facts, policy, *outcome),
+        }));
+        let affine = services(facts).filter(|name| self.affinities.of(name).is_some());
+        all.extend(affine.map(|name| of_affinity(rule, name)));
+        all
+    }
+
+    fn of_x_backend(&self, rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
+        let (counts, why) = match (rule.source, self.backends.0.get(name)) {
+            (Source::Destinations, Some(Err(problems))) => (false, format!("it is refused: {}", all_told(problems))),
+            (Source::Destinations, _) if rule.is_refused => (false, REFUSED.to_owned()),
+            (Source::Destinations, _) => (true, "it has sessions of its own".to_owned()),
+            _ => (false, "sessionPersistence of the rule takes precedence".to_owned()),
+        };
+        Contender {
+            who: format!("{} {name}", Kind::XBackend),
+            counts,
+            why,
+        }
+    }
+
+    fn why(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> String {
+        match (outcome, &policy.content) {
+            (Outcome::Governs, _) => "the oldest one that targets a Service of the rule".to_owned(),
+            (_, Err(problems)) => format!("it is refused: {}", all_told(problems)),
+            (_, Ok(None)) => "it asks for no sessions".to_owned(),
+            (Outcome::TargetLost, _) => {
+                let lost = lost_targets(self.targets, policy, facts);
+                let lost = lost.map(|(text, service)| format!("{text}: {service}"));
+                lost.collect::<Vec<_>>().join("; ")
+            }
+            (outcome, _) => words(policy, outcome).unwrap_or_default(),
+        }
+    }
+
+    /// Of the destinations that have sessions of their own.
+    fn of_backends(&self, facts: &RuleFacts<'_>) -> BTreeMap<RuleBackend, Vec<FieldExplanation>> {
+        let mut all = BTreeMap::new();
+        for name in x_backends(facts) {
+            if let Some(own) = self.backends.own(name) {
+                let asker = Asker {
+                    object: format!("{} {name}", Kind::XBackend),
+                    parent: "spec",
+                    persistence: &own.persistence,
+                    restored: &[],
+                    route: &facts.route,
+                };
+                let config = own.draft.of_scope(&super::backends::scope(name), false);
+                let forwards = Some(("forward", "the backend sees the session of an XBackend"));
+                let fields = asker.fields(&own.draft.origins, &config, forwards);
+                all.insert(RuleBackend::XBackend(name.clone()), fields);
+            }
+        }
+        for name in services(facts) {
+            if let Some(timeout) = self.affinities.of(name) {
+                let field = |field: &str, value: Value, of: &str| FieldExplanation {
+                    field: field.to_owned(),
+                    value,
+                    from: FieldOrigin::Field {
+                        object: format!("{} {name}", Kind::Service),
+                        field: of.to_owned(),
+                    },
+                };
+                let timeout = limpet_core::time::GatewayDuration::from(timeout);
+                let of_timeout = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
+                let fields = vec![
+                    field("source", json!("the client's address"), "spec.sessionAffinity"),
+                    field("source.timeout", json!(timeout.to_string()), of_timeout),
+                ];
+                all.insert(RuleBackend::Service(name.clone()), fields);
+            }
+        }
+        all
+    }
+}
+
+fn fields_of_rule(rule: &RuleChoice<'_>, draft: &Draft, config: &PolicyConfig) -> Vec<FieldExplanation> {
+    let facts = rule.facts;
+    if let Source::Policy(ValidPolicy { policy, content }) = rule.source {
+        let asker = Asker {
+            object: policy.to_string(),
+            parent: "spec",
+            persistence: &content.persistence,
+            restored: &content.restored,
+            route: &facts.route,
+        };
+        return asker.fields(&draft.origins, config, None);
+    }
+    let read = facts.inline.map(|inline| persistence::read(inline, Dialect::Either));
+    let Some(Ok(persistence)) = read else {
+        return Vec::new();
+    };
+    let asker = Asker {
+        object: facts.route.to_string(),
+        parent: &facts.field,
+        persistence: &persistence,
+        restored: &[],
+        route: &facts.route,
+    };
+    asker.fields(&draft.origins, config, None)
+}
+
+const REFUSED: &str = "it would, but the rule's sessions cannot be followed";
+
+fn of_rule(rule: &RuleChoice<'_>) -> Contender {
+    let (counts, why) = match (rule.facts.inline, rule.source, &rule.draft) {
+        (None, ..) => (false, "it is not set"),
+        (Some(_), Source::Inline, Some(_)) => (true, "it takes precedence over everything else"),
+        (Some(_), ..) => (false, REFUSED),
+    };
+    Contender {
+        who: format!("{} {}.sessionPersistence", rule.facts.route, rule.facts.field),
+        counts,
+        why: why.to_owned(),
+    }
+}
+
+fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
+    let (counts, why) = match rule.source {
+        _ if rule.is_refused => (false, REFUSED.to_owned()),
+        Source::Affinity => (true, "nobody else asks for sessions".to_owned()),
+        Source::Destinations => (true, "no policy takes precedence at this destination".to_owned()),
+        Source::Inline => (false, "sessionPersistence of the rule takes precedence".to_owned()),
+        Source::Policy(owner) => (false, format!("{} takes precedence", owner.policy)),
+        Source::None => (false, String::new()),
+    };
+    Contender {
+        who: format!("{} {name}, sessionAffinity", Kind::Service),
+        counts,
+        why,
+    }
+}
+
+fn told(Problem { field, message }: &Problem) -> String {
+    format!("{field}: {message}")
+}
+
+fn all_told(problems: &[Problem]) -> String {
+    problems.iter().map(told).collect::<Vec<_>>().join("; ")
+}
+
+impl Asker<'_> {
+    /// `given`: a field that has a default of its own here, and why.
+    fn fields(
+        &self,
+        origins: &Origins,
+        config: &PolicyConfig,
+        given: Option<(&str, &'static str)>,
+    ) -> Vec<FieldExplanation> {
+        // Every policy can be written as JSON.
+        let written = serde_json::to_value(config).unwrap_or_default();
+        let carrier = ["cookie", "header", "query"]
+            .into_iter()
+            .find(|name| written.get(name).is_some());
+        let mut all = Vec::new();
+        if let (Some(carrier), Some((_, name))) = (carrier, config.carrier()) {
+            all.push(FieldExplanation {
+                field: format!("{carrier}.name"),
+                value: name.into(),
+                from: self.name(carrier),
+            });
+        }
+        for (entry, part) in origins.fields() {
+            for field in fields_of(entry, carrier, &written) {
+                let is_given = |(name, _): &(&str, _)| part == Some(Part::Defaults) && entry.annotation() == *name;
+                let from = match (part, given.filter(is_given)) {
+                    (_, Some((_, why))) => FieldOrigin::Default { why },
+                    (Some(part), None) => self.origin(entry, part),
+                    (None, None) => FieldOrigin::Filter,
+                };
+                let value = value(&written, &field);
+                all.push(FieldExplanation { field, value, from });
+            }
+        }
+        if config.cookie.as_ref().is_some_and(|cookie| cookie.per_scope) {
+            all.push(FieldExplanation {
+                field: "cookie.perScope".to_owned(),
+                value: true.into(),
+                from: FieldOrigin::Default {
+                    why: "other sessions of the same clients may have the name",
+                },
+            });
+        }
+        all
+    }
+
+    fn name(&self, carrier: &str) -> FieldOrigin {
+        match &self.persistence.name {
+            Some(_) => self.persistence_field(self.persistence.name_field(), NAME),
+            None if carrier == "query" => annotation(&self.object, "query"),
+            None => FieldOrigin::Default {
+                why: "the object names none",
+            },
+        }
+    }
+
+    fn origin(&self, entry: &SessionField, part: Part) -> FieldOrigin {
+        let name = entry.annotation();
+        match part {
+            Part::Persistence => self.persistence_field(self.persistence.field_of(entry).unwrap_or_default(), LIFETIME),
+            Part::Route => annotation(self.route, &name),
+            Part::Annotations => annotation(&self.object, &name),
+            Part::Defaults => FieldOrigin::Controller {
+                field: format!("sessionDefaults.{}", camel_case(&name)),
+            },
+            Part::Matches => FieldOrigin::Field {
+                object: self.object.clone(),
+                field: format!("{}.matches", self.parent),
+            },
+        }
+    }
+
+    /// A field of `sessionPersistence`, or what it was restored from. `former`: the field that an upgrade takes.
+    fn persistence_field(&self, field: &str, former: &str) -> FieldOrigin {
+        let restored = self.restored.iter().find(|(of, _)| *of == former);
+        let is_former = former == NAME || field.ends_with("lifetimeType");
+        match restored.filter(|_| is_former) {
+            Some((_, RestoredFrom::Annotation)) => annotation(&self.object, KEPT_NAME),
+            Some((_, RestoredFrom::Memory)) => FieldOrigin::Memory {
+                object: self.object.clone(),
+            },
+            None => FieldOrigin::Field {
+                object: self.object.clone(),
+                field: format!("{}.sessionPersistence.{field}", self.parent),
+            },
+        }
+    }
+}
+
+fn annotation(object: &dyn Display, name: &str) -> FieldOrigin {
+    FieldOrigin::Annotation {
+        object: object.to_string(),
+        annotation: format!("{PREFIX}{name}"),
+    }
+}
+
+/// The fields of the policy that an entry of the table sets here.
+fn fields_of(entry: &SessionField, carrier: Option<&str>, written: &Value) -> Vec<String> {
+    let of_carrier = |name: &str| carrier.map(|carrier| format!("{carrier}.{name}"));
+    if entry.config.is_empty() {
+        // `mode` is that of the carrier, and a query has none.
+        return of_carrier("mode")
+            .filter(|_| carrier != Some("query"))
+            .into_iter()
+            .collect();
+    }
+    let fields = entry.config.iter().filter(|field| match field.split_once('.') {
+        Some((of, _)) => carrier == Some(of),
+        // Only one of these holds the session.
+        None => !["query", "source"].contains(*field) || written.get(field).is_some(),
+    });
+    fields.map(|field| (*field).to_owned()).collect()
+}
+
+/// The value of a field, where it is not written, too.
+fn value(written: &Value, field: &str) -> Value {
+    let pointer = format!("/{}", field.replace('.', "/"));
+    if let Some(value) = written.pointer(&pointer) {
+        return value.clone();
+    }
+    match field.rsplit('.').next() {
+        Some("httpOnly") => true.into(),
+        Some("strict" | "partitioned" | "forward") => false.into(),
+        Some("strictStatus") => 503.into(),
+        Some("begin") => "always".into(),
+        Some("mode") => "insert".into(),
+        Some("also") => json!([]),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,45 @@
+//! Which part of what a policy is made of says each of its fields.
+
+use crate::session_fields::{Holder, SessionField};
+
+const COUNT: usize = SessionField::ALL.len();
+
+/// A part of what a policy is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// `sessionPersistence`.
+    Persistence,
+    /// The annotations of the route, where others are its policy's.
+    Route,
+    /// The annotations of the object that asks for the sessions.
+    Annotations,
+    /// The controller's `sessionDefaults`.
+    Defaults,
+    /// The matches of the rule, where the path of the cookie is theirs.
+    Matches,
+}
+
+/// The parts that say the fields of a policy. What no part says is as the filter has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Origins {
+    /// What holds the sessions.
+    holder: Holder,
+    /// In the order of the table.
+    parts: [Option<Part>; COUNT],
+}
+
+impl Origins {
+    pub(super) fn new(holder: Holder, part: impl Fn(&SessionField) -> Option<Part>) -> Self {
+        let mut parts = [None; COUNT];
+        for (to, entry) in parts.iter_mut().zip(SessionField::ALL) {
+            *to = part(entry);
+        }
+        Self { holder, parts }
+    }
+
+    /// The fields for these sessions, each with the part that says it.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static SessionField, Option<Part>)> + '_ {
+        let all = SessionField::ALL.iter().zip(self.parts);
+        all.filter(|(entry, _)| entry.of.applies_to(self.holder))
+    }
+}

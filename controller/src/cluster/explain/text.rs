@@ -1,0 +1,142 @@
+//! The explanation for people.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::{Explanation, carrier};
+use limpet_core::time::Timestamp;
+use limpet_model::explanation::{DestinationExplanation, RuleExplanation, SessionExplanation};
+
+pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
+    let mut text = String::new();
+    for problem in &explanation.problems {
+        line(&mut text, 0, &format!("{}: {problem}", explanation.route));
+    }
+    for rule in &explanation.rules {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        of_rule(&mut text, rule, now);
+    }
+    text
+}
+
+fn of_rule(text: &mut String, rule: &RuleExplanation, now: Timestamp) {
+    line(text, 0, &rule.to_string());
+    let gateways: Vec<String> = rule.gateways.iter().map(ToString::to_string).collect();
+    line(text, 1, &format!("scope     {}", rule.scope));
+    line(text, 1, &format!("hosts     {}", rule.hosts.join(", ")));
+    line(text, 1, &format!("gateways  {}", gateways.join(", ")));
+    line(text, 1, "who decides, in the order of precedence:");
+    for contender in &rule.contenders {
+        let mark = if contender.counts { "counts" } else { "does not" };
+        line(text, 2, &format!("{mark:8}  {}: {}", contender.who, contender.why));
+    }
+    for problem in &rule.problems {
+        line(text, 1, &format!("problem: {problem}"));
+    }
+    for note in &rule.notes {
+        line(text, 1, &format!("note: {note}"));
+    }
+    match &rule.session {
+        Some(session) => of_session(text, 1, "session", session, now),
+        None if rule.sessions().next().is_none() => {
+            line(text, 1, "no session: load balancing chooses for each request");
+        }
+        None => {}
+    }
+    for of_path in &rule.by_path {
+        let path = serde_json::to_string(&of_path.path).unwrap_or_default();
+        of_session(text, 1, &format!("session of the match {path}"), &of_path.session, now);
+    }
+    if !rule.destinations.is_empty() {
+        line(text, 1, "destinations:");
+    }
+    for destination in &rule.destinations {
+        of_destination(text, destination, now);
+    }
+}
+
+fn of_session(text: &mut String, depth: usize, what: &str, session: &SessionExplanation, now: Timestamp) {
+    let SessionExplanation {
+        config, scope, policy, ..
+    } = session;
+    let held = match carrier::name(config, scope) {
+        Some(name) => format!("{} {name}", carrier::kind(config)),
+        None => "the client's address, without a token".to_owned(),
+    };
+    line(text, depth, &format!("{what}: {held} (policy {policy}, scope {scope})"));
+    for (when, sent) in carrier::lines(config, scope, now) {
+        let when = if when.is_empty() {
+            String::new()
+        } else {
+            format!("  ({when})")
+        };
+        line(text, depth + 1, &format!("{sent}{when}"));
+    }
+    let rows = session
+        .fields
+        .iter()
+        .map(|field| (&field.field, value(&field.value), &field.from));
+    let rows: Vec<_> = rows.collect();
+    let wide = |of: &dyn Fn(usize) -> usize| (0..rows.len()).map(of).max().unwrap_or(0);
+    let name_width = wide(&|row| rows.get(row).map_or(0, |(name, ..)| name.len()));
+    let value_width = wide(&|row| rows.get(row).map_or(0, |(_, value, _)| value.len())).min(24);
+    for (name, value, from) in &rows {
+        line(
+            text,
+            depth + 1,
+            &format!("{name:name_width$}  {value:value_width$}  {from}"),
+        );
+    }
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn of_destination(text: &mut String, destination: &DestinationExplanation, now: Timestamp) {
+    let weight = destination.weight;
+    if let Some(why) = &destination.invalid {
+        return line(text, 2, &format!("none, weight {weight}, answered with 500: {why}"));
+    }
+    let shown = |text: Option<String>| text.unwrap_or_default();
+    let service = shown(destination.service.as_ref().map(ToString::to_string));
+    let port = shown(destination.port.map(|port| format!(":{port}")));
+    let cluster = shown(destination.cluster.as_ref().map(ToString::to_string));
+    let hash = shown(destination.hash.clone());
+    let begins = if destination.never_begins {
+        ", no session begins there"
+    } else {
+        ""
+    };
+    line(
+        text,
+        2,
+        &format!("{hash}  Service {service}{port}, weight {weight}, cluster {cluster}{begins}"),
+    );
+    if let Some(session) = &destination.session {
+        of_session(text, 3, "session", session, now);
+    }
+}
+
+/// What users wrote is shown without what would change a terminal.
+fn line(text: &mut String, depth: usize, words: &str) {
+    for _ in 0..depth {
+        text.push_str("  ");
+    }
+    for character in words.chars() {
+        if character.is_control() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{}", character.escape_default());
+        } else {
+            text.push(character);
+        }
+    }
+    text.push('\n');
+}
