@@ -13,7 +13,7 @@ pub(crate) use shell::{CompletionsArgs, ManArgs};
 pub(crate) use token::{InspectArgs, IssueArgs, RealmArgs, TokenCommand};
 
 /// What several commands take, for their help.
-const KEYS_FILE: &str = "\
+pub(crate) const KEYS_FILE: &str = "\
 A file of keys is the `keys` list of the filter's configuration, in YAML or JSON, or a whole configuration:
 
   - {id: 1, env: LIMPET_KEY, state: retiring}

@@ -216,7 +216,18 @@ impl Config {
     /// # Errors
     /// If it is invalid, with the path of each field of a wrong type, or of one with a wrong value.
     pub(crate) fn read(file: &str, output: OutputKind) -> Result<Self, Failure> {
-        let value = config_file::read(file)?;
+        Self::of(file, &config_file::read(file)?, output)
+    }
+
+    /// As [`Config::read`], from the text of a file.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub(crate) fn parse(file: &str, text: &str, output: OutputKind) -> Result<Self, Failure> {
+        Self::of(file, &config_file::parse(file, text)?, output)
+    }
+
+    fn of(file: &str, value: &serde_json::Value, output: OutputKind) -> Result<Self, Failure> {
         let config: Self =
             limpet_core::config::read(value.to_string().as_bytes(), "configuration").map_err(|error| {
                 let problems = error.problems.iter().map(|problem| format!("{file}: {problem}"));
@@ -224,7 +235,7 @@ impl Config {
             })?;
         config
             .check()
-            .and_then(|()| check_managed(&value))
+            .and_then(|()| check_managed(value))
             .and_then(|()| config.check_contour(output))
             .map_err(|message| Failure(format!("{file}: {message}")))?;
         Ok(config)

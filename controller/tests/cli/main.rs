@@ -17,6 +17,8 @@ mod docs_tables;
 mod drain;
 mod dynamic_module;
 mod envoy_gateway;
+#[cfg(feature = "controller")]
+mod explain;
 mod filter_configs;
 mod install;
 mod keys;

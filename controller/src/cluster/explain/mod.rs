@@ -2,111 +2,128 @@
 //!
 //! It decides nothing: the model says who counts and what each field came from.
 //!
-//! - `carrier`: what a client gets to see of a session. Pure.
+//! - `sources`, `online`: what it is explained from: files, or a cluster with the rights of the user.
+//! - `fetch`: the answer of a server, for its sessions.
+//! - `carrier`: what a client gets to see of a session. `presented`: the tokens that a person has. Pure.
+//! - `judge`: whether a token would be honoured, and if not, why. Pure: it asks the filter.
 //! - `text`: the explanation for people. Pure.
 
 mod carrier;
+mod fetch;
+mod judge;
+mod online;
+mod presented;
+mod sources;
 mod text;
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use crate::cluster::cli::{ExplainArgs, RouteArgument};
-use crate::cluster::config::Config;
-use crate::cluster::kube::{Store, Update, Wanted};
-use crate::cluster::render::{Files, add_classes, read_manifests};
-use crate::exit::{Failure, Verdict};
+use crate::cluster::render::add_classes;
+use crate::exit::{Failure, Verdict as ExitVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
+use fetch::Answer;
+use judge::{Judge, Judgement, Verdict};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::time::Timestamp;
-use limpet_model::explanation::RuleExplanation;
+use limpet_model::endpoints::Endpoint;
+use limpet_model::explanation::{DestinationExplanation, RuleExplanation};
 use limpet_model::reports::{Condition, ConditionStatus};
-use limpet_model::{Authorities, Certificate, Objects, Reports, Settings, explain};
+use limpet_model::{Graph, Objects, Reports, Settings, explain};
+use limpet_outputs::{FilterInputs, FilterKeys, filter_config};
+use presented::Presented;
+use sources::Sources;
 
-/// The namespace of objects that name none, as in kubectl.
-const DEFAULT_NAMESPACE: &str = "default";
-
-pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<Verdict, Failure> {
-    let config = match &args.config {
-        Some(file) => Config::read(file, args.output)?,
-        None => Config::default(),
+pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<ExitVerdict, Failure> {
+    let judges_tokens = args.token.is_some() || args.cookie.is_some() || args.curl.is_some();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure(format!("cannot start: {error}")))?;
+    let sources = if args.files.is_empty() {
+        runtime.block_on(online::read(args, judges_tokens))?
+    } else {
+        sources::from_files(args)?
     };
-    let settings = config.settings(args.output);
-    let Files { store, .. } = read_manifests(&args.files, &settings)?;
-    let namespace = args.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    let mut store = store;
-    assume_named(&mut store);
-    let mut objects = Objects::clone(&store.objects());
-    if let Some(plane) = config.control_plane(args.output) {
-        add_classes(&mut objects, &plane);
-    }
-    let explanation = Explanation::new(args, namespace, &objects, &settings)?;
-    let now = time_format::now();
+    let answer = match &args.curl {
+        Some(url) => Some(runtime.block_on(fetch::fetch(url, &args.headers, args.insecure))?),
+        None => None,
+    };
+    let now = args.now.unwrap_or_else(time_format::now);
+    let explanation = Explanation::new(args, &sources, answer.as_ref(), now)?;
     match format {
         Output::Text => output::print(&text::text(&explanation, now))?,
         Output::Json => output::print_json(&explanation.json(now))?,
     }
     Ok(if explanation.is_good() {
-        Verdict::Good
+        ExitVerdict::Good
     } else {
-        Verdict::Bad
+        ExitVerdict::Bad
     })
-}
-
-/// Answers for the single objects that others name. What is in them changes no session, so nobody needs the right to
-/// read them, and no private key is read.
-fn assume_named(store: &mut Store) {
-    for object in store.wanted().clone().into_keys() {
-        let certificate = Certificate {
-            chain: Vec::new().into(),
-            key: Arc::default(),
-        };
-        store.apply(match object {
-            Wanted::Secret(name) => Update::Secret(name, Some(Ok(certificate))),
-            Wanted::ConfigMap(name) => Update::ConfigMap(name, Some(Ok(Authorities::of_pem("")))),
-            Wanted::Node(name) => Update::Node(name, None),
-        });
-    }
 }
 
 /// Everything that is said.
 #[derive(Debug)]
 struct Explanation {
     route: ObjectRef,
+    /// What is not known, and why.
+    unknown: Vec<String>,
     /// What is wrong with the route as a whole.
     problems: Vec<String>,
     rules: Vec<RuleExplanation>,
+    /// `None`: there was nothing to judge.
+    judged: Option<Judged>,
+}
+
+/// What became of what a person presented.
+#[derive(Debug)]
+struct Judged {
+    tokens: Vec<Judgement>,
+    /// What else there is to say of it.
+    note: Option<String>,
 }
 
 impl Explanation {
-    fn new(args: &ExplainArgs, namespace: &str, objects: &Objects, settings: &Settings) -> Result<Self, Failure> {
+    fn new(args: &ExplainArgs, sources: &Sources, answer: Option<&Answer>, now: Timestamp) -> Result<Self, Failure> {
         let RouteArgument { kind, name } = &args.route;
         let route = ObjectRef {
             kind: *kind,
-            name: ObjectName::new(namespace, name),
+            name: ObjectName::new(&sources.namespace, name),
         };
-        if !exists(objects, &route) {
+        let mut objects = Objects::clone(&sources.store.objects());
+        if let Some(plane) = sources.config.control_plane(args.output) {
+            add_classes(&mut objects, &plane);
+        }
+        if !exists(&objects, &route) {
             return Err(Failure(format!("expected an existing route, found {route}")));
         }
-        let (_, reports, mut rules) = explain(objects, settings, &route);
+        let (graph, reports, mut rules) = explain(&objects, &sources.settings, &route);
+        let problems = problems(&reports, &route, &rules, &sources.settings);
         if let Some(wanted) = &args.rule {
-            let all = rules.clone();
+            let all = one_of(&rules);
             rules.retain(|rule| rule.is_called(wanted));
             if rules.is_empty() {
-                return Err(Failure(format!("--rule: expected {}, found {wanted:?}", one_of(&all))));
+                return Err(Failure(format!("--rule: expected {all}, found {wanted:?}")));
             }
         }
         Ok(Self {
-            problems: problems(&reports, &route, rules.is_empty()),
+            unknown: sources.unknown.clone(),
+            judged: judged(args, sources, &graph, &rules, answer, now)?,
+            problems,
             route,
             rules,
         })
     }
 
     fn is_good(&self) -> bool {
-        self.problems.is_empty() && self.rules.iter().all(|rule| rule.problems.is_empty())
+        let is_honoured = |judgement: &Judgement| judgement.verdict == Verdict::Honoured;
+        match &self.judged {
+            Some(judged) => judged.tokens.iter().any(is_honoured),
+            None => self.problems.is_empty() && self.rules.iter().all(|rule| rule.problems.is_empty()),
+        }
     }
 
     fn json(&self, now: Timestamp) -> Value {
@@ -116,12 +133,87 @@ impl Explanation {
             carrier::add(&mut rule, now);
             rule
         });
-        json!({
+        let mut json = json!({
             "route": self.route.to_string(),
+            "unknown": self.unknown,
             "problems": self.problems,
             "rules": rules.collect::<Vec<_>>(),
-        })
+        });
+        if let (Some(judged), Value::Object(fields)) = (&self.judged, &mut json) {
+            fields.insert("tokens".to_owned(), json!(judged.tokens));
+            fields.insert("note".to_owned(), json!(judged.note));
+        }
+        json
     }
+}
+
+/// Judges what the arguments present.
+fn judged(
+    args: &ExplainArgs,
+    sources: &Sources,
+    graph: &Graph,
+    rules: &[RuleExplanation],
+    answer: Option<&Answer>,
+    now: Timestamp,
+) -> Result<Option<Judged>, Failure> {
+    let sessions = rules.iter().flat_map(RuleExplanation::sessions);
+    let names: Vec<String> = sessions
+        .filter_map(|session| carrier::name(&session.config, &session.scope))
+        .collect();
+    let is_expected = |name: &str| names.iter().any(|known| known == name);
+    let (presented, from) = match (&args.token, &args.cookie, answer) {
+        (Some(token), ..) => (vec![Presented::token(token)], String::new()),
+        (_, Some(line), _) => (Presented::cookies(line, is_expected), "the line".to_owned()),
+        (.., Some(answer)) => {
+            let headers = answer
+                .headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()));
+            (
+                Presented::answered(headers, is_expected),
+                format!("the answer, with status {},", answer.status),
+            )
+        }
+        _ => return Ok(None),
+    };
+    let note = presented.is_empty().then(|| {
+        let expected = if names.is_empty() {
+            "these rules have no sessions with tokens".to_owned()
+        } else {
+            format!("expected {}", names.join(" or "))
+        };
+        format!("{from} has no token: {expected}")
+    });
+    let (keys, no_keys) = match &sources.keys {
+        Ok(keys) => (keys.clone(), None),
+        Err(why) => (Vec::new(), Some(why.as_str())),
+    };
+    let inputs = FilterInputs {
+        fences: sources.fences.clone(),
+        max_idle: sources.config.max_idle(),
+        clock_skew: sources.config.clock_skew,
+        ..FilterInputs::with_keys(FilterKeys::Listed(keys))
+    };
+    let endpoints = |to: &DestinationExplanation| endpoints(sources, to);
+    let judge = Judge {
+        config: Rc::new(filter_config(graph.policies.clone(), false, &inputs)),
+        no_keys,
+        graph,
+        rules,
+        endpoints: &endpoints,
+        now,
+    };
+    let tokens = presented
+        .iter()
+        .map(|presented| judge.judge(presented))
+        .collect::<Result<_, _>>()?;
+    Ok(Some(Judged { tokens, note }))
+}
+
+/// The endpoints of a destination, as far as they are known.
+fn endpoints(sources: &Sources, to: &DestinationExplanation) -> Option<Vec<Endpoint>> {
+    let found = sources.store.endpoints(to.service.as_ref()?, &to.port_name);
+    (sources.has_all_endpoints || !found.is_empty()).then_some(found)
 }
 
 fn exists(objects: &Objects, route: &ObjectRef) -> bool {
@@ -138,7 +230,7 @@ fn one_of(rules: &[RuleExplanation]) -> String {
 }
 
 /// What the reports say of the route, where it is not good.
-fn problems(reports: &Reports, route: &ObjectRef, is_nowhere: bool) -> Vec<String> {
+fn problems(reports: &Reports, route: &ObjectRef, rules: &[RuleExplanation], settings: &Settings) -> Vec<String> {
     let of_kind = match route.kind {
         Kind::GrpcRoute => &reports.grpc_routes,
         _ => &reports.http_routes,
@@ -163,8 +255,11 @@ fn problems(reports: &Reports, route: &ObjectRef, is_nowhere: bool) -> Vec<Strin
     if let Some(condition) = reports.without_status.get(route) {
         told.push(condition.message.clone());
     }
-    if is_nowhere && told.is_empty() {
-        told.push("it attaches to no Gateway of a class of ours that is there".to_owned());
+    if rules.is_empty() && told.is_empty() {
+        let name = &settings.controller_name;
+        told.push(format!(
+            "it attaches to no Gateway whose class has the controllerName {name}"
+        ));
     }
     told
 }

@@ -4,12 +4,17 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Explanation, carrier};
+use super::judge::{Judgement, Verdict};
+use super::{Explanation, Judged, carrier};
+use crate::time_format;
 use limpet_core::time::Timestamp;
 use limpet_model::explanation::{DestinationExplanation, RuleExplanation, SessionExplanation};
 
 pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
     let mut text = String::new();
+    for unknown in &explanation.unknown {
+        line(&mut text, 0, &format!("not known: {unknown}"));
+    }
     for problem in &explanation.problems {
         line(&mut text, 0, &format!("{}: {problem}", explanation.route));
     }
@@ -19,7 +24,58 @@ pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
         }
         of_rule(&mut text, rule, now);
     }
+    if let Some(Judged { tokens, note }) = &explanation.judged {
+        if let Some(note) = note {
+            line(&mut text, 0, "");
+            line(&mut text, 0, note);
+        }
+        for judgement in tokens {
+            line(&mut text, 0, "");
+            of_token(&mut text, judgement, now);
+        }
+    }
     text
+}
+
+fn of_token(text: &mut String, judgement: &Judgement, now: Timestamp) {
+    let verdict = match (judgement.verdict, &judgement.reason) {
+        (Verdict::Honoured, _) => "honoured".to_owned(),
+        (Verdict::NotVerified, _) => "not verified".to_owned(),
+        (Verdict::Refused, Some(reason)) => format!("not honoured ({reason})"),
+        (Verdict::Refused, None) | (Verdict::Moved, _) => "not honoured".to_owned(),
+    };
+    line(text, 0, &format!("{}: {verdict}", judgement.presented));
+    line(text, 1, &format!("why          {}", judgement.why));
+    if let Some(accepted_by) = &judgement.accepted_by {
+        line(text, 1, &format!("accepted by  {accepted_by}"));
+    }
+    if let Some(rule) = &judgement.rule {
+        line(text, 1, &format!("session of   {rule}"));
+    }
+    if let (Some(form), Some(key)) = (judgement.form, judgement.key_id) {
+        line(text, 1, &format!("token        {form}, key {key}"));
+    }
+    let Some(claims) = &judgement.claims else { return };
+    line(text, 1, &format!("backend      {}", claims.host));
+    let cluster = claims.cluster.as_deref().unwrap_or("no cluster that is known");
+    line(text, 1, &format!("destination  {} ({cluster})", claims.destination));
+    for (label, time) in [
+        ("issued", Some(claims.issued_at)),
+        ("last seen", Some(claims.last_seen)),
+        ("absolute", claims.absolute_end),
+        ("idle", claims.idle_end),
+    ] {
+        if let Some(time) = time {
+            line(text, 1, &format!("{label:11}  {}", time_format::words(time, now)));
+        }
+    }
+    if claims.moving {
+        line(
+            text,
+            1,
+            "moving       the application named the backend, which has not answered yet",
+        );
+    }
 }
 
 fn of_rule(text: &mut String, rule: &RuleExplanation, now: Timestamp) {

@@ -7,6 +7,7 @@
 //!   Secret that a listener or a host of Contour's names, for each ConfigMap that a policy for TLS names, and for each
 //!   Node whose address a Gateway has. `wanted`: which ones these are.
 //! - `pods`: a watch of the metadata of pods, which may be refused. `pod`: what is kept of them.
+//! - `lists`: what is there once, for commands that do not stay.
 //! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
 //!   locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
@@ -31,6 +32,7 @@ mod follow;
 mod item;
 mod kind;
 mod levels;
+mod lists;
 mod manifest;
 pub(crate) mod named_object;
 mod nodes;
@@ -54,6 +56,7 @@ pub(crate) use certificate::{authorities, read as certificate};
 pub(crate) use client::{Connection, FIELD_MANAGER, connect};
 pub(crate) use delete::delete;
 pub(crate) use kind::versions;
+pub(crate) use lists::{Lists, Unlisted};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest};
 pub(crate) use own_status::{CONTOUR_FIELDS, Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use pruned::pruned;

@@ -5,19 +5,14 @@ use serde_json::Value;
 use super::keyring_file::KeyringFile;
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
+use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{InlineKey, KeyConfig};
 use limpet_core::keyring::Entry;
 
 pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
     let document = config_file::read(file)?;
     if let Some(keyring) = KeyringFile::from_document(file, &document) {
-        let inline = |entry: Entry| KeyConfig {
-            id: entry.id.0,
-            env: None,
-            inline: entry.secret.map(|secret| InlineKey(secret.to_base64().to_string())),
-            state: entry.state.into(),
-        };
-        return Ok(keyring?.document.entries().into_iter().map(inline).collect());
+        return Ok(of_document(&keyring?.document));
     }
     let (prefix, list) = match &document {
         Value::Object(fields) => match fields.get("keys") {
@@ -40,6 +35,17 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
         return Err(Failure(format!("{file}: keys: expected at least one key")));
     }
     Ok(keys)
+}
+
+/// The keys of a keyring.
+pub(crate) fn of_document(document: &KeyringDocument) -> Vec<KeyConfig> {
+    let inline = |entry: Entry| KeyConfig {
+        id: entry.id.0,
+        env: None,
+        inline: entry.secret.map(|secret| InlineKey(secret.to_base64().to_string())),
+        state: entry.state.into(),
+    };
+    document.entries().into_iter().map(inline).collect()
 }
 
 /// A message without the text that it quotes, which may be a key in the wrong place.

@@ -25,11 +25,11 @@ const DEFAULT_SCOPE: &str = "default";
 
 /// A session that the token may be of.
 #[derive(Debug, Clone)]
-pub(super) struct CandidateSession {
-    pub(super) config: Rc<FilterConfig>,
+pub(crate) struct CandidateSession {
+    pub(crate) config: Rc<FilterConfig>,
     /// The name of a policy of `config`.
-    pub(super) policy: String,
-    pub(super) scope: String,
+    pub(crate) policy: String,
+    pub(crate) scope: String,
 }
 
 #[derive(Debug, Default)]
@@ -42,12 +42,12 @@ pub(super) struct Candidates {
 }
 
 impl CandidateSession {
-    pub(super) fn policy_config(&self) -> Option<&PolicyConfig> {
+    pub(crate) fn policy_config(&self) -> Option<&PolicyConfig> {
         self.config.policies.get(&self.policy)
     }
 
     /// How the token travels, and the name of its cookie or header.
-    pub(super) fn carrier(&self) -> (CarrierMode, &str) {
+    pub(crate) fn carrier(&self) -> (CarrierMode, &str) {
         let carrier = self.policy_config().and_then(PolicyConfig::carrier);
         carrier.unwrap_or((CarrierMode::Cookie, ""))
     }
@@ -57,12 +57,19 @@ impl CandidateSession {
     /// # Errors
     /// If the key is not available; `None` if there is no such key.
     pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
-        let entry = source::key(&self.config, id).map_err(Some)?.ok_or(None)?;
-        let secret = entry.secret.as_ref().ok_or(Some(Unavailable::Revoked))?;
-        let key = Key::new(entry.id, KeyState::Signing, secret);
-        let keyring = Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))?;
+        let keyring = keyring(&self.config, id)?;
         let (mode, name) = self.carrier();
         Ok(Realm::new(&keyring, self.scope.as_bytes(), mode, name))
+    }
+
+    /// How long the session may be idle, and the field that sets it.
+    pub(crate) fn idle_bound(&self) -> Option<(GatewayDuration, &'static str)> {
+        let policy = self.policy_config()?;
+        match (policy.idle_timeout, policy.absolute_timeout) {
+            (Some(bound), _) => Some((bound, "idleTimeout")),
+            (None, None) => Some((self.config.max_idle, "maxIdle")),
+            (None, Some(_)) => None,
+        }
     }
 
     /// Policy, scope and carrier, for people.
@@ -75,6 +82,17 @@ impl CandidateSession {
             format!("scope {scope}, {} {name}", mode.name())
         }
     }
+}
+
+/// A keyring of the key of this id alone, or without an id of the one that signs.
+///
+/// # Errors
+/// If the key is not available; `None` if there is no such key.
+pub(crate) fn keyring(config: &FilterConfig, id: Option<KeyId>) -> Result<Keyring, Option<Unavailable>> {
+    let entry = source::key(config, id).map_err(Some)?.ok_or(None)?;
+    let secret = entry.secret.as_ref().ok_or(Some(Unavailable::Revoked))?;
+    let key = Key::new(entry.id, KeyState::Signing, secret);
+    Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))
 }
 
 impl Candidates {
@@ -186,7 +204,7 @@ impl Candidates {
 }
 
 /// The name that tokens are bound to; the name of the cookie may also have the scope (`perScope`).
-fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
+pub(crate) fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
     let base = name.rsplit_once('~').map_or(name, |(base, _)| base);
     if CookieNames::new(base, scope.as_bytes(), true).current() == name {
         base

@@ -6,14 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::candidates::{CandidateSession, Candidates, session_json};
 use super::token_argument::TokenArgument;
-use super::verification::{self, Opening};
+use super::verification::{self, Opening, Request};
 use crate::cli::InspectArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, Rows};
 use crate::time_format;
-use limpet_core::config::schema::PolicyConfig;
 use limpet_core::outcome::RequestOutcome;
-use limpet_core::time::{GatewayDuration, Timestamp};
+use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
 
 pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> {
@@ -89,7 +88,8 @@ impl Inspection {
             Opening::Opened(candidate, claims) => {
                 self.add("session", candidate.words(candidates));
                 self.say("session", session_json(&candidate, candidates));
-                let outcome = verification::judge(&candidate, token, unverified.key_id, self.now)?;
+                let outcome =
+                    verification::judge(&candidate, Request::new(&candidate, token), unverified.key_id, self.now)?;
                 let verdict = match outcome {
                     RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
                     // The token is there, so the request has one.
@@ -180,7 +180,8 @@ impl Inspection {
                 format!("{}  (absoluteTimeout {timeout})", time_format::words(end, self.now)),
             );
         }
-        let idle = idle_bound(policy, candidate, candidates).map(|(bound, field)| {
+        let is_meant = |(_, field): &(_, &str)| candidates.has_policies || *field != "maxIdle";
+        let idle = candidate.idle_bound().filter(is_meant).map(|(bound, field)| {
             let end = claims.last_seen.after(bound.get());
             // Only the application renews a token in its own cookie or header.
             let kept = match candidate.carrier().0 {
@@ -203,19 +204,6 @@ impl Inspection {
                 "idleSeconds": idle.map(seconds),
             }),
         );
-    }
-}
-
-/// How long the session may be idle, and the field that sets it.
-fn idle_bound(
-    policy: &PolicyConfig,
-    candidate: &CandidateSession,
-    candidates: &Candidates,
-) -> Option<(GatewayDuration, &'static str)> {
-    match (policy.idle_timeout, policy.absolute_timeout) {
-        (Some(bound), _) => Some((bound, "idleTimeout")),
-        (None, None) if candidates.has_policies => Some((candidate.config.max_idle, "maxIdle")),
-        _ => None,
     }
 }
 

@@ -5,3 +5,7 @@ pub(crate) mod inspect;
 pub(crate) mod issue;
 mod token_argument;
 mod verification;
+
+pub(crate) use candidates::{CandidateSession, keyring, without_scope};
+pub(crate) use token_argument::TokenArgument;
+pub(crate) use verification::{Request, judge};

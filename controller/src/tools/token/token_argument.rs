@@ -3,18 +3,18 @@
 use limpet_core::token::{CarrierMode, is_token};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TokenArgument<'a> {
-    pub(super) token: &'a str,
+pub(crate) struct TokenArgument<'a> {
+    pub(crate) token: &'a str,
     /// The name of the cookie or header, if the text has it.
-    pub(super) name: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
     /// How the token travelled, if the text shows it.
-    pub(super) mode: Option<CarrierMode>,
+    pub(crate) mode: Option<CarrierMode>,
 }
 
 impl<'a> TokenArgument<'a> {
     /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...`, `name: value` or a URL. No token
     /// contains `=`, `:` or `~`. A cookie without `~` may also be one of mode rewrite.
-    pub(super) fn parse(text: &'a str) -> Self {
+    pub(crate) fn parse(text: &'a str) -> Self {
         let text = text.trim();
         if let Some(argument) = Self::in_url(text) {
             return argument;

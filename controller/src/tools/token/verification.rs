@@ -41,17 +41,17 @@ pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening 
     outcome
 }
 
-/// The filter's outcome for a token of this session. It leaves out whether the route leads to the token's cluster.
-pub(super) fn judge(
+/// The filter's outcome for a request of this session with a token of this key. It leaves out whether the route leads
+/// to the token's cluster.
+pub(crate) fn judge(
     candidate: &CandidateSession,
-    token: &str,
+    mut request: Request,
     key: KeyId,
     now: Timestamp,
 ) -> Result<RequestOutcome, Failure> {
     let config = alone(candidate, key)?;
     let (filter, _) = Filter::new(&config, &|_| None)
         .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
-    let mut request = Request::new(candidate, token);
     // `Request` answers every question, so this does not happen.
     let unanswered = |error: &dyn std::fmt::Display| Failure(error.to_string());
     let session = filter.session(&request).map_err(|error| unanswered(&error))?;
@@ -83,13 +83,22 @@ fn alone(candidate: &CandidateSession, key: KeyId) -> Result<FilterConfig, Failu
 }
 
 /// A request with nothing but the token.
-struct Request {
+pub(crate) struct Request {
     header: String,
     value: Vec<u8>,
 }
 
 impl Request {
-    fn new(candidate: &CandidateSession, token: &str) -> Self {
+    /// With this header alone, named in lower case.
+    pub(crate) fn with(header: &str, value: &str) -> Self {
+        Self {
+            header: header.to_owned(),
+            value: value.as_bytes().to_vec(),
+        }
+    }
+
+    /// With the token where sessions of the candidate have it.
+    pub(crate) fn new(candidate: &CandidateSession, token: &str) -> Self {
         let (mode, name) = candidate.carrier();
         let (header, value) = match mode {
             CarrierMode::Cookie | CarrierMode::CookieRewrite => ("cookie", format!("{name}={token}")),

@@ -69,6 +69,14 @@ pub(super) enum Revocation {
     Invalid(Broken),
 }
 
+/// Reads the keyring of the Secret.
+///
+/// # Errors
+/// If the Secret holds no valid keyring.
+pub(crate) fn document(secret: &SecretObject) -> Result<KeyringDocument, Broken> {
+    ring(secret).map(|ring| ring.document)
+}
+
 /// Reads the Secret with the keyring.
 ///
 /// # Errors

@@ -22,4 +22,5 @@ mod state;
 mod tests;
 
 pub(crate) use config::KeyringConfig;
+pub(crate) use content::document;
 pub(crate) use reconciler::{Figures, Keys, Reconciler};

@@ -1,0 +1,509 @@
+//! Whether a token would be honoured, and if not, why, and what would accept it. Pure: all verdicts are the filter's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use super::carrier;
+use super::presented::Presented;
+use crate::exit::Failure;
+use crate::time_format;
+use crate::tools::keys::source::{self, Unavailable};
+use crate::tools::token::{CandidateSession, Request, judge, keyring, without_scope};
+use limpet_core::config::schema::FilterConfig;
+use limpet_core::keyring::{KeyId, Keyring};
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::{GatewayDuration, Timestamp};
+use limpet_core::token::{CarrierMode, Claims, Destination, Realm, Refusal, Unverified};
+use limpet_model::Graph;
+use limpet_model::endpoints::{Endpoint, EndpointState};
+use limpet_model::explanation::{DestinationExplanation, RuleExplanation};
+use limpet_model::graph::{Action, Forward, Route, RuleName, Session, SessionUse, Target};
+
+/// What a token is judged by.
+pub(super) struct Judge<'a> {
+    /// The filter's configuration, with the policies of the graph and with keys.
+    pub(super) config: Rc<FilterConfig>,
+    /// Why there are no keys.
+    pub(super) no_keys: Option<&'a str>,
+    pub(super) graph: &'a Graph,
+    /// The rules that it is judged for.
+    pub(super) rules: &'a [RuleExplanation],
+    /// The endpoints of a destination; `None` if they are not known.
+    pub(super) endpoints: &'a dyn Fn(&DestinationExplanation) -> Option<Vec<Endpoint>>,
+    pub(super) now: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Verdict {
+    Honoured,
+    Refused,
+    /// The filter honours it, and the request goes elsewhere.
+    Moved,
+    NotVerified,
+}
+
+/// What is said of a token.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Judgement {
+    /// Its carrier, like `cookie shop`.
+    pub(super) presented: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) form: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) key_id: Option<u8>,
+    pub(super) verdict: Verdict,
+    /// The word of metrics and access logs for a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    pub(super) why: String,
+    /// The rule whose sessions it is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rule: Option<String>,
+    /// What would accept it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) accepted_by: Option<String>,
+    /// What it says, if it could be verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) claims: Option<Shown>,
+}
+
+/// What a token says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Shown {
+    pub(super) host: String,
+    pub(super) destination: String,
+    /// The cluster, if there is one of this destination.
+    pub(super) cluster: Option<String>,
+    #[serde(serialize_with = "exact")]
+    pub(super) issued_at: Timestamp,
+    #[serde(serialize_with = "exact")]
+    pub(super) last_seen: Timestamp,
+    /// Whether the application named the backend, which has not answered yet.
+    pub(super) moving: bool,
+    /// When the session ends in any case.
+    #[serde(serialize_with = "exact_if_any")]
+    pub(super) absolute_end: Option<Timestamp>,
+    /// When it ends unless it is used.
+    #[serde(serialize_with = "exact_if_any")]
+    pub(super) idle_end: Option<Timestamp>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over the field by reference"
+)]
+fn exact<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&time_format::exact(*time))
+}
+
+#[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
+fn exact_if_any<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(time_format::exact).serialize(serializer)
+}
+
+/// A session that a token belongs to.
+struct Owner<'r> {
+    rule: &'r RuleExplanation,
+    session: CandidateSession,
+    claims: Claims,
+}
+
+impl Judge<'_> {
+    pub(super) fn judge(&self, presented: &Presented) -> Result<Judgement, Failure> {
+        let mut judgement = Judgement {
+            presented: presented.words(),
+            form: None,
+            key_id: None,
+            verdict: Verdict::Refused,
+            reason: None,
+            why: String::new(),
+            rule: None,
+            accepted_by: None,
+            claims: None,
+        };
+        let token = presented.token.as_bytes();
+        let unverified = match Unverified::parse(token) {
+            Ok(unverified) => unverified,
+            Err(refusal) => {
+                let count = presented.token.chars().count();
+                judgement.why = format!("it is no token: expected 60 or 76 characters of base64url, found {count}");
+                return Ok(judgement.refused(refusal));
+            }
+        };
+        judgement.form = Some(unverified.form.name());
+        judgement.key_id = Some(unverified.key_id.0);
+        let keyring = match self.keyring(unverified.key_id) {
+            Ok(keyring) => keyring,
+            Err(told) => return Ok(self.without_key(judgement, unverified.key_id, told)),
+        };
+        match self.owner(&keyring, token) {
+            Some(owner) => self.owned(judgement, presented, unverified.key_id, &owner),
+            None => Ok(self.foreign(judgement, presented, &keyring)),
+        }
+    }
+
+    /// The key of a token.
+    fn keyring(&self, id: KeyId) -> Result<Keyring, Option<Unavailable>> {
+        if let Some(why) = self.no_keys {
+            return Err(Some(Unavailable::Wrong(why.to_owned())));
+        }
+        keyring(&self.config, Some(id))
+    }
+
+    fn without_key(&self, mut judgement: Judgement, id: KeyId, told: Option<Unavailable>) -> Judgement {
+        match told {
+            Some(Unavailable::Revoked) => {
+                judgement.why = format!("key {id} is revoked: none of its tokens counts any more");
+                judgement.refused(Refusal::RevokedKey)
+            }
+            Some(unavailable) => {
+                judgement.verdict = Verdict::NotVerified;
+                judgement.why = unavailable.to_string();
+                judgement
+            }
+            None => {
+                let known = source::states(&self.config).unwrap_or_default();
+                let known: Vec<String> = known.iter().map(|(id, _)| id.to_string()).collect();
+                judgement.why = format!("key {id} is not in the keyring, which has {}", known.join(", "));
+                judgement.accepted_by = Some(format!(
+                    "Envoys whose keyring has the key {id}: another cluster, or this one before the key was removed"
+                ));
+                judgement.refused(Refusal::UnknownKey)
+            }
+        }
+    }
+
+    /// The session of the rules that it is of.
+    fn owner(&self, keyring: &Keyring, token: &[u8]) -> Option<Owner<'_>> {
+        for rule in self.rules {
+            for session in rule.sessions() {
+                let session = self.candidate(&session.policy, &session.scope);
+                if let Some(claims) = opened(&session, keyring, token) {
+                    return Some(Owner { rule, session, claims });
+                }
+            }
+        }
+        None
+    }
+
+    fn candidate(&self, policy: &str, scope: &str) -> CandidateSession {
+        CandidateSession {
+            config: Rc::clone(&self.config),
+            policy: policy.to_owned(),
+            scope: scope.to_owned(),
+        }
+    }
+
+    fn owned(
+        &self,
+        mut judgement: Judgement,
+        presented: &Presented,
+        key: KeyId,
+        owner: &Owner<'_>,
+    ) -> Result<Judgement, Failure> {
+        let Owner { rule, session, claims } = owner;
+        judgement.rule = Some(rule.to_string());
+        judgement.claims = Some(self.claims(session, claims));
+        let request = match &presented.header {
+            Some((name, value)) => Request::with(name, value),
+            None => Request::new(session, &presented.token),
+        };
+        match judge(session, request, key, self.now)? {
+            RequestOutcome::Steered => Ok(self.steered(judgement, owner)),
+            RequestOutcome::NoToken => {
+                let (config, scope) = (session.policy_config(), &session.scope);
+                let name = config
+                    .and_then(|config| carrier::name(config, scope))
+                    .unwrap_or_default();
+                let kind = config.map_or("cookie", carrier::kind);
+                judgement.why = format!("the filter does not look for it there, but in the {kind} {name}");
+                judgement.reason = Some("no_token".to_owned());
+                judgement.accepted_by = Some(format!("this rule, in the {kind} {name}"));
+                Ok(judgement)
+            }
+            RequestOutcome::Refused(refusal) => {
+                judgement.why = self.refusal(refusal, session, claims);
+                Ok(judgement.refused(refusal))
+            }
+        }
+    }
+
+    /// A token that the filter honours, unless the route does not lead to its destination, or the backend is gone.
+    fn steered(&self, mut judgement: Judgement, owner: &Owner<'_>) -> Judgement {
+        let Owner { rule, session, claims } = owner;
+        let hash = claims.destination.to_string();
+        let is_it = |to: &&DestinationExplanation| to.hash.as_deref() == Some(&hash);
+        let Some(destination) = rule.destinations.iter().find(is_it) else {
+            let (cluster, rules) = self.leading_to(claims.destination);
+            let named = cluster.map(|cluster| format!(", {cluster},")).unwrap_or_default();
+            judgement.why = format!("its destination {hash}{named} is no cluster of this rule");
+            judgement.accepted_by =
+                (!rules.is_empty()).then(|| format!("this rule, once it leads there again: {} there", leads(&rules)));
+            return judgement.refused(Refusal::UnknownDestination);
+        };
+        judgement.verdict = Verdict::Honoured;
+        let cluster = destination
+            .cluster
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let backend = claims.host;
+        let Some(endpoints) = (self.endpoints)(destination) else {
+            judgement.why = format!("requests go to {backend} of {cluster}; whether it is there is not known");
+            return judgement;
+        };
+        if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.address == backend) {
+            let pod = endpoint.pod.as_ref().map(|pod| format!(", pod {pod}"));
+            let state = match endpoint.state {
+                EndpointState::Ready => "ready",
+                EndpointState::Draining => "draining: it keeps its sessions and gets no new ones",
+            };
+            judgement.why = format!(
+                "requests go to {backend} of {cluster}{} ({state})",
+                pod.unwrap_or_default()
+            );
+            return judgement;
+        }
+        let is_strict = session.policy_config().is_some_and(|policy| policy.strict);
+        let then = if is_strict {
+            "the policy is strict, so requests fail"
+        } else {
+            "the request goes to another one, and gets a new token"
+        };
+        judgement.verdict = Verdict::Moved;
+        judgement.why = format!(
+            "the token is good, but no endpoint of {cluster} that takes requests has the address {backend}: {then}"
+        );
+        judgement.accepted_by = Some("this rule, once a pod is ready at this address and port again".to_owned());
+        judgement
+    }
+
+    fn refusal(&self, refusal: Refusal, session: &CandidateSession, claims: &Claims) -> String {
+        let ago = |time| time_format::distance(time, self.now);
+        let policy = session.policy_config();
+        match refusal {
+            Refusal::Expired => {
+                let timeout = policy.and_then(|policy| policy.absolute_timeout);
+                let end = timeout.map(|timeout| claims.issued_at.after(timeout.get()));
+                let (timeout, end) = (words(timeout), end.map(ago).unwrap_or_default());
+                format!(
+                    "it expired {end}: absoluteTimeout is {timeout}, and it was issued {}",
+                    ago(claims.issued_at)
+                )
+            }
+            Refusal::Idle => {
+                let (bound, field) = session.idle_bound().unzip();
+                format!(
+                    "it was last used {}, and {} is {}, which is kept to a tenth",
+                    ago(claims.last_seen),
+                    field.unwrap_or_default(),
+                    words(bound)
+                )
+            }
+            Refusal::FromTheFuture => {
+                let later = claims.issued_at.max(claims.last_seen);
+                let skew = self.config.clock_skew;
+                format!(
+                    "it is of a time {}, and clocks may differ by {skew}: compare the clocks of the Envoys",
+                    ago(later)
+                )
+            }
+            Refusal::Fenced => format!(
+                "it is fenced: {} has got another pod since the session began, {}",
+                claims.host,
+                ago(claims.issued_at)
+            ),
+            other => format!("the filter refuses it: {other}"),
+        }
+    }
+
+    /// Of no session of these rules.
+    fn foreign(&self, mut judgement: Judgement, presented: &Presented, keyring: &Keyring) -> Judgement {
+        let token = presented.token.as_bytes();
+        for SessionUse { policy, scope } in sessions(self.graph) {
+            let session = self.candidate(&policy, &scope);
+            if let Some(claims) = opened(&session, keyring, token) {
+                let whose = self.whose(&scope);
+                judgement.why = format!("its scope is {scope}: it belongs to {whose}");
+                judgement.accepted_by = Some(whose);
+                judgement.claims = Some(self.claims(&session, &claims));
+                return judgement.refused(Refusal::BadSignature);
+            }
+        }
+        // Of a name or a mode that no policy has any more, or of a rule that has lost its sessions.
+        for scope in scopes(self.graph, self.rules) {
+            for (mode, name) in self.carriers(presented, &scope) {
+                let realm = Realm::new(keyring, scope.as_bytes(), mode, &name);
+                if realm.open(token).is_ok() {
+                    let whose = self.whose(&scope);
+                    let mode = mode.name();
+                    judgement.why = format!(
+                        "it was made for {whose} with another session, {mode} {name}, which it does not have any more"
+                    );
+                    judgement.accepted_by = Some(format!("{whose}, with a session of the {mode} {name}"));
+                    return judgement.refused(Refusal::BadSignature);
+                }
+            }
+        }
+        let names: BTreeSet<String> = self
+            .rules
+            .iter()
+            .flat_map(RuleExplanation::sessions)
+            .filter_map(|session| {
+                let name = carrier::name(&session.config, &session.scope)?;
+                Some(format!("{} {name}", carrier::kind(&session.config)))
+            })
+            .collect();
+        let expected = if names.is_empty() {
+            "these rules have no sessions with tokens".to_owned()
+        } else {
+            let names: Vec<String> = names.into_iter().collect();
+            format!("tokens of these rules are in {}", names.join(", "))
+        };
+        judgement.why = format!(
+            "it was changed, or made with another key of this id, or for a scope or name that nothing here has; {expected}"
+        );
+        judgement.refused(Refusal::BadSignature)
+    }
+
+    /// The carriers that a token may have been made for.
+    fn carriers(&self, presented: &Presented, scope: &str) -> Vec<(CarrierMode, String)> {
+        let own = presented
+            .name
+            .as_deref()
+            .map(|name| without_scope(name, scope).to_owned());
+        let of_policies = self.config.policies.values().filter_map(|policy| policy.carrier());
+        let names: BTreeSet<String> = of_policies.map(|(_, name)| name.to_owned()).chain(own).collect();
+        let modes = match presented.mode {
+            Some(CarrierMode::Cookie) => vec![CarrierMode::Cookie, CarrierMode::CookieRewrite],
+            Some(mode) => vec![mode],
+            None => CarrierMode::ALL.to_vec(),
+        };
+        let of_mode = |mode: CarrierMode| names.iter().map(move |name| (mode, name.clone()));
+        modes.into_iter().flat_map(of_mode).collect()
+    }
+
+    /// The rule of a scope, or what else has it.
+    fn whose(&self, scope: &str) -> String {
+        if let Some(rule) = self.rules.iter().find(|rule| rule.scope == scope) {
+            return rule.to_string();
+        }
+        match self.graph.rules.get(&RuleName(scope.to_owned())) {
+            Some(origin) => {
+                let name = origin
+                    .name
+                    .as_ref()
+                    .map(|name| format!(" ({name})"))
+                    .unwrap_or_default();
+                format!("{}, spec.rules[{}]{name}", origin.route, origin.index)
+            }
+            None => scope.to_owned(),
+        }
+    }
+
+    /// The cluster of this destination, and the rules that lead to it.
+    fn leading_to(&self, destination: Destination) -> (Option<String>, BTreeSet<String>) {
+        let clusters: Vec<_> = self
+            .graph
+            .clusters
+            .keys()
+            .filter(|name| name.destination() == destination)
+            .collect();
+        let mut rules = BTreeSet::new();
+        for (route, forward) in forwards(self.graph) {
+            let leads = forward.destinations.iter().any(|to| match &to.target {
+                Target::Cluster(name) => clusters.contains(&name),
+                Target::Invalid { .. } => false,
+            });
+            if leads {
+                rules.insert(self.whose(&route.rule.0));
+            }
+        }
+        (clusters.first().map(ToString::to_string), rules)
+    }
+
+    fn claims(&self, session: &CandidateSession, claims: &Claims) -> Shown {
+        let absolute = session.policy_config().and_then(|policy| policy.absolute_timeout);
+        let idle = session.idle_bound().map(|(bound, _)| bound);
+        let end = |begin: Timestamp, timeout: Option<GatewayDuration>| Some(begin.after(timeout?.get()));
+        Shown {
+            host: claims.host.to_string(),
+            destination: claims.destination.to_string(),
+            cluster: self.leading_to(claims.destination).0,
+            issued_at: claims.issued_at,
+            last_seen: claims.last_seen,
+            moving: claims.is_moving(),
+            absolute_end: end(claims.issued_at, absolute),
+            idle_end: end(claims.last_seen, idle),
+        }
+    }
+}
+
+impl Judgement {
+    fn refused(mut self, refusal: Refusal) -> Self {
+        self.verdict = Verdict::Refused;
+        let word = RequestOutcome::Refused(refusal).word();
+        self.reason = Some(word.trim_start_matches("refused.").to_owned());
+        self
+    }
+}
+
+fn words(timeout: Option<GatewayDuration>) -> String {
+    timeout.map(|timeout| timeout.to_string()).unwrap_or_default()
+}
+
+/// The rules, for people.
+fn leads(rules: &BTreeSet<String>) -> String {
+    let shown: Vec<&str> = rules.iter().take(4).map(String::as_str).collect();
+    let more = rules.len().saturating_sub(shown.len());
+    let rest = if more > 0 {
+        format!(", and {more} more")
+    } else {
+        String::new()
+    };
+    let verb = if rules.len() == 1 { "leads" } else { "lead" };
+    format!("{}{rest} {verb}", shown.join("; "))
+}
+
+fn opened(session: &CandidateSession, keyring: &Keyring, token: &[u8]) -> Option<Claims> {
+    let (mode, name) = session.policy_config()?.carrier()?;
+    let realm = Realm::new(keyring, session.scope.as_bytes(), mode, name);
+    Some(realm.open(token).ok()?.claims)
+}
+
+fn forwards(graph: &Graph) -> impl Iterator<Item = (&Route, &Forward)> {
+    let listeners = graph
+        .gateways
+        .values()
+        .flat_map(|gateway| gateway.ports.values().flatten());
+    let routes = listeners.flat_map(|listener| listener.virtual_hosts.iter().flat_map(|host| &host.routes));
+    routes.filter_map(|route| match &route.action {
+        Action::Forward(forward) => Some((route, forward)),
+        Action::Redirect(_) | Action::Respond { .. } => None,
+    })
+}
+
+/// Everything that has sessions.
+fn sessions(graph: &Graph) -> Vec<SessionUse> {
+    let of_rules = forwards(graph).filter_map(|(_, forward)| match &forward.session {
+        Session::Rule(used) => Some(used),
+        Session::None | Session::Destinations => None,
+    });
+    let all = of_rules.chain(graph.clusters.values().filter_map(|cluster| cluster.session.as_ref()));
+    let distinct: BTreeMap<(&str, &str), &SessionUse> = all
+        .map(|used| ((used.scope.as_str(), used.policy.as_str()), used))
+        .collect();
+    distinct.into_values().cloned().collect()
+}
+
+/// All scopes that rules have or could have.
+fn scopes(graph: &Graph, rules: &[RuleExplanation]) -> BTreeSet<String> {
+    let of_routes = forwards(graph).map(|(route, _)| route.rule.0.clone());
+    let own = rules.iter().map(|rule| rule.scope.clone());
+    of_routes.chain(own).collect()
+}

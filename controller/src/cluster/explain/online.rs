@@ -1,0 +1,222 @@
+//! What is explained, from the API server, with the rights of the user.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client, Error};
+
+use super::sources::{Sources, assume_named, keys};
+use crate::cluster::cli::ExplainArgs;
+use crate::cluster::config::Config;
+use crate::cluster::kube::{Connection, Lists, Store, Unlisted, Watched, Wiped, connect, words};
+use crate::cluster::reconcile::config_map::Content;
+use crate::cluster::reconcile::fences::List;
+use crate::cluster::reconcile::keyring;
+use crate::exit::Failure;
+use crate::tools::keys::keys_file;
+use limpet_api::{Kind, ObjectName, ParentRef};
+use limpet_core::config::schema::KeyConfig;
+use limpet_model::{Memory, Objects};
+
+/// The field of the controller's ConfigMap with its configuration.
+const CONFIG: &str = "controller.yaml";
+
+/// Reads a cluster. `judges_tokens`: whether keys and fences are needed.
+pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sources, Failure> {
+    let connected = connect(args.kubeconfig.as_deref()).await;
+    let Connection { client, address } = connected.map_err(|error| Failure(error.to_string()))?;
+    let failed = |error: &Error| {
+        Failure(format!(
+            "cannot read from the API server at {address}: {}",
+            words(error)
+        ))
+    };
+    let mut unknown = Vec::new();
+    let config = controllers_config(args, &client, &mut unknown).await?;
+    let settings = config.settings(args.output);
+    let namespace = args
+        .namespace
+        .clone()
+        .unwrap_or_else(|| client.default_namespace().to_owned());
+    let watched = Watched {
+        controller: Arc::from(settings.controller_name.as_str()),
+        serves: settings.judges(),
+        namespaces: Vec::new(),
+        own: None,
+        // It would need one more right. Whether a pod drains is shown as far as EndpointSlices say it.
+        pods: false,
+        contour: settings.contour.clone(),
+    };
+    let lists = Lists::new(&client, &settings.controller_name)
+        .await
+        .map_err(|error| failed(&error))?;
+    let mut store = Store::new(watched.clone());
+    let mut namespaces = BTreeSet::from([namespace.clone()]);
+    let mut kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| watched.reads(*kind)).collect();
+    // Gateways may be in other namespaces, which routes name.
+    kinds.sort_by_key(|kind| !is_route(*kind));
+    let mut has_all_endpoints = true;
+    for kind in kinds {
+        if !is_route(kind) {
+            namespaces.extend(gateways_of(&store.objects(), &args.route.name, &namespace));
+        }
+        let unlisted = lists
+            .read(kind, &namespaces, &mut store)
+            .await
+            .map_err(|error| failed(&error))?;
+        let Some(unlisted) = unlisted else { continue };
+        let is_needed = [Kind::Gateway, Kind::GatewayClass, args.route.kind].contains(&kind);
+        if is_needed && unlisted.known.is_empty() {
+            return Err(Failure(format!("cannot list {kind}: {}", unlisted.words)));
+        }
+        has_all_endpoints &= kind != Kind::EndpointSlice;
+        unknown.push(told(kind, &unlisted));
+    }
+    let own = Own {
+        client: &client,
+        namespace: &args.controller.namespace,
+    };
+    let memory = format!("{}-memory", config.leader_election.name);
+    match own.content::<Memory>(&memory).await {
+        Ok(memory) => store.set_memory(memory.unwrap_or_default()),
+        Err(why) => unknown.push(format!("{why}: rules without a name may have other scopes")),
+    }
+    assume_named(&mut store);
+    let mut sources = Sources {
+        store,
+        settings,
+        namespace,
+        keys: Err(String::new()),
+        fences: Vec::new(),
+        has_all_endpoints,
+        unknown,
+        config,
+    };
+    if judges_tokens {
+        sources.keys = match keys(args)? {
+            Some(keys) => Ok(keys),
+            None => own.keys(&sources.config).await,
+        };
+        match own.content::<List>(&sources.config.fences).await {
+            Ok(list) => sources.fences = list.map(|list| list.config()).unwrap_or_default(),
+            Err(why) => sources
+                .unknown
+                .push(format!("{why}: whether a token is fenced is not known")),
+        }
+    }
+    Ok(sources)
+}
+
+fn is_route(kind: Kind) -> bool {
+    matches!(kind, Kind::HttpRoute | Kind::GrpcRoute)
+}
+
+/// The namespaces of the Gateways that the route names.
+fn gateways_of(objects: &Objects, name: &str, namespace: &str) -> BTreeSet<String> {
+    let route = ObjectName::new(namespace, name);
+    let http = objects.http_routes.get(&route).map(|route| &route.spec.parent_refs);
+    let grpc = objects.grpc_routes.get(&route).map(|route| &route.spec.parent_refs);
+    let parents = http.into_iter().chain(grpc).flatten();
+    parents
+        .filter_map(|parent: &ParentRef| parent.namespace.clone())
+        .collect()
+}
+
+fn told(kind: Kind, Unlisted { words, known }: &Unlisted) -> String {
+    if known.is_empty() {
+        return format!("no {kind} is known: {words}");
+    }
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    format!("{kind}: only those of {} are known: {words}", known.join(", "))
+}
+
+/// The configuration of the controller: that of `--config`, or of its ConfigMap.
+async fn controllers_config(args: &ExplainArgs, client: &Client, unknown: &mut Vec<String>) -> Result<Config, Failure> {
+    if let Some(file) = &args.config {
+        return Config::read(file, args.output);
+    }
+    let ObjectName { namespace, name } = &args.controller;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let place = format!("ConfigMap {namespace}/{name}");
+    match maps.get_opt(name).await {
+        Ok(Some(map)) => match map.data.as_ref().and_then(|data| data.get(CONFIG)) {
+            Some(text) => return Config::parse(&format!("{place}, {CONFIG}"), text, args.output),
+            None => unknown.push(format!(
+                "{place} has no {CONFIG}: expected the controller's configuration (--config)"
+            )),
+        },
+        Ok(None) => unknown.push(format!(
+            "{place}, the controller's configuration, is not there: its defaults count (--config, --controller)"
+        )),
+        Err(error) => unknown.push(format!(
+            "the controller's configuration is not known, and its defaults count (--config): {}",
+            words(&error)
+        )),
+    }
+    Ok(Config::default())
+}
+
+/// The controller's own objects.
+struct Own<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+}
+
+impl Own<'_> {
+    /// What a ConfigMap keeps; `None`: it does not exist.
+    async fn content<K: Content>(&self, name: &str) -> Result<Option<K>, String> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
+        let found = maps.get_opt(name).await.map_err(|error| words(&error))?;
+        let Some(text) = found.as_ref().and_then(|map| map.data.as_ref()?.get(K::FIELD)) else {
+            return Ok(None);
+        };
+        let wrong = |error| format!("ConfigMap {}/{name}: data[{}]: {error}", self.namespace, K::FIELD);
+        K::parse(text).map(Some).map_err(wrong)
+    }
+
+    /// The keys of the keyring, or why they are not known.
+    async fn keys(&self, config: &Config) -> Result<Vec<KeyConfig>, String> {
+        const INSTEAD: &str = "--keys takes a keyring file";
+        if let Some(file) = &config.keyring.file {
+            return Err(format!(
+                "the controller reads its keyring from its file {file}; {INSTEAD}"
+            ));
+        }
+        let (namespace, name) = (self.namespace, &config.keyring.secret);
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        match secrets.get_opt(name).await {
+            Ok(Some(secret)) => {
+                let secret = Wiped::new(secret);
+                let document = keyring::document(secret.object());
+                let document = document.map_err(|broken| format!("Secret {namespace}/{name}: {broken}"))?;
+                Ok(keys_file::of_document(&document))
+            }
+            Ok(None) => Err(format!(
+                "Secret {namespace}/{name}, the keyring, is not there; {INSTEAD}"
+            )),
+            Err(error) => Err(format!("{}; {INSTEAD}", words(&error))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_told_with_the_missing_right() {
+        let refused = |known: &[&str]| Unlisted {
+            words: "services is forbidden".to_owned(),
+            known: known.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        assert_eq!(
+            told(Kind::Service, &refused(&[])),
+            "no Service is known: services is forbidden"
+        );
+        assert_eq!(
+            told(Kind::Service, &refused(&["shop"])),
+            "Service: only those of shop are known: services is forbidden"
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! What is explained, from files.
+
+use std::sync::Arc;
+
+use crate::cluster::cli::ExplainArgs;
+use crate::cluster::config::Config;
+use crate::cluster::kube::{Store, Update, Wanted};
+use crate::cluster::render::{Files, read_manifests};
+use crate::exit::Failure;
+use crate::tools::keys::keys_file;
+use limpet_core::config::schema::{FenceConfig, KeyConfig};
+use limpet_model::{Authorities, Certificate, Settings};
+
+/// The namespace of objects that name none, as in kubectl.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Everything that an explanation is made of.
+pub(super) struct Sources {
+    pub(super) store: Store,
+    pub(super) config: Config,
+    pub(super) settings: Settings,
+    /// That of the route.
+    pub(super) namespace: String,
+    /// The keys of tokens, or why they are not known.
+    pub(super) keys: Result<Vec<KeyConfig>, String>,
+    pub(super) fences: Vec<FenceConfig>,
+    /// Whether all endpoints are known, or only those of Services that have any.
+    pub(super) has_all_endpoints: bool,
+    /// What is not known, and why.
+    pub(super) unknown: Vec<String>,
+}
+
+/// Reads files.
+pub(super) fn from_files(args: &ExplainArgs) -> Result<Sources, Failure> {
+    let config = match &args.config {
+        Some(file) => Config::read(file, args.output)?,
+        None => Config::default(),
+    };
+    let settings = config.settings(args.output);
+    let Files { mut store, .. } = read_manifests(&args.files, &settings)?;
+    assume_named(&mut store);
+    Ok(Sources {
+        store,
+        settings,
+        config,
+        namespace: args.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+        keys: keys(args)?.ok_or_else(|| "--keys was not given".to_owned()),
+        fences: Vec::new(),
+        has_all_endpoints: false,
+        unknown: Vec::new(),
+    })
+}
+
+/// Those of `--keys`.
+pub(super) fn keys(args: &ExplainArgs) -> Result<Option<Vec<KeyConfig>>, Failure> {
+    args.keys.as_deref().map(keys_file::read).transpose()
+}
+
+/// Answers for the single objects that others name. What is in them changes no session, so nobody needs the right to
+/// read them, and no private key is read.
+pub(super) fn assume_named(store: &mut Store) {
+    for object in store.wanted().clone().into_keys() {
+        let certificate = Certificate {
+            chain: Vec::new().into(),
+            key: Arc::default(),
+        };
+        store.apply(match object {
+            Wanted::Secret(name) => Update::Secret(name, Some(Ok(certificate))),
+            Wanted::ConfigMap(name) => Update::ConfigMap(name, Some(Ok(Authorities::of_pem("")))),
+            Wanted::Node(name) => Update::Node(name, None),
+        });
+    }
+}

@@ -1,0 +1,128 @@
+//! Reads what is there once, with the rights of whoever asks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube::api::ListParams;
+use kube::core::{ApiResource, DynamicResourceScope};
+use kube::{Api, Client, Error, Resource};
+use serde::de::DeserializeOwned;
+
+use super::decode::{self, Entry, Form};
+use super::discovery::{self, Served};
+use super::item::Item;
+use super::kind::KindExt as _;
+use super::reach::words;
+use super::slice::RawSlice;
+use super::store::Store;
+use super::update::Update;
+use super::watch;
+use limpet_api::Kind;
+
+/// Lists the objects of a cluster.
+pub(crate) struct Lists {
+    client: Client,
+    served: Served,
+    /// Our `controllerName`.
+    controller: Arc<str>,
+}
+
+/// Why not all objects of a kind are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unlisted {
+    /// The API server's words, which name the right that is missing.
+    pub(crate) words: String,
+    /// The namespaces whose objects are known anyway.
+    pub(crate) known: BTreeSet<String>,
+}
+
+impl Lists {
+    /// # Errors
+    /// If the API server does not say which kinds it serves.
+    pub(crate) async fn new(client: &Client, controller: &str) -> Result<Self, Error> {
+        Ok(Self {
+            client: client.clone(),
+            served: discovery::discover(client).await?,
+            controller: controller.into(),
+        })
+    }
+
+    /// Lists all objects of a kind into the store. Where the right to list them in all namespaces is missing, those of
+    /// `namespaces`.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub(crate) async fn read(
+        &self,
+        kind: Kind,
+        namespaces: &BTreeSet<String>,
+        store: &mut Store,
+    ) -> Result<Option<Unlisted>, Error> {
+        let Some(Some(resource)) = self.served.get(&kind) else {
+            store.apply(Update::NotServed(kind));
+            return Ok(None);
+        };
+        store.apply(Update::Served(kind, resource.clone()));
+        let refused = match self.list(kind, resource, None).await {
+            Ok(entries) => {
+                store.apply(Update::Listed(kind, None, entries));
+                return Ok(None);
+            }
+            Err(Error::Api(status)) if status.is_forbidden() => Error::Api(status),
+            Err(error) => return Err(error),
+        };
+        let mut unlisted = Unlisted {
+            words: words(&refused),
+            known: BTreeSet::new(),
+        };
+        for namespace in namespaces.iter().filter(|_| kind.is_namespaced()) {
+            match self.list(kind, resource, Some(namespace)).await {
+                Ok(entries) => {
+                    store.apply(Update::Listed(kind, Some(namespace.as_str().into()), entries));
+                    unlisted.known.insert(namespace.clone());
+                }
+                Err(Error::Api(status)) if status.is_forbidden() => unlisted.words.clone_from(&status.message),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(unlisted))
+    }
+
+    async fn list(&self, kind: Kind, resource: &ApiResource, namespace: Option<&str>) -> Result<Vec<Entry>, Error> {
+        match decode::form(kind) {
+            Form::Slice => {
+                let slices: Vec<RawSlice> = self.all(kind, resource, namespace).await?;
+                Ok(slices.into_iter().filter_map(watch::slice_entry).collect())
+            }
+            Form::Item(form) => {
+                let items: Vec<Item> = self.all(kind, resource, namespace).await?;
+                let entry = |item| decode::entry(kind, form, item, &self.controller);
+                Ok(items.into_iter().map(entry).collect())
+            }
+        }
+    }
+
+    async fn all<T>(&self, kind: Kind, resource: &ApiResource, namespace: Option<&str>) -> Result<Vec<T>, Error>
+    where
+        T: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let client = self.client.clone();
+        let api: Api<T> = match namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, resource),
+            None => Api::all_with(client, resource),
+        };
+        let mut params = ListParams::default().limit(kind.page_size());
+        let mut all = Vec::new();
+        loop {
+            let page = api.list(&params).await?;
+            all.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! `limpet explain` on manifests.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+use tempfile::NamedTempFile;
+
+use crate::{KEY, Ran, file, limpet, path};
+
+const NOW: &str = "2026-11-23T12:00:00Z";
+
+/// Two routes at one Gateway. Of `shop`, the rule `cart` has the sessions of a policy, `own` its own, and `plain` none.
+const OBJECTS: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: limpet}
+spec: {controllerName: limpet.dev/controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec:
+  gatewayClassName: limpet
+  listeners:
+  - {name: http, port: 80, protocol: HTTP}
+  - {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: certificate}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: v1}
+spec: {ports: [{name: web, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: v2}
+spec: {ports: [{name: web, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: v1, labels: {kubernetes.io/service-name: v1}}
+addressType: IPv4
+ports: [{name: web, port: 8080, protocol: TCP}]
+endpoints:
+- {addresses: [10.0.0.7], conditions: {ready: true}, targetRef: {kind: Pod, name: v1-a, uid: a}}
+- {addresses: [10.0.0.8], conditions: {ready: false, serving: true, terminating: true}, targetRef: {kind: Pod, name: v1-b, uid: b}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: shop
+  annotations: {session.limpet.dev/same-site: Lax}
+spec:
+  parentRefs: [{name: web}]
+  hostnames: [shop.example.com]
+  rules:
+  - name: cart
+    matches: [{path: {value: /cart}}]
+    backendRefs: [{name: v1, port: 80, weight: 9}]
+  - name: own
+    matches: [{path: {value: /own}}]
+    sessionPersistence: {sessionName: own, absoluteTimeout: 1h}
+    backendRefs: [{name: v2, port: 80}]
+  - name: plain
+    backendRefs: [{name: v2, port: 80}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: other}
+spec:
+  parentRefs: [{name: web}]
+  hostnames: [other.example.com]
+  rules: [{name: pay, backendRefs: [{name: v1, port: 80}]}]
+---
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata:
+  name: sticky
+  creationTimestamp: '2026-01-01T00:00:00Z'
+  annotations: {session.limpet.dev/strict: 'true'}
+spec:
+  targetRefs: [{group: '', kind: Service, name: v1}]
+  sessionPersistence: {sessionName: shop, idleTimeout: 30m}
+---
+apiVersion: gateway.networking.k8s.io/v1alpha2
+kind: BackendLBPolicy
+metadata: {name: newer, creationTimestamp: '2026-02-01T00:00:00Z'}
+spec:
+  targetRefs: [{group: '', kind: Service, name: v1}]
+  sessionPersistence: {sessionName: newer}
+";
+
+struct Site {
+    objects: NamedTempFile,
+    keys: NamedTempFile,
+}
+
+impl Site {
+    fn new() -> Self {
+        Self {
+            objects: file(".yaml", OBJECTS),
+            keys: file(".yaml", "[{id: 1, env: LIMPET_KEY}, {id: 2, state: revoked}]\n"),
+        }
+    }
+
+    fn explain(&self, arguments: &[&str]) -> Ran {
+        let mut all = vec!["explain", "httproute/shop", "-f", path(&self.objects), "--now", NOW];
+        all.extend(["--keys", path(&self.keys)]);
+        all.extend(arguments);
+        limpet(&all).env("LIMPET_KEY", KEY).run()
+    }
+
+    /// What is said of a token of this scope, cookie and backend, issued and last used at this time.
+    fn token(&self, scope: &str, cookie: &str, at: (&str, &str), time: &str) -> String {
+        let (cluster, host) = at;
+        let all = [
+            "token",
+            "issue",
+            "--keys",
+            path(&self.keys),
+            "--scope",
+            scope,
+            "--name",
+            cookie,
+            "--cluster",
+            cluster,
+            "--host",
+            host,
+            "--issued-at",
+            time,
+        ];
+        let ran = limpet(&all).env("LIMPET_KEY", KEY).run().code(0);
+        ran.stdout.trim().to_owned()
+    }
+}
+
+const CART: &str = "httproute/default/shop/cart";
+const OWN: &str = "httproute/default/shop/own";
+const PAY: &str = "httproute/default/other/pay";
+const V1: (&str, &str) = ("service/default/v1/80", "10.0.0.7:8080");
+const RECENT: &str = "2026-11-23T11:58:00Z";
+
+/// The name that the cookie of a policy of several rules has in a scope.
+fn cookie_of(site: &Site, rule: &str) -> String {
+    let ran = site.explain(&["--rule", rule, "--format", "json"]).code(0);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    json["rules"][0]["session"]["carrier"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn each_rule_is_explained_with_what_its_fields_came_from() {
+    let site = Site::new();
+    let ran = site.explain(&[]).code(0);
+    let cookie = cookie_of(&site, "cart");
+    assert!(cookie.starts_with("shop~"), "{cookie}");
+    let ran = ran
+        .says("HTTPRoute default/shop, spec.rules[0] (cart)")
+        .says(&format!("scope     {CART}"))
+        .says("counts    BackendLBPolicy default/sticky: ")
+        .says(
+            "does not  BackendLBPolicy default/newer: BackendLBPolicy default/sticky, which is older, targets the same",
+        )
+        .says(&format!(
+            "Set-Cookie: {cookie}=<token>; HttpOnly; SameSite=Lax; Secure; Path=/  (over HTTPS)"
+        ))
+        .says("BackendLBPolicy default/sticky: spec.sessionPersistence.idleTimeout")
+        .says("HTTPRoute default/shop: annotation session.limpet.dev/same-site")
+        .says("BackendLBPolicy default/sticky: annotation session.limpet.dev/strict")
+        .says("52be60df  Service default/v1:80, weight 9, cluster service/default/v1/80")
+        .says("no session: load balancing chooses for each request");
+    assert!(!ran.stdout.contains("HTTPRoute default/other"), "{ran:?}");
+    let ran = site.explain(&["--rule", "own"]).code(0);
+    let ran = ran.says("counts    HTTPRoute default/shop spec.rules[1].sessionPersistence");
+    assert!(!ran.stdout.contains("(cart)"), "{ran:?}");
+    site.explain(&["--rule", "gone"])
+        .code(2)
+        .complains("--rule: expected cart or own or plain");
+}
+
+#[test]
+fn json_has_the_same_for_programs() {
+    let ran = Site::new().explain(&["--format", "json"]).code(0);
+    let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let cart = &json["rules"][0];
+    assert_eq!((&cart["scope"], &cart["name"]), (&CART.into(), &"cart".into()));
+    assert_eq!(cart["destinations"][0]["hash"], "52be60df");
+    let fields = cart["session"]["fields"].as_array().unwrap();
+    let idle = fields.iter().find(|field| field["field"] == "idleTimeout").unwrap();
+    assert_eq!(idle["value"], "30m");
+    assert_eq!(idle["from"]["kind"], "field");
+    assert_eq!(idle["from"]["object"], "BackendLBPolicy default/sticky");
+    assert!(json.get("tokens").is_none());
+}
+
+#[test]
+fn a_token_of_the_route_is_honoured_here() {
+    let site = Site::new();
+    let cookie = cookie_of(&site, "cart");
+    let token = site.token(CART, "shop", V1, RECENT);
+    let line = format!("Cookie: a=1; {cookie}={token}; b=2");
+    for arguments in [
+        ["--token", token.as_str()],
+        ["--cookie", &line],
+        ["--token", &format!("{cookie}={token}")],
+        ["--cookie", &format!("Set-Cookie: {cookie}={token}; Path=/; HttpOnly")],
+        ["--cookie", &format!("{cookie}={token}")],
+    ] {
+        site.explain(&arguments)
+            .code(0)
+            .says(": honoured")
+            .says("requests go to 10.0.0.7:8080 of service/default/v1/80, pod v1-a (ready)")
+            .says("session of   HTTPRoute default/shop, spec.rules[0] (cart)")
+            .says("last seen    2026-11-23T11:58:00Z  2m ago");
+    }
+    let draining = site.token(CART, "shop", ("service/default/v1/80", "10.0.0.8:8080"), RECENT);
+    site.explain(&["--token", &draining]).code(0).says("draining");
+    let json = site.explain(&["--token", &token, "--format", "json"]).code(0);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let judged = &json["tokens"][0];
+    assert_eq!((&judged["verdict"], &judged["keyId"]), (&"honoured".into(), &1.into()));
+    assert_eq!(judged["claims"]["idleEnd"], "2026-11-23T12:28:00Z");
+}
+
+#[test]
+fn a_token_that_is_not_honoured_says_why_and_by_whom() {
+    let site = Site::new();
+    let cart = cookie_of(&site, "cart");
+    let with_key = |token: &str, id: u8| {
+        let mut bytes = URL_SAFE_NO_PAD.decode(token).unwrap();
+        bytes[1] = id;
+        URL_SAFE_NO_PAD.encode(bytes)
+    };
+    let good = site.token(CART, "shop", V1, RECENT);
+    for (token, reason, words) in [
+        // Another rule of the route, and another route.
+        (
+            site.token(PAY, "shop", V1, RECENT),
+            "bad_signature",
+            vec![
+                "its scope is httproute/default/other/pay",
+                "accepted by  HTTPRoute default/other, spec.rules[0] (pay)",
+            ],
+        ),
+        // A name that the policy had before.
+        (
+            format!("{}={}", "old", site.token(CART, "old", V1, RECENT)),
+            "bad_signature",
+            vec![
+                "with another session, cookie old",
+                "accepted by  HTTPRoute default/shop, spec.rules[0] (cart), with",
+            ],
+        ),
+        (
+            site.token(
+                OWN,
+                "own",
+                ("service/default/v2/80", "10.0.0.9:80"),
+                "2026-11-23T10:57:00Z",
+            ),
+            "expired",
+            vec!["it expired 3m ago: absoluteTimeout is 1h, and it was issued 1h 3m ago"],
+        ),
+        (
+            site.token(CART, "shop", V1, "2026-11-23T10:00:00Z"),
+            "idle",
+            vec!["it was last used 2h ago, and idleTimeout is 30m"],
+        ),
+        (
+            site.token(CART, "shop", V1, "2026-11-23T14:00:00Z"),
+            "from_the_future",
+            vec!["it is of a time in 2h"],
+        ),
+        (
+            site.token(CART, "shop", ("service/default/gone/80", "10.0.0.7:8080"), RECENT),
+            "unknown_destination",
+            vec!["is no cluster of this rule"],
+        ),
+        (
+            site.token(CART, "shop", ("service/default/v2/80", "10.0.0.7:8080"), RECENT),
+            "unknown_destination",
+            vec![
+                "cc8b0a35, service/default/v2/80, is no cluster of this rule",
+                "(own); HTTPRoute default/shop, spec.rules[2]",
+            ],
+        ),
+        (
+            with_key(&good, 9),
+            "unknown_key",
+            vec!["key 9 is not in the keyring, which has 1, 2"],
+        ),
+        (with_key(&good, 2), "revoked_key", vec!["key 2 is revoked"]),
+        (
+            good[..50].to_owned(),
+            "malformed",
+            vec!["expected 60 or 76 characters of base64url, found 50"],
+        ),
+        (
+            format!("{}A", &good[..59]),
+            "bad_signature",
+            vec!["it was changed, or made with another key", cart.as_str()],
+        ),
+    ] {
+        let mut ran = site
+            .explain(&["--token", &token])
+            .code(1)
+            .says(&format!("not honoured ({reason})"));
+        for words in words {
+            ran = ran.says(words);
+        }
+    }
+    // The filter honours it, and Envoy has no such host.
+    let gone = site.token(CART, "shop", ("service/default/v1/80", "10.0.0.99:8080"), RECENT);
+    site.explain(&["--token", &gone])
+        .code(1)
+        .says("not honoured")
+        .says("has the address 10.0.0.99:8080: the policy is strict, so requests fail");
+    // A good token in a cookie that the filter does not read.
+    site.explain(&["--cookie", &format!("wrong={good}")])
+        .code(1)
+        .says("not honoured (no_token)")
+        .says(&format!("in the cookie {cart}"));
+    let moved = site.explain(&["--rule", "own", "--token", &good]).code(1);
+    moved.says("its scope is httproute/default/shop/cart: it belongs to HTTPRoute default/shop, spec.rules[0] (cart)");
+}
+
+#[test]
+fn what_has_no_token_is_told() {
+    let site = Site::new();
+    let cookie = cookie_of(&site, "cart");
+    site.explain(&["--cookie", "Cookie: a=1; b=2"])
+        .code(1)
+        .says("the line has no token: expected ")
+        .says(&cookie);
+    site.explain(&["--cookie", &format!("{cookie}=cut")])
+        .code(1)
+        .says("malformed");
+    let ran = limpet(&[
+        "explain",
+        "httproute/shop",
+        "-f",
+        path(&site.objects),
+        "--token",
+        "EAEA",
+    ])
+    .run();
+    ran.code(1).says("malformed");
+    let token = site.token(CART, "shop", V1, RECENT);
+    let ran = limpet(&[
+        "explain",
+        "httproute/shop",
+        "-f",
+        path(&site.objects),
+        "--token",
+        &token,
+    ])
+    .run();
+    ran.code(1).says("not verified").says("--keys was not given");
+}
+
+#[test]
+fn a_route_that_is_nowhere_says_why() {
+    let site = Site::new();
+    let objects = OBJECTS.replace("parentRefs: [{name: web}]", "parentRefs: [{name: gone}]");
+    let elsewhere = file(".yaml", &objects);
+    let ran = limpet(&["explain", "httproute/shop", "-f", path(&elsewhere)]).run();
+    ran.code(1).says("HTTPRoute default/shop: ").says("gone");
+    limpet(&["explain", "httproute/gone", "-f", path(&site.objects)])
+        .run()
+        .code(2)
+        .complains("expected an existing route, found HTTPRoute default/gone");
+    limpet(&["explain", "service/shop", "-f", path(&site.objects)])
+        .run()
+        .code(2)
+        .complains("expected httproute/NAME");
+}
+
+/// Answers one request with these headers, and returns what was asked.
+fn answer(headers: String) -> (String, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            asked.extend(byte);
+        }
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{headers}\r\n");
+        stream.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8(asked).unwrap()
+    });
+    (address, asked)
+}
+
+#[test]
+fn the_session_of_a_fetched_url_is_judged() {
+    let site = Site::new();
+    let cookie = cookie_of(&site, "cart");
+    let token = site.token(CART, "shop", V1, RECENT);
+    let (address, asked) = answer(format!(
+        "set-cookie: lang=en\r\nset-cookie: {cookie}={token}; Path=/\r\n"
+    ));
+    let url = format!("http://{address}/cart?a=b");
+    site.explain(&["--curl", &url, "--header", "Host: shop.example.com"])
+        .code(0)
+        .says(&format!("cookie {cookie}: honoured"));
+    let asked = asked.join().unwrap();
+    assert!(asked.starts_with("GET /cart?a=b HTTP/1.1\r\n"), "{asked}");
+    assert_eq!(asked.matches("host: ").count(), 1, "{asked}");
+    assert!(asked.contains("host: shop.example.com\r\n"), "{asked}");
+
+    let (address, asked) = answer(String::new());
+    site.explain(&["--curl", &format!("http://{address}/")])
+        .code(1)
+        .says("the answer, with status 200, has no token");
+    asked.join().unwrap();
+    site.explain(&["--curl", "http://127.0.0.1:1/"])
+        .code(2)
+        .complains("--curl: http://127.0.0.1:1/: ");
+}
