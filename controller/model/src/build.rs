@@ -73,7 +73,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explain
 
     let facts: Vec<Vec<RuleFacts<'_>>> = routes.iter().map(RouteState::facts).collect();
     let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
-    let mut contour = Contour::of(objects, &references, settings);
+    let mut contour = Contour::of(objects, &references, settings, explained_route);
     let policies = contour.as_mut().map(Contour::take_policies).unwrap_or_default();
     let mut sessions = sessions(objects, settings, &facts.concat(), policies, explained_route);
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
@@ -88,13 +88,14 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explain
     let mut graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
     let explained = std::mem::take(&mut sessions.explained);
     let mut explained_state = routes.iter().zip(&of_routes);
-    let explained = match explained_state.find(|(route, _)| Some(&route.object) == explained_route) {
+    let mut explained = match explained_state.find(|(route, _)| Some(&route.object) == explained_route) {
         Some((route, of_rules)) => explained::of_route(route, of_rules, explained, &sessions),
         None => Vec::new(),
     };
     let mut ingress_routes = BTreeMap::new();
     if let (Some(mut contour), Some(settings)) = (contour, &settings.contour) {
         ingress_routes = std::mem::take(&mut contour.reports);
+        explained.extend(contour.take_explained(&sessions, settings));
         contour.add_to(&mut graph, &sessions.of_others, objects, settings);
     }
     let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();

@@ -16,6 +16,7 @@ mod deploy;
 mod drained;
 mod elsewhere;
 mod envoys;
+mod explain;
 mod failures;
 mod fences;
 mod folder;

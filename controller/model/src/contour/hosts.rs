@@ -8,11 +8,13 @@ use std::time::Duration;
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
+use super::explain::{Input, Unnamed};
 use super::read::{Content, Does, Forwarding, Mistake, Rule};
 use super::roots::{Host, Tls};
 use super::services::Service;
 use super::sessions::{self, Held};
 use super::tree::{Served, Tree};
+use crate::explanation::RuleExplanation;
 use crate::graph::{
     Action, Cluster, ClusterName, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener,
     Match, PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, TlsVersion, VirtualHost,
@@ -40,6 +42,8 @@ pub(super) struct Hosts {
     clusters: BTreeMap<ClusterName, (Cluster, Option<Use>)>,
     led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
     policies: Vec<PolicyConfig>,
+    /// Of the object to explain.
+    explained: Vec<Unnamed>,
 }
 
 #[derive(Debug)]
@@ -89,6 +93,7 @@ impl Hosts {
         roots: &BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
         contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
         tree: &Tree<'a>,
+        explained: Option<&ObjectName>,
     ) -> (Self, Told<'a>) {
         let mut told = Told::default();
         let mut found: Vec<(&Host, Vec<Found<'_>>)> = Vec::new();
@@ -106,7 +111,7 @@ impl Hosts {
             for found in routes {
                 let shares_name = sharing.contains(&writer);
                 writer += 1;
-                made.extend(hosts.route(objects, host, found, shares_name));
+                made.extend(hosts.route(objects, host, found, shares_name, explained));
             }
             hosts.all.push(ServedHost {
                 name: host.name.clone(),
@@ -124,16 +129,23 @@ impl Hosts {
         std::mem::take(&mut self.policies)
     }
 
-    fn route(&mut self, objects: &Objects, host: &Host, found: Found<'_>, shares_name: bool) -> Option<ServedRoute> {
+    fn route(
+        &mut self,
+        objects: &Objects,
+        host: &Host,
+        found: Found<'_>,
+        shares_name: bool,
+        explained: Option<&ObjectName>,
+    ) -> Option<ServedRoute> {
         let Found {
             object,
             rule,
             path,
             session,
         } = found;
-        let used = session.map(|(sessions, scope)| Use {
-            policy: self.policy(sessions.of_scope(&scope, shares_name)),
-            scope,
+        let used = session.as_ref().map(|(sessions, scope)| Use {
+            policy: self.policy(sessions.of_scope(scope, shares_name)),
+            scope: scope.clone(),
         });
         let Does::Forward(forwarding) = &rule.does else {
             return None;
@@ -150,12 +162,30 @@ impl Hosts {
             },
             Some(InPlace::Nothing) => return None,
         };
+        let name = format!("ingressroute/{}/{}/{}", object.namespace, object.name, rule.prefix);
+        if explained == Some(object) {
+            let sessions = session.as_ref().map(|(sessions, _)| sessions);
+            let input = Input {
+                object,
+                rule,
+                forwarding,
+                name: &name,
+                host: &host.name,
+                action: &action,
+                session: sessions.zip(used.as_ref()).and_then(|(sessions, used)| {
+                    Some((
+                        sessions,
+                        self.policies.get(used.policy)?,
+                        used.policy,
+                        used.scope.as_str(),
+                    ))
+                }),
+            };
+            self.explained.push(input.explained());
+        }
         Some(ServedRoute {
             route: Route {
-                rule: RuleName(format!(
-                    "ingressroute/{}/{}/{}",
-                    object.namespace, object.name, rule.prefix
-                )),
+                rule: RuleName(name),
                 matches: Match {
                     path,
                     ..Match::default()
@@ -223,6 +253,22 @@ impl Hosts {
             self.clusters.insert(name.clone(), (cluster, session));
         }
         name
+    }
+
+    /// Why the routes of the object have their sessions. `names`: those of the policies.
+    pub(super) fn take_explained(
+        &mut self,
+        names: &[String],
+        policies: &BTreeMap<String, PolicyConfig>,
+        gateway: &ObjectName,
+    ) -> Vec<RuleExplanation> {
+        let all = std::mem::take(&mut self.explained);
+        let own = |cluster: &ClusterName| {
+            let used = self.clusters.get(cluster)?.1.as_ref()?;
+            Some((used.policy, used.scope.as_str()))
+        };
+        let rules = all.into_iter().map(|one| one.named(names, policies, gateway, own));
+        rules.collect()
     }
 
     /// Adds the Gateway. `names`: those of the policies.

@@ -4,9 +4,11 @@
 //! - `read` has what an object says by itself; `services` the clusters of its routes, and `sessions` their sessions.
 //! - `tree` has who delegates to whom. It knows nothing of the fields of an object.
 //! - `hosts` puts it together, `reports` says what became of each object.
+//! - `explain` says why routes have their sessions.
 //! - `go` reads and writes texts as Contour does.
 
 mod class;
+mod explain;
 mod go;
 mod hosts;
 mod read;
@@ -18,12 +20,14 @@ mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{IngressRouteSpec, IngressRule, Object, ObjectName};
+use limpet_api::{IngressRouteSpec, IngressRule, Kind, Object, ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
+use crate::explanation::RuleExplanation;
 use crate::graph::Graph;
 use crate::references::References;
 use crate::reports::IngressRouteReport;
+use crate::sessions::Sessions;
 use crate::{ContourSettings, Objects, Settings};
 
 use class::is_ours;
@@ -39,8 +43,13 @@ pub(super) struct Contour {
 }
 
 impl Contour {
-    /// What the objects say; nothing if they are not read.
-    pub(super) fn of(objects: &Objects, references: &References<'_>, settings: &Settings) -> Option<Self> {
+    /// What the objects say; nothing if they are not read. `explained`: the object whose routes are explained.
+    pub(super) fn of(
+        objects: &Objects,
+        references: &References<'_>,
+        settings: &Settings,
+        explained: Option<&ObjectRef>,
+    ) -> Option<Self> {
         let contour = settings.contour.as_ref().filter(|_| !is_taken(objects, settings))?;
         let ours = ours(objects, contour);
         let roots = roots::roots(&ours, objects, contour);
@@ -75,7 +84,9 @@ impl Contour {
         let mut oldest_first: Vec<&ObjectName> = ours.keys().copied().collect();
         oldest_first.sort_by_key(|name| ours.get(name).map(|object| object.meta.precedence()));
         let tree = Tree::of(&vertices, oldest_first);
-        let (hosts, told) = Hosts::of(objects, contour, &roots, &contents, &tree);
+        let explained = explained.filter(|route| route.kind == Kind::IngressRoute);
+        let explained = explained.map(|route| &route.name);
+        let (hosts, told) = Hosts::of(objects, contour, &roots, &contents, &tree, explained);
         let reports = reports::Inputs {
             objects,
             ours: &ours,
@@ -93,6 +104,12 @@ impl Contour {
     /// The policies of the sessions, which get their names elsewhere.
     pub(super) fn take_policies(&mut self) -> Vec<PolicyConfig> {
         self.hosts.take_policies()
+    }
+
+    /// Why the routes of the object have their sessions, each for each of its hosts.
+    pub(super) fn take_explained(&mut self, sessions: &Sessions, settings: &ContourSettings) -> Vec<RuleExplanation> {
+        let (names, policies) = (&sessions.of_others, &sessions.policies);
+        self.hosts.take_explained(names, policies, &settings.gateway)
     }
 
     /// Adds the Gateway. `names`: those of the policies.

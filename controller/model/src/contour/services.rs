@@ -147,6 +147,11 @@ pub(super) struct Service<'a> {
 }
 
 impl Service<'_> {
+    /// The name of its port, as EndpointSlices have it.
+    pub(super) fn port_name(&self) -> &str {
+        &self.spec.port_name
+    }
+
     /// The cluster. `never_begins`: whether other services of the route have sessions, and this one has not.
     pub(super) fn cluster(&self, never_begins: bool) -> (ClusterName, Cluster) {
         let spec = Cluster {

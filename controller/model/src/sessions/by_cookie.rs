@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::annotations;
 use super::fault::{Fault, ObjectField};
 use super::persistence::{Carrier, Persistence, Shape};
 use super::policy::{Draft, Parts};
+use super::{annotations, explain};
 use crate::SessionLimits;
+use crate::explanation::{FieldExplanation, FieldOrigin};
 use crate::session_fields::{Holder, SessionFields};
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::{CookieConfig, PolicyConfig};
@@ -86,6 +87,18 @@ impl CookieSessions {
     pub(crate) fn foreign_domain(&self, host: &str) -> Option<&str> {
         let domain = self.0.config.domain()?;
         (!cookie_domain::may_come_from(domain, host)).then_some(domain)
+    }
+
+    /// What the fields of the policy came from. `name`: what the cookie's name came from; `given`: what a field came
+    /// from that the annotations of the object do not say.
+    pub(crate) fn fields(
+        &self,
+        config: &PolicyConfig,
+        object: &str,
+        name: &FieldOrigin,
+        given: impl Fn(&str) -> Option<FieldOrigin>,
+    ) -> Vec<FieldExplanation> {
+        explain::of_cookie(&self.0.origins, config, object, name, given)
     }
 
     /// The filter's own cookie.

@@ -26,6 +26,7 @@ use crate::problem::Problem;
 use crate::session_fields::SessionField;
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
+use limpet_core::time::GatewayDuration;
 
 /// Why a rule has its sessions.
 #[derive(Debug, Default)]
@@ -173,20 +174,7 @@ impl Explainer<'_> {
         }
         for name in services(facts) {
             if let Some(timeout) = self.affinities.of(name) {
-                let field = |field: &str, value: Value, of: &str| FieldExplanation {
-                    field: field.to_owned(),
-                    value,
-                    from: FieldOrigin::Field {
-                        object: format!("{} {name}", Kind::Service),
-                        field: of.to_owned(),
-                    },
-                };
-                let timeout = limpet_core::time::GatewayDuration::from(timeout);
-                let of_timeout = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
-                let fields = vec![
-                    field("source", json!("the client's address"), "spec.sessionAffinity"),
-                    field("source.timeout", json!(timeout.to_string()), of_timeout),
-                ];
+                let fields = affinity_fields(name, timeout.into());
                 all.insert(RuleBackend::Service(name.clone()), fields);
             }
         }
@@ -259,6 +247,92 @@ fn all_told(problems: &[Problem]) -> String {
     problems.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
+/// The fields of the policy of a Service whose affinity counts.
+pub(crate) fn affinity_fields(service: &ObjectName, timeout: GatewayDuration) -> Vec<FieldExplanation> {
+    let field = |field: &str, value: Value, of: &str| FieldExplanation {
+        field: field.to_owned(),
+        value,
+        from: FieldOrigin::Field {
+            object: format!("{} {service}", Kind::Service),
+            field: of.to_owned(),
+        },
+    };
+    let of_timeout = "spec.sessionAffinityConfig.clientIP.timeoutSeconds";
+    vec![
+        field("source", json!("the client's address"), "spec.sessionAffinity"),
+        field("source.timeout", json!(timeout.to_string()), of_timeout),
+    ]
+}
+
+/// The fields of a policy. `name`: what the session's name came from; `origin`: what a field came from that a part says.
+fn fields(
+    origins: &Origins,
+    config: &PolicyConfig,
+    name: impl Fn(&str) -> FieldOrigin,
+    origin: impl Fn(&SessionField, Part) -> FieldOrigin,
+) -> Vec<FieldExplanation> {
+    // Every policy can be written as JSON.
+    let written = serde_json::to_value(config).unwrap_or_default();
+    let carrier = ["cookie", "header", "query"]
+        .into_iter()
+        .find(|name| written.get(name).is_some());
+    let mut all = Vec::new();
+    if let (Some(carrier), Some((_, plain))) = (carrier, config.carrier()) {
+        all.push(FieldExplanation {
+            field: format!("{carrier}.name"),
+            value: plain.into(),
+            from: name(carrier),
+        });
+    }
+    for (entry, part) in origins.fields() {
+        for field in fields_of(entry, carrier, &written) {
+            all.push(FieldExplanation {
+                value: value(&written, &field),
+                from: part.map_or(FieldOrigin::Filter, |part| origin(entry, part)),
+                field,
+            });
+        }
+    }
+    if config.cookie.as_ref().is_some_and(|cookie| cookie.per_scope) {
+        all.push(FieldExplanation {
+            field: "cookie.perScope".to_owned(),
+            value: true.into(),
+            from: FieldOrigin::Default {
+                why: "other sessions of the same clients may have the name",
+            },
+        });
+    }
+    all
+}
+
+/// The fields of the sessions of an object that knows nothing of `sessionPersistence`. `name`: what the cookie's name
+/// came from; `given`: what a field came from that the object's own annotations do not say, by the annotation's name.
+pub(crate) fn of_cookie(
+    origins: &Origins,
+    config: &PolicyConfig,
+    object: &str,
+    name: &FieldOrigin,
+    given: impl Fn(&str) -> Option<FieldOrigin>,
+) -> Vec<FieldExplanation> {
+    let of_name = |carrier: &str| match carrier {
+        "query" => annotation(&object, "query"),
+        _ => name.clone(),
+    };
+    fields(origins, config, of_name, |entry, part| {
+        let name = entry.annotation();
+        match part {
+            Part::Defaults => given(&name).unwrap_or_else(|| controllers(&name)),
+            _ => annotation(&object, &name),
+        }
+    })
+}
+
+fn controllers(annotation: &str) -> FieldOrigin {
+    FieldOrigin::Controller {
+        field: format!("sessionDefaults.{}", camel_case(annotation)),
+    }
+}
+
 impl Asker<'_> {
     /// `given`: a field that has a default of its own here, and why.
     fn fields(
@@ -267,41 +341,14 @@ impl Asker<'_> {
         config: &PolicyConfig,
         given: Option<(&str, &'static str)>,
     ) -> Vec<FieldExplanation> {
-        // Every policy can be written as JSON.
-        let written = serde_json::to_value(config).unwrap_or_default();
-        let carrier = ["cookie", "header", "query"]
-            .into_iter()
-            .find(|name| written.get(name).is_some());
-        let mut all = Vec::new();
-        if let (Some(carrier), Some((_, name))) = (carrier, config.carrier()) {
-            all.push(FieldExplanation {
-                field: format!("{carrier}.name"),
-                value: name.into(),
-                from: self.name(carrier),
-            });
-        }
-        for (entry, part) in origins.fields() {
-            for field in fields_of(entry, carrier, &written) {
-                let is_given = |(name, _): &(&str, _)| part == Some(Part::Defaults) && entry.annotation() == *name;
-                let from = match (part, given.filter(is_given)) {
-                    (_, Some((_, why))) => FieldOrigin::Default { why },
-                    (Some(part), None) => self.origin(entry, part),
-                    (None, None) => FieldOrigin::Filter,
-                };
-                let value = value(&written, &field);
-                all.push(FieldExplanation { field, value, from });
+        let of_name = |carrier: &str| self.name(carrier);
+        fields(origins, config, of_name, |entry, part| {
+            let is_given = |(name, _): &(&str, _)| part == Part::Defaults && entry.annotation() == *name;
+            match given.filter(is_given) {
+                Some((_, why)) => FieldOrigin::Default { why },
+                None => self.origin(entry, part),
             }
-        }
-        if config.cookie.as_ref().is_some_and(|cookie| cookie.per_scope) {
-            all.push(FieldExplanation {
-                field: "cookie.perScope".to_owned(),
-                value: true.into(),
-                from: FieldOrigin::Default {
-                    why: "other sessions of the same clients may have the name",
-                },
-            });
-        }
-        all
+        })
     }
 
     fn name(&self, carrier: &str) -> FieldOrigin {
@@ -320,9 +367,7 @@ impl Asker<'_> {
             Part::Persistence => self.persistence_field(self.persistence.field_of(entry).unwrap_or_default(), LIFETIME),
             Part::Route => annotation(self.route, &name),
             Part::Annotations => annotation(&self.object, &name),
-            Part::Defaults => FieldOrigin::Controller {
-                field: format!("sessionDefaults.{}", camel_case(&name)),
-            },
+            Part::Defaults => controllers(&name),
             Part::Matches => FieldOrigin::Field {
                 object: self.object.clone(),
                 field: format!("{}.matches", self.parent),

@@ -52,7 +52,7 @@ use limpet_core::config::schema::PolicyConfig;
 pub(crate) use by_cookie::{ByCookie, CookieSessions, annotated};
 pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
-pub(crate) use explain::Explained;
+pub(crate) use explain::{Explained, affinity_fields};
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};

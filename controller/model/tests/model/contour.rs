@@ -362,3 +362,66 @@ spec: {gatewayClassName: limpet, listeners: [{name: http, port: 80, protocol: HT
         "{COUNT} IngressRoutes: {ours:?}, {COUNT} rules: {rules:?}"
     );
 }
+
+/// Each route for each of its hosts, with what the fields of its sessions came from.
+#[test]
+fn the_routes_of_an_object_are_explained() {
+    let sticky = "{match: /, services: [{name: web, port: 80, strategy: RoundRobin}, {name: canary, port: 80, \
+                  strategy: Cookie, stickySessionConfig: {cookie: {name: s, path: /p}}}]}";
+    let routes = format!("{sticky}, {{match: /plain, services: [{{name: web, port: 80}}]}}");
+    let manifests = root("web", &routes).replace(
+        "name: web}\nspec",
+        "name: web, annotations: {session.limpet.dev/same-site: Strict}}\nspec",
+    );
+    let objects = objects(&manifests);
+    let settings = Settings {
+        session_defaults: serde_json::from_value(json!({"idleTimeout": "1h"})).expect("defaults"),
+        ..settings()
+    };
+    let route = ObjectRef {
+        kind: Kind::IngressRoute,
+        name: ObjectName::new("shop", "web"),
+    };
+    let (graph, reports, rules) = limpet_model::explain(&objects, &settings, &route);
+    let served_now = build(&objects, &settings);
+    assert_eq!((&graph, &reports), (&served_now.0, &served_now.1));
+    let [plain, sticky] = rules.as_slice() else {
+        panic!("{rules:?}");
+    };
+    assert_eq!((plain.field.as_str(), plain.sessions().count()), ("spec.routes[1]", 0));
+    assert_eq!(sticky.hosts, ["web.example"]);
+    let session = sticky.session.as_ref().expect("a session");
+    let served = sessions(&graph);
+    assert_eq!(served[0].1, session.policy);
+    assert_eq!(served[0].2, session.scope);
+    for (name, value, from) in [
+        (
+            "cookie.name",
+            json!("X-Contour-Session-Affinity"),
+            "default: the name of Contour's cookie",
+        ),
+        (
+            "cookie.sameSite",
+            json!("Strict"),
+            "IngressRoute shop/web: annotation session.limpet.dev/same-site",
+        ),
+        (
+            "idleTimeout",
+            json!("1h"),
+            "configuration of the controller: sessionDefaults.idleTimeout",
+        ),
+        ("cookie.forward", json!(true), "default: as Contour's cookie had it"),
+        ("strict", json!(false), "default"),
+    ] {
+        let field = session.fields.iter().find(|field| field.field == name).expect(name);
+        assert_eq!(
+            (&field.value, field.from.to_string().as_str()),
+            (&value, from),
+            "{name}"
+        );
+    }
+    let counts: Vec<bool> = sticky.contenders.iter().map(|one| one.counts).collect();
+    assert_eq!(counts, [false, true]);
+    assert!(sticky.destinations[0].never_begins);
+    assert_eq!(sticky.destinations[1].hash.as_deref().map(str::len), Some(8));
+}

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use serde::Serialize;
-
 use super::carrier;
+use super::judgement::{Judgement, Shown, Verdict};
 use super::presented::Presented;
 use crate::exit::Failure;
 use crate::time_format;
@@ -33,77 +32,6 @@ pub(super) struct Judge<'a> {
     /// The endpoints of a destination; `None` if they are not known.
     pub(super) endpoints: &'a dyn Fn(&DestinationExplanation) -> Option<Vec<Endpoint>>,
     pub(super) now: Timestamp,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Verdict {
-    Honoured,
-    Refused,
-    /// The filter honours it, and the request goes elsewhere.
-    Moved,
-    NotVerified,
-}
-
-/// What is said of a token.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Judgement {
-    /// Its carrier, like `cookie shop`.
-    pub(super) presented: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) form: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) key_id: Option<u8>,
-    pub(super) verdict: Verdict,
-    /// The word of metrics and access logs for a refusal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reason: Option<String>,
-    pub(super) why: String,
-    /// The rule whose sessions it is of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rule: Option<String>,
-    /// What would accept it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) accepted_by: Option<String>,
-    /// What it says, if it could be verified.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) claims: Option<Shown>,
-}
-
-/// What a token says.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
-    pub(super) host: String,
-    pub(super) destination: String,
-    /// The cluster, if there is one of this destination.
-    pub(super) cluster: Option<String>,
-    #[serde(serialize_with = "exact")]
-    pub(super) issued_at: Timestamp,
-    #[serde(serialize_with = "exact")]
-    pub(super) last_seen: Timestamp,
-    /// Whether the application named the backend, which has not answered yet.
-    pub(super) moving: bool,
-    /// When the session ends in any case.
-    #[serde(serialize_with = "exact_if_any")]
-    pub(super) absolute_end: Option<Timestamp>,
-    /// When it ends unless it is used.
-    #[serde(serialize_with = "exact_if_any")]
-    pub(super) idle_end: Option<Timestamp>,
-}
-
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over the field by reference"
-)]
-fn exact<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&time_format::exact(*time))
-}
-
-#[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
-fn exact_if_any<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(time_format::exact).serialize(serializer)
 }
 
 /// A session that a token belongs to.
@@ -209,9 +137,15 @@ impl Judge<'_> {
         let Owner { rule, session, claims } = owner;
         judgement.rule = Some(rule.to_string());
         judgement.claims = Some(self.claims(session, claims));
+        let told_in = session
+            .policy_config()
+            .and_then(|policy| Some(policy.tell.as_ref()?.header.name.as_str()));
         let request = match &presented.header {
-            Some((name, value)) => Request::with(name, value),
-            None => Request::new(session, &presented.token),
+            // What a response tells in another header is for the client to put in its place.
+            Some((name, value)) if !told_in.is_some_and(|told| told.eq_ignore_ascii_case(name)) => {
+                Request::with(name, value)
+            }
+            _ => Request::new(session, &presented.token),
         };
         match judge(session, request, key, self.now)? {
             RequestOutcome::Steered => Ok(self.steered(judgement, owner)),
@@ -441,15 +375,6 @@ impl Judge<'_> {
             absolute_end: end(claims.issued_at, absolute),
             idle_end: end(claims.last_seen, idle),
         }
-    }
-}
-
-impl Judgement {
-    fn refused(mut self, refusal: Refusal) -> Self {
-        self.verdict = Verdict::Refused;
-        let word = RequestOutcome::Refused(refusal).word();
-        self.reason = Some(word.trim_start_matches("refused.").to_owned());
-        self
     }
 }
 

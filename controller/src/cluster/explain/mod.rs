@@ -5,12 +5,13 @@
 //! - `sources`, `online`: what it is explained from: files, or a cluster with the rights of the user.
 //! - `fetch`: the answer of a server, for its sessions.
 //! - `carrier`: what a client gets to see of a session. `presented`: the tokens that a person has. Pure.
-//! - `judge`: whether a token would be honoured, and if not, why. Pure: it asks the filter.
+//! - `judge`: whether a token would be honoured, and if not, why. Pure: it asks the filter. `judgement`: what is said.
 //! - `text`: the explanation for people. Pure.
 
 mod carrier;
 mod fetch;
 mod judge;
+mod judgement;
 mod online;
 mod presented;
 mod sources;
@@ -26,12 +27,13 @@ use crate::exit::{Failure, Verdict as ExitVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use fetch::Answer;
-use judge::{Judge, Judgement, Verdict};
+use judge::Judge;
+use judgement::{Judgement, Verdict};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::explanation::{DestinationExplanation, RuleExplanation};
-use limpet_model::reports::{Condition, ConditionStatus};
+use limpet_model::reports::{Condition, ConditionStatus, IngressRouteStatus};
 use limpet_model::{Graph, Objects, Reports, Settings, explain};
 use limpet_outputs::{FilterInputs, FilterKeys, filter_config};
 use presented::Presented;
@@ -254,6 +256,19 @@ fn problems(reports: &Reports, route: &ObjectRef, rules: &[RuleExplanation], set
     told.dedup();
     if let Some(condition) = reports.without_status.get(route) {
         told.push(condition.message.clone());
+    }
+    if let Some(report) = reports
+        .ingress_routes
+        .get(&route.name)
+        .filter(|_| route.kind == Kind::IngressRoute)
+    {
+        if report.status != IngressRouteStatus::Valid {
+            told.push(report.description.to_string());
+        }
+        told.extend(report.notes.iter().cloned());
+    }
+    if rules.is_empty() && told.is_empty() && route.kind == Kind::IngressRoute {
+        told.push("the controller does not read it: its configuration has no contour, or another class".to_owned());
     }
     if rules.is_empty() && told.is_empty() {
         let name = &settings.controller_name;

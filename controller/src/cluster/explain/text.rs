@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::judge::{Judgement, Verdict};
+use super::judgement::{Judgement, Verdict};
 use super::{Explanation, Judged, carrier};
 use crate::time_format;
 use limpet_core::time::Timestamp;
