@@ -59,6 +59,13 @@ impl RuleExplanation {
         let of_destinations = self.destinations.iter().filter_map(|to| to.session.as_ref());
         self.session.iter().chain(by_path).chain(of_destinations)
     }
+
+    /// The same, to add to them.
+    pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionExplanation> {
+        let by_path = self.by_path.iter_mut().map(|of_path| &mut of_path.session);
+        let of_destinations = self.destinations.iter_mut().filter_map(|to| to.session.as_mut());
+        self.session.iter_mut().chain(by_path).chain(of_destinations)
+    }
 }
 
 impl fmt::Display for RuleExplanation {

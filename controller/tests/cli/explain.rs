@@ -177,6 +177,18 @@ fn each_rule_is_explained_with_what_its_fields_came_from() {
     let ran = site.explain(&["--rule", "own"]).code(0);
     let ran = ran.says("counts    HTTPRoute default/shop spec.rules[1].sessionPersistence");
     assert!(!ran.stdout.contains("(cart)"), "{ran:?}");
+    let config = file(".yaml", "{maxIdle: 3h}");
+    let without = file(".yaml", &OBJECTS.replace(", idleTimeout: 30m", ""));
+    for (options, words) in [
+        (
+            &["--config", path(&config)][..],
+            "3h     configuration of the controller: maxIdle",
+        ),
+        (&[], "168h   default"),
+    ] {
+        let all = [&["explain", "httproute/other", "-f", path(&without)], options].concat();
+        limpet(&all).run().code(0).says(words);
+    }
     site.explain(&["--rule", "gone"])
         .code(2)
         .complains("--rule: expected cart or own or plain");
@@ -377,6 +389,61 @@ fn a_route_that_is_nowhere_says_why() {
         .run()
         .code(2)
         .complains("expected httproute/NAME");
+}
+
+#[test]
+fn other_kinds_of_routes_are_explained() {
+    let more = "---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {name: echo}
+spec:
+  parentRefs: [{name: web}]
+  rules:
+  - name: all
+    sessionPersistence: {type: Header, sessionName: x-echo}
+    backendRefs: [{name: v1, port: 80}]
+---
+apiVersion: contour.heptio.com/v1beta1
+kind: IngressRoute
+metadata: {name: blog}
+spec:
+  virtualhost: {fqdn: blog.example.com}
+  routes: [{match: /, services: [{name: v1, port: 80, strategy: Cookie}]}]
+";
+    let site = Site::new();
+    let objects = file(".yaml", &format!("{OBJECTS}{more}"));
+    let contour = file(".yaml", "{contour: {gateway: limpet/contour}}");
+    let explain = |route: &str, options: &[&str]| {
+        let all = [&["explain", route, "-f", path(&objects), "--now", NOW], options].concat();
+        limpet(&all).env("LIMPET_KEY", KEY).run()
+    };
+    explain("grpcroute/echo", &[])
+        .code(0)
+        .says("session: header x-echo")
+        .says("    x-echo: <token>\n")
+        .says("GRPCRoute default/echo: spec.rules[0].sessionPersistence.sessionName");
+    let token = site.token(
+        "contour/blog.example.com/default/v1:80",
+        "X-Contour-Session-Affinity",
+        V1,
+        RECENT,
+    );
+    let options = ["--config", path(&contour), "--keys", path(&site.keys)];
+    let judged = [&options[..], &["--token", &token]].concat();
+    explain("ingressroute/blog", &judged)
+        .code(0)
+        .says("IngressRoute default/blog, spec.routes[0]")
+        .says("counts    IngressRoute default/blog spec.routes[0].services[0].strategy")
+        .says("default: the name of Contour's cookie")
+        .says("token: honoured");
+    let judged = [&options[..], &["--token", &token]].concat();
+    explain("grpcroute/echo", &judged)
+        .code(1)
+        .says("its scope is contour/blog.example.com/default/v1:80");
+    explain("ingressroute/blog", &[])
+        .code(2)
+        .complains("expected an existing route");
 }
 
 /// Answers one request with these headers, and returns what was asked.

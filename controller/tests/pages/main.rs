@@ -66,7 +66,7 @@ fn assert_none(problems: &[String]) {
 /// A folder with copies of what commands of the pages name.
 fn copy_of_the_checkout() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for part in ["envoy-configs", "controller/deploy"] {
+    for part in ["envoy-configs", "controller/deploy", "controller/tests/golden/cases"] {
         copy(&checkout().join(part), &folder.path().join(part));
     }
     folder

@@ -17,11 +17,13 @@ mod presented;
 mod sources;
 mod text;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
 
 use crate::cluster::cli::{ExplainArgs, RouteArgument};
+use crate::cluster::config::Config;
 use crate::cluster::render::add_classes;
 use crate::exit::{Failure, Verdict as ExitVerdict};
 use crate::output::{self, Output};
@@ -30,9 +32,12 @@ use fetch::Answer;
 use judge::Judge;
 use judgement::{Judgement, Verdict};
 use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
-use limpet_model::explanation::{DestinationExplanation, RuleExplanation};
+use limpet_model::explanation::{
+    DestinationExplanation, FieldExplanation, FieldOrigin, RuleExplanation, SessionExplanation,
+};
 use limpet_model::reports::{Condition, ConditionStatus, IngressRouteStatus};
 use limpet_model::{Graph, Objects, Reports, Settings, explain};
 use limpet_outputs::{FilterInputs, FilterKeys, filter_config};
@@ -111,6 +116,7 @@ impl Explanation {
                 return Err(Failure(format!("--rule: expected {all}, found {wanted:?}")));
             }
         }
+        add_idle_bounds(&mut rules, &sources.config);
         Ok(Self {
             unknown: sources.unknown.clone(),
             judged: judged(args, sources, &graph, &rules, answer, now)?,
@@ -146,6 +152,32 @@ impl Explanation {
             fields.insert("note".to_owned(), json!(judged.note));
         }
         json
+    }
+}
+
+/// Adds what bounds the sessions without any timeout. It is the controller's, and of no object.
+fn add_idle_bounds(rules: &mut [RuleExplanation], config: &Config) {
+    let of_config = config.max_idle();
+    let bound = of_config.unwrap_or_else(|| FilterConfig::without_keys(BTreeMap::new()).max_idle);
+    let from = match (config.max_idle, of_config) {
+        (None, None) => FieldOrigin::Filter,
+        (None, Some(_)) => FieldOrigin::Controller {
+            field: "maxSessionLife".to_owned(),
+        },
+        (Some(_), _) => FieldOrigin::Controller {
+            field: "maxIdle".to_owned(),
+        },
+    };
+    for session in rules.iter_mut().flat_map(RuleExplanation::sessions_mut) {
+        let SessionExplanation { config, fields, .. } = session;
+        let has_timeout = config.idle_timeout.is_some() || config.absolute_timeout.is_some();
+        if config.source.is_none() && !has_timeout {
+            fields.push(FieldExplanation {
+                field: "maxIdle".to_owned(),
+                value: bound.to_string().into(),
+                from: from.clone(),
+            });
+        }
     }
 }
 

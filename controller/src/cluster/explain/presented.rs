@@ -1,6 +1,6 @@
 //! The tokens that a person has: alone, in a line of a header, or in the answer of a server.
 
-use crate::tools::token::TokenArgument;
+use crate::tools::token::token_argument::TokenArgument;
 use limpet_core::token::{CarrierMode, is_token};
 
 /// A token, and the header that a client would send it in.

@@ -107,10 +107,7 @@ impl Request {
             CarrierMode::HeaderPrefix => (name, format!("{token}~")),
             CarrierMode::Query => (":path", format!("/?{name}={token}")),
         };
-        Self {
-            header: header.to_ascii_lowercase(),
-            value: value.into_bytes(),
-        }
+        Self::with(&header.to_ascii_lowercase(), &value)
     }
 }
 
