@@ -182,9 +182,9 @@ fn each_rule_is_explained_with_what_its_fields_came_from() {
     for (options, words) in [
         (
             &["--config", path(&config)][..],
-            "3h     configuration of the controller: maxIdle",
+            "3h       configuration of the controller: maxIdle",
         ),
-        (&[], "168h   default"),
+        (&[], "168h     default"),
     ] {
         let all = [&["explain", "httproute/other", "-f", path(&without)], options].concat();
         limpet(&all).run().code(0).says(words);

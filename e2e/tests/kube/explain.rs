@@ -12,7 +12,7 @@ use crate::keyring::{KEYRING, KeyringSite};
 /// Longer than the test, so that no session ends by itself.
 const MAX_IDLE: &str = "2h";
 
-/// A site whose controller keeps its configuration in a ConfigMap, and a user.
+/// A site whose controller keeps its configuration in a `ConfigMap`, and a user.
 struct Explained {
     site: KeyringSite,
     cluster: &'static Cluster,

@@ -264,7 +264,8 @@ pub(crate) fn affinity_fields(service: &ObjectName, timeout: GatewayDuration) ->
     ]
 }
 
-/// The fields of a policy. `name`: what the session's name came from; `origin`: what a field came from that a part says.
+/// The fields of a policy. `name`: what the session's name came from; `origin`: what a field came from that the part
+/// says.
 fn fields(
     origins: &Origins,
     config: &PolicyConfig,
@@ -431,5 +432,36 @@ fn value(written: &Value, field: &str) -> Value {
         Some("mode") => "insert".into(),
         Some("also") => json!([]),
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So that a new field is told with its value.
+    #[test]
+    fn what_is_not_written_has_the_filters_default() {
+        for (carrier, policy) in [
+            (Some("cookie"), json!({"cookie": {"name": "s"}})),
+            (Some("header"), json!({"header": {"name": "s"}})),
+            (Some("query"), json!({"query": {"name": "s", "redirects": true}})),
+            (None, json!({"source": {}})),
+        ] {
+            let policy: PolicyConfig = serde_json::from_value(policy).unwrap();
+            let written = serde_json::to_value(&policy).unwrap();
+            for field in SessionField::ALL
+                .iter()
+                .flat_map(|entry| fields_of(entry, carrier, &written))
+            {
+                let mut with = written.clone();
+                let (above, name) = field.rsplit_once('.').unwrap_or(("", &field));
+                let above = if above.is_empty() { &mut with } else { &mut with[above] };
+                above[name] = value(&written, &field);
+                let read: PolicyConfig =
+                    serde_json::from_value(with).unwrap_or_else(|error| panic!("{field}: {error}"));
+                assert_eq!(read, policy, "{field}");
+            }
+        }
     }
 }
