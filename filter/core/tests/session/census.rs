@@ -152,3 +152,39 @@ fn what_clients_do_is_counted() {
     assert_eq!((change.backend(), change.requests), (Some(backend(A, 100)), 150));
     assert_eq!(change.windows[0].sketch().unwrap().estimate(), 50);
 }
+
+/// All that leaves an Envoy: no part of a token, and no address of a client.
+#[test]
+fn reports_say_nothing_of_clients() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    let census = Census::new([9; 16], 10);
+    let (cookies, addresses) = (counting(cookie_policy(json!({}))), counting(json!({ "source": {} })));
+    let mut secrets = Vec::new();
+    for number in 0..200 {
+        let response = Response::by(A).numbered(number);
+        let visit = cookies.visit(&Request::new(), &response, at(0));
+        let token = visit.token().unwrap();
+        secrets.push(token.clone().into_bytes());
+        secrets.push(URL_SAFE_NO_PAD.decode(&token).unwrap());
+        census.see(&visit.seen.unwrap());
+        let client = [198, 51, 100, number];
+        let request = Request::new().client(&format!("198.51.100.{number}:4711"));
+        census.see(&addresses.visit(&request, &response, at(0)).seen.unwrap());
+        secrets.push(client.to_vec());
+        secrets.push(format!("198.51.100.{number}").into_bytes());
+    }
+    let body = census.report(at(1)).unwrap().grpc_body();
+    assert!(body.len() > 1000, "there is something to search");
+    for secret in secrets {
+        // A longer part would contain one of these.
+        let parts = secret.windows(secret.len().min(5));
+        for part in parts {
+            assert!(
+                !body.windows(part.len()).any(|found| found == part),
+                "{part:?} of {secret:?} is in the report"
+            );
+        }
+    }
+}
