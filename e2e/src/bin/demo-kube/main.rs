@@ -8,6 +8,7 @@
 
 mod keys;
 mod objects;
+mod sessions;
 mod setup;
 mod steps;
 

@@ -7,6 +7,7 @@ use limpet_e2e::{Answer, Visitor, poll};
 
 use crate::keys;
 use crate::objects::{self, COOKIE, show_status};
+use crate::sessions;
 use crate::setup::{SERVICES, Setup};
 
 /// Runs all steps.
@@ -20,6 +21,7 @@ pub(crate) async fn run(setup: &mut Setup) -> Result<()> {
     let home = pod_deleted(setup, &mut visitor, &home).await?;
     key_rotated(setup, &mut visitor, &home).await?;
     status(setup).await?;
+    sessions::drained_by_command(setup).await?;
     println!("\nEvery step did what it says.");
     Ok(())
 }
@@ -277,11 +279,11 @@ fn service_of(pod: &str) -> &str {
     pod.split('-').next().unwrap_or_default()
 }
 
-fn title(text: &str) {
+pub(crate) fn title(text: &str) {
     println!("\n{text}");
 }
 
-fn answered(answer: &Answer) -> Result<&str> {
+pub(crate) fn answered(answer: &Answer) -> Result<&str> {
     answer
         .backend()
         .with_context(|| format!("no pod answered; Envoy answered {}", answer.status))
