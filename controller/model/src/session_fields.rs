@@ -207,6 +207,14 @@ session_fields! {
         config: ["move"],
         set: |policy, moves| policy.r#move = moves.0,
     }
+    /// How long a session was unused that may begin anew on a backend with fewer sessions.
+    rebalance: OrNone<GatewayDuration> {
+        values: or_none(&["5m", "none"]),
+        read: yaml_or_none,
+        of: Carrier,
+        config: ["rebalance"],
+        set: |policy, rebalance| policy.rebalance = rebalance.0,
+    }
     /// The token travels in the query of URLs, in the place of the cookie.
     query: OrNone<QueryConfig> {
         values: or_none(&["{name: session, redirects: true}", "none"]),

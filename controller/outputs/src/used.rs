@@ -39,10 +39,32 @@ pub(crate) fn beginning_all_the_same<'g>(graph: &'g Graph, forward: &'g Forward)
     })
 }
 
+/// What other control planes lack for these sessions, if they may begin anew: their proxies do not report to us.
+pub(crate) fn without_budgets(graph: &Graph, policy: &str) -> Option<String> {
+    let rebalance = graph.policies.get(policy)?.rebalance;
+    rebalance.map(|_| {
+        "the annotation session.limpet.dev/rebalance has no effect, because nobody counts the sessions of these proxies"
+            .to_owned()
+    })
+}
+
 /// The policies that the routes of a Gateway use.
 #[must_use]
 pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
     Used::by(graph, gateway).policies(graph)
+}
+
+/// The clusters whose sessions may begin anew to even out the load, on the routes of these Gateways.
+#[must_use]
+pub fn rebalancing_clusters<'g>(
+    graph: &'g Graph,
+    gateways: impl Iterator<Item = &'g ObjectName>,
+) -> BTreeSet<&'g ClusterName> {
+    let none = graph.policies.values().all(|policy| policy.rebalance.is_none());
+    let gateways = gateways.filter(|_| !none);
+    gateways
+        .flat_map(|gateway| Used::by(graph, gateway).rebalancing)
+        .collect()
 }
 
 /// What the listeners and routes of a Gateway refer to.
@@ -52,6 +74,8 @@ pub(crate) struct Used<'a> {
     pub(crate) policies: BTreeSet<&'a str>,
     /// The clusters whose sessions their application moves.
     pub(crate) moving: BTreeSet<&'a ClusterName>,
+    /// The clusters whose sessions may begin anew to even out the load.
+    pub(crate) rebalancing: BTreeSet<&'a ClusterName>,
     pub(crate) certificates: BTreeSet<&'a ObjectName>,
 }
 
@@ -95,7 +119,10 @@ impl<'a> Used<'a> {
             Session::Rule(session) => {
                 self.policies.insert(&session.policy);
                 if moves(graph, session) {
-                    self.moving.extend(clusters);
+                    self.moving.extend(clusters.clone());
+                }
+                if rebalances(graph, session) {
+                    self.rebalancing.extend(clusters);
                 }
             }
             Session::Destinations => {
@@ -104,6 +131,9 @@ impl<'a> Used<'a> {
                     self.policies.extend(session.map(|session| session.policy.as_str()));
                     if session.is_some_and(|session| moves(graph, session)) {
                         self.moving.insert(name);
+                    }
+                    if session.is_some_and(|session| rebalances(graph, session)) {
+                        self.rebalancing.insert(name);
                     }
                 }
             }
@@ -114,4 +144,9 @@ impl<'a> Used<'a> {
 fn moves(graph: &Graph, session: &SessionUse) -> bool {
     let policy = graph.policies.get(&session.policy);
     policy.is_some_and(|policy| policy.r#move.is_some())
+}
+
+fn rebalances(graph: &Graph, session: &SessionUse) -> bool {
+    let policy = graph.policies.get(&session.policy);
+    policy.is_some_and(|policy| policy.rebalance.is_some())
 }

@@ -51,17 +51,17 @@ pub struct Load {
     pub in_flight: u64,
 }
 
-type Listener = dyn Fn(&str, Told) -> Result<u64, String> + Send + Sync;
+type Listener = dyn Fn(&str, Told) -> Result<report::Answer, String> + Send + Sync;
 
-/// Hears what the nodes of a group tell. It must not wait. What it refuses, the node tells again; else it says which
-/// memory it has put it in ([`report::Answer::memory`]).
+/// Hears what the nodes of a group tell. It must not wait. What it refuses, the node tells again; else it says what the
+/// node is answered.
 #[derive(Clone)]
 pub struct Reports(Arc<Listener>);
 
 impl Reports {
     /// Calls this function with the group and what its node tells.
     #[must_use]
-    pub fn new(listener: impl Fn(&str, Told) -> Result<u64, String> + Send + Sync + 'static) -> Self {
+    pub fn new(listener: impl Fn(&str, Told) -> Result<report::Answer, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(listener))
     }
 }
@@ -150,8 +150,8 @@ impl UnaryService<Report> for Taking {
             let report = request.into_inner();
             self.permit(&client, &report.node_cluster)?;
             let group = report.node_cluster.clone();
-            let memory = (self.reports.0)(&group, Told::Sessions(report)).map_err(Status::unavailable)?;
-            Ok(Response::new(report::Answer { memory }))
+            let answer = (self.reports.0)(&group, Told::Sessions(report)).map_err(Status::unavailable)?;
+            Ok(Response::new(answer))
         };
         std::future::ready(take())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
 use crate::census::{Backend, Identity, Seen};
-use crate::config::{Carrier, Fences, Hosts, IdleBound, Policy, Source};
+use crate::config::{Carrier, Fences, Hosts, IdleBound, Policy, Rebalance, Source};
 use crate::keyring::{KeyId, Keyring};
 use crate::outcome::RequestOutcome;
 use crate::source::ScopeId;
@@ -191,6 +191,15 @@ impl BoundPolicy {
             began: claims.issued_at,
             at,
         })
+    }
+
+    /// Whether a session was unused for so long that it may begin anew on another backend. One that moves has not
+    /// arrived yet.
+    pub(crate) fn is_long_unused(&self, claims: &Claims, now: Timestamp) -> bool {
+        let Some(Rebalance { unseen }) = self.policy.rebalance else {
+            return false;
+        };
+        self.limits.counts && now.since(claims.last_seen) >= unseen && !claims.is_moving()
     }
 
     /// The backend of a session, as it is counted.

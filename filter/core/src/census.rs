@@ -7,6 +7,7 @@
 //! - [`Seen`], [`Left`]: what a response tells. The core makes them, an adapter hands them to its [`Census`].
 //! - [`report`]: what is sent to the controller.
 
+mod budgets;
 pub mod report;
 mod tally;
 mod window;
@@ -22,6 +23,8 @@ use crate::outcome::RequestOutcome;
 use crate::source::Key;
 use crate::time::Timestamp;
 use crate::token::{Destination, Refusal};
+use budgets::Budgets;
+pub use budgets::LIFE as BUDGET_LIFE;
 use report::{Report, Restart};
 use tally::Tally;
 pub use window::{SUB_WINDOWS, Sketch, sub_window};
@@ -65,6 +68,8 @@ pub enum Identity {
 pub enum Left {
     /// Its backend did not answer: it is gone, or not available.
     Backend(Backend),
+    /// It began anew although this backend is there, which has more than its share. When it was last seen here.
+    Rebalanced(Backend, Timestamp),
     /// The client's token was refused, and another session began.
     Refused(Refusal),
     /// The application moved it.
@@ -85,6 +90,8 @@ pub struct Census {
     restarts: Mutex<Vec<Restart>>,
     /// What the controller answered last.
     memory: Mutex<Option<u64>>,
+    /// How many sessions may begin anew.
+    budgets: Mutex<Budgets>,
     /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
     seed: [u8; 16],
     by_backend: RandomState,
@@ -101,6 +108,7 @@ impl Census {
             max_backends: AtomicUsize::new(max_backends),
             restarts: Mutex::new(Vec::new()),
             memory: Mutex::new(None),
+            budgets: Mutex::default(),
             seed,
             by_backend: RandomState::new(),
         }
@@ -124,6 +132,7 @@ impl Census {
     pub fn leave(&self, left: Left) {
         match left {
             Left::Backend(backend) => self.tally(backend, Tally::leave),
+            Left::Rebalanced(backend, last_seen) => self.tally(backend, |tally| tally.rebalance(last_seen)),
             Left::Refused(refusal) => self.restart(RequestOutcome::Refused(refusal).word()),
             Left::Moved => self.restart("moved"),
         }
@@ -171,7 +180,8 @@ impl Census {
     }
 
     /// What has changed since the last report, as far as one report may tell; `None` if nothing has. Forgets backends
-    /// that have no session any more. [`Report::node_cluster`] is empty.
+    /// that have no session any more. [`Report::node_cluster`] and
+    /// [`Report::reporter`] are empty.
     pub fn report(&self, now: Timestamp) -> Option<Report> {
         let mut report = Report {
             restarts: std::mem::take(&mut locked(&self.restarts)),
@@ -194,11 +204,28 @@ impl Census {
                 stays
             });
         }
-        (report != Report::default()).then_some(report)
+        if report == Report::default() {
+            return None;
+        }
+        // Whoever takes the report has back what is left of the budgets.
+        *locked(&self.budgets) = Budgets::default();
+        Some(report)
+    }
+
+    /// Takes one of the sessions that the controller lets begin anew, if there is one for this backend.
+    pub fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+        locked(&self.budgets).take(backend, now)
+    }
+
+    /// What the controller knows this census by ([`Report::reporter`]). It says nothing of who it is.
+    #[must_use]
+    pub fn reporter(&self) -> u64 {
+        self.by_backend.hash_one(PARTS)
     }
 
     /// A report has arrived. If the controller has forgotten the former ones, everything is told again.
-    pub fn arrived(&self, answer: report::Answer) {
+    pub fn arrived(&self, answer: &report::Answer, now: Timestamp) {
+        *locked(&self.budgets) = Budgets::new(&answer.sheds, now);
         let before = locked(&self.memory).replace(answer.memory);
         if before.is_some_and(|before| before != answer.memory) {
             for part in &self.parts {

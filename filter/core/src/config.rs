@@ -15,6 +15,7 @@ mod keyring_document;
 mod keys;
 mod move_rules;
 mod read;
+mod rebalance_rules;
 mod report_rules;
 mod source_rules;
 mod well_known;
@@ -23,7 +24,9 @@ pub mod schema;
 
 pub use carrier_rules::session_cookie;
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
-pub(crate) use compiled::{Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Sign, Source};
+pub(crate) use compiled::{
+    Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Rebalance, Sign, Source,
+};
 pub use fences_ahead::FencesAhead;
 pub(crate) use hosts::Hosts;
 pub use keyring_document::{KeyDocument, KeyringDocument};

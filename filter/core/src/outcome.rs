@@ -12,6 +12,8 @@ pub enum RequestOutcome {
     Steered,
     /// The request had no token, or the table has no entry of its client.
     NoToken,
+    /// The token was good, and the session was unused for so long that it begins anew where load balancing sends it.
+    Rebalanced,
     /// The token was not honoured.
     Refused(Refusal),
 }
@@ -39,7 +41,9 @@ impl RequestOutcome {
     /// Every outcome.
     pub fn all() -> impl Iterator<Item = Self> {
         let refused = Refusal::ALL.into_iter().map(Self::Refused);
-        [Self::Steered, Self::NoToken].into_iter().chain(refused)
+        [Self::Steered, Self::NoToken, Self::Rebalanced]
+            .into_iter()
+            .chain(refused)
     }
 
     /// The index in [`RequestOutcome::all`].
@@ -48,7 +52,8 @@ impl RequestOutcome {
         match self {
             Self::Steered => 0,
             Self::NoToken => 1,
-            Self::Refused(refusal) => 2 + refusal as usize,
+            Self::Rebalanced => 2,
+            Self::Refused(refusal) => 3 + refusal as usize,
         }
     }
 
@@ -58,6 +63,7 @@ impl RequestOutcome {
         match self {
             Self::Steered => "steered",
             Self::NoToken => "no_token",
+            Self::Rebalanced => "rebalanced",
             Self::Refused(Refusal::Malformed) => "refused.malformed",
             Self::Refused(Refusal::UnknownKey) => "refused.unknown_key",
             Self::Refused(Refusal::RevokedKey) => "refused.revoked_key",

@@ -40,6 +40,8 @@ pub struct Session {
     held: Option<KeyId>,
     /// When the request came.
     at: Timestamp,
+    /// Whether load balancing chooses a backend although the token is honoured.
+    rebalanced: bool,
     /// Why no token of the request was honoured.
     refused: Option<Refusal>,
     /// `:authority` of the request, if redirects to it get the token.
@@ -71,6 +73,7 @@ impl Session {
             taken: None,
             held: None,
             at: Timestamp::UNIX_EPOCH,
+            rebalanced: false,
             refused: None,
             authority: None,
             by_address: None,
@@ -150,20 +153,35 @@ impl Session {
             Err(RequestOutcome::Refused(refusal)) => Some(refusal),
             _ => None,
         };
+        self.rebalanced = match self.state {
+            SessionState::Honoured(honoured) => self.begins_anew(&honoured.claims, request, now)?,
+            _ => false,
+        };
         let outcome = match self.state {
             SessionState::Uncertain(_) => None,
+            _ if self.rebalanced => Some(RequestOutcome::Rebalanced),
             _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
         };
         Ok(RequestPlan {
             edit: tokens.edit,
             further_edits: tokens.further_edits,
-            steering: verdict.ok().map(|honoured| Steering {
+            steering: verdict.ok().filter(|_| !self.rebalanced).map(|honoured| Steering {
                 host: honoured.claims.host,
                 strict: strict && !honoured.claims.is_moving(),
             }),
             outcome,
             hash: None,
         })
+    }
+
+    /// Whether a session that lives begins anew where load balancing sends it, as if its backend were gone. A policy
+    /// without `rebalance` asks for nothing.
+    fn begins_anew(&self, claims: &Claims, request: &impl RequestView, now: Timestamp) -> Result<bool, ViewError> {
+        let policy = &self.bound_policy;
+        Ok(policy.is_long_unused(claims, now)
+            && policy.policy.begin.permits(request)?
+            && !is_preflight(request)?
+            && request.may_leave(&policy.backend(claims), now))
     }
 
     /// The request has ended without a response. Envoy may begin it again at once. Nothing is remembered if the proxy
@@ -308,10 +326,11 @@ impl Session {
                 renew || wish.is_some() || response.maybe_other_host(policy.strict)?
             }
         };
-        let fails = honoured.is_some_and(|honoured| policy.strict && !honoured.claims.is_moving());
+        let steered = honoured.filter(|_| !self.rebalanced);
+        let fails = steered.is_some_and(|honoured| policy.strict && !honoured.claims.is_moving());
         let own_status = fails && policy.strict_status != 503;
         if !due && !own_status {
-            return Ok(self.goes_on(honoured));
+            return Ok(self.goes_on(steered));
         }
         let details = response.code_details()?.unwrap_or_default();
         if own_status && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
@@ -398,7 +417,12 @@ impl Session {
         match (outcome, honoured) {
             (ResponseOutcome::Moved, _) => Some(Left::Moved),
             (ResponseOutcome::Reissued, Some(honoured)) => {
-                Some(Left::Backend(self.bound_policy.backend(&honoured.claims)))
+                let backend = self.bound_policy.backend(&honoured.claims);
+                Some(if self.rebalanced {
+                    Left::Rebalanced(backend, honoured.claims.last_seen)
+                } else {
+                    Left::Backend(backend)
+                })
             }
             (ResponseOutcome::Issued, _) => self.refused.map(Left::Refused),
             _ => None,

@@ -5,7 +5,9 @@
 
 use std::borrow::Cow;
 
+use crate::census::Backend;
 use crate::redirect::Unanswered;
+use crate::time::Timestamp;
 use crate::token::Destination;
 
 /// The proxy did not answer a question. The request continues unsteered and is counted.
@@ -45,6 +47,11 @@ pub trait RequestView {
     /// The tokens of requests that ended without a response. Without them, an internal redirect moves sessions.
     fn unanswered(&self) -> Option<&'static Unanswered> {
         None
+    }
+    /// Whether one more session of this backend may begin anew, for the adapter's [`Census`](crate::census::Census).
+    /// Asked only of sessions that were unused for long, so `true` may be taken for one that does.
+    fn may_leave(&self, _backend: &Backend, _now: Timestamp) -> bool {
+        false
     }
 }
 

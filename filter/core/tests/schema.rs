@@ -133,6 +133,8 @@ fn accepted() -> Vec<Value> {
         with_policy(&json!({"header": {"name": "s"}, "tell": {"header": {"name": "t"}}, "move": {"header": "X-Move"}})),
         with_policy(&json!({"query": {"name": "s"}, "tell": {"header": {"name": "t"}}, "move": {"header": "m"}})),
         with_policy(&json!({"source": {}, "move": {"header": "m"}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1h", "rebalance": "5m"})),
+        with_policy(&json!({"query": {"name": "s"}, "tell": {"header": {"name": "t"}}, "rebalance": "5m"})),
         with_policy(&json!({"source": {}})),
         with_policy(&json!({
             "source": {"prefixV4": 24, "prefixV6": 128, "timeout": "1s", "entries": 10_000_000},
@@ -277,6 +279,11 @@ fn refused_carriers() -> Vec<Value> {
         with_policy(&json!({"cookie": {"name": "s", "mode": "prefix"}, "move": {"header": "m"}})),
         with_policy(&json!({"header": {"name": "s", "mode": "prefix"}, "move": {"header": "m"}})),
         with_policy(&json!({"query": {"name": "s", "redirects": true}, "move": {"header": "m"}})),
+        with_policy(&json!({"cookie": {"name": "s"}, "rebalance": true})),
+        with_policy(&json!({"cookie": {"name": "s", "mode": "rewrite"}, "rebalance": "5m"})),
+        with_policy(&json!({"header": {"name": "s", "mode": "prefix"}, "rebalance": "5m"})),
+        with_policy(&json!({"query": {"name": "s", "redirects": true}, "rebalance": "5m"})),
+        with_policy(&json!({"source": {}, "rebalance": "5m"})),
     ]
 }
 

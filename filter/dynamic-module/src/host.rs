@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use limpet_core::census::Backend;
 use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
@@ -10,6 +11,7 @@ use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use limpet_core::{Counters, SessionError, Unanswered};
 
 use crate::abi::{Attribute, Counter, Exchange, Headers, HostError, Metadata, RouteConfig};
+use crate::reporter::CENSUS;
 
 /// The tokens of requests that ended without a response, of all workers.
 pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
@@ -106,6 +108,10 @@ impl RequestView for Request<'_, '_> {
 
     fn unanswered(&self) -> Option<&'static Unanswered> {
         Some(&UNANSWERED)
+    }
+
+    fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+        CENSUS.may_leave(backend, now)
     }
 }
 

@@ -123,6 +123,7 @@ impl Reporter {
         };
         state.idle = 0;
         report.node_cluster.clone_from(&self.node_cluster);
+        report.reporter = CENSUS.reporter();
         let fields = [
             (":method", "POST"),
             (":path", METHOD),
@@ -154,7 +155,7 @@ impl Reporter {
         let sent = state().pending.take_if(|(sender, _)| *sender == self.id);
         let Some((_, report)) = sent else { return };
         match Answer::of_grpc_body(body).filter(|_| is_taken) {
-            Some(answer) => CENSUS.arrived(answer),
+            Some(answer) => CENSUS.arrived(&answer, host::now()),
             None => CENSUS.take_back(report),
         }
     }

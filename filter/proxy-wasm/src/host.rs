@@ -5,6 +5,7 @@ use std::cell::{Cell, OnceCell};
 use std::time::UNIX_EPOCH;
 
 use limpet_core::Unanswered;
+use limpet_core::census::Backend;
 use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, METADATA_KEY, METADATA_NAMESPACE, SESSION_HEADER, STRICT_HOST_HEADER,
 };
@@ -13,6 +14,8 @@ use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
+
+use crate::reporter;
 
 /// The request of the current call, with all its headers: reading them is one host call.
 pub(crate) struct Request {
@@ -141,6 +144,10 @@ impl RequestView for Request {
 
     fn unanswered(&self) -> Option<&'static Unanswered> {
         Some(&UNANSWERED)
+    }
+
+    fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+        reporter::may_leave(backend, now)
     }
 }
 

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use limpet_core::census::report::{Answer, Report, SILENCE};
-use limpet_core::census::{Census, Left, Seen};
+use limpet_core::census::{Backend, Census, Left, Seen};
 use limpet_core::config::schema::ReportSessionsConfig;
+use limpet_core::time::Timestamp;
 use prost::Message as _;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::BufferType;
@@ -31,6 +32,11 @@ pub(crate) struct Reporter {
     pending: Option<(u32, Report)>,
     /// How many intervals have passed without a report.
     idle: u32,
+}
+
+/// Whether one more session of this backend may begin anew.
+pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> bool {
+    CENSUS.with_borrow(|census| census.as_ref().is_some_and(|census| census.may_leave(backend, now)))
 }
 
 /// Counts what a response tells.
@@ -74,7 +80,11 @@ impl Reporter {
         let report = CENSUS.with_borrow(|census| {
             let census = census.as_ref()?;
             let asks = || (self.idle >= SILENCE && census.knows_any()).then(Report::default);
-            census.report(now).or_else(asks)
+            let report = census.report(now).or_else(asks)?;
+            Some(Report {
+                reporter: census.reporter(),
+                ..report
+            })
         });
         let Some(mut report) = report else { return };
         self.idle = 0;
@@ -100,8 +110,9 @@ impl Reporter {
         };
         match (status == 0).then(answer).flatten() {
             Some(answer) => CENSUS.with_borrow(|census| {
-                if let Some(census) = census {
-                    census.arrived(answer);
+                // Without the time, there is another answer.
+                if let (Some(census), Ok(now)) = (census, host::now()) {
+                    census.arrived(&answer, now);
                 }
             }),
             None => take_back(report),

@@ -80,6 +80,9 @@ impl Parts<'_> {
         if let (Some(query), Some(name)) = (&mut config.query, &persistence.name) {
             query.name.clone_from(name);
         }
+        if overrides.rebalance.is_none() {
+            drop_vain_rebalance(&mut config);
+        }
         self.check_limits(&config)?;
         self.check(&config)?;
         Ok(Draft {
@@ -308,6 +311,13 @@ impl Draft {
         let cookie = self.config.cookie.as_ref().filter(|_| !self.is_unnamed);
         cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
     }
+}
+
+/// A default of `rebalance` is for sessions that live longer than that.
+fn drop_vain_rebalance(config: &mut PolicyConfig) {
+    let longest = config.idle_timeout.or(config.absolute_timeout);
+    let after = config.rebalance;
+    config.rebalance = after.filter(|after| longest.is_none_or(|longest| *after < longest));
 }
 
 /// The name of a session header without an explicit name. GEP-1619 requires a different one for each scope, and the

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::manifests::Source;
-use crate::used::{beginning_all_the_same, without_hash};
+use crate::used::{beginning_all_the_same, without_budgets, without_hash};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::{
     Action, AskedBy, Destination, Forward, Graph, RuleName, RuleOrigin, Session, SessionUse, Target,
@@ -116,6 +116,7 @@ fn judge<'a>(
     });
     let hash = "a BackendTrafficPolicy with consistentHash: {type: SourceIP} is there for the route";
     let parts = parts.chain(beginning_all_the_same(source.graph, forward));
+    let parts = parts.chain(without_budgets(source.graph, &session.policy));
     let parts = parts.chain(without_hash(source.graph, &session.policy, hash));
     let rule = SessionRule {
         origin,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::envoy::chain::Steering;
 use crate::envoy::{pack, routes};
 use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
-use crate::used::{beginning_all_the_same, without_hash};
+use crate::used::{beginning_all_the_same, without_budgets, without_hash};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_core::envoy::SPLIT_PREFIX;
 use limpet_model::graph::{
@@ -178,6 +178,8 @@ impl<'a> RulePatches<'a> {
         let without_hash = without_hash(self.source.graph, &used.policy, hash);
         let beginning = beginning_all_the_same(self.source.graph, forward);
         unsupported.extend(beginning.map(|message| (Extent::Part, message)));
+        let without_budgets = without_budgets(self.source.graph, &used.policy);
+        unsupported.extend(without_budgets.map(|message| (Extent::Part, message)));
         unsupported.extend(without_hash.map(|message| (Extent::Part, message)));
         Some(patches)
     }

@@ -17,7 +17,7 @@ use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
 use limpet_model::{Objects, Reports};
 use limpet_outputs::envoy::{self, EnvoyOptions};
-use limpet_outputs::{FilterInputs, filter_config, variables};
+use limpet_outputs::{FilterInputs, filter_config, rebalancing_clusters, variables};
 use limpet_resources::{Name, ResourceType, Resources, Version};
 use limpet_xds::Snapshots;
 
@@ -244,6 +244,8 @@ impl Publisher {
         }
         let of_service = |(name, gateways)| Some((name, &graph.clusters.get(name)?.service, Vec::as_slice(gateways)));
         self.book.publish(sent.clusters.iter().filter_map(of_service));
+        let rebalancing = rebalancing_clusters(graph, resources.keys());
+        self.book.rebalance(rebalancing.into_iter());
         for (name, endpoints) in observed {
             self.book.observe(&name, &endpoints);
         }

@@ -149,7 +149,7 @@ impl Judge<'_> {
             _ => Request::new(session, &presented.token),
         };
         match judge(session, request, key, self.now)? {
-            RequestOutcome::Steered => Ok(self.steered(judgement, owner)),
+            RequestOutcome::Steered | RequestOutcome::Rebalanced => Ok(self.steered(judgement, owner)),
             RequestOutcome::NoToken => {
                 let (config, scope) = (session.policy_config(), &session.scope);
                 let name = config

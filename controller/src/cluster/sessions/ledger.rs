@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use limpet_core::census::report::{BackendReport, Report, Restart, WindowReport};
+use limpet_core::census::report::{BackendReport, RebalancedReport, Report, Restart, WindowReport};
 use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, sub_window};
+use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_xds::Load;
@@ -42,6 +44,11 @@ pub(super) struct Account {
     requests: u64,
     /// Told by Envoys to other replicas, by their names.
     requests_of_others: BTreeMap<String, u64>,
+    /// How many sessions began anew elsewhere, by the sub-window that they were last seen in. So long the sketches have
+    /// them. Told by Envoys.
+    rebalanced: BTreeMap<u64, u64>,
+    /// The same, told by Envoys to other replicas, by their names.
+    rebalanced_of_others: BTreeMap<String, BTreeMap<u64, u64>>,
     /// The number of the last change.
     changed: u64,
 }
@@ -63,7 +70,15 @@ impl Default for Moment {
 }
 
 impl Ledger {
-    pub(super) fn hear(&mut self, group: &str, report: Report, places: &Places, now: Timestamp) {
+    /// Returns how many sessions began anew, by the host that they left.
+    pub(super) fn hear(
+        &mut self,
+        group: &str,
+        report: Report,
+        places: &Places,
+        now: Timestamp,
+    ) -> Vec<((Destination, SocketAddr), u64)> {
+        let mut rebalanced = Vec::new();
         for change in report.backends {
             let Some(backend) = change.backend() else { continue };
             // An Envoy knows only of what it was given: nobody tells lies about the pods of others.
@@ -73,11 +88,19 @@ impl Ledger {
             if change.left > 0 {
                 self.count_moves(standing.reason(), change.left);
             }
-            let accounts = self.accounts.entry((backend.destination, backend.host)).or_default();
+            let host = (backend.destination, backend.host);
+            let left = change.rebalanced.iter().map(|window| window.sessions);
+            let left = left.fold(0, u64::saturating_add);
+            if left > 0 {
+                self.count_moves(RequestOutcome::Rebalanced.word(), left);
+                rebalanced.push((host, left));
+            }
+            let accounts = self.accounts.entry(host).or_default();
             if accounts.len() < IDLE_BOUNDS || accounts.contains_key(&backend.live_for) {
                 let account = accounts.entry(backend.live_for).or_default();
                 account.requests = account.requests.saturating_add(change.requests);
                 account.merge(backend.live_for, &change, now);
+                account.note_rebalanced(backend.live_for, &change.rebalanced, now);
                 self.changes += 1;
                 account.changed = self.changes;
             }
@@ -87,6 +110,7 @@ impl Ledger {
                 self.count_moves(reason, restart.sessions);
             }
         }
+        rebalanced
     }
 
     pub(super) fn hear_load(&mut self, stream: u64, loads: Vec<Load>) {
@@ -142,6 +166,10 @@ impl Ledger {
             let accounts = self.accounts.entry((backend.destination, backend.host)).or_default();
             let account = accounts.entry(backend.live_for).or_default();
             account.requests_of_others.insert(name.to_owned(), change.requests);
+            let rebalanced = change.rebalanced.iter().map(|window| (window.number, window.sessions));
+            account
+                .rebalanced_of_others
+                .insert(name.to_owned(), rebalanced.collect());
             // What changes nothing is not told on, or replicas would tell each other for ever.
             if account.merge(backend.live_for, &change, now) {
                 self.changes += 1;
@@ -181,6 +209,15 @@ impl Ledger {
     pub(super) fn accounts(&self, host: (Destination, SocketAddr)) -> impl Iterator<Item = (u32, &Account)> {
         let accounts = self.accounts.get(&host).into_iter().flatten();
         accounts.map(|(live_for, account)| (*live_for, account))
+    }
+
+    /// The sessions of a host without those that began anew elsewhere, and the longest of their idle bounds.
+    pub(super) fn staying(&self, host: (Destination, SocketAddr), now: Timestamp) -> (u64, Duration) {
+        self.accounts(host)
+            .fold((0, Duration::ZERO), |(sessions, longest), (live_for, account)| {
+                let idle_bound = Duration::from_secs(u64::from(live_for));
+                (sessions + account.staying(live_for, now), longest.max(idle_bound))
+            })
     }
 
     /// Requests in flight, by host.
@@ -226,9 +263,9 @@ impl Account {
         let mut is_new = last_use > self.last_use.0;
         self.last_use.0 = self.last_use.0.max(last_use);
         let newest = sub_window(live_for, now);
+        let is_current = |number: u64| number + KEPT > newest && number <= newest + 1;
         for window in &change.windows {
-            let is_current = window.number + KEPT > newest && window.number <= newest + 1;
-            let Some(sketch) = window.sketch().filter(|_| is_current) else {
+            let Some(sketch) = window.sketch().filter(|_| is_current(window.number)) else {
                 continue;
             };
             let known = self.windows.entry(window.number).or_insert_with(|| Window {
@@ -241,17 +278,38 @@ impl Account {
             is_new |= before != (known.sketch.estimate(), known.oldest);
         }
         self.windows.retain(|number, _| number + KEPT > newest);
+        self.rebalanced.retain(|number, _| number + KEPT > newest);
+        self.rebalanced_of_others.retain(|_, windows| {
+            windows.retain(|number, _| number + KEPT > newest);
+            !windows.is_empty()
+        });
         is_new
+    }
+
+    /// Sessions have begun anew elsewhere.
+    fn note_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
+        let newest = sub_window(live_for, now);
+        let is_current = |number: u64| number + KEPT > newest && number <= newest + 1;
+        for window in windows.iter().filter(|window| is_current(window.number)) {
+            let left = self.rebalanced.entry(window.number).or_default();
+            *left = left.saturating_add(window.sessions);
+        }
     }
 
     /// All of it, for another replica.
     fn told(&self, backend: Backend) -> BackendReport {
         let windows = self.windows.iter();
         let windows = windows.map(|(number, window)| WindowReport::new(*number, window.oldest, &window.sketch));
+        let rebalanced = self.rebalanced.iter();
+        let rebalanced = rebalanced.map(|(number, sessions)| RebalancedReport {
+            number: *number,
+            sessions: *sessions,
+        });
         BackendReport {
             last_use: self.last_use.0.unix_millis(),
             requests: self.requests,
             windows: windows.collect(),
+            rebalanced: rebalanced.collect(),
             ..BackendReport::of(backend)
         }
     }
@@ -264,6 +322,15 @@ impl Account {
 
     fn is_alive(&self, live_for: u32, now: Timestamp) -> bool {
         now.since(self.last_use.0).as_secs() <= u64::from(live_for)
+    }
+
+    /// The sessions that live here, without those that began anew elsewhere.
+    fn staying(&self, live_for: u32, now: Timestamp) -> u64 {
+        let living = self.living(live_for, now).0.estimate() as u64;
+        let since = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
+        let all = std::iter::once(&self.rebalanced).chain(self.rebalanced_of_others.values());
+        let left = all.flat_map(|windows| windows.range(since..)).map(|(_, left)| *left);
+        living.saturating_sub(left.fold(0, u64::saturating_add))
     }
 
     pub(super) fn last_use(&self) -> Timestamp {

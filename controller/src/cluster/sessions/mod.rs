@@ -3,24 +3,31 @@
 //! - `ledger`: what was told, by backend. `places`: which pods the backends are.
 //! - `replica`: what replicas tell each other. `peers`: asks them.
 //! - `pods`: all together, for people, metrics and other replicas.
+//! - `balance`: how many sessions may begin anew, so that new pods get their share. `simulation`: what becomes of it.
 
+mod balance;
 mod ledger;
 mod peers;
 mod places;
 mod pods;
 mod replica;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use limpet_api::ObjectName;
+use limpet_core::census::report::{Answer, Report, Shed};
 use limpet_core::time::Timestamp;
+use limpet_core::token::Destination;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
 use limpet_xds::Told;
 
 use crate::time_format::now;
+use balance::Balance;
 use ledger::Ledger;
 pub(crate) use peers::follow;
 use places::Places;
@@ -39,21 +46,13 @@ struct Content {
     since: Timestamp,
     ledger: Ledger,
     places: Places,
+    balance: Balance,
 }
 
 impl Book {
     /// An empty one.
     pub(crate) fn new() -> Self {
-        let process = getrandom::u64()
-            .unwrap_or_else(|_| u64::from(std::process::id()))
-            .max(1);
-        Self(Arc::new(Mutex::new(Content {
-            memory: process,
-            process,
-            since: now(),
-            ledger: Ledger::default(),
-            places: Places::default(),
-        })))
+        Self(Arc::new(Mutex::new(Content::new(now()))))
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
@@ -61,20 +60,37 @@ impl Book {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what an Envoy of a group tells. Returns which memory it is in.
+    /// Takes in what an Envoy of a group tells. Returns which memory it is in, and which sessions may begin anew.
     ///
     /// # Errors
     /// If nothing is published for the group yet, so that nobody knows what this is about. Envoys tell it again.
-    pub(crate) fn hear(&self, group: &str, told: Told) -> Result<u64, String> {
+    pub(crate) fn hear(&self, group: &str, told: Told) -> Result<Answer, String> {
         let content = &mut *self.content();
-        match told {
-            Told::Load(stream, loads) => content.ledger.hear_load(stream, loads),
+        let sheds = match told {
+            Told::Load(stream, loads) => {
+                content.ledger.hear_load(stream, loads);
+                Vec::new()
+            }
             Told::Sessions(_) if !content.places.knows(group) => {
                 return Err("nothing is published for this group yet".to_owned());
             }
-            Told::Sessions(report) => content.ledger.hear(group, report, &content.places, now()),
-        }
-        Ok(content.memory)
+            Told::Sessions(report) => content.hear(group, report, now()),
+        };
+        Ok(Answer {
+            memory: content.memory,
+            sheds,
+        })
+    }
+
+    /// The clusters whose sessions may begin anew on another pod.
+    pub(crate) fn rebalance<'a>(&self, clusters: impl Iterator<Item = &'a ClusterName>) {
+        let destinations = clusters.map(|cluster| Destination::of_cluster(cluster.0.as_bytes()));
+        self.content().balance.allow(&destinations.collect());
+    }
+
+    /// How many replicas answer Envoys. What may begin anew is divided by them.
+    pub(crate) fn share(&self, replicas: usize) {
+        self.content().balance.share(replicas);
     }
 
     /// What this replica knows, as far as it came after these changes.
@@ -127,5 +143,37 @@ impl Book {
         content.ledger.forget(now);
         content.places.forget(&content.ledger.hosts());
         pods::sessions(&content.ledger, &content.places, content.since, now)
+    }
+}
+
+impl Content {
+    fn new(now: Timestamp) -> Self {
+        let process = getrandom::u64()
+            .unwrap_or_else(|_| u64::from(std::process::id()))
+            .max(1);
+        Self {
+            memory: process,
+            process,
+            since: now,
+            ledger: Ledger::default(),
+            places: Places::default(),
+            balance: Balance::none(),
+        }
+    }
+
+    fn hear(&mut self, group: &str, report: Report, now: Timestamp) -> Vec<Shed> {
+        let reporter = report.reporter;
+        let rebalanced = self.ledger.hear(group, report, &self.places, now);
+        let told = balance::Told {
+            group,
+            reporter,
+            rebalanced: &rebalanced,
+        };
+        let known = balance::Known {
+            ledger: &self.ledger,
+            places: &self.places,
+            since: self.since,
+        };
+        self.balance.answer(&told, known, now)
     }
 }

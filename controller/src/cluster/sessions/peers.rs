@@ -31,6 +31,7 @@ pub(crate) async fn follow(book: Book, mut replicas: Replicas) {
         tokio::time::sleep(INTERVAL).await;
         // Whoever is not heard of may still be there, but says nothing new.
         let Some(view) = replicas.others() else { continue };
+        book.share(view.len() + 1);
         book.forget_loads_of_others(|name| view.contains_key(name));
         known.retain(|name, _| view.contains_key(name));
         failed.retain(|name, _| view.contains_key(name));

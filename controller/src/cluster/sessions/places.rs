@@ -125,6 +125,12 @@ impl Places {
         served.groups.contains(group).then_some(host.standing)
     }
 
+    /// A Service that the Envoys of a group were given.
+    pub(super) fn served_to(&self, group: &str, destination: Destination) -> Option<&Served> {
+        let served = self.served.get(&destination)?;
+        served.groups.contains(group).then_some(served)
+    }
+
     pub(super) fn served(&self) -> impl Iterator<Item = (&Destination, &Served)> {
         self.served.iter()
     }

@@ -43,7 +43,7 @@ impl Shop {
 
     fn hear(&self, envoy: &Census) -> u64 {
         let report = envoy.report(now()).unwrap();
-        self.book.hear(GROUP, Told::Sessions(report)).unwrap()
+        self.book.hear(GROUP, Told::Sessions(report)).unwrap().memory
     }
 
     fn pod(&self, number: u8) -> Option<PodSessions> {
@@ -279,5 +279,57 @@ fn a_query_is_read_as_it_was_written() {
     assert_eq!(After::of_query(&after.query()), after);
     for query in ["", "process", "process=x&changes=-1", "changes=1&other=2"] {
         assert_eq!(After::of_query(query).process, 0, "{query}");
+    }
+}
+
+#[test]
+fn a_pod_with_too_many_sessions_may_let_some_go() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let start = now();
+    let later = |seconds| start.after(std::time::Duration::from_secs(seconds));
+    for session in 0..60_u32 {
+        see(&envoy, shop.backend(1), session.wrapping_mul(0x9e37_79b9));
+    }
+    shop.hear(&envoy);
+    let budgets = |group, seconds| shop.book.content().hear(group, Report::default(), later(seconds));
+    shop.book.content().since = Timestamp::UNIX_EPOCH;
+    assert_eq!(budgets(GROUP, 0), [], "nobody has asked for it");
+    shop.book.rebalance([&shop.cluster].into_iter());
+    assert_eq!(budgets(GROUP, 0), [], "the bucket is empty");
+    let sheds = budgets(GROUP, 60);
+    let [shed] = &sheds[..] else { panic!("{sheds:?}") };
+    let hosts: Vec<_> = shed.hosts.iter().map(|host| (host.host(), host.sessions)).collect();
+    assert_eq!((shed.sessions, hosts), (1, vec![(Some(address(1)), 1)]));
+    assert_eq!(budgets("shop/other", 60), [], "these Envoys do not have the Service");
+    shop.book.content().since = start;
+    assert_eq!(
+        budgets(GROUP, 120),
+        [],
+        "who left before the controller started is not known yet"
+    );
+    shop.book.content().since = Timestamp::UNIX_EPOCH;
+    shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Draining)]);
+    assert_eq!(budgets(GROUP, 180), [], "there is no other pod");
+}
+
+#[test]
+fn who_has_begun_anew_is_counted_once_by_all_replicas() {
+    let (shop, other, envoy) = (Shop::new(), Shop::new(), envoy());
+    let backend = shop.backend(1);
+    for session in 0..3 {
+        see(&envoy, backend, session);
+    }
+    envoy.leave(Left::Rebalanced(backend, now()));
+    shop.hear(&envoy);
+    let twice = [(); 2].map(|()| other.book.hear_replica("one", shop.book.replica(After::default())));
+    assert_eq!(twice.len(), 2);
+    for shop in [&shop, &other] {
+        let staying = shop
+            .book
+            .content()
+            .ledger
+            .staying((backend.destination, backend.host), now());
+        assert_eq!(staying.0, 2);
+        assert_eq!(shop.book.sessions().moves, [("rebalanced".to_owned(), 1)].into());
     }
 }

@@ -93,7 +93,7 @@ impl Inspection {
                 let verdict = match outcome {
                     RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
                     // The token is there, so the request has one.
-                    RequestOutcome::Steered | RequestOutcome::NoToken => self.honoured(),
+                    RequestOutcome::Steered | RequestOutcome::Rebalanced | RequestOutcome::NoToken => self.honoured(),
                 };
                 self.claims(&claims, candidates);
                 self.left(&candidate, &claims, candidates);

@@ -31,6 +31,9 @@ pub struct Report {
     /// `node.cluster` of the Envoy: the Gateway that it serves.
     #[prost(string, tag = "3")]
     pub node_cluster: String,
+    /// Who tells this: a random number of the process, or of a worker of it.
+    #[prost(fixed64, tag = "4")]
+    pub reporter: u64,
 }
 
 /// The sessions of one backend.
@@ -60,6 +63,20 @@ pub struct BackendReport {
     /// Sub-windows that have changed.
     #[prost(message, repeated, tag = "8")]
     pub windows: Vec<WindowReport>,
+    /// Sessions that began anew on another backend since the last report, on a budget of [`Answer::sheds`].
+    #[prost(message, repeated, tag = "9")]
+    pub rebalanced: Vec<RebalancedReport>,
+}
+
+/// Sessions that began anew on another backend. Its sketches still have them.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct RebalancedReport {
+    /// The sub-window that they were last seen in: Unix time divided by its length.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// How many.
+    #[prost(uint64, tag = "2")]
+    pub sessions: u64,
 }
 
 /// The sessions of one backend in one sub-window.
@@ -88,11 +105,76 @@ pub struct Restart {
 }
 
 /// The answer to a report.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct Answer {
     /// Which memory the report went to. An Envoy that meets another one than before tells everything again.
     #[prost(fixed64, tag = "1")]
     pub memory: u64,
+    /// Which sessions may begin anew from now on, and how many. It takes the place of what was said before, and counts
+    /// until the next report, for [`BUDGET_LIFE`](super::BUDGET_LIFE) at most.
+    #[prost(message, repeated, tag = "2")]
+    pub sheds: Vec<Shed>,
+}
+
+/// How many sessions of a Service may begin anew.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Shed {
+    /// The hash of the cluster's name, big-endian.
+    #[prost(fixed32, tag = "1")]
+    pub destination: u32,
+    /// How many of all its backends together.
+    #[prost(uint32, tag = "2")]
+    pub sessions: u32,
+    /// The backends that have more than their share.
+    #[prost(message, repeated, tag = "3")]
+    pub hosts: Vec<ShedHost>,
+}
+
+/// How many sessions of a backend may begin anew.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ShedHost {
+    /// The IP address: 4 or 16 bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub address: Vec<u8>,
+    /// The port.
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+    /// At most so many, and of all backends not more than [`Shed::sessions`].
+    #[prost(uint32, tag = "3")]
+    pub sessions: u32,
+}
+
+impl ShedHost {
+    /// So many sessions of a host.
+    #[must_use]
+    pub fn new(host: SocketAddr, sessions: u32) -> Self {
+        Self {
+            address: address(host.ip()),
+            port: u32::from(host.port()),
+            sessions,
+        }
+    }
+
+    /// Whom this is about; `None` if it says no such thing.
+    #[must_use]
+    pub fn host(&self) -> Option<SocketAddr> {
+        host(&self.address, self.port)
+    }
+}
+
+fn address(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+fn host(address: &[u8], port: u32) -> Option<SocketAddr> {
+    let ip = match *address {
+        [a, b, c, d] => IpAddr::from([a, b, c, d]),
+        ref bytes => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+    };
+    Some(SocketAddr::new(ip, u16::try_from(port).ok()?))
 }
 
 impl Answer {
@@ -126,10 +208,7 @@ impl BackendReport {
     pub fn of(backend: Backend) -> Self {
         Self {
             destination: u32::from_be_bytes(backend.destination.0),
-            address: match backend.host.ip() {
-                IpAddr::V4(ip) => ip.octets().to_vec(),
-                IpAddr::V6(ip) => ip.octets().to_vec(),
-            },
+            address: address(backend.host.ip()),
             port: u32::from(backend.host.port()),
             live_for: backend.live_for,
             ..Self::default()
@@ -139,13 +218,9 @@ impl BackendReport {
     /// Whom this is about; `None` if it says no such thing.
     #[must_use]
     pub fn backend(&self) -> Option<Backend> {
-        let ip = match *self.address.as_slice() {
-            [a, b, c, d] => IpAddr::from([a, b, c, d]),
-            ref bytes => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
-        };
         Some(Backend {
             destination: Destination(self.destination.to_be_bytes()),
-            host: SocketAddr::new(ip, u16::try_from(self.port).ok()?),
+            host: host(&self.address, self.port)?,
             live_for: self.live_for,
         })
     }

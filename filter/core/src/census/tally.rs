@@ -4,7 +4,7 @@ use cardinality_estimator_safe::Element;
 use sha2::{Digest, Sha256};
 
 use super::Backend;
-use super::report::{BackendReport, WindowReport};
+use super::report::{BackendReport, RebalancedReport, WindowReport};
 use super::window::{Sketch, sub_window};
 use crate::time::Timestamp;
 
@@ -37,6 +37,9 @@ pub(super) struct Tally {
     requests: u64,
     /// Sessions that did not go on here, since the last report.
     left: u64,
+    /// Those that began anew to even out the load, since the last report, by the sub-window that they were last seen
+    /// in.
+    rebalanced: Vec<RebalancedReport>,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +59,7 @@ impl Tally {
             last_use: Timestamp::UNIX_EPOCH,
             requests: 0,
             left: 0,
+            rebalanced: Vec::new(),
         }
     }
 
@@ -94,8 +98,22 @@ impl Tally {
         self.left += 1;
     }
 
+    pub(super) fn rebalance(&mut self, last_seen: Timestamp) {
+        self.count_rebalanced(sub_window(self.live_for, last_seen), 1);
+    }
+
+    fn count_rebalanced(&mut self, number: u64, sessions: u64) {
+        match self.rebalanced.iter_mut().find(|window| window.number == number) {
+            Some(window) => window.sessions += sessions,
+            None => self.rebalanced.push(RebalancedReport { number, sessions }),
+        }
+    }
+
     pub(super) fn is_changed(&self) -> bool {
-        self.requests > 0 || self.left > 0 || self.windows.iter().any(|window| window.changed)
+        self.requests > 0
+            || self.left > 0
+            || !self.rebalanced.is_empty()
+            || self.windows.iter().any(|window| window.changed)
     }
 
     /// Whether it may have a session.
@@ -118,6 +136,7 @@ impl Tally {
             last_use: self.last_use.unix_millis(),
             requests: std::mem::take(&mut self.requests),
             left: std::mem::take(&mut self.left),
+            rebalanced: std::mem::take(&mut self.rebalanced),
             windows,
             ..BackendReport::of(backend)
         })
@@ -134,6 +153,9 @@ impl Tally {
     pub(super) fn take_back(&mut self, lost: &BackendReport) {
         self.requests += lost.requests;
         self.left += lost.left;
+        for window in &lost.rebalanced {
+            self.count_rebalanced(window.number, window.sessions);
+        }
         self.last_use = self.last_use.max(Timestamp::from_unix_millis(lost.last_use));
         for window in &mut self.windows {
             window.changed |= lost.windows.iter().any(|lost| lost.number == window.number);

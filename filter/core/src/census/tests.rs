@@ -31,6 +31,13 @@ fn nonce(number: u32) -> u32 {
     number.wrapping_mul(0x9e37_79b9) ^ 0x1234_5678
 }
 
+fn answer(memory: u64) -> report::Answer {
+    report::Answer {
+        memory,
+        ..report::Answer::default()
+    }
+}
+
 /// All sub-windows of all reports together, by backend.
 #[derive(Default)]
 struct Merged {
@@ -227,10 +234,10 @@ fn a_controller_that_has_forgotten_is_told_everything() {
     census.see(&seen(shop, 2, at(300)));
     let first = census.report(at(300)).unwrap();
     for memory in [7, 7] {
-        census.arrived(report::Answer { memory });
+        census.arrived(&answer(memory), at(300));
         assert_eq!(census.report(at(301)), None);
     }
-    census.arrived(report::Answer { memory: 8 });
+    census.arrived(&answer(8), at(301));
     let again = census.report(at(302)).unwrap();
     assert_eq!(again.backends[0].windows, first.backends[0].windows);
     assert_eq!(
@@ -242,7 +249,7 @@ fn a_controller_that_has_forgotten_is_told_everything() {
 #[test]
 fn answers_are_read_from_the_body_of_a_call() {
     use prost::Message as _;
-    let answer = report::Answer { memory: 0x0102_0304 };
+    let answer = answer(0x0102_0304);
     let message = answer.encode_to_vec();
     let body = [&[0, 0, 0, 0, u8::try_from(message.len()).unwrap()][..], &message].concat();
     assert_eq!(report::Answer::of_grpc_body(&body), Some(answer));
@@ -250,4 +257,50 @@ fn answers_are_read_from_the_body_of_a_call() {
         assert_eq!(report::Answer::of_grpc_body(&body[..end]), None);
     }
     assert_eq!(report::Answer::of_grpc_body(&[1, 0, 0, 0, 0]), None);
+}
+
+#[test]
+fn a_budget_lets_as_many_sessions_leave() {
+    use report::{Answer, Shed, ShedHost};
+    let census = Census::new(SEED, 10);
+    let hosts = [1, 2, 3].map(|last| backend(last, 600));
+    let grant = |sessions, of_hosts: [u32; 2]| Answer {
+        memory: 7,
+        sheds: vec![Shed {
+            destination: u32::from_be_bytes(hosts[0].destination.0),
+            sessions,
+            hosts: std::iter::zip(hosts, of_hosts)
+                .map(|(of, sessions)| ShedHost::new(of.host, sessions))
+                .collect(),
+        }],
+    };
+    let leaving = |now| hosts.map(|host| (0..9).filter(|_| census.may_leave(&host, now)).count());
+    assert_eq!(leaving(at(0)), [0, 0, 0]);
+    census.arrived(&grant(9, [2, 3]), at(0));
+    assert_eq!(leaving(at(15)), [2, 3, 0]);
+    census.arrived(&grant(3, [2, 3]), at(0));
+    assert_eq!(leaving(at(15)), [2, 1, 0]);
+    // A new answer takes the place of the former, and counts for a while.
+    census.arrived(&grant(9, [2, 3]), at(0));
+    census.arrived(&answer(7), at(0));
+    assert_eq!(leaving(at(0)), [0, 0, 0]);
+    census.arrived(&grant(9, [2, 3]), at(0));
+    assert_eq!(leaving(at(16)), [0, 0, 0]);
+    // A report gives it back.
+    census.arrived(&grant(9, [2, 3]), at(0));
+    for last_seen in [0, 300, 0] {
+        census.leave(Left::Rebalanced(hosts[0], at(last_seen)));
+    }
+    let report = census.report(at(1)).unwrap();
+    let windows = [(0, 2), (300, 1)].map(|(last_seen, sessions)| report::RebalancedReport {
+        number: sub_window(600, at(last_seen)),
+        sessions,
+    });
+    assert_eq!(report.backends[0].rebalanced, windows);
+    assert_eq!(leaving(at(1)), [0, 0, 0]);
+    census.take_back(report);
+    assert_eq!(census.report(at(2)).unwrap().backends[0].rebalanced, windows);
+    assert_eq!(census.report(at(3)), None);
+    assert_eq!(census.reporter(), census.reporter());
+    assert_ne!(census.reporter(), Census::new(SEED, 10).reporter());
 }

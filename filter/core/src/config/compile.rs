@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
 use super::keys::given_of;
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{
     Carrier, ConfigError, Hosts, Problem, begin_rules, carrier_rules, further_rules, is_policy_name, move_rules,
-    report_rules, source_rules,
+    rebalance_rules, report_rules, source_rules,
 };
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
@@ -155,10 +154,13 @@ impl Compiler {
         // In redirects alone, a token is renewed by chance.
         let is_renewable = carrier.is_own() && (tell.is_some() || !matches!(carrier, Carrier::Query { .. }));
         let moves = move_rules::moves(&field, config, &carrier, is_renewable, &mut self.problems);
-        let idle_bound = idle_bound.map(|bound| IdleBound {
-            bound,
-            lag: if is_renewable { bound / 10 } else { Duration::ZERO },
-        });
+        // Sessions that may begin anew are renewed even where no idle timeout asks for it.
+        let longest = idle_bound.or(absolute_timeout).unwrap_or_default();
+        let rebalance = rebalance_rules::rebalance(&field, config, &carrier, is_renewable, longest, &mut self.problems);
+        let (rebalance, idle_bound) = match rebalance {
+            Some((rebalance, bound)) => (Some(rebalance), Some(bound)),
+            None => (None, idle_bound.map(|bound| IdleBound::new(bound, is_renewable))),
+        };
         let own = begin_rules::Own {
             carrier: &carrier,
             also: &also,
@@ -175,6 +177,7 @@ impl Compiler {
             begin,
             end,
             moves,
+            rebalance,
             strict: config.strict,
             strict_status: config.strict_status,
             absolute_timeout,

@@ -43,6 +43,7 @@ pub(crate) struct Policy {
     pub(crate) end: Option<End>,
     /// Whether the application moves sessions, and how.
     pub(crate) moves: Option<Moves>,
+    pub(crate) rebalance: Option<Rebalance>,
     pub(crate) strict: bool,
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,
@@ -210,6 +211,22 @@ pub(crate) struct IdleBound {
     /// How far `last_seen` of a token may lag behind the last use of its session. A token that lags further is renewed,
     /// so a token that was last seen more than `bound + lag` ago belongs to a session that was unused for `bound`.
     pub(crate) lag: Duration,
+}
+
+impl IdleBound {
+    /// `is_renewable`: whether tokens are renewed, so that they lag.
+    pub(super) fn new(bound: Duration, is_renewable: bool) -> Self {
+        let lag = if is_renewable { bound / 10 } else { Duration::ZERO };
+        Self { bound, lag }
+    }
+}
+
+/// Which sessions may begin anew on another backend.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rebalance {
+    /// Those that their tokens were not seen for so long: what the policy asks for, and what `last_seen` may lag behind
+    /// ([`IdleBound::lag`]). So nobody is among them who was there since.
+    pub(crate) unseen: Duration,
 }
 
 /// A policy, and the scope if the configuration gives one.

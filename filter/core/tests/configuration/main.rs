@@ -23,6 +23,7 @@ mod keys;
 mod moves;
 mod policies;
 mod policy_json;
+mod rebalance;
 mod references;
 mod sds_keys;
 mod secrets;

@@ -41,7 +41,7 @@ const LONGEST: [&str; 4] = [
     ),
     concat!(
         r#"{"query":{"name":"s","forward":true,"redirects":true},"tell":{"header":{"name":"t"}},"#,
-        r#""move":{"header":"m"},"token":"signed","cacheControl":"keep"}"#
+        r#""move":{"header":"m"},"rebalance":"1m","token":"signed","cacheControl":"keep"}"#
     ),
     concat!(
         r#"{"source":{"prefixV4":24,"prefixV6":128,"timeout":"1h","entries":7},"begin":{"methods":["POST"]},"#,

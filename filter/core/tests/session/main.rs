@@ -33,6 +33,7 @@ mod name_conflicts;
 mod per_scope;
 mod preflight;
 mod query;
+mod rebalance;
 mod redirects;
 mod routes;
 mod source;

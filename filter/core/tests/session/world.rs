@@ -194,6 +194,7 @@ pub(crate) fn bringing(claims: &Claims) -> Request {
 }
 
 pub(crate) const STEERED: RequestOutcome = RequestOutcome::Steered;
+pub(crate) const REBALANCED: RequestOutcome = RequestOutcome::Rebalanced;
 pub(crate) const NO_TOKEN: RequestOutcome = RequestOutcome::NoToken;
 pub(crate) const UNCHANGED: ResponseOutcome = ResponseOutcome::Unchanged;
 pub(crate) const ISSUED: ResponseOutcome = ResponseOutcome::Issued;

@@ -104,6 +104,8 @@ fn every_annotation_does_what_it_says() {
         ("end", "none", "/end", Value::Null),
         ("move", "{header: x-move}", "/move", json!({"header": "x-move"})),
         ("move", "none", "/move", Value::Null),
+        ("rebalance", "5s", "/rebalance", json!("5s")),
+        ("rebalance", "none", "/rebalance", Value::Null),
         (
             "query",
             "{name: s, redirects: true}",
@@ -234,6 +236,7 @@ fn defaults_are_for_what_nobody_says() {
         begin: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
         end: Some(serde_json::from_value(json!({"cookie": "SID"})).unwrap()),
         r#move: Some(serde_json::from_value(json!({"header": "x-move"})).unwrap()),
+        rebalance: Some(OrNone(Some(Duration::from_secs(5).into()))),
         // What takes the cookie's place has a test of its own.
         query: Some(OrNone(None)),
         source: Some(OrNone(None)),
@@ -253,6 +256,7 @@ fn defaults_are_for_what_nobody_says() {
         let mut all = of_all.clone();
         all["begin"] = json!({"cookie": "SID"});
         all["move"] = json!({"header": "x-move"});
+        all["rebalance"] = json!("5s");
         all[name] = carrier;
         all
     };
@@ -440,12 +444,12 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         world.settings.session_defaults.absolute_timeout = Some(Duration::from_secs(60).into());
         world.sessions().status("p")
     };
-    // An idle timeout is refused in other words. `root` and `route` have no effect on the application's cookie.
+    // An idle timeout and `rebalance` are refused in other words. `root` and `route` have no effect on the application's cookie.
     let fields = SessionField::ALL
         .iter()
         .filter(|field| matches!(field.of, Of::Cookie | Of::Carrier));
     let fields = fields.map(SessionField::annotation);
-    for name in fields.filter(|name| !["path", "idle-timeout"].contains(&name.as_str())) {
+    for name in fields.filter(|name| !["path", "idle-timeout", "rebalance"].contains(&name.as_str())) {
         let field = SessionField::of_annotation(&name).unwrap();
         let refused = format!("Accepted=False/Invalid: metadata.annotations[session.limpet.dev/{name}]: {message}");
         let statuses: Vec<_> = field

@@ -163,7 +163,7 @@ fn what_is_for_cookies_is_refused_in_their_place() {
             .filter(|field| field.of == Of::Cookie)
             .map(SessionField::annotation)
             .collect();
-        expected.extend(["mode", "idle-timeout", "source"].map(str::to_owned));
+        expected.extend(["mode", "idle-timeout", "rebalance", "source"].map(str::to_owned));
         if place == "query" {
             // Without tell, most responses could not move a session.
             expected.extend(["end", "move"].map(str::to_owned));

@@ -49,7 +49,12 @@ pub(super) fn a_query_is_told_or_redirected() -> Value {
     let tell = json!({"required": ["tell"], "properties": {"tell": {"type": "object"}}});
     json!({
         "if": {"required": ["query"], "not": tell},
-        "then": {"properties": {"query": redirects, "idleTimeout": {"type": "null"}, "move": {"type": "null"}}},
+        "then": {"properties": {
+            "query": redirects,
+            "idleTimeout": {"type": "null"},
+            "move": {"type": "null"},
+            "rebalance": {"type": "null"},
+        }},
     })
 }
 
@@ -86,11 +91,15 @@ pub(super) fn only_defaults_in_other_modes(schema: &mut Schema) {
 }
 
 /// A token is sent only when the application sets its cookie or header.
-pub(super) fn no_idle_timeout_or_move_in_other_modes() -> Value {
+pub(super) fn only_what_needs_no_renewal_in_other_modes() -> Value {
     let in_mode = |carrier: &str| json!({"properties": {carrier: other_mode()}, "required": [carrier]});
     json!({
         "if": {"anyOf": [in_mode("cookie"), in_mode("header")]},
-        "then": {"properties": {"idleTimeout": {"type": "null"}, "move": {"type": "null"}}},
+        "then": {"properties": {
+            "idleTimeout": {"type": "null"},
+            "move": {"type": "null"},
+            "rebalance": {"type": "null"},
+        }},
     })
 }
 
@@ -130,6 +139,7 @@ pub(super) fn nothing_of_tokens_with_source() -> Value {
         "if": {"properties": {"source": {"type": "object"}}, "required": ["source"]},
         "then": {"properties": {
             "idleTimeout": {"type": "null"},
+            "rebalance": {"type": "null"},
             "also": {"maxItems": 0},
             "tell": {"type": "null"},
             "token": {"const": "sealed"},

@@ -21,8 +21,8 @@ use crate::token::CarrierMode;
 #[cfg(feature = "schema")]
 use super::constraints::{
     DOMAIN, TOKEN, a_query_is_told_or_redirected, an_end_needs_a_cookie_or_source, exactly_one, needs_secure,
-    no_begin_in_other_modes, no_idle_timeout_or_move_in_other_modes, nothing_of_tokens_with_source,
-    only_defaults_in_other_modes, permanent_needs_a_timeout,
+    no_begin_in_other_modes, nothing_of_tokens_with_source, only_defaults_in_other_modes,
+    only_what_needs_no_renewal_in_other_modes, permanent_needs_a_timeout,
 };
 
 /// How sessions of this policy persist. Exactly one of `cookie`, `header`, `query` and `source`.
@@ -34,7 +34,7 @@ use super::constraints::{
         "oneOf" = exactly_one(&["cookie", "header", "query", "source"]),
         "allOf" = [
             permanent_needs_a_timeout(),
-            no_idle_timeout_or_move_in_other_modes(),
+            only_what_needs_no_renewal_in_other_modes(),
             a_query_is_told_or_redirected(),
             nothing_of_tokens_with_source(),
             no_begin_in_other_modes(),
@@ -73,6 +73,10 @@ pub struct PolicyConfig {
     /// Whether the application moves sessions to other backends, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#move: Option<MoveConfig>,
+    /// How long a session was unused that may begin anew on another backend, if its own has more than its share of the
+    /// sessions. The controller says how many may (`reportSessions`). Without it, none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalance: Option<GatewayDuration>,
     /// Whether a request fails if the backend of its session is gone or unhealthy. If `false`, the request is
     /// load-balanced and the client gets a new token.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -109,6 +113,7 @@ impl Default for PolicyConfig {
             begin: BeginConfig::default(),
             end: None,
             r#move: None,
+            rebalance: None,
             strict: false,
             strict_status: SERVICE_UNAVAILABLE,
             absolute_timeout: None,

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use limpet_core::Unanswered;
+use limpet_core::census::Backend;
+use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 
@@ -50,6 +52,8 @@ pub(crate) struct Request {
     client: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
     unanswered: Option<&'static Unanswered>,
+    /// How many sessions may begin anew.
+    budget: Rc<Cell<u32>>,
     questions: Questions,
 }
 
@@ -67,6 +71,7 @@ impl Request {
             client: None,
             headers: BTreeMap::from([(":scheme".to_owned(), b"http".to_vec())]),
             unanswered: None,
+            budget: Rc::default(),
             questions: Questions::default(),
         }
     }
@@ -140,6 +145,12 @@ impl Request {
             unanswered: Some(unanswered),
             ..self.header("x-request-id", id)
         }
+    }
+
+    /// So many sessions of any backend may begin anew.
+    pub(crate) fn budget(self, sessions: u32) -> Self {
+        self.budget.set(sessions);
+        self
     }
 
     /// The same request, begun again by the proxy.
@@ -218,6 +229,12 @@ impl RequestView for Request {
     }
     fn unanswered(&self) -> Option<&'static Unanswered> {
         self.unanswered
+    }
+    fn may_leave(&self, _: &Backend, _: Timestamp) -> bool {
+        self.questions.asked.borrow_mut().push("may_leave".to_owned());
+        let left = self.budget.get();
+        self.budget.set(left.saturating_sub(1));
+        left > 0
     }
 }
 

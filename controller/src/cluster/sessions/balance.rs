@@ -1,0 +1,388 @@
+//! How many sessions may begin anew, so that pods that came later get their share.
+//!
+//! A pod that has more than its share of a Service's sessions may shed what it has too many of. Envoys let sessions go
+//! that were unused for long (the filter's `rebalance`), and load balancing sends each where it sends new ones. This
+//! says how many. All of it is a function of what is known, and of the time.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use limpet_core::census::BUDGET_LIFE;
+use limpet_core::census::report::{Shed, ShedHost};
+use limpet_core::time::Timestamp;
+use limpet_core::token::Destination;
+
+use super::ledger::Ledger;
+use super::places::{Places, Served, Standing};
+
+/// At most this part of a Service's sessions begins anew in a minute.
+const PART: f64 = 0.1;
+/// A pod sheds sessions if it has this much more than its share, and one more.
+const TOLERANCE: f64 = 1.1;
+/// So long after its last report an Envoy may still use its budget: as long as a budget lives, and as an Envoy waits
+/// for an answer.
+const PATIENCE: Duration = Duration::from_secs(BUDGET_LIFE.as_secs() + 5);
+/// Sessions are not counted again within this time.
+const FRESH: Duration = Duration::from_secs(1);
+/// How many reporters a Service may have. A number too many gets no budget.
+const REPORTERS: usize = 4096;
+/// Who began anew before this process started is not known, and counts on the old pod until the idle bound is over. So
+/// long is that waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// A host of a cluster.
+type Host = (Destination, SocketAddr);
+
+/// Who sends a report, and what it says of sessions that began anew.
+#[derive(Debug)]
+pub(super) struct Told<'a> {
+    pub(super) group: &'a str,
+    pub(super) reporter: u64,
+    /// By the host that they left.
+    pub(super) rebalanced: &'a [(Host, u64)],
+}
+
+/// What is known when a report comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) places: &'a Places,
+    /// Since when sessions are counted.
+    pub(super) since: Timestamp,
+}
+
+#[derive(Debug)]
+pub(super) struct Balance {
+    /// How many replicas give budgets to Envoys of their own.
+    replicas: usize,
+    /// The Services whose sessions may begin anew.
+    services: HashMap<Destination, Service>,
+}
+
+#[derive(Debug)]
+struct Service {
+    /// When its sessions were counted last.
+    counted: Timestamp,
+    /// What pods have more than their share.
+    excess: BTreeMap<SocketAddr, u64>,
+    bucket: Bucket,
+    reporters: BTreeMap<u64, Reporter>,
+}
+
+/// How many sessions may begin anew now: a token bucket, of which Envoys hold a part.
+#[derive(Debug)]
+struct Bucket {
+    level: f64,
+    most: f64,
+    per_second: f64,
+    filled: Timestamp,
+}
+
+/// An Envoy, or a worker of one.
+#[derive(Debug, Clone, Copy)]
+struct Reporter {
+    seen: Timestamp,
+    /// When it last got a budget.
+    served: Timestamp,
+    /// What it has of the bucket.
+    budget: u64,
+}
+
+impl Balance {
+    /// No session may begin anew.
+    pub(super) fn none() -> Self {
+        Self {
+            replicas: 1,
+            services: HashMap::new(),
+        }
+    }
+
+    /// So many replicas divide what may begin anew.
+    pub(super) fn share(&mut self, replicas: usize) {
+        self.replicas = replicas.max(1);
+    }
+
+    /// The Services whose sessions may begin anew. No other one sheds any.
+    pub(super) fn allow(&mut self, destinations: &HashSet<Destination>) {
+        self.services
+            .retain(|destination, _| destinations.contains(destination));
+        for destination in destinations {
+            self.services.entry(*destination).or_insert_with(Service::new);
+        }
+    }
+
+    /// What an Envoy may let go until its next report, in the place of what it had.
+    pub(super) fn answer(&mut self, told: &Told<'_>, known: Known<'_>, now: Timestamp) -> Vec<Shed> {
+        let mut sheds = Vec::new();
+        for (destination, service) in &mut self.services {
+            let Some(served) = known.places.served_to(told.group, *destination) else {
+                continue;
+            };
+            service.bucket.fill(now);
+            for ((_, host), left) in told.rebalanced.iter().filter(|((of, _), _)| of == destination) {
+                service.note(*host, *left);
+            }
+            service.count((*destination, served), self.replicas, known, now);
+            let budget = service.grant(told.reporter, now);
+            if budget > 0 {
+                sheds.push(service.shed(*destination, budget));
+            }
+        }
+        sheds
+    }
+}
+
+impl Service {
+    fn new() -> Self {
+        Self {
+            counted: Timestamp::UNIX_EPOCH,
+            excess: BTreeMap::new(),
+            bucket: Bucket {
+                level: 0.0,
+                most: 1.0,
+                per_second: 0.0,
+                filled: Timestamp::UNIX_EPOCH,
+            },
+            reporters: BTreeMap::new(),
+        }
+    }
+
+    fn count(
+        &mut self,
+        (destination, served): (Destination, &Served),
+        replicas: usize,
+        known: Known<'_>,
+        now: Timestamp,
+    ) {
+        if now.since(self.counted) < FRESH {
+            return;
+        }
+        self.counted = now;
+        let ready = served.hosts.iter().filter(|(_, host)| host.standing == Standing::Ready);
+        let mut counts = Vec::new();
+        let mut wait = Duration::ZERO;
+        for (host, _) in ready {
+            let (sessions, longest) = known.ledger.staying((destination, *host), now);
+            counts.push((*host, sessions));
+            wait = wait.max(longest).min(LONGEST_WAIT);
+        }
+        let all: u64 = counts.iter().map(|(_, sessions)| sessions).sum();
+        self.bucket.resize(all, replicas);
+        self.excess = if now.since(known.since) < wait {
+            BTreeMap::new()
+        } else {
+            excess(&counts)
+        };
+    }
+
+    /// Sessions of a pod have begun anew.
+    fn note(&mut self, host: SocketAddr, sessions: u64) {
+        self.bucket.take(sessions);
+        if let Some(excess) = self.excess.get_mut(&host) {
+            *excess = excess.saturating_sub(sessions);
+        }
+    }
+
+    /// How many sessions this reporter may let go. What it had before, it has given back or used.
+    fn grant(&mut self, id: u64, now: Timestamp) -> u64 {
+        self.reporters
+            .retain(|_, reporter| now.since(reporter.seen) <= PATIENCE);
+        let known = self.reporters.remove(&id);
+        if self.reporters.len() >= REPORTERS {
+            return 0;
+        }
+        let others = &self.reporters;
+        let served = known.map_or(Timestamp::UNIX_EPOCH, |reporter| reporter.served);
+        let before = others
+            .iter()
+            .filter(|(other, reporter)| (reporter.served, **other) < (served, id));
+        // The bucket is divided by all. What is left over goes to those who have waited for longest.
+        let free = self.bucket.whole().min(self.excess.values().sum());
+        let all = others.len() as u64 + 1;
+        let share = free / all + u64::from((before.count() as u64) < free % all);
+        let taken: u64 = others.values().map(|reporter| reporter.budget).sum();
+        let budget = share.min(free.saturating_sub(taken));
+        let served = if budget > 0 { now } else { served };
+        let seen = now;
+        self.reporters.insert(id, Reporter { seen, served, budget });
+        budget
+    }
+
+    fn shed(&self, destination: Destination, budget: u64) -> Shed {
+        let at_most = |sessions: u64| u32::try_from(sessions.min(budget)).unwrap_or(u32::MAX);
+        let hosts = self.excess.iter().filter(|(_, excess)| **excess > 0);
+        Shed {
+            destination: u32::from_be_bytes(destination.0),
+            sessions: at_most(budget),
+            hosts: hosts
+                .map(|(host, excess)| ShedHost::new(*host, at_most(*excess)))
+                .collect(),
+        }
+    }
+}
+
+/// What pods that may get sessions have more than their share of them.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers of sessions, of which parts do not count"
+)]
+fn excess(counts: &[(SocketAddr, u64)]) -> BTreeMap<SocketAddr, u64> {
+    if counts.len() < 2 {
+        return BTreeMap::new();
+    }
+    let all: u64 = counts.iter().map(|(_, sessions)| sessions).sum();
+    let most = all as f64 / counts.len() as f64 * TOLERANCE + 1.0;
+    let over = counts.iter().filter(|(_, sessions)| *sessions as f64 > most);
+    over.map(|(host, sessions)| (*host, (*sessions as f64 - most).ceil() as u64))
+        .collect()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "numbers of sessions, of which parts do not count"
+)]
+impl Bucket {
+    /// For so many sessions, of which each replica has its part. What is in the bucket at most and what comes in a minute are together less than a session
+    /// above what may begin anew in any minute; with less than ten sessions, one does in several minutes.
+    fn resize(&mut self, sessions: u64, replicas: usize) {
+        let in_a_minute = sessions as f64 * PART / replicas as f64;
+        let whole = in_a_minute.floor();
+        // Ten of seventy seconds.
+        self.most = (whole / 7.0).max(1.0);
+        let coming = if whole < 1.0 {
+            in_a_minute
+        } else {
+            whole + 0.9 - self.most
+        };
+        self.per_second = coming / 60.0;
+        self.level = self.level.min(self.most);
+    }
+
+    fn fill(&mut self, now: Timestamp) {
+        let passed = now.since(self.filled);
+        self.filled = self.filled.max(now);
+        self.level = (self.level + passed.as_secs_f64() * self.per_second).min(self.most);
+    }
+
+    /// More than there is, if an Envoy says so: who comes next waits for it, a minute at most.
+    fn take(&mut self, sessions: u64) {
+        self.level = (self.level - sessions as f64).max(-60.0 * self.per_second);
+    }
+
+    fn whole(&self) -> u64 {
+        self.level.max(0.0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(last: u8) -> SocketAddr {
+        ([10, 0, 0, last], 80).into()
+    }
+
+    fn over(counts: &[u64]) -> Vec<u64> {
+        let counts: Vec<_> = (1..).map(host).zip(counts.iter().copied()).collect();
+        let excess = excess(&counts);
+        let of = |(host, _): &(SocketAddr, u64)| excess.get(host).copied().unwrap_or_default();
+        counts.iter().map(of).collect()
+    }
+
+    #[test]
+    fn who_has_a_tenth_more_than_its_share_and_one_sheds_the_rest() {
+        assert_eq!(over(&[100, 0, 0, 0]), [100 - 28, 0, 0, 0]);
+        assert_eq!(over(&[667, 667, 666, 0, 0]), [226, 226, 225, 0, 0]);
+        assert_eq!(over(&[440, 390, 390, 390, 390]), [0, 0, 0, 0, 0]);
+        assert_eq!(over(&[2, 0]), [0, 0]);
+        assert_eq!(over(&[100]), [0]);
+        assert_eq!(over(&[]), [0; 0]);
+    }
+
+    /// Whoever asks whenever there is one gets a tenth in each minute, and not one more.
+    #[test]
+    fn no_minute_has_more_than_a_tenth() {
+        for (sessions, most) in [
+            (3, 1),
+            (10, 1),
+            (15, 1),
+            (20, 2),
+            (60, 6),
+            (99, 9),
+            (700, 70),
+            (2000, 200),
+        ] {
+            let mut bucket = Service::new().bucket;
+            bucket.resize(sessions, 1);
+            let mut taken = Vec::new();
+            for tenth in 0..6000_u64 {
+                bucket.fill(Timestamp::from_unix_millis(1_800_000_000_000 + tenth * 100));
+                // After a while in which nobody came.
+                let waits = (2000..2300).contains(&tenth);
+                for _ in 0..if waits { 0 } else { bucket.whole() } {
+                    bucket.take(1);
+                    taken.push(tenth);
+                }
+            }
+            let in_minute = |start: &u64| taken.iter().filter(|at| (*start..start + 600).contains(*at)).count();
+            let busiest = taken.iter().map(in_minute).max().unwrap();
+            assert_eq!(busiest, most, "{sessions} sessions");
+            // In nine and a half minutes.
+            let thousandths = taken.len() as u64 * 2000 / sessions / 19;
+            assert!((50..110).contains(&thousandths), "{sessions} sessions: {thousandths}");
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_divided_by_all_who_report() {
+        let now = |seconds: u64| Timestamp::from_unix_seconds(1_800_000_000 + seconds);
+        let mut service = Service::new();
+        service.excess = [(host(1), 100)].into();
+        service.bucket.resize(700, 1);
+        service.bucket.level = 10.0;
+        for reporter in 1..=3 {
+            service.grant(reporter, now(0));
+        }
+        let round = |service: &mut Service, at| [1, 2, 3].map(|reporter| service.grant(reporter, now(at)));
+        assert_eq!(round(&mut service, 1).iter().sum::<u64>(), 10);
+        assert!(round(&mut service, 2).iter().all(|budget| *budget >= 3));
+        // One of them is silent. Its part is not anybody's until it cannot use it any more.
+        assert!(service.grant(1, now(10)) <= 4);
+        service.grant(1, now(30));
+        service.grant(2, now(30));
+        assert_eq!(service.grant(1, now(31)), 5);
+        // A single one goes round.
+        service.bucket.level = 1.0;
+        let mut lucky = [0; 3];
+        for at in 40..70 {
+            for (reporter, budget) in std::iter::zip(&mut lucky, round(&mut service, at)) {
+                *reporter += budget;
+            }
+            let held: u64 = service.reporters.values().map(|reporter| reporter.budget).sum();
+            assert!(held <= 1, "{held}");
+        }
+        assert!(lucky.iter().all(|times| *times >= 5), "{lucky:?}");
+        // Nobody gets what no pod has too many of.
+        service.bucket.level = 10.0;
+        service.excess = [(host(1), 0), (host(2), 2)].into();
+        assert!(round(&mut service, 71).iter().sum::<u64>() <= 2);
+    }
+
+    #[test]
+    fn who_takes_more_than_it_got_makes_all_wait_for_a_minute() {
+        let mut bucket = Service::new().bucket;
+        bucket.resize(600, 1);
+        let start = Timestamp::from_unix_seconds(1_800_000_000);
+        bucket.fill(start);
+        bucket.take(u64::MAX);
+        bucket.fill(start.after(Duration::from_secs(50)));
+        assert_eq!(bucket.whole(), 0);
+        bucket.fill(start.after(Duration::from_secs(65)));
+        assert!(bucket.whole() > 0);
+    }
+}

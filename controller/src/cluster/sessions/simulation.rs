@@ -1,0 +1,404 @@
+//! What gentle rebalancing does to a Service over hours, without Envoys and in simulated time: the filter's own sessions,
+//! census and reports, and the budgets of [`super::balance`].
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use limpet_core::census::report::{Answer, SILENCE};
+use limpet_core::census::{Backend, Census};
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::Timestamp;
+use limpet_core::token::Destination;
+use limpet_core::view::{self, RequestView, ResponseView, ViewError};
+use limpet_core::{Filter, HeaderEdit};
+use limpet_model::endpoints::{Endpoint, EndpointState};
+
+use super::*;
+
+const GROUP: &str = "shop/web";
+const CLUSTER: &str = "service/shop/cart/80";
+const ENVOYS: usize = 3;
+const SECOND: u64 = 1000;
+const MINUTE: u64 = 60 * SECOND;
+/// `rebalance` of the policy, in milliseconds.
+const UNUSED: u64 = 5 * MINUTE;
+/// How often Envoys report.
+const INTERVAL: u64 = 2 * SECOND;
+
+/// Numbers that look random (`SplitMix64`), the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        usize::try_from(self.roll() % most as u64).unwrap()
+    }
+
+    /// A pause between two requests, from five seconds to twenty minutes. Each doubling of it is as likely.
+    fn think(&mut self) -> u64 {
+        let least = 5 * SECOND << self.below(8);
+        (least + self.roll() % least).min(20 * MINUTE)
+    }
+}
+
+struct Request<'a> {
+    cookie: Option<&'a [u8]>,
+    census: &'a Census,
+}
+
+type Field<'a> = Result<Option<Cow<'a, [u8]>>, ViewError>;
+
+#[expect(clippy::unnecessary_wraps, reason = "as the views have it")]
+fn text(text: &str) -> Field<'_> {
+    Ok(Some(Cow::Borrowed(text.as_bytes())))
+}
+
+impl RequestView for Request<'_> {
+    fn route_session(&self) -> view::Answer<'_> {
+        text("web/cart")
+    }
+    fn cluster_session(&self) -> view::Answer<'_> {
+        Ok(None)
+    }
+    fn route_name(&self) -> view::Answer<'_> {
+        Ok(None)
+    }
+    fn virtual_host(&self) -> view::Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_name(&self) -> view::Answer<'_> {
+        text(CLUSTER)
+    }
+    fn client_address(&self) -> view::Answer<'_> {
+        Ok(None)
+    }
+    fn header(&self, name: &str) -> view::Answer<'_> {
+        Ok(self.cookie.filter(|_| name == "cookie").map(Cow::Borrowed))
+    }
+    fn reroute(&mut self, _: Destination) -> view::Answer<'_> {
+        Ok(None)
+    }
+    fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+        self.census.may_leave(backend, now)
+    }
+}
+
+struct Response {
+    host: String,
+    as_asked: bool,
+    nonce: u32,
+}
+
+impl ResponseView for Response {
+    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
+        Ok(!self.as_asked)
+    }
+    fn code_details(&self) -> view::Answer<'_> {
+        text("via_upstream")
+    }
+    fn upstream_address(&self) -> view::Answer<'_> {
+        text(&self.host)
+    }
+    fn cluster_name(&self) -> view::Answer<'_> {
+        text(CLUSTER)
+    }
+    fn cluster_session(&self) -> view::Answer<'_> {
+        Ok(None)
+    }
+    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
+        Ok(Vec::new())
+    }
+    fn is_https(&self) -> Result<bool, ViewError> {
+        Ok(false)
+    }
+    fn nonce(&self) -> Result<[u8; 4], ViewError> {
+        Ok(self.nonce.to_be_bytes())
+    }
+}
+
+#[derive(Default)]
+struct Client {
+    cookie: Option<Vec<u8>>,
+    host: Option<SocketAddr>,
+    used: u64,
+}
+
+/// A session that went to another pod although its own was there.
+struct Move {
+    at: u64,
+    unused: u64,
+}
+
+struct Simulation {
+    filter: Filter,
+    envoys: Vec<Census>,
+    /// The pod that load balancing of an Envoy chooses next.
+    turns: [usize; ENVOYS],
+    /// Intervals without a report.
+    idle: [u32; ENVOYS],
+    book: Content,
+    pods: Vec<SocketAddr>,
+    clients: Vec<Client>,
+    /// Who has the next request: a client, or an Envoy that reports.
+    next: BinaryHeap<Reverse<(u64, Event)>>,
+    moves: Vec<Move>,
+    dice: Dice,
+    now: u64,
+    /// Which part of the requests is of a client that was not there before, in the place of another. In thousandths.
+    leaving: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Report(usize),
+    Request(usize),
+}
+
+fn time(millis: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(1_800_000_000).after(Duration::from_millis(millis))
+}
+
+impl Simulation {
+    fn new(sessions: usize, rebalances: bool) -> Self {
+        let config = serde_json::json!({
+            "keys": [{"id": 1, "inline": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", "state": "signing"}],
+            "policies": {"web": {"cookie": {"name": "s"}, "idleTimeout": "30m", "rebalance": "5m"}},
+            "reportSessions": {"cluster": "controller", "nodeCluster": GROUP},
+        });
+        let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None).unwrap();
+        let mut book = Content::new(time(0));
+        let cluster = ClusterName(CLUSTER.to_owned());
+        let (service, gateways) = (ObjectName::new("shop", "cart"), [ObjectName::new("shop", "web")]);
+        book.places.publish([(&cluster, &service, &gateways[..])].into_iter());
+        if rebalances {
+            book.balance
+                .allow(&[Destination::of_cluster(CLUSTER.as_bytes())].into());
+        }
+        let mut simulation = Self {
+            filter,
+            envoys: (0..ENVOYS).map(|_| Census::new([1; 16], 100)).collect(),
+            turns: [0; ENVOYS],
+            idle: [0; ENVOYS],
+            book,
+            pods: Vec::new(),
+            clients: (0..sessions).map(|_| Client::default()).collect(),
+            next: BinaryHeap::new(),
+            moves: Vec::new(),
+            dice: Dice(7),
+            now: 0,
+            leaving: 0,
+        };
+        for client in 0..sessions {
+            let at = simulation.dice.think();
+            simulation.next.push(Reverse((at, Event::Request(client))));
+        }
+        for envoy in 0..ENVOYS {
+            simulation
+                .next
+                .push(Reverse((600 * envoy as u64, Event::Report(envoy))));
+        }
+        simulation
+    }
+
+    fn scale(&mut self, pods: u8) {
+        self.pods = (1..=pods).map(|last| ([10, 0, 0, last], 80).into()).collect();
+        let endpoints = self.pods.iter().map(|address| Endpoint {
+            address: *address,
+            state: EndpointState::Ready,
+            owner: None,
+            pod: None,
+        });
+        let endpoints: Vec<_> = endpoints.collect();
+        self.book.places.observe(&ClusterName(CLUSTER.to_owned()), &endpoints);
+    }
+
+    fn run(&mut self, minutes: u64) {
+        let end = self.now + minutes * MINUTE;
+        while let Some(Reverse((at, event))) = self.next.pop() {
+            self.now = at;
+            let after = match event {
+                Event::Report(envoy) => {
+                    self.report(envoy);
+                    INTERVAL
+                }
+                Event::Request(client) => {
+                    self.request(client);
+                    self.dice.think()
+                }
+            };
+            self.next.push(Reverse((at + after, event)));
+            if at >= end {
+                break;
+            }
+        }
+        self.now = end;
+    }
+
+    fn report(&mut self, envoy: usize) {
+        let (census, now) = (&self.envoys[envoy], time(self.now));
+        self.idle[envoy] += 1;
+        let asks = || (self.idle[envoy] >= SILENCE && census.knows_any()).then(Report::default);
+        if let Some(mut report) = census.report(now).or_else(asks) {
+            self.idle[envoy] = 0;
+            report.reporter = census.reporter();
+            let sheds = self.book.hear(GROUP, report, now);
+            census.arrived(&Answer { memory: 1, sheds }, now);
+        }
+    }
+
+    fn request(&mut self, client: usize) {
+        let envoy = self.dice.below(ENVOYS);
+        if self.dice.below(1000) < self.leaving {
+            self.clients[client] = Client::default();
+        }
+        let (client, census, now) = (&mut self.clients[client], &self.envoys[envoy], time(self.now));
+        let mut request = Request {
+            cookie: client.cookie.as_deref(),
+            census,
+        };
+        let mut session = self.filter.session(&request).unwrap().unwrap();
+        let plan = session.on_request(&mut request, now).unwrap();
+        let outcome = plan.outcome;
+        let asked = plan.steering.map(|steering| steering.host);
+        let host = asked.unwrap_or_else(|| {
+            self.turns[envoy] += 1;
+            self.pods[self.turns[envoy] % self.pods.len()]
+        });
+        let response = Response {
+            host: host.to_string(),
+            as_asked: asked.is_some(),
+            nonce: u32::try_from(self.dice.roll() >> 32).unwrap(),
+        };
+        let plan = session.on_response(&response, || Ok(now)).unwrap();
+        for edit in plan.edits {
+            if let HeaderEdit::Add("set-cookie", field) = edit {
+                client.cookie = field.split(|byte| *byte == b';').next().map(<[u8]>::to_vec);
+            }
+        }
+        plan.seen.iter().for_each(|seen| census.see(seen));
+        plan.left.into_iter().for_each(|left| census.leave(left));
+        if client.host.is_some_and(|before| before != host) {
+            assert_eq!(outcome, Some(RequestOutcome::Rebalanced));
+            self.moves.push(Move {
+                at: self.now,
+                unused: self.now - client.used,
+            });
+        }
+        client.host = Some(host);
+        client.used = self.now;
+    }
+
+    /// How many sessions each pod has.
+    fn load(&self) -> Vec<usize> {
+        let mut load = BTreeMap::new();
+        for host in self.clients.iter().filter_map(|client| client.host) {
+            *load.entry(host).or_default() += 1;
+        }
+        self.pods
+            .iter()
+            .map(|pod| load.get(pod).copied().unwrap_or_default())
+            .collect()
+    }
+
+    fn moved_since(&self, at: u64) -> usize {
+        self.moves.iter().filter(|moved| moved.at > at).count()
+    }
+
+    /// The most moves in any minute.
+    fn most_in_a_minute(&self) -> usize {
+        let in_minute_from = |start: &Move| {
+            let within = |moved: &&Move| moved.at >= start.at && moved.at - start.at < MINUTE;
+            self.moves.iter().filter(within).count()
+        };
+        self.moves.iter().map(in_minute_from).max().unwrap_or_default()
+    }
+}
+
+/// Three pods for longer than the idle bound, then five.
+fn scaled_up(sessions: usize, rebalances: bool, leaving: usize) -> Simulation {
+    let mut simulation = Simulation::new(sessions, rebalances);
+    simulation.leaving = leaving;
+    simulation.scale(3);
+    simulation.run(35);
+    assert_eq!(simulation.moves.len(), 0, "{:?}", simulation.load());
+    simulation.scale(5);
+    simulation
+}
+
+/// The sessions of each pod, minutes after a scale-up.
+fn over_time(simulation: &mut Simulation, minutes: &[u64]) -> Vec<(u64, Vec<usize>, usize)> {
+    let start = simulation.now;
+    let row = |minute: &u64| {
+        simulation.run(minute - (simulation.now - start) / MINUTE);
+        (*minute, simulation.load(), simulation.moved_since(start))
+    };
+    let rows: Vec<_> = minutes.iter().map(row).collect();
+    for (minute, load, moved) in &rows {
+        println!("{minute:3} min: {load:?}, moved {moved}");
+    }
+    rows
+}
+
+/// docs/how-to/rebalance.md has these rows.
+#[test]
+fn new_pods_get_their_share_and_then_nobody_moves() {
+    let mut simulation = scaled_up(2000, true, 0);
+    let rows = over_time(&mut simulation, &[0, 5, 10, 15, 20, 30, 60]);
+    // A session that was unused for five minutes comes back after twenty at most.
+    let (_, load, _) = &rows[4];
+    let within_share = |sessions: &usize| (300..=460).contains(sessions);
+    assert!(load.iter().all(within_share), "{load:?}");
+    let (_, after, moved) = &rows[6];
+    assert!(after.iter().all(within_share), "{after:?}");
+    // What is left is what few sessions more or less in a sketch make.
+    let later = moved - rows[4].2;
+    assert!(later <= 40, "{later} moves in forty minutes, of 2000 sessions");
+    simulation.run(15);
+    assert_eq!(simulation.moves.len(), *moved, "nobody moves any more");
+
+    let most = simulation.most_in_a_minute();
+    println!("at most {most} in a minute");
+    assert!((50..=200).contains(&most), "{most}");
+    let least = simulation.moves.iter().map(|moved| moved.unused).min();
+    assert!(least >= Some(UNUSED), "{least:?} ms");
+}
+
+#[test]
+fn without_it_new_pods_get_nobody_who_is_there() {
+    let mut simulation = scaled_up(300, false, 0);
+    let rows = over_time(&mut simulation, &[0, 30]);
+    assert_eq!(rows[0].1, rows[1].1);
+    assert_eq!((rows[1].1[3], rows[1].1[4], simulation.moves.len()), (0, 0, 0));
+}
+
+/// One in a hundred requests is a client's first one.
+#[test]
+fn clients_that_come_and_go_move_no_others() {
+    let mut simulation = scaled_up(200, true, 10);
+    let rows = over_time(&mut simulation, &[30, 60, 120]);
+    let (_, load, moved) = &rows[1];
+    assert!(load.iter().all(|sessions| (25..=55).contains(sessions)), "{load:?}");
+    let later = simulation.moves.len() - moved;
+    assert!(later <= 20, "{later} moves in an hour");
+    let most = simulation.most_in_a_minute();
+    assert!(most <= 20, "{most}");
+}
+
+#[test]
+fn a_small_service_moves_a_session_now_and_then() {
+    let mut simulation = scaled_up(20, true, 0);
+    let rows = over_time(&mut simulation, &[120]);
+    let (_, load, _) = &rows[0];
+    assert!(load[3] + load[4] >= 4, "{load:?}");
+    assert!(simulation.most_in_a_minute() <= 2);
+}

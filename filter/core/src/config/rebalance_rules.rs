@@ -1,0 +1,48 @@
+//! Checks of `rebalance`.
+
+use std::time::Duration;
+
+use super::Problem;
+use super::compiled::{Carrier, IdleBound, Rebalance};
+use super::schema::PolicyConfig;
+
+/// After which time sessions of the policy at `field` may begin anew, and its idle bound, which lags less for that.
+/// `keeps_up`: whether a token reaches its client with any response. `longest`: how long a session may stay unused.
+/// Adds what is wrong with it to `problems`.
+pub(super) fn rebalance(
+    field: &str,
+    config: &PolicyConfig,
+    own: &Carrier,
+    keeps_up: bool,
+    longest: Duration,
+    problems: &mut Vec<Problem>,
+) -> Option<(Rebalance, IdleBound)> {
+    let after = config.rebalance?.get();
+    // Where the policy has no timeout, `maxIdle` is everybody's, and no mistake of the policy.
+    let timeout = config.idle_timeout.or(config.absolute_timeout);
+    let message = match own {
+        // `source_rules` says why.
+        Carrier::Source(_) => None,
+        Carrier::Query { .. } if !keeps_up => Some(
+            "expected none without tell: a token is renewed only in redirects, so nobody would know when the session \
+             was last used",
+        ),
+        _ if !keeps_up => Some(
+            "expected none in this mode: a token is renewed only when the application sets its cookie or header again, \
+             so nobody would know when the session was last used",
+        ),
+        _ if after.is_zero() => Some("expected a duration greater than zero"),
+        _ if timeout.is_some_and(|timeout| after >= timeout.get()) => {
+            Some("expected less than sessions may stay unused: they are over then")
+        }
+        _ => None,
+    };
+    problems.extend(message.map(|message| Problem {
+        field: format!("{field}.rebalance"),
+        message: message.to_owned(),
+    }));
+    // A renewal of the token notes the use. This is what nobody knows of the time before.
+    let lag = (longest / 10).min(after / 5);
+    let bound = IdleBound { bound: longest, lag };
+    Some((Rebalance { unseen: after + lag }, bound))
+}

@@ -1,0 +1,198 @@
+//! Sessions that were unused for long, and begin anew on another backend.
+
+use limpet_core::census::{Identity, Left};
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+/// A site whose sessions may begin anew after five minutes, and are over after half an hour.
+fn site(fields: Value) -> Site {
+    site_that(
+        json!({ "reportSessions": {"cluster": "controller", "nodeCluster": "web"} }),
+        fields,
+    )
+}
+
+fn site_that(reports: Value, fields: Value) -> Site {
+    let policy = cookie_policy(json!({ "idleTimeout": "30m", "rebalance": "5m" }));
+    Site::configured(with(policy, fields), reports)
+}
+
+fn session(last_seen: u64) -> Request {
+    bringing(&claims(A, at(0), at(last_seen))).budget(1)
+}
+
+#[test]
+fn an_idle_session_begins_anew_where_there_is_a_budget() {
+    let site = site(json!({}));
+    let client = site.client();
+    client.visit(A, at(0));
+    // Its backend is the one that load balancing would have chosen: it stays what it is.
+    let visit = client.visit_by(Request::new().budget(1), &Response::by(A), at(400));
+    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, RENEWED)));
+    assert_eq!(visit.left, None);
+    let before = client.claims();
+    assert_eq!((before.issued_at, before.last_seen), (at(0), at(400)));
+    // Another one answers.
+    let visit = client.visit_by(Request::new().budget(1), &Response::by(B), at(800));
+    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, REISSUED)));
+    let Some(Left::Rebalanced(left, last_seen)) = visit.left else {
+        panic!("{:?}", visit.left);
+    };
+    assert_eq!((left.host.to_string().as_str(), left.live_for), (A, 1800));
+    assert_eq!(last_seen, at(400));
+    assert_eq!(visit.seen.unwrap().backend.host.to_string(), B);
+    let claims = client.claims();
+    assert_eq!((claims.host.to_string().as_str(), claims.issued_at), (B, at(800)));
+    let visit = client.visit_by(Request::new().budget(1), &Response::by(B), at(801));
+    assert_eq!(
+        (visit.host().as_deref(), visit.outcomes()),
+        (Some(B), (STEERED, UNCHANGED))
+    );
+}
+
+#[test]
+fn a_session_that_stays_on_its_backend_is_the_same_one() {
+    let site = site(json!({}));
+    let visit = site.visit(&session(0), &Response::by(A), at(400));
+    assert_eq!(visit.outcomes(), (REBALANCED, RENEWED));
+    assert_eq!(visit.seen.unwrap().session, Identity::Token([7; 4]));
+}
+
+#[test]
+fn nobody_who_was_there_within_the_time_begins_anew() {
+    let site = site(json!({}));
+    // A token lags by a minute at most.
+    for (idle, outcome) in [
+        (0, STEERED),
+        (60, STEERED),
+        (300, STEERED),
+        (359, STEERED),
+        (360, REBALANCED),
+    ] {
+        let request = session(0);
+        let visit = site.visit(&request, &Response::by(A), at(idle));
+        assert_eq!(visit.request, outcome, "{idle} s");
+        assert_eq!(request.asked().contains(&"may_leave".to_owned()), outcome == REBALANCED);
+    }
+    // It is used every minute or so, and its token says so in time.
+    let client = site.client();
+    client.visit(A, at(0));
+    for used in (0..1000).step_by(59) {
+        client.visit(A, at(used));
+        let lag = at(used).since(client.claims().last_seen).as_secs();
+        assert!(lag <= 60, "{lag}");
+    }
+}
+
+#[test]
+fn a_short_idle_timeout_lags_by_its_tenth() {
+    let site = site(json!({ "idleTimeout": "10m", "rebalance": "9m" }));
+    for (idle, outcome) in [(599, STEERED), (600, REBALANCED), (660, REBALANCED)] {
+        assert_eq!(
+            site.visit(&session(0), &Response::by(A), at(idle)).request,
+            outcome,
+            "{idle}"
+        );
+    }
+}
+
+#[test]
+fn tokens_with_an_absolute_timeout_alone_tell_the_last_use() {
+    let site = site(json!({ "idleTimeout": null, "absoluteTimeout": "1h" }));
+    let client = site.client();
+    client.visit(A, at(0));
+    let visit = client.visit(A, at(61));
+    assert_eq!(visit.outcomes(), (STEERED, RENEWED));
+    assert_eq!(client.claims().last_seen, at(61));
+    assert_eq!(
+        client
+            .visit_by(Request::new().budget(1), &Response::by(A), at(420))
+            .request,
+        STEERED
+    );
+    assert_eq!(client.visit(A, at(3599)).request, STEERED);
+    assert_ne!(client.visit(A, at(3600)).request, STEERED);
+}
+
+#[test]
+fn without_a_budget_every_session_stays() {
+    let site = site(json!({}));
+    let request = session(0).budget(0);
+    let visit = site.visit(&request, &Response::by(A), at(400));
+    assert_eq!(
+        (visit.host().as_deref(), visit.outcomes()),
+        (Some(A), (STEERED, RENEWED))
+    );
+    assert_eq!(request.asked(), ["route_session", "cookie", ":method", "may_leave"]);
+}
+
+#[test]
+fn a_strict_session_begins_anew_too() {
+    let site = site(json!({ "strict": true, "strictStatus": 421 }));
+    let visit = site.visit(&session(0), &Response::by(B), at(400));
+    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, REISSUED)));
+    // Nobody is there: that is not because of the session.
+    let nobody = Response::local(503, "no_healthy_upstream", A);
+    let visit = site.visit(&session(0), &nobody, at(400));
+    assert_eq!((visit.status, visit.response, visit.seen), (None, UNCHANGED, None));
+}
+
+#[test]
+fn sessions_begin_anew_with_the_methods_that_begin_them() {
+    let site = site(json!({ "begin": {"methods": ["GET"]} }));
+    for (method, outcome) in [("POST", STEERED), ("GET", REBALANCED)] {
+        let request = session(0).header(":method", method);
+        assert_eq!(site.visit(&request, &Response::by(A), at(400)).request, outcome);
+    }
+}
+
+/// Like one whose backend is gone: the application does not know yet that it has to begin another.
+#[test]
+fn what_sets_the_first_token_is_not_asked_again() {
+    let site = site(json!({ "begin": {"cookie": "SID"} }));
+    let visit = site.visit(&session(0), &Response::by(B), at(400));
+    assert_eq!(visit.outcomes(), (REBALANCED, REISSUED));
+}
+
+#[test]
+fn preflights_and_sessions_that_move_stay() {
+    let site = site(json!({ "move": {"header": "x-move"} }));
+    let preflight = session(0)
+        .header(":method", "OPTIONS")
+        .header("access-control-request-method", "PUT");
+    assert_eq!(site.visit(&preflight, &Response::by(A), at(400)).request, STEERED);
+    let client = site.client();
+    client.visit_by(Request::new(), &Response::by(A).header("x-move", B), at(0));
+    let visit = client.visit_by(Request::new().budget(1), &Response::by(B), at(400));
+    assert_eq!((visit.host().as_deref(), visit.request), (Some(B), STEERED));
+}
+
+#[test]
+fn a_split_session_stays_at_its_destination() {
+    let site = site(json!({}));
+    let of_split = || session(0).session(format!("@split/{SESSION}")).destinations(&[CLUSTER]);
+    let visit = site.visit(&of_split(), &Response::by(B), at(400));
+    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, REISSUED)));
+    // Where the proxy tells only with the response, nobody knows where it would begin.
+    let visit = site.visit(&of_split().rerouted_later(), &Response::by(A), at(400));
+    assert_eq!((visit.host().as_deref(), visit.request), (Some(A), STEERED));
+}
+
+#[test]
+fn nobody_begins_anew_where_nobody_counts() {
+    let site = site_that(json!({}), json!({}));
+    let request = session(0);
+    assert_eq!(site.visit(&request, &Response::by(A), at(400)).request, STEERED);
+    assert_eq!(request.asked(), ["route_session", "cookie"]);
+}
+
+#[test]
+fn without_the_field_nothing_more_is_asked() {
+    let site = site(json!({ "rebalance": null }));
+    let request = session(0);
+    let visit = site.visit(&request, &Response::by(A).surely_as_asked(), at(170));
+    assert_eq!(visit.outcomes(), (STEERED, UNCHANGED));
+    assert_eq!(site.visit(&session(0), &Response::by(A), at(1700)).request, STEERED);
+    assert_eq!(request.asked(), ["route_session", "cookie"]);
+}
