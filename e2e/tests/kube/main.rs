@@ -28,6 +28,7 @@ mod mounted;
 mod moves;
 mod objects;
 mod pages;
+mod rebalance;
 mod revoked_keys;
 mod rule_names;
 mod sessions;

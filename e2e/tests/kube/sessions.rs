@@ -38,7 +38,7 @@ async fn until_counted(controller: &Controller, expected: &BTreeMap<String, u64>
 }
 
 /// A site with three Envoys.
-async fn site(name: &str, max_idle: &str) -> Result<(KeyringSite, [Proxy; 2])> {
+pub(crate) async fn site(name: &str, max_idle: &str) -> Result<(KeyringSite, [Proxy; 2])> {
     let site = KeyringSite::start_with(name, "1m", max_idle).await?;
     let mut more = [
         envoy_at(&site.controller, &site.namespace, "two", 0).await?,
