@@ -30,8 +30,6 @@ pub(crate) use command::run;
 pub(crate) use manifests::{Files, read as read_manifests};
 
 use files::{static_file, xds_folder};
-#[cfg(test)]
-pub(crate) use manifests::read as read_manifests;
 
 /// What becomes of manifests.
 #[derive(Debug)]

@@ -46,7 +46,7 @@ impl Dice {
 
     /// A pause between two requests, from five seconds to twenty minutes. Each doubling of it is as likely.
     fn think(&mut self) -> u64 {
-        let least = 5 * SECOND << self.below(8);
+        let least = (5 * SECOND) << self.below(8);
         (least + self.roll() % least).min(20 * MINUTE)
     }
 }

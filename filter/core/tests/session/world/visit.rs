@@ -86,8 +86,6 @@ impl Visit {
             left: plan.left,
             refused_move: plan.refused_move.map(|refused| refused.line.unwrap_or_default()),
             name_conflict: plan.name_conflict.map(|conflict| conflict.line.unwrap_or_default()),
-            seen: plan.seen,
-            left: plan.left,
             ..self
         }
     }
