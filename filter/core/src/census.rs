@@ -14,15 +14,14 @@ mod window;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+pub use crate::backend::Backend;
 use crate::outcome::RequestOutcome;
 use crate::source::Key;
 use crate::time::Timestamp;
-use crate::token::{Destination, Refusal};
+use crate::token::Refusal;
 use budgets::Budgets;
 pub use budgets::LIFE as BUDGET_LIFE;
 use report::{Report, Restart};
@@ -40,18 +39,6 @@ pub struct Seen {
     pub began: Timestamp,
     /// When the request came.
     pub at: Timestamp,
-}
-
-/// A backend of a cluster, and how long its sessions live. Sessions of policies with other idle bounds are counted
-/// apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Backend {
-    /// The cluster.
-    pub destination: Destination,
-    /// The host of the cluster.
-    pub host: SocketAddr,
-    /// Whole seconds after the last request until a session is over.
-    pub live_for: u32,
 }
 
 /// What tells a session from others.
@@ -253,32 +240,6 @@ impl Census {
                 None => restarts.push(lost),
             }
         }
-    }
-}
-
-impl Backend {
-    /// Stands for all backends beyond those that are told apart.
-    pub const OTHERS: Self = Self {
-        destination: Destination([0; 4]),
-        host: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
-        live_for: 0,
-    };
-
-    /// A backend whose sessions live for this time after their last request, rounded up to seconds.
-    #[must_use]
-    pub fn new(destination: Destination, host: SocketAddr, live_for: Duration) -> Self {
-        let seconds = live_for.as_millis().div_ceil(1000).max(1);
-        Self {
-            destination,
-            host,
-            live_for: u32::try_from(seconds).unwrap_or(u32::MAX),
-        }
-    }
-
-    /// Whether it stands for backends that are not told apart.
-    #[must_use]
-    pub fn is_others(&self) -> bool {
-        self.host == Self::OTHERS.host
     }
 }
 

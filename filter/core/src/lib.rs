@@ -25,6 +25,7 @@ pub mod address;
 mod also;
 mod application;
 mod arrival;
+mod backend;
 mod begin;
 mod bound_policies;
 mod bound_policy;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::census::Backend;
+use crate::backend::Backend;
 use crate::redirect::Unanswered;
 use crate::time::Timestamp;
 use crate::token::Destination;

@@ -11,7 +11,7 @@ use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use limpet_core::{Counters, SessionError, Unanswered};
 
 use crate::abi::{Attribute, Counter, Exchange, Headers, HostError, Metadata, RouteConfig};
-use crate::reporter::CENSUS;
+use crate::census::CENSUS;
 
 /// The tokens of requests that ended without a response, of all workers.
 pub(crate) static UNANSWERED: Unanswered = Unanswered::new();

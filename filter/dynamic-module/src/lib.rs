@@ -7,6 +7,7 @@
 //! keeps panics out of Envoy. All workers share the [`plugin::Plugin`] of a configuration.
 
 mod abi;
+mod census;
 mod discovered;
 mod host;
 mod plugin;

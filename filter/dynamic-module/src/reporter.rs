@@ -3,24 +3,16 @@
 //! A thread of ours waits; Envoy's main thread calls. All configurations share one census, so one of them reports for
 //! all. The thread ends with the last configuration, because Envoy may unload the library then.
 
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use limpet_core::census::Census;
 use limpet_core::census::report::{Answer, METHOD, Report, SILENCE};
 use limpet_core::config::schema::ReportSessionsConfig;
 
 use crate::abi::{self, Configuring, Level, Scheduler};
+use crate::census::CENSUS;
 use crate::host;
-
-/// What all workers of the process see.
-pub(crate) static CENSUS: LazyLock<Census> = LazyLock::new(|| {
-    let mut seed = [0; 16];
-    // Without random bytes there are no new sessions either.
-    let _ = getrandom::fill(&mut seed);
-    Census::new(seed, 0)
-});
 
 /// How long the controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -8,9 +8,9 @@ use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
 use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
+use crate::census::CENSUS;
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
-use crate::reporter::CENSUS;
 
 /// The state of a request.
 pub(crate) struct Stream {

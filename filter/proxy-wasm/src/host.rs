@@ -15,7 +15,7 @@ use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
-use crate::reporter;
+use crate::census;
 
 /// The request of the current call, with all its headers: reading them is one host call.
 pub(crate) struct Request {
@@ -147,7 +147,7 @@ impl RequestView for Request {
     }
 
     fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
-        reporter::may_leave(backend, now)
+        census::may_leave(backend, now)
     }
 }
 

@@ -1,23 +1,17 @@
 //! Tells the controller of the sessions that this VM has seen. Each worker has a VM, and reports for itself.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
+use limpet_core::census::Census;
 use limpet_core::census::report::{Answer, Report, SILENCE};
-use limpet_core::census::{Backend, Census, Left, Seen};
 use limpet_core::config::schema::ReportSessionsConfig;
-use limpet_core::time::Timestamp;
 use prost::Message as _;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::BufferType;
 
+use crate::census::CENSUS;
 use crate::host;
 use crate::table::Seed;
-
-thread_local! {
-    /// A worker's VM lives on when the configuration changes. `None` until one reports.
-    static CENSUS: RefCell<Option<Census>> = const { RefCell::new(None) };
-}
 
 /// How long the controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,27 +26,6 @@ pub(crate) struct Reporter {
     pending: Option<(u32, Report)>,
     /// How many intervals have passed without a report.
     idle: u32,
-}
-
-/// Whether one more session of this backend may begin anew.
-pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> bool {
-    CENSUS.with_borrow(|census| census.as_ref().is_some_and(|census| census.may_leave(backend, now)))
-}
-
-/// Counts what a response tells.
-pub(crate) fn count(seen: Option<&Seen>, left: Option<Left>) {
-    if seen.is_none() && left.is_none() {
-        return;
-    }
-    CENSUS.with_borrow(|census| {
-        let Some(census) = census else { return };
-        if let Some(seen) = seen {
-            census.see(seen);
-        }
-        if let Some(left) = left {
-            census.leave(left);
-        }
-    });
 }
 
 impl Reporter {

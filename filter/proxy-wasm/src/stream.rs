@@ -9,9 +9,9 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, LogLevel, MapType};
 
+use crate::census;
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
-use crate::reporter;
 use crate::steering;
 
 pub(crate) struct Stream {
@@ -124,7 +124,7 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
             plugin::log(LogLevel::Warn, &format!("limpet: {line}"));
         }
     }
-    reporter::count(plan.seen.as_ref(), plan.left);
+    census::count(plan.seen.as_ref(), plan.left);
     if let Some(change) = plan.key_change {
         plugin
             .counters

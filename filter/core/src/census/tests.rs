@@ -1,7 +1,9 @@
 use std::collections::HashMap;
+use std::net::SocketAddr;
 
 use super::report::BackendReport;
 use super::*;
+use crate::token::Destination;
 
 const SEED: [u8; 16] = [7; 16];
 

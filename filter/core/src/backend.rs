@@ -1,0 +1,44 @@
+//! Whom sessions are counted by.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::token::Destination;
+
+/// A backend of a cluster, and how long its sessions live. Sessions of policies with other idle bounds are counted
+/// apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Backend {
+    /// The cluster.
+    pub destination: Destination,
+    /// The host of the cluster.
+    pub host: SocketAddr,
+    /// Whole seconds after the last request until a session is over.
+    pub live_for: u32,
+}
+
+impl Backend {
+    /// Stands for all backends beyond those that are told apart.
+    pub const OTHERS: Self = Self {
+        destination: Destination([0; 4]),
+        host: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
+        live_for: 0,
+    };
+
+    /// A backend whose sessions live for this time after their last request, rounded up to seconds.
+    #[must_use]
+    pub fn new(destination: Destination, host: SocketAddr, live_for: Duration) -> Self {
+        let seconds = live_for.as_millis().div_ceil(1000).max(1);
+        Self {
+            destination,
+            host,
+            live_for: u32::try_from(seconds).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether it stands for backends that are not told apart.
+    #[must_use]
+    pub fn is_others(&self) -> bool {
+        self.host == Self::OTHERS.host
+    }
+}
