@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/endpointslice"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
+	"k8s.io/kubernetes/pkg/controller/replicaset"
 )
 
 // What kube-controller-manager has by default.
@@ -31,6 +32,7 @@ const (
 	maxEndpointsPerSlice   = 100
 	endpointSliceWorkers   = 5
 	namespaceWorkers       = 10
+	replicaSetWorkers      = 5
 	garbageWorkers         = 20
 	resyncPeriod           = 12 * time.Hour
 	namespaceResyncPeriod  = 5 * time.Minute
@@ -93,6 +95,13 @@ func run(ctx context.Context, kubeconfig string) error {
 		namespaceResyncPeriod,
 		corev1.FinalizerKubernetes,
 	)
+	replicas := replicaset.NewReplicaSetController(
+		ctx,
+		shared.Apps().V1().ReplicaSets(),
+		shared.Core().V1().Pods(),
+		client,
+		replicaset.BurstReplicas,
+	)
 	factory := informerfactory.NewInformerFactory(shared, sharedMetadata)
 	garbage, err := collector(ctx, config, client, metadataClient, factory, started)
 	if err != nil {
@@ -101,6 +110,7 @@ func run(ctx context.Context, kubeconfig string) error {
 
 	go slices.Run(ctx, endpointSliceWorkers)
 	go namespaces.Run(ctx, namespaceWorkers)
+	go replicas.Run(ctx, replicaSetWorkers)
 	go garbage.Run(ctx, garbageWorkers, garbageInitialSyncWait)
 	go garbage.Sync(ctx, client.Discovery(), kindsPeriod)
 	shared.Start(ctx.Done())
