@@ -63,7 +63,7 @@ pub use objects::{InPlace, Objects, Quarantined, RouteReferences, SessionPolicyK
 pub use references::{References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
 pub use session_fields::{CookiePath, OrNone, SessionFields};
-pub use sessions::check_defaults;
+pub use sessions::{check_defaults, costs_of_deletion};
 pub use settings::{CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, SessionLimits, Settings};
 pub use short_hash::short_hash;
 pub use unknown_annotations::unknown_annotations;

@@ -22,7 +22,7 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
     if settings.judges() {
         found.extend(affinity::problems(objects));
     }
-    for (service, condition) in service_problems(objects) {
+    for (service, condition) in service_problems(objects, settings) {
         found.entry(service).or_insert(condition);
     }
     let mut add = |kind: Kind, name: &ObjectName, reason: &'static str, problems: Vec<String>| {

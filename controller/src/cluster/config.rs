@@ -127,7 +127,8 @@ pub(crate) struct HttpConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct SessionsConfig {
-    /// If false, nothing is counted, and pods are not read, so none drains by its annotation.
+    /// If false, nothing is counted, and pods are not read, so none drains by its annotation or says what it costs to
+    /// delete it.
     pub(crate) enabled: bool,
 }
 

@@ -11,6 +11,7 @@ mod contour;
 mod controller;
 mod debug_page;
 mod definitions;
+mod deletion_costs;
 mod demo;
 mod deploy;
 mod drained;

@@ -56,6 +56,7 @@ pub(crate) use explain::{Explained, affinity_fields};
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
+pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{never_begins, problems as service_problems};
 pub(crate) use shared_names::SharedNames;
 pub(super) use status::{Remarks, ancestor};

@@ -1,4 +1,4 @@
-//! Annotations of Services: what Services say of the sessions of rules that lead to them.
+//! Annotations of Services: what Services say of the sessions of rules that lead to them, and of their pods.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,41 @@ use super::fault::{Fault, PREFIX};
 use crate::problem::Problem;
 use crate::reports::Condition;
 use crate::session_fields::quoted;
-use crate::{Objects, affinity};
+use crate::{Objects, Settings, affinity};
 use limpet_api::{Kind, Object, ObjectRef, ServiceSpec};
 
-/// The only one.
 const BEGIN: &str = "begin";
 const NEVER: &str = "never";
+const POD_DELETION_COST: &str = "pod-deletion-cost";
+/// All of them.
+const ALL: [&str; 2] = [BEGIN, POD_DELETION_COST];
 
 /// Whether no session of a rule begins at the Service. One with a mistake is as if it said nothing, and [`problems`]
 /// tells of it.
 pub(crate) fn never_begins(service: &Object<ServiceSpec>) -> bool {
-    ours(service).next().is_some() && problems_of(service).is_empty()
+    says(service, BEGIN, NEVER)
+}
+
+/// Whether what it costs to delete the Service's pods is to be written on them. With a mistake, it is as
+/// [`never_begins`].
+#[must_use]
+pub fn costs_of_deletion(service: &Object<ServiceSpec>) -> bool {
+    says(service, POD_DELETION_COST, "true")
+}
+
+/// Whether an annotation has this value, and none has a mistake.
+fn says(service: &Object<ServiceSpec>, name: &str, value: &str) -> bool {
+    ours(service).any(|annotation| annotation == (name, value)) && problems_of(service).is_empty()
 }
 
 /// What is wrong with the annotations of Services.
-pub(crate) fn problems(objects: &Objects) -> BTreeMap<ObjectRef, Condition> {
+pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let wrong = objects.services.iter().filter_map(|(name, service)| {
-        let problems = problems_of(service);
+        let mut problems = problems_of(service);
+        if !settings.judges() && costs_of_deletion(service) {
+            let message = "expected none with another control plane, whose Envoys do not tell of sessions";
+            problems.push(Fault::annotation(POD_DELETION_COST, message).below(""));
+        }
         let told: Vec<String> = problems
             .iter()
             .map(|Problem { field, message }| format!("{field}: {message}"))
@@ -48,12 +66,77 @@ fn problems_of(service: &Object<ServiceSpec>) -> Vec<Problem> {
             (BEGIN, NEVER) if has_affinity => {
                 "none with sessionAffinity: ClientIP, whose sessions begin at the Service".to_owned()
             }
-            (BEGIN, NEVER) => return None,
+            (BEGIN, NEVER) | (POD_DELETION_COST, "true" | "false") => return None,
             (BEGIN, _) => NEVER.to_owned(),
-            _ => format!("no annotation of this name on a Service, but {BEGIN}"),
+            (POD_DELETION_COST, _) => "true or false".to_owned(),
+            _ => format!("no annotation of this name on a Service, but one of {}", ALL.join(", ")),
         };
         let message = format!("expected {expected}, found {}", quoted(value));
         Some(Fault::annotation(name, message).below(""))
     });
     faults.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::settings::Gateways;
+
+    fn service(annotations: &serde_json::Value) -> Object<ServiceSpec> {
+        limpet_api::readable(&json!({
+            "metadata": {"namespace": "shop", "name": "web", "annotations": annotations}, "spec": {"ports": [{"port": 80}]},
+        }))
+    }
+
+    /// What is said of it.
+    fn problem(service: &Object<ServiceSpec>, settings: &Settings) -> Option<String> {
+        let objects = Objects {
+            services: [(service.meta.object_name(), service.clone())].into(),
+            ..Objects::default()
+        };
+        let told = problems(&objects, settings).into_values().next();
+        told.map(|condition| condition.message)
+    }
+
+    #[test]
+    fn a_service_asks_for_costs_by_true_alone() {
+        const ASKS: &str = "session.limpet.dev/pod-deletion-cost";
+        let expected = |found: &str| {
+            Some(format!(
+                "metadata.annotations[{ASKS}]: expected true or false, found \"{found}\""
+            ))
+        };
+        for (value, asks, message) in [
+            ("true", true, None),
+            ("false", false, None),
+            ("True", false, expected("True")),
+            ("", false, expected("")),
+        ] {
+            let service = service(&json!({ASKS: value}));
+            assert_eq!(costs_of_deletion(&service), asks, "{value}");
+            assert_eq!(problem(&service, &Settings::default()), message, "{value}");
+        }
+        let both = service(&json!({ASKS: "true", "session.limpet.dev/begin": "never"}));
+        assert!(costs_of_deletion(&both) && never_begins(&both));
+        let wrong = service(&json!({ASKS: "true", "session.limpet.dev/begin": "later"}));
+        assert!(!costs_of_deletion(&wrong) && !never_begins(&wrong));
+        let other = service(&json!({ASKS: "true", "session.limpet.dev/strict": "true"}));
+        assert!(!costs_of_deletion(&other) && !never_begins(&other));
+    }
+
+    #[test]
+    fn costs_with_another_control_plane_are_told_of() {
+        let settings = Settings {
+            gateways: Gateways::Of(BTreeSet::new()),
+            ..Settings::default()
+        };
+        let asking = service(&json!({"session.limpet.dev/pod-deletion-cost": "true"}));
+        let message = "metadata.annotations[session.limpet.dev/pod-deletion-cost]: expected none with another control \
+                       plane, whose Envoys do not tell of sessions";
+        assert_eq!(problem(&asking, &settings).as_deref(), Some(message));
+    }
 }

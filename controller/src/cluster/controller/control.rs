@@ -18,7 +18,7 @@ use super::memory::KeptMemory;
 use super::metrics::Metrics;
 use super::present::{Present, Question};
 use super::publish::Publisher;
-use crate::cluster::kube::{Change, Observation, Reader, Store, Watched};
+use crate::cluster::kube::{Change, Deletions, Observation, Reader, Store, Watched};
 use crate::cluster::reconcile::delivery::PublishedFilter;
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
 use crate::cluster::reconcile::replicas::Replicas;
@@ -37,7 +37,7 @@ const LONGEST: Duration = Duration::from_millis(250);
 const WANTED: Duration = Duration::from_secs(3);
 /// How many updates are taken in before anything else happens.
 const BATCH: usize = 512;
-/// How often changes of statuses are passed on.
+/// How often changes of statuses, and of what pods say of their deletion, are passed on.
 const STATUS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long changed hosts of clusters whose sessions move wait for further ones: each change makes Envoy set up the
@@ -53,6 +53,8 @@ const RETAINED: Duration = Duration::from_secs(5);
 pub(crate) struct Outlets {
     pub(crate) reported: watch::Sender<Option<Reported>>,
     pub(crate) observation: watch::Sender<Observation>,
+    /// What pods say of their deletion, once it is known.
+    pub(crate) deletions: watch::Sender<Option<Arc<Deletions>>>,
     pub(crate) readiness: watch::Sender<Readiness>,
     pub(crate) published_filter: watch::Sender<Option<PublishedFilter>>,
 }
@@ -62,6 +64,7 @@ pub(crate) struct Outlets {
 pub(crate) struct Feeds {
     pub(crate) reported: watch::Receiver<Option<Reported>>,
     pub(crate) observation: watch::Receiver<Observation>,
+    pub(crate) deletions: watch::Receiver<Option<Arc<Deletions>>>,
     pub(crate) readiness: watch::Receiver<Readiness>,
     pub(crate) published_filter: watch::Receiver<Option<PublishedFilter>>,
 }
@@ -70,17 +73,20 @@ impl Outlets {
     pub(crate) fn channels() -> (Self, Feeds) {
         let (reported, reported_feed) = watch::channel(None);
         let (observation, observation_feed) = watch::channel(Observation::default());
+        let (deletions, deletions_feed) = watch::channel(None);
         let (readiness, readiness_feed) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
         let (published_filter, published_filter_feed) = watch::channel(None);
         let outlets = Self {
             reported,
             observation,
+            deletions,
             readiness,
             published_filter,
         };
         let feeds = Feeds {
             reported: reported_feed,
             observation: observation_feed,
+            deletions: deletions_feed,
             readiness: readiness_feed,
             published_filter: published_filter_feed,
         };
@@ -121,6 +127,8 @@ pub(crate) struct Control {
     all_listed: bool,
     /// When to pass on changed statuses.
     look: Option<Instant>,
+    /// When to pass on what pods say of their deletion.
+    deletions: Option<Instant>,
     /// When to publish the changed hosts of clusters whose sessions move.
     hosts: Option<Instant>,
     /// When to check whether retained policies can be dropped, and whether the next build drops them.
@@ -190,6 +198,10 @@ impl Reconcile for Control {
             self.look = None;
             self.outlets.observation.send_replace(self.store.observation());
         }
+        if is_due(self.deletions) {
+            self.deletions = None;
+            self.outlets.deletions.send_replace(self.store.deletions());
+        }
         if is_due(self.hosts) {
             self.publish_hosts();
         }
@@ -198,6 +210,7 @@ impl Reconcile for Control {
             self.due(),
             self.retained_check,
             self.look,
+            self.deletions,
             self.hosts,
         ];
         let next = next.into_iter().flatten().min()?;
@@ -252,6 +265,7 @@ impl Control {
             asked: now,
             all_listed: false,
             look: None,
+            deletions: None,
             hosts: None,
             retained_check: None,
             drops_retained: false,
@@ -279,6 +293,9 @@ impl Control {
         }
         if change.statuses {
             self.look.get_or_insert(Instant::now() + STATUS_INTERVAL);
+        }
+        if change.pods {
+            self.deletions.get_or_insert(Instant::now() + STATUS_INTERVAL);
         }
         self.publish_endpoints(&change.services);
         self.tell_missing();

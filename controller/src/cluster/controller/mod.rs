@@ -9,7 +9,7 @@
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `debug`: the page that shows what is published. `present`: asks the event loop for it.
 //! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions.
-//! - `bootstrap`: the subcommand of this name.
+//! - `deletion_costs`: which pods a scale-down takes first. `bootstrap`: the subcommand of this name.
 
 mod addresses;
 mod bootstrap;
@@ -19,6 +19,7 @@ mod context;
 mod contour;
 mod control;
 mod debug;
+mod deletion_costs;
 mod guard;
 mod hosts;
 mod http;
@@ -133,6 +134,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let mut reconcilers = filter.tasks;
     let (envoys, without_envoys) = start_envoys(&mut reconcilers, &context);
     let without_service = start_services(&mut reconcilers, &context, &feeds.reported, &feeds.observation);
+    let reported = feeds.reported.clone();
     let inputs = Inputs {
         reported: feeds.reported,
         observation: feeds.observation,
@@ -143,6 +145,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     };
     follow_certificates(&mut reconcilers, &context, certificates);
     share_sessions(&mut reconcilers, &context, &book, &filter.replicas);
+    deletion_costs::start(&mut reconcilers, &context, &book, reported, feeds.deletions);
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = Target { envoys, ..target };
     let (debug, questions) = Debug::new(&context.config.http, &snapshots, &book);

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 
+use super::client::FIELD_MANAGER;
+use limpet_core::time::Timestamp;
 use limpet_model::endpoints::{DRAIN, SliceEndpoint};
 
 /// The annotation by which a `ReplicaSet` chooses the pods that it deletes first.
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// What is read of a pod.
 pub(super) type RawPod = PartialObjectMeta<Pod>;
@@ -22,7 +25,23 @@ pub(crate) struct PodMeta {
     /// Whether it is being deleted.
     ends: bool,
     /// What it costs to delete it, as its annotation says.
-    deletion_cost: Option<i32>,
+    deletion_cost: Option<Cost>,
+}
+
+/// What it costs to delete a pod, as its annotation says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub(crate) value: i32,
+    /// When a controller of ours wrote it; `None`: somebody else did.
+    pub(crate) written: Option<Timestamp>,
+}
+
+/// What is known of a pod's deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// It is being deleted.
+    Begun,
+    Costs(Cost),
 }
 
 impl PodMeta {
@@ -34,10 +53,23 @@ impl PodMeta {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             drains: annotation(DRAIN).is_some(),
             ends: meta.deletion_timestamp.is_some(),
-            deletion_cost: annotation(DELETION_COST).and_then(|cost| cost.parse().ok()),
+            deletion_cost: annotation(DELETION_COST).and_then(|cost| {
+                Some(Cost {
+                    value: cost.parse().ok()?,
+                    written: written(meta),
+                })
+            }),
         };
         let says_anything = read.drains || read.ends || read.deletion_cost.is_some();
         says_anything.then_some(read)
+    }
+
+    /// What is known of its deletion; `None`: nothing.
+    pub(super) fn deletion(&self) -> Option<Deletion> {
+        if self.ends {
+            return Some(Deletion::Begun);
+        }
+        self.deletion_cost.map(Deletion::Costs)
     }
 
     /// The uid, if it drains.
@@ -50,6 +82,23 @@ impl PodMeta {
         let is_same = endpoint.owner.as_ref().is_none_or(|owner| *owner == self.uid);
         self.drains && is_same
     }
+}
+
+/// When a controller of ours wrote the cost; `None`: somebody else did. The API server keeps who wrote a field last.
+fn written(meta: &ObjectMeta) -> Option<Timestamp> {
+    let is_ours = |fields: &serde_json::Value| {
+        let metadata = fields.get("f:metadata");
+        let annotations = metadata.and_then(|metadata| metadata.get("f:annotations"));
+        annotations.is_some_and(|annotations| annotations.get(format!("f:{DELETION_COST}")).is_some())
+    };
+    let mut writers = meta.managed_fields.iter().flatten();
+    let ours = writers.find(|writer| {
+        let fields = writer.fields_v1.as_ref();
+        writer.manager.as_deref() == Some(FIELD_MANAGER) && fields.is_some_and(|fields| is_ours(&fields.0))
+    })?;
+    let time = ours.time.as_ref().map(|time| time.0.as_millisecond());
+    let time = time.and_then(|millis| u64::try_from(millis).ok());
+    Some(Timestamp::from_unix_millis(time.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -95,9 +144,40 @@ mod tests {
         };
         assert_eq!(read(&json!({"deletionTimestamp": "2026-11-23T06:00:00Z"})), Some(ends));
         let costs = PodMeta {
-            deletion_cost: Some(-3),
+            deletion_cost: Some(Cost {
+                value: -3,
+                written: None,
+            }),
             ..nothing
         };
         assert_eq!(read(&json!({"annotations": {DELETION_COST: "-3"}})), Some(costs));
+    }
+
+    #[test]
+    fn who_wrote_the_cost_is_known() {
+        let written = |manager: &str, annotation: &str| {
+            let fields = json!({"f:metadata": {"f:annotations": {format!("f:{annotation}"): {}}}});
+            let pod = json!({"annotations": {DELETION_COST: "5"}, "managedFields": [
+                {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}},
+                {"manager": manager, "operation": "Update", "time": "1970-01-01T00:01:00Z", "fieldsV1": fields},
+            ]});
+            read(&pod).and_then(|pod| pod.deletion_cost?.written)
+        };
+        assert_eq!(written("limpet", DELETION_COST), Some(Timestamp::from_unix_seconds(60)));
+        assert_eq!(written("kubectl-annotate", DELETION_COST), None);
+        assert_eq!(written("limpet", DRAIN), None);
+    }
+
+    #[test]
+    fn a_pod_that_ends_costs_nothing_any_more() {
+        let costs = json!({"annotations": {DELETION_COST: "5"}});
+        let cost = Cost {
+            value: 5,
+            written: None,
+        };
+        assert_eq!(read(&costs).unwrap().deletion(), Some(Deletion::Costs(cost)));
+        let ends = json!({"annotations": {DELETION_COST: "5"}, "deletionTimestamp": "2026-11-23T06:00:00Z"});
+        assert_eq!(read(&ends).unwrap().deletion(), Some(Deletion::Begun));
+        assert_eq!(read(&json!({"annotations": {DRAIN: ""}})).unwrap().deletion(), None);
     }
 }

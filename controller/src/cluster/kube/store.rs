@@ -16,7 +16,7 @@ use super::wanted::{self, Choice, Wanted};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Memory, Objects, SessionPolicyKind, SessionPolicyName};
-pub(crate) use slices::Slices;
+pub(crate) use slices::{Deletions, Slices};
 
 /// What the API server has now, as far as the watches have told.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(crate) struct Store {
     awaited: BTreeSet<(Kind, Option<Arc<str>>)>,
     /// The namespaces whose pods were not listed yet, although there may be the right to.
     awaited_pods: BTreeSet<Option<Arc<str>>>,
+    /// The namespaces whose pods were not listed yet.
+    unlisted_pods: BTreeSet<Option<Arc<str>>>,
     wanted: BTreeMap<Wanted, Choice>,
     choice: Choice,
     answered: BTreeSet<Wanted>,
@@ -61,6 +63,7 @@ pub(crate) struct Observation {
 }
 
 /// What an update changed.
+#[expect(clippy::struct_excessive_bools, reason = "each says what somebody else looks at")]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     /// Whether anything changed that a graph is built from.
@@ -71,6 +74,8 @@ pub(crate) struct Change {
     pub(crate) statuses: bool,
     /// Whether other single objects are wanted than before.
     pub(crate) wanted: bool,
+    /// Whether pods may say anything else of their deletion.
+    pub(crate) pods: bool,
 }
 
 impl Change {
@@ -78,6 +83,7 @@ impl Change {
         self.objects |= other.objects;
         self.statuses |= other.statuses;
         self.wanted |= other.wanted;
+        self.pods |= other.pods;
         self.services.extend(other.services);
     }
 }
@@ -92,8 +98,9 @@ impl Store {
                 .map(move |namespace| (kind, namespace))
         };
         let awaited = watched.kinds().into_iter().flat_map(of_kind).collect();
-        let awaited_pods = watched.namespaces_of_pods().into_iter().collect();
+        let awaited_pods: BTreeSet<_> = watched.namespaces_of_pods().into_iter().collect();
         Self {
+            unlisted_pods: awaited_pods.clone(),
             awaited_pods,
             watched,
             objects: Arc::default(),
@@ -189,6 +196,12 @@ impl Store {
         }
     }
 
+    /// What pods say of their deletion; `None` if not all were listed yet.
+    pub(crate) fn deletions(&self) -> Option<Arc<Deletions>> {
+        let are_listed = self.watched.pods && self.unlisted_pods.is_empty();
+        are_listed.then(|| Arc::clone(self.slices.deletions()))
+    }
+
     /// The endpoints of a Service's port.
     pub(crate) fn endpoints(&self, service: &ObjectName, port_name: &str) -> Vec<Endpoint> {
         self.slices.endpoints(service, port_name)
@@ -250,8 +263,13 @@ impl Store {
             Update::Pods(namespace, pods) => {
                 Arc::make_mut(&mut self.slices).set_pods(namespace.as_deref(), pods, &mut change.services);
                 self.awaited_pods.remove(&namespace);
+                self.unlisted_pods.remove(&namespace);
+                change.pods = true;
             }
-            Update::Pod(name, pod) => Arc::make_mut(&mut self.slices).set_pod(name, pod, &mut change.services),
+            Update::Pod(name, pod) => {
+                Arc::make_mut(&mut self.slices).set_pod(name, pod, &mut change.services);
+                change.pods = true;
+            }
             // What was read before stays in use.
             Update::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
         }

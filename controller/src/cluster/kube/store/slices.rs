@@ -1,9 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::pod::PodMeta;
+use super::super::pod::{Deletion, PodMeta};
 use limpet_api::ObjectName;
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice, SliceEndpoint};
+
+/// What is known of the deletion of pods, by their names.
+pub(crate) type Deletions = BTreeMap<ObjectName, Deletion>;
 
 /// EndpointSlices, by the Services that they belong to, and what their pods say.
 #[derive(Debug, Clone, Default)]
@@ -12,6 +15,8 @@ pub(crate) struct Slices {
     service: BTreeMap<ObjectName, ObjectName>,
     /// The pods that say anything.
     pods: BTreeMap<ObjectName, PodMeta>,
+    /// What they say of their deletion.
+    deletions: Arc<Deletions>,
 }
 
 impl Slices {
@@ -90,10 +95,23 @@ impl Slices {
         if known != pod.as_ref().and_then(PodMeta::draining) {
             changed.extend(self.services_of(&name));
         }
+        let deletion = pod.as_ref().and_then(PodMeta::deletion);
+        if self.deletions.get(&name) != deletion.as_ref() {
+            let deletions = Arc::make_mut(&mut self.deletions);
+            match deletion {
+                Some(deletion) => drop(deletions.insert(name.clone(), deletion)),
+                None => drop(deletions.remove(&name)),
+            }
+        }
         match pod {
             Some(pod) => drop(self.pods.insert(name, pod)),
             None => drop(self.pods.remove(&name)),
         }
+    }
+
+    /// What pods say of their deletion.
+    pub(super) fn deletions(&self) -> &Arc<Deletions> {
+        &self.deletions
     }
 
     /// The Services that lead to a pod.

@@ -1,0 +1,53 @@
+//! What lives at pods, for what it costs to delete them.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::context::Context;
+use crate::cluster::kube::Deletions;
+use crate::cluster::reconcile::deletion_costs::{Counts, Living, Reconciler};
+use crate::cluster::reconcile::reconcile_loop;
+use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::sessions::{Book, PodSessions, PodState, Sessions};
+use limpet_api::ObjectName;
+
+/// Starts what writes on pods what it costs to delete them, if what pods say is read.
+pub(super) fn start(
+    tasks: &mut JoinSet<()>,
+    context: &Context,
+    book: &Book,
+    reported: watch::Receiver<Option<Reported>>,
+    deletions: watch::Receiver<Option<Arc<Deletions>>>,
+) {
+    if !context.settings.judges() || !context.config.sessions.enabled {
+        return;
+    }
+    let book = book.clone();
+    let costs = Reconciler::new(
+        context.client.clone(),
+        move || counts(book.sessions()),
+        reported,
+        deletions,
+        context.leads.clone(),
+        context.diagnostics.clone(),
+    );
+    tasks.spawn(reconcile_loop::run(costs));
+}
+
+/// What lives at pods.
+fn counts(sessions: Sessions) -> Counts {
+    // An address without a pod has no annotation, and no pod has a colon in its name.
+    let there = |row: &PodSessions| row.state != PodState::Gone && !row.pod.contains(':');
+    let pods = sessions.pods.into_iter().filter(there);
+    let pods = pods.map(|row| Living {
+        service: ObjectName::new(&row.namespace, &row.service),
+        pod: ObjectName::new(&row.namespace, &row.pod),
+        count: row.streams.saturating_add(row.sessions.try_into().unwrap_or(u64::MAX)),
+    });
+    Counts {
+        since: sessions.since,
+        pods: pods.collect(),
+    }
+}

@@ -1,0 +1,170 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::cluster::kube::{Cost, Deletion, Deletions};
+use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
+
+/// How long a controller counts before it writes: Envoys tell a new one all that they know within seconds.
+const SETTLING: Duration = Duration::from_secs(15);
+/// How often a pod may be written.
+pub(super) const INTERVAL: Duration = Duration::from_secs(30);
+
+/// What is counted of the pods of all Services.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Since when.
+    pub(crate) since: Timestamp,
+    pub(crate) pods: Vec<Living>,
+}
+
+/// What lives at a pod, as a backend of a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Living {
+    pub(crate) service: ObjectName,
+    pub(crate) pod: ObjectName,
+    /// Sessions and streams.
+    pub(crate) count: u64,
+}
+
+/// What is to be written on a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Write {
+    /// `None`: nothing any more.
+    pub(super) cost: Option<i32>,
+    /// A Service that asks for it.
+    pub(super) service: Option<ObjectName>,
+}
+
+/// Which pods must be written now. `asking` are the Services that ask for it, `written` is what is on the pods, and
+/// `last` when this process wrote a pod.
+pub(super) fn writes(
+    asking: &BTreeSet<ObjectName>,
+    counts: &Counts,
+    written: &Deletions,
+    last: &BTreeMap<ObjectName, Timestamp>,
+    now: Timestamp,
+) -> BTreeMap<ObjectName, Write> {
+    if now.since(counts.since) < SETTLING {
+        return BTreeMap::new();
+    }
+    let mut writes = changed(asking, counts, written);
+    writes.extend(unasked(asking, counts, written));
+    writes.retain(|pod, _| {
+        let seen = own(written, pod).and_then(|cost| cost.written);
+        // Another replica may have led then. No clock that is ahead delays a write for longer.
+        let times = [seen.map(|seen| seen.min(now)), last.get(pod).copied()];
+        times.into_iter().flatten().all(|time| now.since(time) >= INTERVAL)
+    });
+    writes
+}
+
+/// What a pod has; `None`: nothing, or it is being deleted.
+fn own<'a>(written: &'a Deletions, pod: &ObjectName) -> Option<&'a Cost> {
+    match written.get(pod) {
+        Some(Deletion::Costs(cost)) => Some(cost),
+        Some(Deletion::Begun) | None => None,
+    }
+}
+
+/// The pods of asking Services whose cost must change, so that each Service's pods are in the order of their counts.
+/// Costs that are out of date and still in order stay.
+fn changed(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) -> BTreeMap<ObjectName, Write> {
+    let begun = |pod: &ObjectName| matches!(written.get(pod), Some(Deletion::Begun));
+    // Who ends with a pod are the sessions of all its Services.
+    let mut sums: BTreeMap<&ObjectName, u64> = BTreeMap::new();
+    let mut services: BTreeMap<&ObjectName, BTreeSet<&ObjectName>> = BTreeMap::new();
+    for Living { service, pod, count } in counts.pods.iter().filter(|living| !begun(&living.pod)) {
+        let sum = sums.entry(pod).or_default();
+        *sum = sum.saturating_add(*count);
+        if asking.contains(service) {
+            services.entry(service).or_default().insert(pod);
+        }
+    }
+    let counted = |pod: &ObjectName| {
+        let sum = sums.get(pod).copied().unwrap_or_default();
+        i32::try_from(sum).unwrap_or(i32::MAX)
+    };
+    // A pod without the annotation costs 0.
+    let has = |pod: &ObjectName| own(written, pod).map_or(0, |cost| cost.value);
+    let mut stale: BTreeMap<&ObjectName, &ObjectName> = BTreeMap::new();
+    // What one pod gets may be out of order with what another has, until all that are left are in order.
+    loop {
+        let before = stale.len();
+        for (service, pods) in &services {
+            let costs = pods.iter().map(|pod| {
+                let cost = if stale.contains_key(pod) {
+                    counted(pod)
+                } else {
+                    has(pod)
+                };
+                (counted(pod), cost, *pod)
+            });
+            for pod in out_of_order(costs.collect()) {
+                stale.entry(pod).or_insert(service);
+            }
+        }
+        if stale.len() == before {
+            break;
+        }
+    }
+    let writes = stale.into_iter().filter(|(pod, _)| counted(pod) != has(pod));
+    let writes = writes.map(|(pod, service)| {
+        let write = Write {
+            cost: Some(counted(pod)),
+            service: Some(service.clone()),
+        };
+        (pod.clone(), write)
+    });
+    writes.collect()
+}
+
+/// The pods that have less than one with a lower count, or as much, and those with less that they are behind. Pods with
+/// equal counts have no order.
+fn out_of_order(mut pods: Vec<(i32, i32, &ObjectName)>) -> Vec<&ObjectName> {
+    pods.sort_unstable_by_key(|(count, ..)| *count);
+    let groups: Vec<_> = pods.chunk_by(|(one, ..), (other, ..)| one == other).collect();
+    let mut found = Vec::new();
+    let mut highest = None;
+    for group in &groups {
+        let behind = group
+            .iter()
+            .filter(|(_, cost, _)| highest.is_some_and(|highest| *cost <= highest));
+        found.extend(behind.map(|(.., pod)| *pod));
+        highest = highest.max(group.iter().map(|(_, cost, _)| *cost).max());
+    }
+    let mut lowest = None::<i32>;
+    for group in groups.iter().rev() {
+        let ahead = group
+            .iter()
+            .filter(|(_, cost, _)| lowest.is_some_and(|lowest| *cost >= lowest));
+        found.extend(ahead.map(|(.., pod)| *pod));
+        let least = group.iter().map(|(_, cost, _)| *cost).min();
+        lowest = [lowest, least].into_iter().flatten().min();
+    }
+    found
+}
+
+/// The pods that have a cost of ours, and no Service that asks for it.
+fn unasked(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) -> BTreeMap<ObjectName, Write> {
+    let mut asked: BTreeMap<&ObjectName, bool> = BTreeMap::new();
+    for Living { service, pod, .. } in &counts.pods {
+        *asked.entry(pod).or_default() |= asking.contains(service);
+    }
+    let namespaces: BTreeSet<&str> = asking.iter().map(|service| &*service.namespace).collect();
+    // A pod that is no backend now may be one of theirs that is not ready, or of another controller's.
+    let is_asked = |pod: &ObjectName| {
+        let known = asked.get(pod).copied();
+        known.unwrap_or_else(|| namespaces.contains(&*pod.namespace))
+    };
+    let ours = written
+        .keys()
+        .filter(|pod| own(written, pod).is_some_and(|cost| cost.written.is_some()));
+    let nothing = Write {
+        cost: None,
+        service: None,
+    };
+    ours.filter(|pod| !is_asked(pod))
+        .map(|pod| (pod.clone(), nothing.clone()))
+        .collect()
+}

@@ -1,0 +1,169 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Error};
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::costs::{Counts, INTERVAL, Write, writes};
+use crate::cluster::kube::{DELETION_COST, Deletion, Deletions, FIELD_MANAGER};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
+use crate::cluster::reconcile::reported::Reported;
+use crate::time_format::now;
+use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
+use limpet_model::{Objects, costs_of_deletion};
+
+/// How often sessions are looked at.
+const TURN: Duration = Duration::from_secs(5);
+/// When to try again what was refused: somebody may have granted the right, which no watch tells.
+const REFUSED: Duration = Duration::from_secs(10);
+const ABOUT: &str = "costs of deletion";
+
+/// Writes what it costs to delete pods.
+pub(crate) struct Reconciler<F> {
+    client: Client,
+    count: F,
+    reported: watch::Receiver<Option<Reported>>,
+    deletions: watch::Receiver<Option<Arc<Deletions>>>,
+    leads: watch::Receiver<bool>,
+    diagnostics: Diagnostics,
+    /// When pods were written.
+    last: BTreeMap<ObjectName, Timestamp>,
+    /// The namespaces whose pods the API server refused to write, and when. A role counts for all of them.
+    refused: BTreeMap<String, (Timestamp, Diagnostic)>,
+}
+
+impl<F: Fn() -> Counts + Send + Sync> Reconcile for Reconciler<F> {
+    const GATHER: Duration = Duration::ZERO;
+
+    async fn changed(&mut self) -> Result<(), Closed> {
+        Ok(self.leads.changed().await?)
+    }
+
+    async fn reconcile(&mut self) -> Option<Duration> {
+        if !*self.leads.borrow_and_update() {
+            self.refused.clear();
+            self.complain();
+            return None;
+        }
+        self.round().await;
+        self.complain();
+        Some(TURN)
+    }
+}
+
+impl<F: Fn() -> Counts> Reconciler<F> {
+    /// `count` says what lives at pods.
+    pub(crate) fn new(
+        client: Client,
+        count: F,
+        reported: watch::Receiver<Option<Reported>>,
+        deletions: watch::Receiver<Option<Arc<Deletions>>>,
+        leads: watch::Receiver<bool>,
+        diagnostics: Diagnostics,
+    ) -> Self {
+        Self {
+            client,
+            count,
+            reported,
+            deletions,
+            leads,
+            diagnostics,
+            last: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+
+    async fn round(&mut self) {
+        let now = now();
+        self.last.retain(|_, time| now.since(*time) < INTERVAL);
+        self.refused.retain(|_, (time, _)| now.since(*time) < REFUSED);
+        let objects = self
+            .reported
+            .borrow()
+            .as_ref()
+            .map(|reported| Arc::clone(&reported.objects));
+        let (Some(objects), Some(written)) = (objects, self.deletions.borrow().clone()) else {
+            return;
+        };
+        let asking: BTreeSet<ObjectName> = objects
+            .services
+            .iter()
+            .filter(|(_, service)| costs_of_deletion(service))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let is_ours = |deletion: &Deletion| matches!(deletion, Deletion::Costs(cost) if cost.written.is_some());
+        // To count takes time, and most clusters have neither.
+        if asking.is_empty() && !written.values().any(is_ours) {
+            return;
+        }
+        let counts = (self.count)();
+        for (pod, write) in writes(&asking, &counts, &written, &self.last, now) {
+            // The Lease may have been lost meanwhile.
+            if !*self.leads.borrow() {
+                return;
+            }
+            if self.refused.contains_key(&pod.namespace) {
+                continue;
+            }
+            match self.write(&pod, write.cost).await {
+                Ok(()) => drop(self.last.insert(pod, now)),
+                // It is gone.
+                Err(Error::Api(status)) if status.code == 404 => {}
+                Err(error) => {
+                    if let Some(words) = refusal(&error) {
+                        self.refuse(&objects, &pod, &write, now, &words);
+                    } else {
+                        tracing::warn!(%pod, %error, "cannot write what it costs to delete a pod");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn write(&self, pod: &ObjectName, cost: Option<i32>) -> Result<(), Error> {
+        let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let cost = cost.map(|cost| cost.to_string());
+        let change = json!({"metadata": {"annotations": {DELETION_COST: cost}}});
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        api.patch_metadata(&pod.name, &params, &Patch::Merge(&change)).await?;
+        tracing::debug!(%pod, cost, "wrote what it costs to delete a pod");
+        Ok(())
+    }
+
+    fn refuse(&mut self, objects: &Objects, pod: &ObjectName, write: &Write, now: Timestamp, words: &str) {
+        let service = write.service.as_ref().and_then(|name| objects.services.get(name));
+        let (kind, name, uid) = match service {
+            Some(service) => ("Service", service.meta.name.clone(), service.meta.uid.clone()),
+            None => ("Pod", pod.name.clone(), String::new()),
+        };
+        let message = format!(
+            "The annotation {DELETION_COST} of its pods may not be written: {words}. Bind the ClusterRole \
+             limpet-pod-deletion-cost:<the controller's namespace> in this namespace, or add it to the chart's \
+             podDeletionCost.namespaces"
+        );
+        let diagnostic = Diagnostic {
+            kind,
+            namespace: Some(pod.namespace.clone()),
+            name,
+            uid,
+            reason: Reason::WriteRefused,
+            message,
+        };
+        self.refused.insert(pod.namespace.clone(), (now, diagnostic));
+    }
+
+    fn complain(&self) {
+        let diagnostics = self.refused.values().map(|(_, diagnostic)| diagnostic.clone());
+        self.diagnostics.complain(ABOUT, diagnostics.collect());
+    }
+}

@@ -1,0 +1,209 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::costs::{Counts, Living, Write, writes};
+use crate::cluster::kube::{Cost, Deletion, Deletions};
+use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
+
+/// What the tests call now, in seconds.
+const NOW: u64 = 1000;
+
+/// Which Services ask, what lives where, and what is on the pods.
+#[derive(Default)]
+struct World {
+    asking: BTreeSet<ObjectName>,
+    living: Vec<Living>,
+    written: Deletions,
+    last: BTreeMap<ObjectName, Timestamp>,
+    since: u64,
+}
+
+fn name(name: &str) -> ObjectName {
+    ObjectName::new("shop", name)
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix_seconds(seconds)
+}
+
+impl World {
+    /// Services that ask.
+    fn asking(services: &[&str]) -> Self {
+        Self {
+            asking: services.iter().map(|service| name(service)).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn counted(mut self, service: &str, pods: &[(&str, u64)]) -> Self {
+        self.living.extend(pods.iter().map(|(pod, count)| Living {
+            service: name(service),
+            pod: name(pod),
+            count: *count,
+        }));
+        self
+    }
+
+    /// What is on a pod, and when a controller wrote it.
+    fn has(mut self, pod: &str, value: i32, written: Option<u64>) -> Self {
+        let written = written.map(at);
+        self.written.insert(name(pod), Deletion::Costs(Cost { value, written }));
+        self
+    }
+
+    fn ends(mut self, pod: &str) -> Self {
+        self.written.insert(name(pod), Deletion::Begun);
+        self
+    }
+
+    fn wrote(mut self, pod: &str, time: u64) -> Self {
+        self.last.insert(name(pod), at(time));
+        self
+    }
+
+    fn writes(&self) -> BTreeMap<ObjectName, Write> {
+        let counts = Counts {
+            since: at(self.since),
+            pods: self.living.clone(),
+        };
+        writes(&self.asking, &counts, &self.written, &self.last, at(NOW))
+    }
+
+    /// The writes, by pod.
+    fn costs(&self) -> Vec<(String, Option<i32>)> {
+        let writes = self.writes().into_iter();
+        writes.map(|(pod, write)| (pod.name, write.cost)).collect()
+    }
+}
+
+fn costs(costs: &[(&str, i32)]) -> Vec<(String, Option<i32>)> {
+    costs
+        .iter()
+        .map(|(pod, cost)| ((*pod).to_owned(), Some(*cost)))
+        .collect()
+}
+
+fn nothing() -> Vec<(String, Option<i32>)> {
+    Vec::new()
+}
+
+#[test]
+fn pods_get_what_lives_there() {
+    let world = World::asking(&["web"]).counted("web", &[("a", 10), ("b", 0), ("c", 3)]);
+    // Without the annotation, a pod costs nothing.
+    assert_eq!(world.costs(), costs(&[("a", 10), ("c", 3)]));
+    let service = world.writes().remove(&name("a")).and_then(|write| write.service);
+    assert_eq!(service, Some(name("web")));
+}
+
+#[test]
+fn nothing_is_written_for_a_service_that_does_not_ask() {
+    let world = World::asking(&["api"]).counted("web", &[("a", 10), ("b", 0)]);
+    assert_eq!(world.costs(), nothing());
+    assert_eq!(world.has("a", 7, None).costs(), nothing(), "it is somebody else's");
+}
+
+#[test]
+fn only_another_order_is_written() {
+    let world = |c| {
+        let world = World::asking(&["web"]).counted("web", &[("a", 1), ("b", 30), ("c", c)]);
+        world.has("b", 20, Some(0)).has("c", 90, Some(0)).has("a", 5, Some(0))
+    };
+    assert_eq!(world(31).costs(), nothing(), "far from what is counted, and in order");
+    assert_eq!(world(29).costs(), costs(&[("b", 30), ("c", 29)]), "and `a` stays");
+}
+
+#[test]
+fn pods_with_equal_counts_have_no_order() {
+    let world = World::asking(&["web"]).counted("web", &[("a", 4), ("b", 4), ("c", 4)]);
+    assert_eq!(world.costs(), nothing());
+    assert_eq!(world.has("a", 9, Some(0)).has("b", -2, None).costs(), nothing());
+    let world = World::asking(&["web"]).counted("web", &[("a", 4), ("b", 4), ("c", 5)]);
+    assert_eq!(world.costs(), costs(&[("a", 4), ("b", 4), ("c", 5)]));
+    let world = world.has("a", 4, Some(0)).has("b", 3, Some(0)).has("c", 5, Some(0));
+    assert_eq!(world.costs(), nothing());
+}
+
+#[test]
+fn what_is_written_is_in_order_with_what_stays() {
+    // `b` and `c` change places, and what `c` gets is what `a` has.
+    let world = World::asking(&["web"]).counted("web", &[("a", 1), ("b", 8), ("c", 5)]);
+    let world = world.has("a", 5, Some(0)).has("b", 6, Some(0)).has("c", 7, Some(0));
+    assert_eq!(world.costs(), costs(&[("a", 1), ("b", 8), ("c", 5)]));
+}
+
+#[test]
+fn a_pod_of_two_services_has_the_sessions_of_both() {
+    let world = |asking| {
+        let world = World::asking(asking).counted("web", &[("a", 10), ("b", 6)]);
+        world.counted("api", &[("b", 7), ("c", 12)])
+    };
+    // With what `b` gets for `api`, it is behind `a` as it should be.
+    assert_eq!(world(&["api", "web"]).costs(), costs(&[("b", 13), ("c", 12)]));
+    // Who deletes it ends them all, whichever Service asks.
+    assert_eq!(world(&["web"]).costs(), costs(&[("a", 10), ("b", 13)]));
+}
+
+#[test]
+fn what_somebody_else_wrote_is_taken_over_if_the_service_asks() {
+    let world = World::asking(&["web"])
+        .counted("web", &[("a", 0), ("b", 2)])
+        .has("a", 100, None);
+    assert_eq!(world.costs(), costs(&[("a", 0), ("b", 2)]));
+}
+
+#[test]
+fn a_pod_is_written_at_most_once_in_half_a_minute() {
+    let world = || World::asking(&["web"]).counted("web", &[("a", 10), ("b", 0), ("c", 3)]);
+    assert_eq!(world().wrote("a", NOW - 29).costs(), costs(&[("c", 3)]));
+    assert_eq!(world().wrote("a", NOW - 30).costs(), costs(&[("a", 10), ("c", 3)]));
+    // Another replica may have written it.
+    assert_eq!(world().has("a", 1, Some(NOW - 29)).costs(), costs(&[("c", 3)]));
+    // A clock that is ahead.
+    let world = world().has("a", 1, Some(NOW + 1000));
+    assert_eq!(world.costs(), costs(&[("c", 3)]));
+}
+
+#[test]
+fn nothing_is_written_before_the_counts_are_known() {
+    let world = |since| {
+        let world = World::asking(&["web"]).counted("web", &[("a", 10), ("b", 0)]);
+        World {
+            since,
+            ..world.has("z", 3, Some(0))
+        }
+    };
+    assert_eq!(world(NOW - 14).costs(), nothing());
+    assert_eq!(world(NOW - 15).costs(), costs(&[("a", 10)]));
+}
+
+#[test]
+fn a_pod_that_ends_counts_for_nothing() {
+    let world = World::asking(&["web"]).counted("web", &[("a", 10), ("b", 0), ("c", 3)]);
+    assert_eq!(world.ends("a").costs(), costs(&[("c", 3)]));
+    let alone = World::asking(&[]).counted("web", &[("a", 10)]);
+    assert_eq!(alone.ends("a").costs(), nothing());
+}
+
+#[test]
+fn what_was_written_goes_with_the_annotation_of_the_service() {
+    let world = |asking| {
+        let world = World::asking(asking).counted("web", &[("a", 10), ("b", 0)]);
+        world.has("a", 10, Some(0)).has("b", 7, None).has("gone", 3, Some(0))
+    };
+    let removed = |pods: &[&str]| pods.iter().map(|pod| ((*pod).to_owned(), None)).collect::<Vec<_>>();
+    // `b` is somebody else's.
+    assert_eq!(world(&[]).costs(), removed(&["a", "gone"]));
+    // Of a pod that is no backend nobody knows whose it is.
+    assert_eq!(world(&["api"]).costs(), removed(&["a"]));
+    assert_eq!(world(&["web"]).costs(), nothing());
+    // One Service is enough to ask.
+    let both = world(&["api"]).counted("api", &[("a", 0), ("c", 0)]);
+    assert_eq!(both.costs(), nothing());
+}
+
+#[test]
+fn more_sessions_than_a_cost_can_be_are_the_highest_cost() {
+    let world = World::asking(&["web"]).counted("web", &[("a", u64::MAX), ("b", 1)]);
+    assert_eq!(world.costs(), costs(&[("a", i32::MAX), ("b", 1)]));
+}
