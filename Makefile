@@ -45,7 +45,7 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
 .PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node e2e-istio-node node cluster
-.PHONY: e2e-browser browser
+.PHONY: e2e-browser browser e2e-monitoring
 .PHONY: conformance chaos
 .PHONY: static-cli
 .PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
@@ -156,6 +156,14 @@ e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API 
 	@# Most tests wait most of the time.
 	@RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	$(test_e2e) --features kube --test kube $(in_netns)
+
+# Not part of `make test`, because nothing else here needs Prometheus, which takes minutes to build.
+e2e-monitoring: wasm module test-cli ## Run the dashboard and the alerts in a Prometheus: FILTER=module TEST=name
+	@echo "Testing the dashboard and the alerts with the $(FILTER) filter (2 minutes the first time)"
+	@PROMETHEUS_BIN=$$(e2e/tools/prometheus.sh) && export PROMETHEUS_BIN && \
+	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	e2e/tools/test-named.sh "$(or $(TEST),monitoring::)" cargo test --locked -p limpet-e2e \
+	--features monitoring --test kube $(in_netns)
 
 # Not part of `make test`, because it needs root.
 e2e-node: node wasm module static-cli ## Run the tests on a genuine Kubernetes node, as root: TEST=name

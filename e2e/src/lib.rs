@@ -41,6 +41,8 @@ mod keyring;
 pub mod kube;
 pub mod leaks;
 pub mod poll;
+#[cfg(feature = "monitoring")]
+pub mod prometheus;
 #[cfg(feature = "protocols")]
 pub mod protocols;
 mod raw;

@@ -188,6 +188,15 @@ pub fn kube(program: &str) -> Result<PathBuf> {
     program_of("KUBE_BIN", program, "e2e-kube")
 }
 
+/// A program of Prometheus (`PROMETHEUS_BIN`, a directory): `prometheus` or `promtool`.
+///
+/// # Errors
+/// As [`kube`].
+#[cfg(feature = "monitoring")]
+pub fn prometheus(program: &str) -> Result<PathBuf> {
+    program_of("PROMETHEUS_BIN", program, "e2e-monitoring")
+}
+
 /// A program in the directory that a variable names, which this target of make builds.
 #[cfg(any(feature = "images", feature = "kube"))]
 fn program_of(variable: &str, program: &str, target: &str) -> Result<PathBuf> {

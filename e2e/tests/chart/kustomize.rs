@@ -107,6 +107,7 @@ fn kustomize_builds_each_folder() -> Result<()> {
         ("crds/contour", &["CustomResourceDefinition"]),
         ("istio", &["Namespace", "Deployment"]),
         ("envoy-gateway", &["Namespace", "Deployment"]),
+        ("monitoring", &["PrometheusRule", "ConfigMap"]),
     ] {
         let output = Command::new(tools::helm()?.with_file_name("kubectl"))
             .arg("kustomize")

@@ -25,6 +25,8 @@ mod kept;
 mod keyring;
 mod load;
 mod misdirected;
+#[cfg(feature = "monitoring")]
+mod monitoring;
 mod mounted;
 mod moves;
 mod objects;
