@@ -154,6 +154,7 @@ fn accepted() -> Vec<Value> {
                 {"address": "10.0.0.7", "notBefore": 1_790_000_000},
                 {"address": "[2001:db8::7]:80", "notBefore": 0},
             ],
+            "reportSessions": {"cluster": "c", "nodeCluster": "n", "interval": "100ms", "maxBackends": 0},
         }),
     ]
 }
@@ -248,6 +249,16 @@ fn refused() -> Vec<Value> {
             "keys": [{"id": 1, "env": "KEY"}],
             "policies": {"p": policy},
             "fences": [{"address": "10.0.0.7", "notBefore": -1}],
+        }),
+        json!({
+            "keys": [{"id": 1, "env": "KEY"}],
+            "policies": {"p": policy},
+            "reportSessions": {"cluster": "", "nodeCluster": "n"},
+        }),
+        json!({
+            "keys": [{"id": 1, "env": "KEY"}],
+            "policies": {"p": policy},
+            "reportSessions": {"cluster": "c"},
         }),
     ]
 }
@@ -477,6 +488,7 @@ fn the_defaults_are_what_an_absent_field_means() {
         "routes": [{"route": "r", "policy": "web"}],
         "default": {"policy": "web"},
         "fences": [{"address": "10.0.0.7", "notBefore": 0}],
+        "reportSessions": {"cluster": "c", "nodeCluster": "n"},
     });
     for (field, default) in fields(&checked_in()) {
         let Some(default) = default else { continue };

@@ -247,8 +247,9 @@ fn excess(counts: &[(SocketAddr, u64)]) -> BTreeMap<SocketAddr, u64> {
     reason = "numbers of sessions, of which parts do not count"
 )]
 impl Bucket {
-    /// For so many sessions, of which each replica has its part. What is in the bucket at most and what comes in a minute are together less than a session
-    /// above what may begin anew in any minute; with less than ten sessions, one does in several minutes.
+    /// For so many sessions, of which each replica has its part. What is in the bucket at most and what comes in a
+    /// minute are together less than a session above what may begin anew in any minute; with less than ten sessions,
+    /// one does in several minutes.
     fn resize(&mut self, sessions: u64, replicas: usize) {
         let in_a_minute = sessions as f64 * PART / replicas as f64;
         let whole = in_a_minute.floor();

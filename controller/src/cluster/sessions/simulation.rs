@@ -1,5 +1,5 @@
-//! What gentle rebalancing does to a Service over hours, without Envoys and in simulated time: the filter's own sessions,
-//! census and reports, and the budgets of [`super::balance`].
+//! What gentle rebalancing does to a Service over hours, without Envoys and in simulated time: the filter's own
+//! sessions, census and reports, and the budgets of [`super::balance`].
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

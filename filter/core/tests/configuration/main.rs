@@ -25,6 +25,7 @@ mod policies;
 mod policy_json;
 mod rebalance;
 mod references;
+mod reports;
 mod sds_keys;
 mod secrets;
 mod shape;

@@ -444,7 +444,8 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
         world.settings.session_defaults.absolute_timeout = Some(Duration::from_secs(60).into());
         world.sessions().status("p")
     };
-    // An idle timeout and `rebalance` are refused in other words. `root` and `route` have no effect on the application's cookie.
+    // An idle timeout and `rebalance` are refused in other words. `root` and `route` have no effect on the
+    // application's cookie.
     let fields = SessionField::ALL
         .iter()
         .filter(|field| matches!(field.of, Of::Cookie | Of::Carrier));
