@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::load::Load;
 use crate::measure::{Effort, Run, quartiles};
-use crate::{cookie_policy, module, module_in, next_request, wasm, without_filters};
+use crate::{cookie_policy, counting, module, module_in, module_with, next_request, wasm, without_filters};
 
 const NO_FILTER: &str = "no filter";
 const EMPTY: &str = "empty wasm filter of the SDK";
@@ -72,6 +72,10 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
         ("limpet wasm, default policy", wasm(&cookie)?),
         ("limpet wasm, policy by route metadata", wasm(&cookie)?.route(&metadata)),
         ("limpet wasm, cookie, also two others", wasm(&also)?),
+        (
+            "limpet wasm, counting sessions",
+            wasm(&cookie)?.filter(&counting(&cookie)),
+        ),
         ("limpet wasm, query", wasm(&query)?),
         ("limpet wasm, source", wasm(&source)?),
         ("limpet module, default policy", module(&cookie)?),
@@ -80,6 +84,10 @@ fn variants(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
             module(&cookie)?.route(&metadata),
         ),
         ("limpet module, cookie, also two others", module(&also)?),
+        (
+            "limpet module, counting sessions",
+            module_with(&tools::checkout().join("dist"), &counting(&cookie))?,
+        ),
         ("limpet module, query", module(&query)?),
         ("limpet module, source", module(&source)?),
     ]);

@@ -88,12 +88,24 @@ fn module(policy: &Value) -> Result<Config> {
 
 /// The same with the module in this directory.
 fn module_in(dist: &Path, policy: &Value) -> Result<Config> {
+    module_with(dist, &filter_with(policy))
+}
+
+/// The same with this configuration of the filter.
+fn module_with(dist: &Path, filter: &Value) -> Result<Config> {
     let config = Config::load("module.yaml")?.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", &dist.to_string_lossy());
     Ok(config.edit(|bootstrap| {
         if let Some(configuration) = bootstrap.pointer_mut(MODULE_CONFIGURATION) {
-            *configuration = filter_with(policy).to_string().into();
+            *configuration = filter.to_string().into();
         }
     }))
+}
+
+/// With this policy, and counting sessions. The reports have no controller to go to.
+fn counting(policy: &Value) -> Value {
+    let mut filter = filter_with(policy);
+    filter["reportSessions"] = json!({"cluster": "limpet.controller", "nodeCluster": "bench"});
+    filter
 }
 
 /// `cookie.yaml`, with this policy.

@@ -113,15 +113,23 @@ impl Ledger {
         rebalanced
     }
 
-    pub(super) fn hear_load(&mut self, stream: u64, loads: Vec<Load>) {
+    pub(super) fn hear_load(&mut self, group: &str, stream: u64, loads: Vec<Load>, places: &Places) {
         if loads.is_empty() {
             self.loads.remove(&stream);
             return;
         }
         let mut of_stream = HashMap::new();
         for load in loads {
-            let destination = Destination::of_cluster(load.cluster.as_bytes());
-            *of_stream.entry((destination, load.host)).or_default() += load.in_flight;
+            let backend = Backend {
+                destination: Destination::of_cluster(load.cluster.as_bytes()),
+                host: load.host,
+                live_for: 0,
+            };
+            // As of sessions: no lies about the pods of others.
+            if places.standing(group, backend).is_some() {
+                let sum = of_stream.entry((backend.destination, backend.host)).or_insert(0_u64);
+                *sum = sum.saturating_add(load.in_flight);
+            }
         }
         self.loads.insert(stream, of_stream);
     }

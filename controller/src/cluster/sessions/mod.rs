@@ -68,7 +68,7 @@ impl Book {
         let content = &mut *self.content();
         let sheds = match told {
             Told::Load(stream, loads) => {
-                content.ledger.hear_load(stream, loads);
+                content.ledger.hear_load(group, stream, loads, &content.places);
                 Vec::new()
             }
             Told::Sessions(_) if !content.places.knows(group) => {

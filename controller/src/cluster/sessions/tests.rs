@@ -179,6 +179,9 @@ fn streams_are_those_of_all_envoys_that_are_there() {
         shop.book.hear(GROUP, Told::Load(stream, load(in_flight))).unwrap();
     }
     assert_eq!(shop.pod(1).unwrap().streams, 5);
+    // An Envoy of another Gateway keeps no pod of this one busy.
+    shop.book.hear("shop/other", Told::Load(3, load(100))).unwrap();
+    assert_eq!(shop.pod(1).unwrap().streams, 5);
     shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
     assert_eq!(shop.pod(1).unwrap().streams, 2);
 }

@@ -95,15 +95,17 @@ async fn pods(setup: &Setup) -> Result<Vec<Pod>> {
         (names.len() == pods.len()).then_some(())
     })
     .await?;
-    // Those that this took are over before the others begin.
-    poll::until("the first sessions to be over", async || {
-        let (_, text) = limpet(setup, &["sessions", SERVICE, "--format", "json"]).await.ok()?;
-        let told: Value = serde_json::from_str(&text).ok()?;
-        let pods = told["pods"].as_array()?;
-        let over = pods.len() == 3 && pods.iter().all(|pod| pod["sessions"] == 0 && pod["lastUse"].is_null());
-        over.then_some(())
-    })
-    .await?;
+    // Those that this took are known, and then over, before the others begin.
+    for known in [true, false] {
+        poll::until("the first sessions to be over", async || {
+            let (_, text) = limpet(setup, &["sessions", SERVICE, "--format", "json"]).await.ok()?;
+            let told: Value = serde_json::from_str(&text).ok()?;
+            let pods = told["pods"].as_array()?;
+            let all = pods.len() == 3 && pods.iter().all(|pod| (pod["sessions"] != 0) == known);
+            all.then_some(())
+        })
+        .await?;
+    }
     Ok(pods)
 }
 
