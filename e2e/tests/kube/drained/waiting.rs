@@ -131,6 +131,13 @@ impl Running {
         Ok(())
     }
 
+    /// What a shell runs in the background may not notice Ctrl-C.
+    fn terminate(&self) -> Result<()> {
+        let pid = self.0.id().to_string();
+        ensure!(Command::new("kill").args(["-TERM", &pid]).status()?.success());
+        Ok(())
+    }
+
     async fn end(self) -> Result<Ran> {
         let output = tokio::task::spawn_blocking(move || self.0.wait_with_output()).await??;
         Ok(output.into())
@@ -280,7 +287,7 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
     tokio::time::sleep(Duration::from_secs(3)).await;
     pages[0].tell(&namespace, [("ready", 13, 1), ("draining", 0, 0)]);
     tokio::time::sleep(Duration::from_secs(4)).await;
-    watching.interrupt()?;
+    watching.terminate()?;
     let ran = watching.end().await?;
     let lines: Vec<&str> = ran.out.lines().collect();
     ensure!(lines.len() == 4 && lines[3].contains(" 13 "), "{ran:?}");
