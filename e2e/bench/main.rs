@@ -104,7 +104,10 @@ fn module_with(dist: &Path, filter: &Value) -> Result<Config> {
 /// With this policy, and counting sessions. The reports have no controller to go to.
 fn counting(policy: &Value) -> Value {
     let mut filter = filter_with(policy);
-    filter["reportSessions"] = json!({"cluster": "limpet.controller", "nodeCluster": "bench"});
+    let reports = json!({"cluster": "limpet.controller", "nodeCluster": "bench"});
+    if let Value::Object(fields) = &mut filter {
+        fields.insert("reportSessions".to_owned(), reports);
+    }
     filter
 }
 

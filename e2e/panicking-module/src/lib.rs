@@ -7,13 +7,15 @@
 #[path = "../../../filter/dynamic-module/src"]
 mod shipped {
     pub(crate) mod abi;
+    pub(crate) mod census;
     pub(crate) mod discovered;
     pub(crate) mod host;
     pub(crate) mod plugin;
+    pub(crate) mod reporter;
     pub(crate) mod stream;
 }
 
 // The shipped files look for each other at the root of the crate.
 mod plugin;
 mod stream;
-use shipped::{abi, discovered, host};
+use shipped::{abi, census, discovered, host, reporter};
