@@ -29,13 +29,20 @@ pub fn endpoint_slices(data: &[u8]) {
     };
     let names: BTreeSet<&String> = slices.iter().flat_map(|slice| slice.ports.keys()).collect();
     for name in names {
-        let all = endpoints(&slices, name);
+        let all = endpoints(&slices, name, |_| false);
         assert!(
             all.is_sorted_by(|a, b| a.address < b.address),
             "each address once, in order"
         );
-        assert_eq!(all, endpoints(slices.iter().rev(), name), "the order of slices counts");
-        let own: Vec<_> = slices.iter().flat_map(|slice| endpoints([slice], name)).collect();
+        assert_eq!(
+            all,
+            endpoints(slices.iter().rev(), name, |_| false),
+            "the order of slices counts"
+        );
+        let own: Vec<_> = slices
+            .iter()
+            .flat_map(|slice| endpoints([slice], name, |_| false))
+            .collect();
         for endpoint in &own {
             let found = all.iter().find(|found| found.address == endpoint.address);
             let found = found.expect("an endpoint of a slice is lost");
