@@ -7,12 +7,13 @@ use anyhow::{Context, Result, ensure};
 use goblin::elf::Elf;
 use limpet_e2e::tools;
 
-/// The parts of glibc that every image with an Envoy has. It merged all but the linker into one in 2.34.
-const GLIBC: [&str; 5] = [
+/// The parts of glibc that every image with an Envoy has. It merged all but the linker and `libm` into one in 2.34.
+const GLIBC: [&str; 6] = [
     "ld-linux-aarch64.so.1",
     "ld-linux-x86-64.so.2",
     "libc.so.6",
     "libdl.so.2",
+    "libm.so.6",
     "libpthread.so.0",
 ];
 
