@@ -242,7 +242,7 @@ pub(crate) fn slice(rule: usize) -> EndpointSlice {
 pub(crate) fn fewer_endpoints(rule: usize) -> Vec<Endpoint> {
     let mut slice = slice(rule);
     slice.endpoints.remove(0);
-    endpoints([&slice], "http")
+    endpoints([&slice], "http", |_| false)
 }
 
 /// A rule's Service.

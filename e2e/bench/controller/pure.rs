@@ -69,7 +69,7 @@ pub(crate) fn assignments(generated: &GeneratedObjects) -> Vec<Arc<Resource>> {
         let name = limpet_model::graph::ClusterName(objects::cluster_name(rule));
         Arc::new(envoy::load_assignment(
             &name,
-            &endpoints([&objects::slice(rule)], "http"),
+            &endpoints([&objects::slice(rule)], "http", |_| false),
         ))
     };
     (0..generated.rules).map(assignment).collect()

@@ -250,17 +250,17 @@ fn refused() -> Vec<Value> {
             "policies": {"p": policy},
             "fences": [{"address": "10.0.0.7", "notBefore": -1}],
         }),
-        json!({
-            "keys": [{"id": 1, "env": "KEY"}],
-            "policies": {"p": policy},
-            "reportSessions": {"cluster": "", "nodeCluster": "n"},
-        }),
-        json!({
-            "keys": [{"id": 1, "env": "KEY"}],
-            "policies": {"p": policy},
-            "reportSessions": {"cluster": "c"},
-        }),
     ]
+}
+
+fn refused_reports() -> Vec<Value> {
+    let reports = [
+        json!({"cluster": "", "nodeCluster": "n"}),
+        json!({"cluster": "c"}),
+        json!({"cluster": "c", "nodeCluster": "n", "interval": "soon"}),
+    ];
+    let config = |reports| json!({"keys": [{"id": 1, "env": "KEY"}], "policies": {}, "reportSessions": reports});
+    reports.into_iter().map(config).collect()
 }
 
 fn refused_carriers() -> Vec<Value> {
@@ -380,6 +380,7 @@ fn the_schema_and_the_filter_agree() {
     }
     let all = [
         refused(),
+        refused_reports(),
         refused_carriers(),
         refused_sources(),
         refused_begins_and_ends(),
