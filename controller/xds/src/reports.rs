@@ -115,7 +115,7 @@ pub(super) struct Sessions {
 }
 
 impl NamedService for Sessions {
-    const NAME: &'static str = "limpet.sessions.v1.Sessions";
+    const NAME: &'static str = report::SERVICE;
 }
 
 impl Service<http::Request<Body>> for Sessions {
@@ -130,7 +130,7 @@ impl Service<http::Request<Body>> for Sessions {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let Self { taking, limit } = self.clone();
         Box::pin(async move {
-            if request.uri().path() != report::METHOD {
+            if request.uri().path() != report::PATH {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
             let codec = ProstCodec::<report::Answer, Report>::default();

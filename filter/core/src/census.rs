@@ -24,9 +24,9 @@ use crate::time::Timestamp;
 use crate::token::Refusal;
 use budgets::Budgets;
 pub use budgets::LIFE as BUDGET_LIFE;
-use report::{Report, Restart};
+use report::{Report, Restart, SILENCE};
 use tally::Tally;
-pub use window::{SUB_WINDOWS, Sketch, sub_window};
+pub use window::{SUB_WINDOWS, Sketch, is_alive, sub_window};
 
 /// A backend answered a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +120,8 @@ impl Census {
         match left {
             Left::Backend(backend) => self.tally(backend, Tally::leave),
             Left::Rebalanced(backend, last_seen) => self.tally(backend, |tally| tally.rebalance(last_seen)),
-            Left::Refused(refusal) => self.restart(RequestOutcome::Refused(refusal).word()),
-            Left::Moved => self.restart("moved"),
+            Left::Refused(refusal) => self.restart(RequestOutcome::Refused(refusal).word(), 1),
+            Left::Moved => self.restart("moved", 1),
         }
     }
 
@@ -155,20 +155,19 @@ impl Census {
         locked(&self.parts[place])
     }
 
-    fn restart(&self, reason: &'static str) {
+    fn restart(&self, reason: &str, sessions: u64) {
         let mut restarts = locked(&self.restarts);
         match restarts.iter_mut().find(|restart| restart.reason == reason) {
-            Some(restart) => restart.sessions += 1,
+            Some(restart) => restart.sessions += sessions,
             None => restarts.push(Restart {
                 reason: reason.to_owned(),
-                sessions: 1,
+                sessions,
             }),
         }
     }
 
     /// What has changed since the last report, as far as one report may tell; `None` if nothing has. Forgets backends
-    /// that have no session any more. [`Report::node_cluster`] and
-    /// [`Report::reporter`] are empty.
+    /// that have no session any more. The report does not say who sends it.
     pub fn report(&self, now: Timestamp) -> Option<Report> {
         let mut report = Report {
             restarts: std::mem::take(&mut locked(&self.restarts)),
@@ -204,9 +203,22 @@ impl Census {
         locked(&self.budgets).take(backend, now)
     }
 
+    /// What to send now: what has changed, or nothing but a sign of life if nothing has for [`SILENCE`] intervals. Call
+    /// it once in an interval. `idle` is how many have passed without a report.
+    pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Report> {
+        *idle += 1;
+        let asks = || (*idle >= SILENCE && self.knows_any()).then(Report::default);
+        let report = self.report(now).or_else(asks)?;
+        *idle = 0;
+        Some(Report {
+            node_cluster: node_cluster.to_owned(),
+            reporter: self.reporter(),
+            ..report
+        })
+    }
+
     /// What the controller knows this census by ([`Report::reporter`]). It says nothing of who it is.
-    #[must_use]
-    pub fn reporter(&self) -> u64 {
+    fn reporter(&self) -> u64 {
         self.by_backend.hash_one(PARTS)
     }
 
@@ -222,7 +234,7 @@ impl Census {
     }
 
     /// Whether there is a backend with sessions, so that the controller should know of it.
-    pub fn knows_any(&self) -> bool {
+    fn knows_any(&self) -> bool {
         self.parts.iter().any(|part| !locked(part).is_empty())
     }
 
@@ -233,12 +245,8 @@ impl Census {
                 self.tally(backend, |tally| tally.take_back(&change));
             }
         }
-        let mut restarts = locked(&self.restarts);
         for lost in report.restarts {
-            match restarts.iter_mut().find(|restart| restart.reason == lost.reason) {
-                Some(restart) => restart.sessions += lost.sessions,
-                None => restarts.push(lost),
-            }
+            self.restart(&lost.reason, lost.sessions);
         }
     }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A wall-clock time in whole milliseconds since the Unix epoch, at most 2^48 - 1 (in the year 10889).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A wall-clock time in whole milliseconds since the Unix epoch, at most 2^48 - 1 (in the year 10889). By default
+/// the epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
 impl Timestamp {

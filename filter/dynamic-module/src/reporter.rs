@@ -7,15 +7,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use limpet_core::census::report::{Answer, METHOD, Report, SILENCE};
+use limpet_core::census::report::{Answer, PATH, PATIENCE, Report};
 use limpet_core::config::schema::ReportSessionsConfig;
 
 use crate::abi::{self, Configuring, Level, Scheduler};
 use crate::census::CENSUS;
 use crate::host;
-
-/// How long the controller may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 static STATE: Mutex<State> = Mutex::new(State {
     members: Vec::new(),
@@ -107,18 +104,12 @@ impl Reporter {
         if state.pending.is_some() {
             return;
         }
-        state.idle += 1;
-        let changes = CENSUS.report(host::now());
-        let asks = || (state.idle >= SILENCE && CENSUS.knows_any()).then(Report::default);
-        let Some(mut report) = changes.or_else(asks) else {
+        let Some(report) = CENSUS.next_report(&self.node_cluster, &mut state.idle, host::now()) else {
             return;
         };
-        state.idle = 0;
-        report.node_cluster.clone_from(&self.node_cluster);
-        report.reporter = CENSUS.reporter();
         let fields = [
             (":method", "POST"),
-            (":path", METHOD),
+            (":path", PATH),
             (":authority", self.cluster.as_str()),
             ("content-type", "application/grpc"),
             ("te", "trailers"),

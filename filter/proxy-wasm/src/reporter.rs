@@ -1,9 +1,7 @@
 //! Tells the controller of the sessions that this VM has seen. Each worker has a VM, and reports for itself.
 
-use std::time::Duration;
-
 use limpet_core::census::Census;
-use limpet_core::census::report::{Answer, Report, SILENCE};
+use limpet_core::census::report::{Answer, METHOD, PATIENCE, Report, SERVICE};
 use limpet_core::config::schema::ReportSessionsConfig;
 use prost::Message as _;
 use proxy_wasm::hostcalls;
@@ -12,10 +10,6 @@ use proxy_wasm::types::BufferType;
 use crate::census::CENSUS;
 use crate::host;
 use crate::table::Seed;
-
-/// How long the controller may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-const SERVICE: &str = "limpet.sessions.v1.Sessions";
 
 /// Reports for a configuration.
 #[derive(Debug)]
@@ -49,22 +43,13 @@ impl Reporter {
         }
         // Without the time, there is another tick.
         let Ok(now) = host::now() else { return };
-        self.idle += 1;
         let report = CENSUS.with_borrow(|census| {
             let census = census.as_ref()?;
-            let asks = || (self.idle >= SILENCE && census.knows_any()).then(Report::default);
-            let report = census.report(now).or_else(asks)?;
-            Some(Report {
-                reporter: census.reporter(),
-                ..report
-            })
+            census.next_report(&self.node_cluster, &mut self.idle, now)
         });
-        let Some(mut report) = report else { return };
-        self.idle = 0;
-        report.node_cluster.clone_from(&self.node_cluster);
+        let Some(report) = report else { return };
         let message = report.encode_to_vec();
-        let call =
-            hostcalls::dispatch_grpc_call(&self.cluster, SERVICE, "Report", Vec::new(), Some(&message), PATIENCE);
+        let call = hostcalls::dispatch_grpc_call(&self.cluster, SERVICE, METHOD, Vec::new(), Some(&message), PATIENCE);
         match call {
             Ok(call) => self.pending = Some((call, report)),
             // The cluster has no connection, or does not exist.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use limpet_core::census::report::{BackendReport, RebalancedReport, Report, Restart, WindowReport};
-use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, sub_window};
+use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, is_alive, sub_window};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
@@ -14,8 +14,6 @@ use limpet_xds::Load;
 use super::places::{self, Places};
 use super::replica::{HostLoad, Replica};
 
-/// How many sub-windows of a backend may have sessions that live.
-const KEPT: u64 = SUB_WINDOWS + 1;
 /// How many idle bounds a host may have. An Envoy may say any number.
 const IDLE_BOUNDS: usize = 16;
 
@@ -39,7 +37,7 @@ pub(super) struct Ledger {
 #[derive(Debug, Default)]
 pub(super) struct Account {
     windows: BTreeMap<u64, Window>,
-    last_use: Moment,
+    last_use: Timestamp,
     /// Told by Envoys.
     requests: u64,
     /// Told by Envoys to other replicas, by their names.
@@ -57,16 +55,6 @@ pub(super) struct Account {
 struct Window {
     sketch: Sketch,
     oldest: u64,
-}
-
-/// A time; by default the epoch.
-#[derive(Debug, Clone, Copy)]
-struct Moment(Timestamp);
-
-impl Default for Moment {
-    fn default() -> Self {
-        Self(Timestamp::UNIX_EPOCH)
-    }
 }
 
 impl Ledger {
@@ -252,6 +240,11 @@ impl Ledger {
     }
 }
 
+/// Whether a sub-window may have sessions that live, if this is the newest one. Clocks differ by little.
+fn is_current(number: u64, newest: u64) -> bool {
+    number + SUB_WINDOWS >= newest && number <= newest + 1
+}
+
 fn streams<'a>(
     loads: impl Iterator<Item = &'a HashMap<(Destination, SocketAddr), u64>>,
 ) -> HashMap<(Destination, SocketAddr), u64> {
@@ -268,12 +261,11 @@ impl Account {
     fn merge(&mut self, live_for: u32, change: &BackendReport, now: Timestamp) -> bool {
         // Nobody's clock, or lie, keeps a backend busy for longer than its idle bound.
         let last_use = Timestamp::from_unix_millis(change.last_use).min(now);
-        let mut is_new = last_use > self.last_use.0;
-        self.last_use.0 = self.last_use.0.max(last_use);
+        let mut is_new = last_use > self.last_use;
+        self.last_use = self.last_use.max(last_use);
         let newest = sub_window(live_for, now);
-        let is_current = |number: u64| number + KEPT > newest && number <= newest + 1;
         for window in &change.windows {
-            let Some(sketch) = window.sketch().filter(|_| is_current(window.number)) else {
+            let Some(sketch) = window.sketch().filter(|_| is_current(window.number, newest)) else {
                 continue;
             };
             let known = self.windows.entry(window.number).or_insert_with(|| Window {
@@ -285,10 +277,10 @@ impl Account {
             known.oldest = known.oldest.min(window.oldest);
             is_new |= before != (known.sketch.estimate(), known.oldest);
         }
-        self.windows.retain(|number, _| number + KEPT > newest);
-        self.rebalanced.retain(|number, _| number + KEPT > newest);
+        self.windows.retain(|number, _| number + SUB_WINDOWS >= newest);
+        self.rebalanced.retain(|number, _| number + SUB_WINDOWS >= newest);
         self.rebalanced_of_others.retain(|_, windows| {
-            windows.retain(|number, _| number + KEPT > newest);
+            windows.retain(|number, _| number + SUB_WINDOWS >= newest);
             !windows.is_empty()
         });
         is_new
@@ -297,8 +289,7 @@ impl Account {
     /// Sessions have begun anew elsewhere.
     fn note_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
         let newest = sub_window(live_for, now);
-        let is_current = |number: u64| number + KEPT > newest && number <= newest + 1;
-        for window in windows.iter().filter(|window| is_current(window.number)) {
+        for window in windows.iter().filter(|window| is_current(window.number, newest)) {
             let left = self.rebalanced.entry(window.number).or_default();
             *left = left.saturating_add(window.sessions);
         }
@@ -314,7 +305,7 @@ impl Account {
             sessions: *sessions,
         });
         BackendReport {
-            last_use: self.last_use.0.unix_millis(),
+            last_use: self.last_use.unix_millis(),
             requests: self.requests,
             windows: windows.collect(),
             rebalanced: rebalanced.collect(),
@@ -329,7 +320,7 @@ impl Account {
     }
 
     fn is_alive(&self, live_for: u32, now: Timestamp) -> bool {
-        now.since(self.last_use.0).as_secs() <= u64::from(live_for)
+        is_alive(live_for, self.last_use, now)
     }
 
     /// The sessions that live here, without those that began anew elsewhere.
@@ -342,7 +333,7 @@ impl Account {
     }
 
     pub(super) fn last_use(&self) -> Timestamp {
-        self.last_use.0
+        self.last_use
     }
 
     /// The sessions that live, and when the oldest of them began.

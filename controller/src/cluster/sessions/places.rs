@@ -82,8 +82,9 @@ impl Places {
                 served.groups.insert(group);
             }
         }
+        let kept: HashSet<_> = self.clusters.values().copied().collect();
         for destination in before.into_values() {
-            if !self.clusters.values().any(|kept| *kept == destination)
+            if !kept.contains(&destination)
                 && let Some(served) = self.served.get_mut(&destination)
             {
                 for host in served.hosts.values_mut() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use limpet_core::census::report::{Answer, SILENCE};
+use limpet_core::census::report::Answer;
 use limpet_core::census::{Backend, Census};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
@@ -246,11 +246,7 @@ impl Simulation {
 
     fn report(&mut self, envoy: usize) {
         let (census, now) = (&self.envoys[envoy], time(self.now));
-        self.idle[envoy] += 1;
-        let asks = || (self.idle[envoy] >= SILENCE && census.knows_any()).then(Report::default);
-        if let Some(mut report) = census.report(now).or_else(asks) {
-            self.idle[envoy] = 0;
-            report.reporter = census.reporter();
+        if let Some(report) = census.next_report(GROUP, &mut self.idle[envoy], now) {
             let sheds = self.book.hear(GROUP, report, now);
             census.arrived(&Answer { memory: 1, sheds }, now);
         }

@@ -6,6 +6,7 @@
 //! `restarts` the numbers since the last report are told.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use prost::Message;
 
@@ -13,8 +14,14 @@ use super::Backend;
 use super::window::Sketch;
 use crate::token::Destination;
 
-/// The path of the gRPC method that takes a [`Report`] and answers with [`Answer`].
-pub const METHOD: &str = "/limpet.sessions.v1.Sessions/Report";
+/// The gRPC service that takes reports.
+pub const SERVICE: &str = "limpet.sessions.v1.Sessions";
+/// Its method, which takes a [`Report`] and answers with [`Answer`].
+pub const METHOD: &str = "Report";
+/// The path of the method.
+pub const PATH: &str = "/limpet.sessions.v1.Sessions/Report";
+/// How long the controller may take to answer.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// After so many intervals without a change, an Envoy that knows of sessions sends an empty report.
 pub const SILENCE: u32 = 5;

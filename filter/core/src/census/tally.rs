@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use super::Backend;
 use super::report::{BackendReport, RebalancedReport, WindowReport};
-use super::window::{Sketch, sub_window};
+use super::window::{KEPT_WINDOWS, Sketch, is_alive, sub_window};
 use crate::time::Timestamp;
 
 /// Bits that are as random as those of a hash. The input is random, but has less of them (`SplitMix64`).
@@ -25,13 +25,10 @@ pub(super) fn keyed(seed: &[u8; 16], bytes: &[u8]) -> u64 {
         .fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
-/// A time that a session lives may begin within a sub-window.
-const KEPT: usize = 5;
-
 #[derive(Debug)]
 pub(super) struct Tally {
     live_for: u32,
-    windows: [Window; KEPT],
+    windows: [Window; KEPT_WINDOWS],
     last_use: Timestamp,
     /// Since the last report.
     requests: u64,
@@ -82,7 +79,7 @@ impl Tally {
 
     /// The window of this number; `None` if it is over: clocks of requests differ by little.
     fn window(&mut self, number: u64) -> Option<&mut Window> {
-        let place = usize::try_from(number % KEPT as u64).unwrap_or_default();
+        let place = usize::try_from(number % KEPT_WINDOWS as u64).unwrap_or_default();
         let window = self.windows.get_mut(place)?;
         if window.number < number {
             *window = Window {
@@ -118,7 +115,7 @@ impl Tally {
 
     /// Whether it may have a session.
     pub(super) fn is_alive(&self, now: Timestamp) -> bool {
-        now.since(self.last_use).as_secs() <= u64::from(self.live_for)
+        is_alive(self.live_for, self.last_use, now)
     }
 
     /// What has changed since this was called last.
