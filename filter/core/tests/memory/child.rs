@@ -47,7 +47,7 @@ fn filter(way: &str) -> Filter {
     let wrapped = std::env::var(WRAPPED).unwrap_or_default();
     let source = match way {
         "the environment" => r#""keys": [{"id": 1, "env": "LIMPET_KEY"}]"#.to_owned(),
-        "the next keys" => r#""keys": [{"id": 3, "env": "LIMPET_NEXT"}]"#.to_owned(),
+        "the next keys" => r#""keys": [{"id": 1, "env": "LIMPET_NEXT"}]"#.to_owned(),
         "a wrapped keyring" => format!(
             r#""wrappedKeys": {{"text": "{wrapped}", "keyEncryptionKeys": [{{"id": 1, "env": "LIMPET_KEY"}}]}}"#
         ),
@@ -75,7 +75,8 @@ fn request(filter: &Filter) {
     assert!(plan.is_ok());
 }
 
-/// A request whose token was made with another key.
+/// A request whose token names the first key, and was made with another: verifying it leaves on the stack what has to be
+/// overwritten by verifying it with the next key.
 struct Request;
 
 impl RequestView for Request {
