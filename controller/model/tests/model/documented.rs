@@ -64,8 +64,8 @@ spec:
     );
     let mut settings = Settings::default();
     settings.session_defaults.secure = Some(secure);
-    // A permanent cookie needs it.
-    settings.session_defaults.absolute_timeout = Some(Duration::from_secs(60).into());
+    // A permanent cookie needs it, and it is longer than the example of `rebalance`.
+    settings.session_defaults.absolute_timeout = Some(Duration::from_secs(3600).into());
     let (graph, reports) = build(&objects::read(&manifests), &settings);
     let accepted = condition(&reports, "Accepted");
     assert_eq!(
@@ -93,7 +93,8 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 8
     let accepted = of_type(&report.ancestors[0].conditions, "Accepted");
     assert_eq!(accepted.reason, "Invalid", "{name}: {value}: {accepted:?}");
     let (_, expected) = accepted.message.split_once("expected ").expect("what was expected");
-    let (expected, _) = expected.rsplit_once(", found ").expect("what was found");
+    // What follows may say what is wrong with it.
+    let (expected, _) = expected.split_once(", found ").expect("what was found");
     expected.to_owned()
 }
 
