@@ -12,6 +12,11 @@ use crate::{cookie_policy, counting, module, module_in, module_with, next_reques
 
 const NO_FILTER: &str = "no filter";
 const EMPTY: &str = "empty wasm filter of the SDK";
+/// What counting sessions is compared with, by build.
+const COUNTING: [[&str; 2]; 2] = [
+    ["limpet wasm, default policy", "limpet wasm, counting sessions"],
+    ["limpet module, default policy", "limpet module, counting sessions"],
+];
 
 /// Measures every variant, and prints what each adds.
 pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
@@ -146,5 +151,17 @@ fn report(runs: &[Run<'_>]) -> Result<()> {
         );
     }
     println!("\nno filter: {:.1} us\n", quartiles(&baseline.spent)[1]);
+    println!("{:40} {:>10} {:>20}", "", "times", "quartiles");
+    for names in COUNTING {
+        let [without, with] = names.map(|name| runs.iter().find(|run| run.name == name));
+        let (without, with) = without.zip(with).context("no such variants")?;
+        let [low, median, high] = quartiles(&with.times(without));
+        println!(
+            "{:40} {median:10.3} {:>20}",
+            with.name,
+            format!("{low:.3} to {high:.3}")
+        );
+    }
+    println!("CPU of the whole proxy, over the same filter that does not count\n");
     Ok(())
 }

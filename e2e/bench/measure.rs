@@ -44,6 +44,12 @@ impl<'e> Run<'e> {
         let rounds = self.spent.iter().zip(&baseline.spent);
         rounds.map(|(spent, base)| spent - base).collect()
     }
+
+    /// The CPU time as a multiple of another's, one value for each round.
+    pub(crate) fn times(&self, other: &Self) -> Vec<f64> {
+        let rounds = self.spent.iter().zip(&other.spent);
+        rounds.map(|(spent, other)| spent / other).collect()
+    }
 }
 
 /// How much is measured.

@@ -75,8 +75,8 @@ fn request(filter: &Filter) {
     assert!(plan.is_ok());
 }
 
-/// A request whose token names the first key, and was made with another: verifying it leaves on the stack what has to be
-/// overwritten by verifying it with the next key.
+/// A request whose token names the first key, and was made with another: verifying it leaves on the stack what
+/// verifying it with the next key overwrites.
 struct Request;
 
 impl RequestView for Request {
