@@ -9,6 +9,7 @@
 
 mod budgets;
 pub mod report;
+mod sketch;
 mod tally;
 mod window;
 
@@ -16,6 +17,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 pub use crate::backend::Backend;
 use crate::outcome::RequestOutcome;
@@ -25,8 +27,9 @@ use crate::token::Refusal;
 use budgets::Budgets;
 pub use budgets::LIFE as BUDGET_LIFE;
 use report::{Report, Restart, SILENCE};
+pub use sketch::Sketch;
 use tally::Tally;
-pub use window::{SUB_WINDOWS, Sketch, is_alive, sub_window};
+pub use window::{SUB_WINDOWS, is_alive, sub_window};
 
 /// A backend answered a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub struct Seen {
     pub session: Identity,
     /// When the session on this backend started.
     pub began: Timestamp,
-    /// When the request came.
+    /// When the session was used last: when its token was made anew, or the request came.
     pub at: Timestamp,
 }
 
@@ -65,8 +68,10 @@ pub enum Left {
 
 /// How many parts with a lock each: more than the workers of most Envoys.
 const PARTS: usize = 16;
-/// How many bytes a report may have. The rest comes with the next one.
+/// How many bytes a report may have, and one backend more. The rest comes with the next one.
 const REPORT_LEN: usize = 512 * 1024;
+/// What was told to a controller that ended so long ago has reached the others.
+const UNCERTAIN: Duration = Duration::from_secs(10);
 
 /// The sessions that an Envoy has seen, by backend. All workers share it.
 #[derive(Debug)]
@@ -75,8 +80,8 @@ pub struct Census {
     backends: AtomicUsize,
     max_backends: AtomicUsize,
     restarts: Mutex<Vec<Restart>>,
-    /// What the controller answered last.
-    memory: Mutex<Option<u64>>,
+    /// Which memory and process answered last.
+    answered: Mutex<Option<(u64, u64)>>,
     /// How many sessions may begin anew.
     budgets: Mutex<Budgets>,
     /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
@@ -94,7 +99,7 @@ impl Census {
             backends: AtomicUsize::new(0),
             max_backends: AtomicUsize::new(max_backends),
             restarts: Mutex::new(Vec::new()),
-            memory: Mutex::new(None),
+            answered: Mutex::new(None),
             budgets: Mutex::default(),
             seed,
             by_backend: RandomState::new(),
@@ -173,15 +178,12 @@ impl Census {
             restarts: std::mem::take(&mut locked(&self.restarts)),
             ..Report::default()
         };
-        let mut len = 0;
+        let mut changed = Vec::new();
         for part in &self.parts {
-            let mut part = locked(part);
-            part.retain(|backend, tally| {
-                if len < REPORT_LEN
-                    && let Some(change) = tally.changes(*backend)
-                {
-                    len += change.len();
-                    report.backends.push(change);
+            locked(part).retain(|backend, tally| {
+                tally.not_after(now);
+                if tally.is_changed() {
+                    changed.push((tally.told(), *backend));
                 }
                 let stays = tally.is_alive(now) || tally.is_changed();
                 if !stays && !backend.is_others() {
@@ -189,6 +191,20 @@ impl Census {
                 }
                 stays
             });
+        }
+        // Those first that have waited longest, so that everybody's turn comes.
+        changed.sort_unstable_by_key(|(told, _)| *told);
+        let mut len = 0;
+        for (_, backend) in changed {
+            if len >= REPORT_LEN {
+                report.more = true;
+                break;
+            }
+            let mut part = self.part(&backend);
+            if let Some(change) = part.get_mut(&backend).and_then(|tally| tally.changes(backend, now)) {
+                len += change.len();
+                report.backends.push(change);
+            }
         }
         if report == Report::default() {
             return None;
@@ -207,7 +223,7 @@ impl Census {
     /// it once in an interval. `idle` is how many have passed without a report.
     pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Report> {
         *idle += 1;
-        let asks = || (*idle >= SILENCE && self.knows_any()).then(Report::default);
+        let asks = || (*idle >= SILENCE).then(Report::default);
         let report = self.report(now).or_else(asks)?;
         *idle = 0;
         Some(Report {
@@ -222,20 +238,21 @@ impl Census {
         self.by_backend.hash_one(PARTS)
     }
 
-    /// A report has arrived. If the controller has forgotten the former ones, everything is told again.
+    /// A report has arrived. If the controller has forgotten the former ones, everything is told again; if another
+    /// process of it answers, what may have been lost with the one before.
     pub fn arrived(&self, answer: &report::Answer, now: Timestamp) {
         *locked(&self.budgets) = Budgets::new(&answer.sheds, now);
-        let before = locked(&self.memory).replace(answer.memory);
-        if before.is_some_and(|before| before != answer.memory) {
-            for part in &self.parts {
-                locked(part).values_mut().for_each(Tally::tell_again);
-            }
+        let before = locked(&self.answered).replace((answer.memory, answer.process));
+        let again = match before {
+            Some((memory, _)) if memory != answer.memory => Duration::MAX,
+            Some((_, process)) if process != answer.process => UNCERTAIN,
+            _ => return,
+        };
+        for part in &self.parts {
+            let mut part = locked(part);
+            let told = part.values_mut().filter(|tally| now.since(tally.told()) <= again);
+            told.for_each(Tally::tell_again);
         }
-    }
-
-    /// Whether there is a backend with sessions, so that the controller should know of it.
-    fn knows_any(&self) -> bool {
-        self.parts.iter().any(|part| !locked(part).is_empty())
     }
 
     /// Takes a report back that did not arrive: the next one tells the same again.

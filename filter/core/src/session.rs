@@ -392,7 +392,7 @@ impl Session {
                 to: key,
             }),
             refused_move: honoured.and_then(|honoured| moved::to_nowhere(&self.bound_policy, &honoured.claims, host)),
-            seen: self.bound_policy.seen(&claims, Identity::Token(nonce), self.at),
+            seen: self.bound_policy.seen(&claims, Identity::Token(nonce), now),
             left: self.left(outcome, honoured),
             ..ResponsePlan::NO_CHANGE
         })

@@ -274,6 +274,7 @@ impl Account {
             });
             let before = (known.sketch.estimate(), known.oldest);
             known.sketch.merge(&sketch);
+            known.sketch.recount();
             known.oldest = known.oldest.min(window.oldest);
             is_new |= before != (known.sketch.estimate(), known.oldest);
         }

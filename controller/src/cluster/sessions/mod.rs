@@ -79,6 +79,7 @@ impl Book {
         Ok(Answer {
             memory: content.memory,
             sheds,
+            process: content.process,
         })
     }
 

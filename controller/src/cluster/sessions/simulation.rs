@@ -248,7 +248,14 @@ impl Simulation {
         let (census, now) = (&self.envoys[envoy], time(self.now));
         if let Some(report) = census.next_report(GROUP, &mut self.idle[envoy], now) {
             let sheds = self.book.hear(GROUP, report, now);
-            census.arrived(&Answer { memory: 1, sheds }, now);
+            census.arrived(
+                &Answer {
+                    memory: 1,
+                    process: 1,
+                    sheds,
+                },
+                now,
+            );
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use prost::Message;
 
 use super::Backend;
-use super::window::Sketch;
+use super::sketch::Sketch;
 use crate::token::Destination;
 
 /// The gRPC service that takes reports.
@@ -23,7 +23,7 @@ pub const PATH: &str = "/limpet.sessions.v1.Sessions/Report";
 /// How long the controller may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// After so many intervals without a change, an Envoy that knows of sessions sends an empty report.
+/// After so many intervals without a change, an Envoy sends an empty report: it counts, and there is nothing new.
 pub const SILENCE: u32 = 5;
 
 /// Changes since the last report.
@@ -41,6 +41,9 @@ pub struct Report {
     /// Who tells this: a random number of the process, or of a worker of it.
     #[prost(fixed64, tag = "4")]
     pub reporter: u64,
+    /// Whether more has changed than one report may tell. The next ones tell the rest.
+    #[prost(bool, tag = "5")]
+    pub more: bool,
 }
 
 /// The sessions of one backend.
@@ -121,6 +124,9 @@ pub struct Answer {
     /// until the next report, for [`BUDGET_LIFE`](super::BUDGET_LIFE) at most.
     #[prost(message, repeated, tag = "2")]
     pub sheds: Vec<Shed>,
+    /// Which process answered. What was told to another one shortly before may be lost with it, so it is told again.
+    #[prost(fixed64, tag = "3")]
+    pub process: u64,
 }
 
 /// How many sessions of a Service may begin anew.
@@ -249,14 +255,13 @@ impl WindowReport {
         Self {
             number,
             oldest,
-            // A sketch consists of numbers, which can all be written.
-            sketch: postcard::to_allocvec(sketch).unwrap_or_default(),
+            sketch: sketch.to_bytes(),
         }
     }
 
     /// The sessions; `None` if the bytes are no sketch.
     #[must_use]
     pub fn sketch(&self) -> Option<Sketch> {
-        postcard::from_bytes(&self.sketch).ok()
+        Sketch::from_bytes(&self.sketch)
     }
 }

@@ -1,11 +1,11 @@
 //! The sessions of one backend.
 
-use cardinality_estimator_safe::Element;
 use sha2::{Digest, Sha256};
 
 use super::Backend;
 use super::report::{BackendReport, RebalancedReport, WindowReport};
-use super::window::{KEPT_WINDOWS, Sketch, is_alive, sub_window};
+use super::sketch::Sketch;
+use super::window::{KEPT_WINDOWS, is_alive, sub_window};
 use crate::time::Timestamp;
 
 /// Bits that are as random as those of a hash. The input is random, but has less of them (`SplitMix64`).
@@ -37,6 +37,8 @@ pub(super) struct Tally {
     /// Those that began anew to even out the load, since the last report, by the sub-window that they were last seen
     /// in.
     rebalanced: Vec<RebalancedReport>,
+    /// When it was in a report last.
+    told: Timestamp,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,7 @@ impl Tally {
             requests: 0,
             left: 0,
             rebalanced: Vec::new(),
+            told: Timestamp::UNIX_EPOCH,
         }
     }
 
@@ -68,7 +71,7 @@ impl Tally {
             return;
         };
         let before = window.sketch.estimate();
-        window.sketch.insert(Element::from_hashed(session));
+        window.sketch.insert(session);
         // If a register changed without changing the estimate, the next change tells of it.
         let began = began.unix_millis();
         if window.sketch.estimate() != before || began < window.oldest {
@@ -118,11 +121,35 @@ impl Tally {
         is_alive(self.live_for, self.last_use, now)
     }
 
+    /// When it was in a report last.
+    pub(super) fn told(&self) -> Timestamp {
+        self.told
+    }
+
+    /// Nothing was seen later than now. If the clock was set back, what was seen then is seen now.
+    pub(super) fn not_after(&mut self, now: Timestamp) {
+        if self.last_use <= now {
+            return;
+        }
+        self.last_use = now;
+        let current = sub_window(self.live_for, now);
+        let later = self.windows.iter_mut().filter(|window| window.number > current);
+        let later: Vec<Window> = later.map(std::mem::take).collect();
+        for seen in later {
+            if let Some(window) = self.window(current) {
+                window.sketch.merge(&seen.sketch);
+                window.oldest = window.oldest.min(seen.oldest);
+                window.changed = true;
+            }
+        }
+    }
+
     /// What has changed since this was called last.
-    pub(super) fn changes(&mut self, backend: Backend) -> Option<BackendReport> {
+    pub(super) fn changes(&mut self, backend: Backend, now: Timestamp) -> Option<BackendReport> {
         if !self.is_changed() {
             return None;
         }
+        self.told = now;
         let windows = self.windows.iter_mut().filter(|window| window.changed);
         let windows = windows.map(|window| {
             window.changed = false;

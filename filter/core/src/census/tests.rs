@@ -2,6 +2,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::report::BackendReport;
+use prost::Message as _;
+
 use super::*;
 use crate::token::Destination;
 
@@ -268,6 +270,7 @@ fn a_budget_lets_as_many_sessions_leave() {
     let hosts = [1, 2, 3].map(|last| backend(last, 600));
     let grant = |sessions, of_hosts: [u32; 2]| Answer {
         memory: 7,
+        process: 7,
         sheds: vec![Shed {
             destination: u32::from_be_bytes(hosts[0].destination.0),
             sessions,
@@ -305,4 +308,90 @@ fn a_budget_lets_as_many_sessions_leave() {
     assert_eq!(census.report(at(3)), None);
     assert_eq!(census.reporter(), census.reporter());
     assert_ne!(census.reporter(), Census::new(SEED, 10).reporter());
+}
+
+#[test]
+fn every_backend_gets_its_turn_in_a_report() {
+    let census = Census::new(SEED, 1000);
+    let shops: Vec<Backend> = (0..400_u16)
+        .map(|number| Backend {
+            host: SocketAddr::from(([10, 0, 0, 1], number)),
+            ..backend(1, 600)
+        })
+        .collect();
+    let mut told = HashMap::<Backend, u64>::new();
+    for round in 0..9_u32 {
+        for shop in &shops {
+            for session in 0..500 {
+                let number = (round * 500 + session) * 400 + u32::from(shop.host.port());
+                census.see(&seen(*shop, nonce(number), at(u64::from(round) * 2)));
+            }
+        }
+        let report = census.report(at(u64::from(round) * 2)).unwrap();
+        assert!(report.more);
+        assert!(report.encoded_len() < REPORT_LEN + 20_000);
+        for change in &report.backends {
+            *told.entry(change.backend().unwrap()).or_default() += 1;
+        }
+    }
+    // Two reports have room for all.
+    let least = shops
+        .iter()
+        .map(|shop| told.get(shop).copied().unwrap_or_default())
+        .min();
+    assert!(least >= Some(3), "{least:?} of 9 reports");
+    let rest: Vec<_> = std::iter::from_fn(|| census.report(at(40))).collect();
+    assert!(rest.iter().rev().skip(1).all(|report| report.more));
+    assert!(!rest.last().unwrap().more);
+}
+
+#[test]
+fn another_process_of_the_controller_hears_what_the_one_before_may_not_have_passed_on() {
+    let census = Census::new(SEED, 100);
+    let process = |process| report::Answer { process, ..answer(1) };
+    census.see(&seen(backend(1, 600), 1, at(0)));
+    census.report(at(0)).unwrap();
+    census.arrived(&process(1), at(0));
+    census.see(&seen(backend(2, 600), 2, at(11)));
+    census.report(at(11)).unwrap();
+    census.arrived(&process(1), at(11));
+    assert_eq!(census.report(at(12)), None);
+    census.arrived(&process(2), at(12));
+    let again = census.report(at(12)).unwrap();
+    let [change] = &again.backends[..] else {
+        panic!("{again:?}");
+    };
+    assert_eq!(change.backend(), Some(backend(2, 600)));
+    assert_eq!((change.windows.len(), change.requests), (1, 0));
+}
+
+#[test]
+fn a_clock_that_is_set_back_loses_no_session() {
+    let census = Census::new(SEED, 100);
+    let shop = backend(1, 600);
+    let day = 24 * 60 * 60;
+    for window in 0..5 {
+        census.see(&seen(shop, nonce(window), at(day + u64::from(window) * 150)));
+    }
+    let mut merged = Merged::default();
+    merged.add(&census.report(at(10)).unwrap());
+    assert_eq!(merged.sessions(shop, at(10)), 5);
+    assert_eq!(merged.last_use[&shop], at(10).unix_millis());
+    census.see(&seen(shop, nonce(7), at(20)));
+    merged.add(&census.report(at(20)).unwrap());
+    assert_eq!(merged.sessions(shop, at(20)), 6);
+    assert_eq!(census.report(at(700)), None);
+}
+
+#[test]
+fn an_envoy_without_sessions_says_that_it_counts() {
+    let census = Census::new(SEED, 100);
+    let mut idle = 0;
+    let reports = [(); 11].map(|()| census.next_report("web", &mut idle, at(0)));
+    let sent = reports.iter().flatten();
+    assert_eq!(sent.clone().count(), 2);
+    assert!(
+        sent.clone()
+            .all(|report| report.node_cluster == "web" && report.backends.is_empty())
+    );
 }

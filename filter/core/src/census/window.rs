@@ -1,11 +1,6 @@
-//! The parts of the time that a session lives, and what is kept of sessions in one.
+//! The parts of the time that a session lives.
 
 use crate::time::Timestamp;
-
-/// Counts distinct sessions: exactly up to 128, then within about 1.6 % (one standard deviation of a `HyperLogLog` with
-/// 4,096 registers). 8 bytes to 3 KB. Cloudflare's crate, which this one descends from, needs pointers of 64 bits, and
-/// so does not build for wasm.
-pub type Sketch = cardinality_estimator_safe::Sketch<12, 6>;
 
 /// How many sub-windows may have sessions that live: that time may begin within one.
 pub(super) const KEPT_WINDOWS: usize = 5;
