@@ -75,14 +75,15 @@ impl fmt::Debug for Reports {
 /// The services that take reports.
 #[derive(Debug, Clone)]
 pub(super) struct Taking {
-    reports: Reports,
+    /// `None`: nobody wants any.
+    reports: Option<Reports>,
     permission: Permission,
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
 }
 
 impl Taking {
-    pub(super) fn new(reports: Reports, permission: Permission, ending: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(reports: Option<Reports>, permission: Permission, ending: watch::Receiver<bool>) -> Self {
         Self {
             reports,
             permission,
@@ -97,6 +98,13 @@ impl Taking {
         }
         let allowed = self.permission.ask(client.peer(), group);
         allowed.map_err(Status::permission_denied)
+    }
+
+    fn hear(&self, group: &str, told: Told) -> Result<report::Answer, Status> {
+        let Some(Reports(listener)) = &self.reports else {
+            return Err(Status::unimplemented("sessions are not counted"));
+        };
+        listener(group, told).map_err(Status::unavailable)
     }
 }
 
@@ -150,8 +158,7 @@ impl UnaryService<Report> for Taking {
             let report = request.into_inner();
             self.permit(&client, &report.node_cluster)?;
             let group = report.node_cluster.clone();
-            let answer = (self.reports.0)(&group, Told::Sessions(report)).map_err(Status::unavailable)?;
-            Ok(Response::new(answer))
+            self.hear(&group, Told::Sessions(report)).map(Response::new)
         };
         std::future::ready(take())
     }
@@ -208,7 +215,7 @@ impl LoadStream {
         }
         if let Some(group) = &self.group {
             // The next report of who is still there tells all.
-            let _ = (self.taking.reports.0)(group, Told::Load(self.number, Vec::new()));
+            let _ = self.taking.hear(group, Told::Load(self.number, Vec::new()));
         }
     }
 
@@ -218,6 +225,11 @@ impl LoadStream {
         let Some(first) = first? else { return Ok(()) };
         let group = first.node.map(|node| node.cluster).unwrap_or_default();
         self.taking.permit(&self.client, &group)?;
+        if self.taking.reports.is_none() {
+            // A node that is not asked waits. One that is refused would come back again and again.
+            while self.requests.message().await?.is_some() {}
+            return Ok(());
+        }
         let wanted = LoadStatsResponse {
             send_all_clusters: true,
             load_reporting_interval: Some(LOAD_INTERVAL),
@@ -229,7 +241,7 @@ impl LoadStream {
         let group = self.group.insert(group);
         while let Some(request) = self.requests.message().await? {
             let loads = request.cluster_stats.iter().flat_map(loads).collect();
-            let _ = (self.taking.reports.0)(group, Told::Load(self.number, loads));
+            let _ = self.taking.hear(group, Told::Load(self.number, loads));
         }
         Ok(())
     }

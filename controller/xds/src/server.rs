@@ -138,7 +138,7 @@ impl Server {
         })
     }
 
-    /// Takes what nodes tell of their traffic. Without it, they are not asked.
+    /// Takes what nodes tell of their traffic. Without it, their streams of load reports stay open and are not asked.
     #[must_use]
     pub fn with_reports(self, reports: Reports) -> Self {
         Self {
@@ -173,9 +173,9 @@ impl Server {
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServerError> {
         let (end, ending) = watch::channel(false);
         let logs = Arc::new(LogRate::default());
-        let taking = self
-            .reports
-            .map(|reports| Taking::new(reports, self.permission.clone(), ending.clone()));
+        let taking = Taking::new(self.reports, self.permission.clone(), ending.clone());
+        let loads = LoadReportingServiceServer::new(taking.clone()).max_decoding_message_size(REPORT_LIMIT);
+        let limit = REPORT_LIMIT;
         let discovery = Discovery::new(
             self.snapshots.clone(),
             self.permission,
@@ -200,26 +200,18 @@ impl Server {
             let _ = ending.wait_for(|ending| *ending).await;
         };
         tracing::info!(address = %self.address, "the xDS server listens");
-        let serving =
-            tonic::transport::Server::builder()
-                .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-                .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-                .http2_max_header_list_size(Some(HEADER_LIMIT))
-                .max_concurrent_streams(Some(STREAMS))
-                .initial_connection_window_size(CONNECTION_WINDOW)
-                .initial_stream_window_size(STREAM_WINDOW)
-                .add_service(Intake(aggregated))
-                .add_service(Intake(extension))
-                .add_optional_service(taking.clone().map(|taking| {
-                    Intake(LoadReportingServiceServer::new(taking).max_decoding_message_size(REPORT_LIMIT))
-                }))
-                .add_optional_service(taking.map(|taking| {
-                    Intake(Sessions {
-                        taking,
-                        limit: REPORT_LIMIT,
-                    })
-                }))
-                .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
+        let serving = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .http2_max_header_list_size(Some(HEADER_LIMIT))
+            .max_concurrent_streams(Some(STREAMS))
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .add_service(Intake(aggregated))
+            .add_service(Intake(extension))
+            .add_service(Intake(loads))
+            .add_service(Intake(Sessions { taking, limit }))
+            .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
         tokio::pin!(serving);
         tokio::select! {
             result = &mut serving => return Ok(result?),

@@ -21,7 +21,7 @@ pub(super) fn start(
     reported: watch::Receiver<Option<Reported>>,
     deletions: watch::Receiver<Option<Arc<Deletions>>>,
 ) {
-    if !context.settings.judges() || !context.config.sessions.enabled {
+    if !context.counts_sessions() {
         return;
     }
     let book = book.clone();

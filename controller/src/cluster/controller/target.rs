@@ -64,9 +64,12 @@ pub(crate) async fn target(
     let Some(plane) = plane else {
         let server = limpet_xds::Server::bind(config.xds_options(tls), snapshots.clone()).await;
         let server = server.map_err(|error| Failure(format!("xds: {error}")))?;
-        let book = book.clone();
-        let reports = limpet_xds::Reports::new(move |group, told| book.hear(group, told));
-        let server = server.with_permission(permission()).with_reports(reports);
+        let mut server = server.with_permission(permission());
+        if context.counts_sessions() {
+            let book = book.clone();
+            let hear = move |group: &str, told| book.hear(group, told);
+            server = server.with_reports(limpet_xds::Reports::new(hear));
+        }
         let target = Target {
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,

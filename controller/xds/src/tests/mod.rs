@@ -19,6 +19,7 @@ use limpet_resources::{Resource, Resources};
 
 mod hostile;
 mod renewal;
+mod reports;
 mod silent;
 mod site;
 
