@@ -278,7 +278,18 @@ async fn a_scale_down_takes_the_pods_with_fewest_sessions() -> Result<()> {
     }
     assert_eq!(homes.values().sum::<usize>(), 13, "{homes:?}");
 
-    // What the controller wrote goes with the annotation. It had taken over what somebody else wrote.
+    // What the controller wrote goes with the last route to the Service, and comes back with it.
+    let route = site_objects(&site.namespace);
+    site.namespace.delete("HTTPRoute", "web").await?;
+    site.until_costs(&[None; 5]).await?;
+    site.namespace.apply(&route).await?;
+    poll::until_within(PATIENCE, "costs of pods that a route leads to again", async || {
+        let costs = site.costs().await.ok()?;
+        costs[3..].iter().all(Option::is_some).then_some(())
+    })
+    .await?;
+
+    // It goes with the annotation, too. It had taken over what somebody else wrote.
     annotate(&site.namespace, "v1/Service", "web", ASKS, Value::Null).await?;
     site.until_costs(&[None; 5]).await?;
     let name = &site.members[4].name;

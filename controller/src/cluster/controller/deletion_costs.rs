@@ -10,7 +10,7 @@ use crate::cluster::kube::Deletions;
 use crate::cluster::reconcile::deletion_costs::{Counts, Living, Reconciler};
 use crate::cluster::reconcile::reconcile_loop;
 use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::sessions::{Book, PodSessions, PodState, Sessions};
+use crate::cluster::sessions::{Book, PodState};
 use limpet_api::ObjectName;
 
 /// Starts what writes on pods what it costs to delete them, if what pods say is read.
@@ -27,7 +27,8 @@ pub(super) fn start(
     let book = book.clone();
     let costs = Reconciler::new(
         context.client.clone(),
-        move || counts(book.sessions()),
+        &context.settings.controller_name,
+        move || counts(&book),
         reported,
         deletions,
         context.leads.clone(),
@@ -37,17 +38,20 @@ pub(super) fn start(
 }
 
 /// What lives at pods.
-fn counts(sessions: Sessions) -> Counts {
+fn counts(book: &Book) -> Counts {
+    let services = book.services();
+    let sessions = book.sessions();
     // An address without a pod has no annotation, and no pod has a colon in its name.
-    let there = |row: &PodSessions| row.state != PodState::Gone && !row.pod.contains(':');
-    let pods = sessions.pods.into_iter().filter(there);
+    let pods = sessions.pods.into_iter().filter(|row| !row.pod.contains(':'));
     let pods = pods.map(|row| Living {
         service: ObjectName::new(&row.namespace, &row.service),
         pod: ObjectName::new(&row.namespace, &row.pod),
+        is_endpoint: row.state != PodState::Gone,
         count: row.streams.saturating_add(row.sessions.try_into().unwrap_or(u64::MAX)),
     });
     Counts {
         since: sessions.since,
+        services,
         pods: pods.collect(),
     }
 }

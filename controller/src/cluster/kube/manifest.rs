@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::client::FIELD_MANAGER;
 use super::config_maps::{self, RawConfigMap};
 use super::decode::{self, Entry, Form};
 use super::item::Item;
@@ -40,7 +41,7 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 /// # Errors
 /// If it has no valid metadata.
 pub(crate) fn pod_from_manifest(value: Value) -> Result<Option<PodMeta>, String> {
-    read::<RawPod>(value).map(|pod| PodMeta::read(&pod))
+    read::<RawPod>(value).map(|pod| PodMeta::read(&pod, FIELD_MANAGER))
 }
 
 /// Reads the certificate in a Secret.

@@ -13,6 +13,9 @@ use limpet_model::endpoints::{DRAIN, SliceEndpoint};
 /// The annotation by which a `ReplicaSet` chooses the pods that it deletes first.
 pub(crate) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// The longest name of a field manager that the API server takes, in bytes.
+const FIELD_MANAGER_LIMIT: usize = 128;
+
 /// What is read of a pod.
 pub(super) type RawPod = PartialObjectMeta<Pod>;
 
@@ -32,7 +35,7 @@ pub(crate) struct PodMeta {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) value: i32,
-    /// When a controller of ours wrote it; `None`: somebody else did.
+    /// When a replica of this controller wrote it; `None`: somebody else did.
     pub(crate) written: Option<Timestamp>,
 }
 
@@ -45,8 +48,8 @@ pub(crate) enum Deletion {
 }
 
 impl PodMeta {
-    /// `None`: there is nothing to keep.
-    pub(super) fn read(pod: &RawPod) -> Option<Self> {
+    /// `writer` is who writes costs of ours ([`writer_of_costs`]). `None`: there is nothing to keep.
+    pub(super) fn read(pod: &RawPod, writer: &str) -> Option<Self> {
         let meta = &pod.metadata;
         let annotation = |name: &str| meta.annotations.as_ref()?.get(name);
         let read = Self {
@@ -56,7 +59,7 @@ impl PodMeta {
             deletion_cost: annotation(DELETION_COST).and_then(|cost| {
                 Some(Cost {
                     value: cost.parse().ok()?,
-                    written: written(meta),
+                    written: written(meta, writer),
                 })
             }),
         };
@@ -84,19 +87,31 @@ impl PodMeta {
     }
 }
 
-/// When a controller of ours wrote the cost; `None`: somebody else did. The API server keeps who wrote a field last.
-fn written(meta: &ObjectMeta) -> Option<Timestamp> {
-    let is_ours = |fields: &serde_json::Value| {
+/// The field manager of what a controller of this name writes of costs. Another controller of the cluster may lead to
+/// the same pods, and must not take its costs away.
+pub(crate) fn writer_of_costs(controller: &str) -> String {
+    let mut writer = format!("{FIELD_MANAGER}:{controller}");
+    let end = (0..=FIELD_MANAGER_LIMIT)
+        .rev()
+        .find(|end| writer.is_char_boundary(*end));
+    writer.truncate(end.unwrap_or_default());
+    writer
+}
+
+/// When a replica of this controller wrote the cost; `None`: somebody else did. The API server keeps who wrote a field
+/// last.
+fn written(meta: &ObjectMeta, ours: &str) -> Option<Timestamp> {
+    let is_of_cost = |fields: &serde_json::Value| {
         let metadata = fields.get("f:metadata");
         let annotations = metadata.and_then(|metadata| metadata.get("f:annotations"));
         annotations.is_some_and(|annotations| annotations.get(format!("f:{DELETION_COST}")).is_some())
     };
     let mut writers = meta.managed_fields.iter().flatten();
-    let ours = writers.find(|writer| {
+    let entry = writers.find(|writer| {
         let fields = writer.fields_v1.as_ref();
-        writer.manager.as_deref() == Some(FIELD_MANAGER) && fields.is_some_and(|fields| is_ours(&fields.0))
+        writer.manager.as_deref() == Some(ours) && fields.is_some_and(|fields| is_of_cost(&fields.0))
     })?;
-    let time = ours.time.as_ref().map(|time| time.0.as_millisecond());
+    let time = entry.time.as_ref().map(|time| time.0.as_millisecond());
     let time = time.and_then(|millis| u64::try_from(millis).ok());
     Some(Timestamp::from_unix_millis(time.unwrap_or_default()))
 }
@@ -113,7 +128,8 @@ mod tests {
             .as_object_mut()
             .unwrap()
             .extend(rest.as_object().cloned().unwrap());
-        PodMeta::read(&serde_json::from_value(json!({"metadata": metadata})).unwrap())
+        let pod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        PodMeta::read(&pod, &writer_of_costs("limpet.dev/controller"))
     }
 
     #[test]
@@ -163,9 +179,18 @@ mod tests {
             ]});
             read(&pod).and_then(|pod| pod.deletion_cost?.written)
         };
-        assert_eq!(written("limpet", DELETION_COST), Some(Timestamp::from_unix_seconds(60)));
+        let ours = "limpet:limpet.dev/controller";
+        assert_eq!(written(ours, DELETION_COST), Some(Timestamp::from_unix_seconds(60)));
+        assert_eq!(written("limpet:limpet.dev/another", DELETION_COST), None);
         assert_eq!(written("kubectl-annotate", DELETION_COST), None);
-        assert_eq!(written("limpet", DRAIN), None);
+        assert_eq!(written(ours, DRAIN), None);
+    }
+
+    #[test]
+    fn a_long_name_of_a_controller_is_cut_off() {
+        let names = ["a".repeat(253), "ä".repeat(126)].map(|name| writer_of_costs(&name));
+        assert_eq!(names[0].len(), 128);
+        assert!(names[1].len() <= 128 && names[1].ends_with('ä'));
     }
 
     #[test]

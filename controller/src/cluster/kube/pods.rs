@@ -4,23 +4,30 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 
 use super::follow::{Reading, follow, name_of, watch_seconds};
-use super::pod::{PodMeta, RawPod};
+use super::pod::{PodMeta, RawPod, writer_of_costs};
 use super::update::{Update, Updates};
 use limpet_api::ObjectName;
 
-/// Watches the pods of a namespace, or of all of them, until the receiver of updates is gone.
-pub(super) async fn watch(client: Client, namespace: Option<Arc<str>>, updates: Updates) {
+/// Watches the pods of a namespace, or of all of them, until the receiver of updates is gone. `controller` is the name
+/// of this one.
+pub(super) async fn watch(client: Client, controller: Arc<str>, namespace: Option<Arc<str>>, updates: Updates) {
     let api: Api<RawPod> = match &namespace {
         Some(namespace) => Api::namespaced(client, namespace),
         None => Api::all(client),
     };
     let config = watcher::Config::default().timeout(watch_seconds());
     let name = namespace.clone();
-    follow(watcher(api, config), name.as_deref(), &updates, Pods(namespace)).await;
+    let writer = writer_of_costs(&controller);
+    let pods = Pods { namespace, writer };
+    follow(watcher(api, config), name.as_deref(), &updates, pods).await;
 }
 
-/// The pods of a namespace, or of all of them.
-struct Pods(Option<Arc<str>>);
+struct Pods {
+    /// `None`: all of them.
+    namespace: Option<Arc<str>>,
+    /// Who writes costs of ours.
+    writer: String,
+}
 
 impl Reading<RawPod> for Pods {
     type Entry = (ObjectName, PodMeta);
@@ -30,11 +37,11 @@ impl Reading<RawPod> for Pods {
     }
 
     fn read(&self, item: RawPod) -> Option<Self::Entry> {
-        PodMeta::read(&item).map(|pod| (name_of(&item), pod))
+        PodMeta::read(&item, &self.writer).map(|pod| (name_of(&item), pod))
     }
 
     fn listed(&self, entries: Vec<Self::Entry>) -> Update {
-        Update::Pods(self.0.clone(), entries)
+        Update::Pods(self.namespace.clone(), entries)
     }
 
     fn applied(&self, (name, pod): Self::Entry) -> Update {
@@ -46,7 +53,7 @@ impl Reading<RawPod> for Pods {
     }
 
     fn refused(&self) -> Option<Update> {
-        Some(Update::NoPods(self.0.clone()))
+        Some(Update::NoPods(self.namespace.clone()))
     }
 
     fn meaning(&self) -> &'static str {

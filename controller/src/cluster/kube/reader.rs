@@ -92,7 +92,12 @@ impl Reader {
         let (sending, wanted) = watch::channel(BTreeMap::new());
         let mut tasks = JoinSet::new();
         for namespace in watched.namespaces_of_pods() {
-            tasks.spawn(pods::watch(client.clone(), namespace, sender.clone()));
+            tasks.spawn(pods::watch(
+                client.clone(),
+                Arc::clone(&watched.controller),
+                namespace,
+                sender.clone(),
+            ));
         }
         tasks.spawn(kinds(client.clone(), watched, sender.clone()));
         tasks.spawn(single_objects(client.clone(), wanted, sender));

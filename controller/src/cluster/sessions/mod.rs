@@ -16,6 +16,7 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use limpet_api::ObjectName;
@@ -135,6 +136,11 @@ impl Book {
     /// The endpoints of a cluster.
     pub(crate) fn observe(&self, cluster: &ClusterName, endpoints: &[Endpoint]) {
         self.content().places.observe(cluster, endpoints);
+    }
+
+    /// The Services that are published.
+    pub(crate) fn services(&self) -> BTreeSet<ObjectName> {
+        self.content().places.services()
     }
 
     /// What lives where now.

@@ -114,6 +114,12 @@ impl Places {
         }
     }
 
+    /// The Services that are published.
+    pub(super) fn services(&self) -> BTreeSet<ObjectName> {
+        let published = self.clusters.values().filter_map(|of| self.served.get(of));
+        published.map(|served| served.service.clone()).collect()
+    }
+
     /// Whether anything is published for a group.
     pub(super) fn knows(&self, group: &str) -> bool {
         self.groups.contains(group)

@@ -115,6 +115,17 @@ fn a_pod_that_is_gone_is_shown_while_it_has_sessions() {
 }
 
 #[test]
+fn a_service_that_no_route_leads_to_is_none_of_the_published() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    shop.hear(&envoy);
+    assert_eq!(shop.book.services(), [name("shop", "cart")].into());
+    shop.book.publish(std::iter::empty());
+    assert_eq!(shop.pod(1).unwrap().state, PodState::Gone, "its sessions may come back");
+    assert_eq!(shop.book.services(), [].into());
+}
+
+#[test]
 fn nobody_tells_of_what_its_gateway_does_not_have() {
     let (shop, envoy) = (Shop::new(), envoy());
     let unknown = shop.book.hear("shop/other", Told::Sessions(Report::default()));

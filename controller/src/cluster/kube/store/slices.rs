@@ -151,7 +151,7 @@ mod tests {
 
     fn pod(uid: &str, annotations: &serde_json::Value) -> Option<PodMeta> {
         let pod = json!({"metadata": {"uid": uid, "annotations": annotations}});
-        PodMeta::read(&serde_json::from_value::<RawPod>(pod).unwrap())
+        PodMeta::read(&serde_json::from_value::<RawPod>(pod).unwrap(), "limpet")
     }
 
     fn draining(uid: &str) -> Option<PodMeta> {

@@ -15,6 +15,8 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(30);
 pub(crate) struct Counts {
     /// Since when.
     pub(crate) since: Timestamp,
+    /// The Services that routes lead to.
+    pub(crate) services: BTreeSet<ObjectName>,
     pub(crate) pods: Vec<Living>,
 }
 
@@ -23,6 +25,8 @@ pub(crate) struct Counts {
 pub(crate) struct Living {
     pub(crate) service: ObjectName,
     pub(crate) pod: ObjectName,
+    /// Whether it is an endpoint now. One that is not ready may become one again, with its sessions.
+    pub(crate) is_endpoint: bool,
     /// Sessions and streams.
     pub(crate) count: u64,
 }
@@ -48,8 +52,10 @@ pub(super) fn writes(
     if now.since(counts.since) < SETTLING {
         return BTreeMap::new();
     }
-    let mut writes = changed(asking, counts, written);
-    writes.extend(unasked(asking, counts, written));
+    // What no route leads to has no sessions that anybody counts.
+    let asking = asking.intersection(&counts.services).cloned().collect();
+    let mut writes = changed(&asking, counts, written);
+    writes.extend(unasked(&asking, counts, written));
     writes.retain(|pod, _| {
         let seen = own(written, pod).and_then(|cost| cost.written);
         // Another replica may have led then. No clock that is ahead delays a write for longer.
@@ -74,7 +80,11 @@ fn changed(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) 
     // Who ends with a pod are the sessions of all its Services.
     let mut sums: BTreeMap<&ObjectName, u64> = BTreeMap::new();
     let mut services: BTreeMap<&ObjectName, BTreeSet<&ObjectName>> = BTreeMap::new();
-    for Living { service, pod, count } in counts.pods.iter().filter(|living| !begun(&living.pod)) {
+    let there = counts.pods.iter().filter(|living| living.is_endpoint);
+    for living in there.filter(|living| !begun(&living.pod)) {
+        let Living {
+            service, pod, count, ..
+        } = living;
         let sum = sums.entry(pod).or_default();
         *sum = sum.saturating_add(*count);
         if asking.contains(service) {
@@ -145,18 +155,15 @@ fn out_of_order(mut pods: Vec<(i32, i32, &ObjectName)>) -> Vec<&ObjectName> {
     found
 }
 
-/// The pods that have a cost of ours, and no Service that asks for it.
+/// The pods that have a cost of ours, and no Service that asks for it. One that is no endpoint and has no session is
+/// worth what a pod without the annotation is.
 fn unasked(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) -> BTreeMap<ObjectName, Write> {
-    let mut asked: BTreeMap<&ObjectName, bool> = BTreeMap::new();
-    for Living { service, pod, .. } in &counts.pods {
-        *asked.entry(pod).or_default() |= asking.contains(service);
-    }
-    let namespaces: BTreeSet<&str> = asking.iter().map(|service| &*service.namespace).collect();
-    // A pod that is no backend now may be one of theirs that is not ready, or of another controller's.
-    let is_asked = |pod: &ObjectName| {
-        let known = asked.get(pod).copied();
-        known.unwrap_or_else(|| namespaces.contains(&*pod.namespace))
-    };
+    let asked: BTreeSet<&ObjectName> = counts
+        .pods
+        .iter()
+        .filter(|living| asking.contains(&living.service))
+        .map(|living| &living.pod)
+        .collect();
     let ours = written
         .keys()
         .filter(|pod| own(written, pod).is_some_and(|cost| cost.written.is_some()));
@@ -164,7 +171,7 @@ fn unasked(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) 
         cost: None,
         service: None,
     };
-    ours.filter(|pod| !is_asked(pod))
+    ours.filter(|pod| !asked.contains(pod))
         .map(|pod| (pod.clone(), nothing.clone()))
         .collect()
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::costs::{Counts, INTERVAL, Write, writes};
-use crate::cluster::kube::{DELETION_COST, Deletion, Deletions, FIELD_MANAGER};
+use crate::cluster::kube::{DELETION_COST, Deletion, Deletions, writer_of_costs};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
@@ -28,6 +28,8 @@ const ABOUT: &str = "costs of deletion";
 /// Writes what it costs to delete pods.
 pub(crate) struct Reconciler<F> {
     client: Client,
+    /// The field manager of what it writes.
+    writer: String,
     count: F,
     reported: watch::Receiver<Option<Reported>>,
     deletions: watch::Receiver<Option<Arc<Deletions>>>,
@@ -59,9 +61,10 @@ impl<F: Fn() -> Counts + Send + Sync> Reconcile for Reconciler<F> {
 }
 
 impl<F: Fn() -> Counts> Reconciler<F> {
-    /// `count` says what lives at pods.
+    /// `controller` is the name of this one. `count` says what lives at pods.
     pub(crate) fn new(
         client: Client,
+        controller: &str,
         count: F,
         reported: watch::Receiver<Option<Reported>>,
         deletions: watch::Receiver<Option<Arc<Deletions>>>,
@@ -70,6 +73,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
     ) -> Self {
         Self {
             client,
+            writer: writer_of_costs(controller),
             count,
             reported,
             deletions,
@@ -132,7 +136,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
         let cost = cost.map(|cost| cost.to_string());
         let change = json!({"metadata": {"annotations": {DELETION_COST: cost}}});
         let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
+            field_manager: Some(self.writer.clone()),
             ..PatchParams::default()
         };
         api.patch_metadata(&pod.name, &params, &Patch::Merge(&change)).await?;

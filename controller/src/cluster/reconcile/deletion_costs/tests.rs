@@ -16,6 +16,8 @@ struct World {
     written: Deletions,
     last: BTreeMap<ObjectName, Timestamp>,
     since: u64,
+    /// Services that no route leads to.
+    alone: BTreeSet<ObjectName>,
 }
 
 fn name(name: &str) -> ObjectName {
@@ -39,8 +41,26 @@ impl World {
         self.living.extend(pods.iter().map(|(pod, count)| Living {
             service: name(service),
             pod: name(pod),
+            is_endpoint: true,
             count: *count,
         }));
+        self
+    }
+
+    /// A pod is no endpoint of a Service now, and its sessions may come back.
+    fn unready(mut self, service: &str, pod: &str, count: u64) -> Self {
+        self.living.push(Living {
+            service: name(service),
+            pod: name(pod),
+            is_endpoint: false,
+            count,
+        });
+        self
+    }
+
+    /// No route leads to a Service any more.
+    fn alone(mut self, service: &str) -> Self {
+        self.alone.insert(name(service));
         self
     }
 
@@ -62,8 +82,10 @@ impl World {
     }
 
     fn writes(&self) -> BTreeMap<ObjectName, Write> {
+        let services: BTreeSet<_> = self.living.iter().map(|living| living.service.clone()).collect();
         let counts = Counts {
             since: at(self.since),
+            services: services.difference(&self.alone).cloned().collect(),
             pods: self.living.clone(),
         };
         writes(&self.asking, &counts, &self.written, &self.last, at(NOW))
@@ -174,7 +196,10 @@ fn nothing_is_written_before_the_counts_are_known() {
         }
     };
     assert_eq!(world(NOW - 14).costs(), nothing());
-    assert_eq!(world(NOW - 15).costs(), costs(&[("a", 10)]));
+    assert_eq!(
+        world(NOW - 15).costs(),
+        [("a".to_owned(), Some(10)), ("z".to_owned(), None)]
+    );
 }
 
 #[test]
@@ -194,12 +219,41 @@ fn what_was_written_goes_with_the_annotation_of_the_service() {
     let removed = |pods: &[&str]| pods.iter().map(|pod| ((*pod).to_owned(), None)).collect::<Vec<_>>();
     // `b` is somebody else's.
     assert_eq!(world(&[]).costs(), removed(&["a", "gone"]));
-    // Of a pod that is no backend nobody knows whose it is.
-    assert_eq!(world(&["api"]).costs(), removed(&["a"]));
-    assert_eq!(world(&["web"]).costs(), nothing());
+    assert_eq!(world(&["api"]).costs(), removed(&["a", "gone"]));
+    // `gone` has no session of the Service.
+    assert_eq!(world(&["web"]).costs(), removed(&["gone"]));
     // One Service is enough to ask.
     let both = world(&["api"]).counted("api", &[("a", 0), ("c", 0)]);
-    assert_eq!(both.costs(), nothing());
+    assert_eq!(both.costs(), removed(&["gone"]));
+}
+
+#[test]
+fn what_was_written_goes_with_the_last_route_to_the_service() {
+    let world = || {
+        let world = World::asking(&["web", "api"]).counted("api", &[("c", 1)]);
+        world.has("a", 10, Some(0)).has("b", 7, None).has("c", 1, Some(0))
+    };
+    let removed = [("a".to_owned(), None)];
+    // With or without sessions that are remembered.
+    assert_eq!(world().costs(), removed);
+    let remembered = world().unready("web", "a", 10).unready("web", "b", 7);
+    assert_eq!(remembered.alone("web").costs(), removed);
+    // Once in half a minute, as all else.
+    assert_eq!(world().wrote("a", NOW - 29).costs(), nothing());
+}
+
+#[test]
+fn a_pod_that_is_not_ready_keeps_its_cost_with_its_sessions() {
+    let world = || {
+        let world = World::asking(&["web"]).counted("web", &[("b", 20)]);
+        world.has("a", 10, Some(0)).has("b", 20, Some(0))
+    };
+    assert_eq!(
+        world().unready("web", "a", 30).costs(),
+        nothing(),
+        "and is in nobody's order"
+    );
+    assert_eq!(world().costs(), [("a".to_owned(), None)]);
 }
 
 #[test]
