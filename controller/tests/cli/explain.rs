@@ -239,6 +239,25 @@ fn a_token_of_the_route_is_honoured_here() {
 }
 
 #[test]
+fn a_pod_among_the_files_drains_by_its_annotation() {
+    let site = Site::new();
+    let token = site.token(CART, "shop", V1, RECENT);
+    let pod = |uid: &str| {
+        let annotations = "{session.limpet.dev/drain: '2026-11-23T11:50:00Z'}";
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: v1-a";
+        file(".yaml", &format!("{pod}, uid: {uid}, annotations: {annotations}}}}}\n"))
+    };
+    let (pod, former) = (pod("a"), pod("former"));
+    site.explain(&["--token", &token, "-f", path(&pod)])
+        .code(0)
+        .says("token: honoured")
+        .says("pod v1-a (draining: it keeps its sessions and gets no new ones)");
+    site.explain(&["--token", &token, "-f", path(&former)])
+        .code(0)
+        .says("pod v1-a (ready)");
+}
+
+#[test]
 fn a_token_that_is_not_honoured_says_why_and_by_whom() {
     let site = Site::new();
     let cart = cookie_of(&site, "cart");

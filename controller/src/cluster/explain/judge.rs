@@ -11,6 +11,7 @@ use crate::time_format;
 use crate::tools::keys::source::{self, Unavailable};
 use crate::tools::token::candidates::{CandidateSession, keyring, without_scope};
 use crate::tools::token::verification::{Request, judge};
+use limpet_api::ObjectName;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::keyring::{KeyId, Keyring};
 use limpet_core::outcome::RequestOutcome;
@@ -53,6 +54,7 @@ impl Judge<'_> {
             why: String::new(),
             rule: None,
             accepted_by: None,
+            ready: None,
             claims: None,
         };
         let token = presented.token.as_bytes();
@@ -195,7 +197,14 @@ impl Judge<'_> {
         if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.address == backend) {
             let pod = endpoint.pod.as_ref().map(|pod| format!(", pod {pod}"));
             let state = match endpoint.state {
-                EndpointState::Ready => "ready",
+                EndpointState::Ready => {
+                    let (service, pod) = (destination.service.as_ref(), endpoint.pod.as_ref());
+                    let name = service
+                        .zip(pod)
+                        .map(|(service, pod)| ObjectName::new(&service.namespace, pod));
+                    judgement.ready = name;
+                    "ready"
+                }
                 EndpointState::Draining => "draining: it keeps its sessions and gets no new ones",
             };
             judgement.why = format!(

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::time_format;
+use limpet_api::ObjectName;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::Refusal;
@@ -38,6 +39,9 @@ pub(super) struct Judgement {
     /// What would accept it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) accepted_by: Option<String>,
+    /// The pod that requests go to, if it is ready as far as is known.
+    #[serde(skip)]
+    pub(super) ready: Option<ObjectName>,
     /// What it says, if it could be verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Shown>,

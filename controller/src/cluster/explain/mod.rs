@@ -17,7 +17,7 @@ mod presented;
 mod sources;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<ExitVerdict, Fai
         .enable_all()
         .build()
         .map_err(|error| Failure(format!("cannot start: {error}")))?;
-    let sources = if args.files.is_empty() {
+    let mut sources = if args.files.is_empty() {
         runtime.block_on(online::read(args, judges_tokens))?
     } else {
         sources::from_files(args)?
@@ -60,7 +60,11 @@ pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<ExitVerdict, Fai
         None => None,
     };
     let now = args.now.unwrap_or_else(time_format::now);
-    let explanation = Explanation::new(args, &sources, answer.as_ref(), now)?;
+    let mut explanation = Explanation::new(args, &sources, answer.as_ref(), now)?;
+    let pods = explanation.ready_pods();
+    if !pods.is_empty() && runtime.block_on(online::read_pods(&pods, &mut sources)) {
+        explanation = Explanation::new(args, &sources, answer.as_ref(), now)?;
+    }
     match format {
         Output::Text => output::print(&text::text(&explanation, now))?,
         Output::Json => output::print_json(&explanation.json(now))?,
@@ -124,6 +128,12 @@ impl Explanation {
             route,
             rules,
         })
+    }
+
+    /// The pods that tokens lead to, and that may drain by their annotation for all that is known yet.
+    fn ready_pods(&self) -> BTreeSet<ObjectName> {
+        let tokens = self.judged.iter().flat_map(|judged| &judged.tokens);
+        tokens.filter_map(|judgement| judgement.ready.clone()).collect()
     }
 
     fn is_good(&self) -> bool {

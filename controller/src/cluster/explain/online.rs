@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, Client, Error};
 
 use super::sources::{Sources, assume_named, keys};
 use crate::cluster::cli::ExplainArgs;
 use crate::cluster::config::Config;
-use crate::cluster::kube::{Connection, Lists, Store, Unlisted, Watched, Wiped, connect, words};
+use crate::cluster::kube::{
+    Connection, FIELD_MANAGER, Lists, PodMeta, Store, Unlisted, Update, Watched, Wiped, connect, words,
+};
 use crate::cluster::reconcile::config_map::Content;
 use crate::cluster::reconcile::fences::List;
 use crate::cluster::reconcile::keyring;
@@ -44,7 +46,7 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
         serves: settings.judges(),
         namespaces: Vec::new(),
         own: None,
-        // It would need one more right. Whether a pod drains is shown as far as EndpointSlices say it.
+        // Those that tokens lead to are asked for one by one.
         pods: false,
         contour: settings.contour.clone(),
     };
@@ -83,6 +85,8 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
         Err(why) => unknown.push(format!("{why}: rules without a name may have other scopes")),
     }
     assume_named(&mut store);
+    // The controller reads pods on these conditions.
+    let reads_pods = judges_tokens && settings.judges() && config.sessions.enabled;
     let mut sources = Sources {
         store,
         settings,
@@ -91,6 +95,7 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
         fences: Vec::new(),
         has_all_endpoints,
         unknown,
+        client: reads_pods.then(|| client.clone()),
         config,
     };
     if judges_tokens {
@@ -106,6 +111,29 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
         }
     }
     Ok(sources)
+}
+
+/// Reads what these pods say. Returns whether that may change the explanation. Without the right, it is one more thing
+/// that is not known.
+pub(super) async fn read_pods(pods: &BTreeSet<ObjectName>, sources: &mut Sources) -> bool {
+    let Some(client) = sources.client.clone() else {
+        return false;
+    };
+    for name in pods {
+        let api: Api<Pod> = Api::namespaced(client.clone(), &name.namespace);
+        match api.get_metadata_opt(&name.name).await {
+            Ok(Some(pod)) => {
+                let pod = PodMeta::read(&pod, FIELD_MANAGER);
+                sources.store.apply(Update::Pod(name.clone(), pod));
+            }
+            Ok(None) => {}
+            Err(error) => sources.unknown.push(format!(
+                "whether pod {name} drains by its annotation is not known: {}",
+                words(&error)
+            )),
+        }
+    }
+    true
 }
 
 fn is_route(kind: Kind) -> bool {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kube::Client;
+
 use crate::cluster::cli::ExplainArgs;
 use crate::cluster::config::Config;
 use crate::cluster::kube::{Store, Update, Wanted};
@@ -28,6 +30,8 @@ pub(super) struct Sources {
     pub(super) has_all_endpoints: bool,
     /// What is not known, and why.
     pub(super) unknown: Vec<String>,
+    /// Asks for pods; `None`: there is no cluster, or nobody reads what its pods say.
+    pub(super) client: Option<Client>,
 }
 
 /// Reads files.
@@ -48,6 +52,7 @@ pub(super) fn from_files(args: &ExplainArgs) -> Result<Sources, Failure> {
         fences: Vec::new(),
         has_all_endpoints: false,
         unknown: Vec::new(),
+        client: None,
     })
 }
 

@@ -59,7 +59,7 @@ pub(crate) use kind::versions;
 pub(crate) use lists::{Lists, Unlisted};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest};
 pub(crate) use own_status::{CONTOUR_FIELDS, Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
-pub(crate) use pod::{Cost, DELETION_COST, Deletion, writer_of_costs};
+pub(crate) use pod::{Cost, DELETION_COST, Deletion, PodMeta, writer_of_costs};
 pub(crate) use pruned::pruned;
 pub(crate) use reach::words;
 pub(crate) use reader::{Reader, Watched};

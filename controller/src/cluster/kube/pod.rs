@@ -49,7 +49,7 @@ pub(crate) enum Deletion {
 
 impl PodMeta {
     /// `writer` is who writes costs of ours ([`writer_of_costs`]). `None`: there is nothing to keep.
-    pub(super) fn read(pod: &RawPod, writer: &str) -> Option<Self> {
+    pub(crate) fn read(pod: &RawPod, writer: &str) -> Option<Self> {
         let meta = &pod.metadata;
         let annotation = |name: &str| meta.annotations.as_ref()?.get(name);
         let read = Self {
