@@ -6,12 +6,13 @@ use std::fmt;
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::context::Context;
+use super::gauges;
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
 use limpet_model::Reports;
@@ -76,29 +77,27 @@ impl Collector for ContourMetrics {
             metric.encode_gauge(&at.as_secs_f64())?;
         }
         let routes = &reported.reports.ingress_routes;
-        let in_namespace = |name: &ObjectName, _: &IngressRouteReport| [("namespace", name.namespace.clone())];
+        let in_namespace = |name: &ObjectName, _: &IngressRouteReport| vec![("namespace", name.namespace.clone())];
         let of_host = |name: &ObjectName, report: &IngressRouteReport| {
-            [
+            vec![
                 ("namespace", name.namespace.clone()),
                 ("vhost", report.vhost.to_string()),
             ]
         };
         let is = |status| move |report: &IngressRouteReport| report.status == status;
+        let mut write = |name: &str, help: &str, counts: BTreeMap<_, u64>| {
+            gauges::write(&mut encoder, &format!("contour_ingressroute_{name}"), help, counts)
+        };
         let all = count(routes, |_| true, in_namespace);
-        write(&mut encoder, "total", "IngressRoutes.", all)?;
+        write("total", "IngressRoutes.", all)?;
         let roots = count(routes, |report| report.is_root, in_namespace);
-        write(&mut encoder, "root_total", "IngressRoutes that are roots.", roots)?;
+        write("root_total", "IngressRoutes that are roots.", roots)?;
         let orphaned = count(routes, is(IngressRouteStatus::Orphaned), in_namespace);
-        write(
-            &mut encoder,
-            "orphaned_total",
-            "IngressRoutes without a root.",
-            orphaned,
-        )?;
+        write("orphaned_total", "IngressRoutes without a root.", orphaned)?;
         let valid = count(routes, is(IngressRouteStatus::Valid), of_host);
-        write(&mut encoder, "valid_total", "IngressRoutes that are valid.", valid)?;
+        write("valid_total", "IngressRoutes that are valid.", valid)?;
         let invalid = count(routes, is(IngressRouteStatus::Invalid), of_host);
-        write(&mut encoder, "invalid_total", "IngressRoutes with a mistake.", invalid)
+        write("invalid_total", "IngressRoutes with a mistake.", invalid)
     }
 }
 
@@ -113,20 +112,6 @@ fn count<L: Ord>(
         *counts.entry(labels(name, report)).or_default() += 1;
     }
     counts
-}
-
-fn write<L: EncodeLabelSet>(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    counts: BTreeMap<L, u64>,
-) -> fmt::Result {
-    let name = format!("contour_ingressroute_{name}");
-    let mut metric = encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
-    for (labels, count) in counts {
-        metric.encode_family(&labels)?.encode_gauge(&count)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `debug`: the page that shows what is published. `present`: asks the event loop for it.
-//! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions.
+//! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions. `gauges`: writes both.
 //! - `deletion_costs`: which pods a scale-down takes first. `bootstrap`: the subcommand of this name.
 
 mod addresses;
@@ -20,6 +20,7 @@ mod contour;
 mod control;
 mod debug;
 mod deletion_costs;
+mod gauges;
 mod guard;
 mod hosts;
 mod http;

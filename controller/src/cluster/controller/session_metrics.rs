@@ -6,11 +6,11 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::context::Context;
+use super::gauges;
 use crate::cluster::sessions::{Book, PodSessions};
 
 /// The metrics of the leader. Other replicas know the same, and would count everything twice.
@@ -35,13 +35,12 @@ impl Collector for SessionMetrics {
             return Ok(());
         }
         let sessions = self.book.sessions();
-        let pods = &sessions.pods;
+        let by_pod = |value: fn(&PodSessions) -> u64| sessions.pods.iter().map(move |pod| (labels(pod), value(pod)));
         let help = "Sessions that had a request within their idle bound, by pod and Service.";
-        gauges(&mut encoder, "limpet_sessions", help, pods, |pod| {
-            pod.sessions.try_into().unwrap_or(u64::MAX)
-        })?;
+        let living = by_pod(|pod| pod.sessions.try_into().unwrap_or(u64::MAX));
+        gauges::write(&mut encoder, "limpet_sessions", help, living)?;
         let help = "Requests in flight, by pod and Service, WebSockets among them.";
-        gauges(&mut encoder, "limpet_session_streams", help, pods, |pod| pod.streams)?;
+        gauges::write(&mut encoder, "limpet_session_streams", help, by_pod(|pod| pod.streams))?;
         if !sessions.moves.is_empty() {
             let help = "Sessions that did not go on where they were, by reason.";
             let mut metric = encoder.encode_descriptor("limpet_session_moves", help, None, MetricType::Counter)?;
@@ -54,25 +53,10 @@ impl Collector for SessionMetrics {
     }
 }
 
-fn gauges(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    pods: &[PodSessions],
-    value: impl Fn(&PodSessions) -> u64,
-) -> fmt::Result {
-    if pods.is_empty() {
-        return Ok(());
-    }
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for pod in pods {
-        let labels = [
-            ("namespace", pod.namespace.as_str()),
-            ("pod", &pod.pod),
-            ("service", pod.service.as_str()),
-        ];
-        let gauge = ConstGauge::new(i64::try_from(value(pod)).unwrap_or(i64::MAX));
-        gauge.encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
+fn labels(pod: &PodSessions) -> [(&'static str, &str); 3] {
+    [
+        ("namespace", &pod.namespace),
+        ("pod", &pod.pod),
+        ("service", &pod.service),
+    ]
 }
