@@ -4,9 +4,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::sleep_until;
 
+use super::limits::Pace;
 use super::peer::Origin;
 use super::snapshots::lock;
 
@@ -20,7 +23,7 @@ const REMEMBERED: usize = 1024;
 const CONNECTIONS: usize = 4096;
 /// The limit of connections from one address.
 const CONNECTIONS_OF_ORIGIN: usize = 256;
-/// The memory that names which streams of one address ask for may take.
+/// The memory that names which streams of one address ask for may take, and the hosts that its load reports tell of.
 const NAMES_OF_ORIGIN: usize = 128 << 20;
 
 /// The handshakes under way. A new one always gets a place. If there is none, another gives way: the oldest of the
@@ -185,10 +188,14 @@ struct Served {
 #[derive(Debug)]
 struct Usage {
     connections: usize,
-    /// The memory of the names that its streams ask for.
+    /// The memory of the names that its streams ask for, and of the hosts that they tell of.
     names: usize,
     /// Whose turn it is to send a large request.
     turn: Arc<Semaphore>,
+    /// Whose turn it is to send a report.
+    report_turn: Arc<Semaphore>,
+    /// Of its reports.
+    pace: Pace,
 }
 
 impl Default for Usage {
@@ -197,6 +204,8 @@ impl Default for Usage {
             connections: 0,
             names: 0,
             turn: Arc::new(Semaphore::new(1)),
+            report_turn: Arc::new(Semaphore::new(1)),
+            pace: Pace::new(Instant::now()),
         }
     }
 }
@@ -231,6 +240,31 @@ impl Place {
     pub(super) fn turn(&self) -> Arc<Semaphore> {
         let mut served = lock(&self.served);
         Arc::clone(&served.by_origin.entry(self.origin).or_default().turn)
+    }
+
+    /// Whose turn it is to send a report of sessions, of all connections of the address.
+    pub(super) fn report_turn(&self) -> Arc<Semaphore> {
+        let mut served = lock(&self.served);
+        Arc::clone(&served.by_origin.entry(self.origin).or_default().report_turn)
+    }
+
+    /// Counts a report of so many bytes.
+    pub(super) fn spend_report(&self, bytes: usize) {
+        let mut served = lock(&self.served);
+        let usage = served.by_origin.entry(self.origin).or_default();
+        usage.pace.spend_report(bytes, Instant::now());
+    }
+
+    /// Waits until the address may send another report.
+    pub(super) async fn pace(&self) {
+        let next = || {
+            let served = lock(&self.served);
+            let usage = served.by_origin.get(&self.origin)?;
+            usage.pace.next(Instant::now())
+        };
+        while let Some(next) = next() {
+            sleep_until(next.into()).await;
+        }
     }
 
     /// Counts the memory of names that a stream asks for, which was `before` and is `now`. Returns whether the address

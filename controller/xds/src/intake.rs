@@ -23,7 +23,23 @@ const TIME: Duration = Duration::from_secs(5);
 
 /// A service whose large requests wait for their turn.
 #[derive(Debug, Clone)]
-pub(super) struct Intake<S>(pub(super) S);
+pub(super) struct Intake<S> {
+    service: S,
+    /// Of all addresses, if these are bounded.
+    of_all: Option<Arc<Semaphore>>,
+}
+
+impl<S> Intake<S> {
+    pub(super) fn new(service: S) -> Self {
+        Self { service, of_all: None }
+    }
+
+    /// Takes in at most so many large requests at once, of all addresses.
+    pub(super) fn at_most(self, requests: usize) -> Self {
+        let of_all = Some(Arc::new(Semaphore::new(requests)));
+        Self { of_all, ..self }
+    }
+}
 
 impl<S: NamedService> NamedService for Intake<S> {
     const NAME: &'static str = S::NAME;
@@ -35,34 +51,38 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Intake<S>
     type Future = S::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(cx)
+        self.service.poll_ready(cx)
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let turn = request.extensions().get::<Client>().map(|client| client.place().turn());
-        self.0.call(match turn {
-            Some(turn) => request.map(|body| Body::new(Requests::new(body, turn))),
+        let of_all = self.of_all.clone();
+        self.service.call(match turn {
+            Some(turn) => request.map(|body| Body::new(Requests::new(body, turn, of_all))),
             None => request,
         })
     }
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type Permits = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+type Waiting = Pin<Box<dyn Future<Output = Option<Permits>> + Send>>;
 
 /// The requests of a stream.
 struct Requests {
     body: Body,
     turn: Arc<Semaphore>,
+    of_all: Option<Arc<Semaphore>>,
     framing: Framing,
     waiting: Option<Waiting>,
-    held: Option<(OwnedSemaphorePermit, Pin<Box<Sleep>>)>,
+    held: Option<(Permits, Pin<Box<Sleep>>)>,
 }
 
 impl Requests {
-    fn new(body: Body, turn: Arc<Semaphore>) -> Self {
+    fn new(body: Body, turn: Arc<Semaphore>, of_all: Option<Arc<Semaphore>>) -> Self {
         Self {
             body,
             turn,
+            of_all,
             framing: Framing::default(),
             waiting: None,
             held: None,
@@ -75,15 +95,23 @@ impl Requests {
             return Poll::Ready(Ok(()));
         }
         if self.held.is_none() {
-            let turn = &self.turn;
+            let (turn, of_all) = (&self.turn, &self.of_all);
             let waiting = self.waiting.get_or_insert_with(|| {
-                let turn = Arc::clone(turn);
-                Box::pin(async move { turn.acquire_owned().await.ok() })
+                let (turn, of_all) = (Arc::clone(turn), of_all.clone());
+                Box::pin(async move {
+                    // First the one of the address, so that none has more than one of those of all.
+                    let own = turn.acquire_owned().await.ok()?;
+                    let of_all = match of_all {
+                        Some(of_all) => Some(of_all.acquire_owned().await.ok()?),
+                        None => None,
+                    };
+                    Some((own, of_all))
+                })
             });
             // It is never closed.
-            let permit = ready!(waiting.as_mut().poll(cx));
+            let permits = ready!(waiting.as_mut().poll(cx));
             self.waiting = None;
-            self.held = permit.map(|permit| (permit, Box::pin(sleep(TIME))));
+            self.held = permits.map(|permits| (permits, Box::pin(sleep(TIME))));
         }
         if let Some((_, time)) = &mut self.held
             && time.as_mut().poll(cx).is_ready()

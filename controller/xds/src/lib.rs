@@ -43,13 +43,15 @@
 //!
 //! [`Resources::insert_unit`]: limpet_resources::Resources::insert_unit
 //!
-//! What a client can cost is bounded: handshakes, connections and streams by address and by node, and the names that it
-//! asks for. Clients that have authenticated do not share places with those that have not. What a certificate says of a
-//! client is in [`Peer`], and [`Permission`] decides which groups it gets.
+//! What a client can cost is bounded: handshakes, connections and streams by address and by node, the names that it
+//! asks for, and its reports, which are decoded one at a time. Clients that have authenticated do not share places with
+//! those that have not. What a certificate says of a client is in [`Peer`], and [`Permission`] decides which groups it
+//! gets.
 //!
 //! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; so are `admission`,
-//! `limits` and `log_rate`, which bound what clients cost. `accept`, `connection`, `intake`, `service`, `server` and
-//! `tls` are gRPC; `snapshots`, `status` and `counters` are what publishers and observers see.
+//! `limits` and `log_rate`, which bound what clients cost, and `loads`. `accept`, `connection`, `intake`, `raw`,
+//! `reports`, `service`, `server` and `tls` are gRPC; `snapshots`, `status` and `counters` are what publishers and
+//! observers see.
 
 mod accept;
 mod admission;
@@ -61,9 +63,11 @@ mod hosts;
 mod intake;
 mod judgement;
 mod limits;
+mod loads;
 mod log_rate;
 mod peer;
 mod permission;
+mod raw;
 mod renewal;
 mod reports;
 mod server;
@@ -79,9 +83,10 @@ mod wire;
 
 pub use certificates::Certificates;
 pub use counters::{Counts, PreflightCounts, TurnedAway, TypeCounts};
+pub use loads::Load;
 pub use peer::{Identity, Peer};
 pub use permission::Permission;
-pub use reports::{Load, Reports, Told};
+pub use reports::{Reports, Told};
 pub use server::{Options, Security, Server, ServerError};
 pub use snapshots::Snapshots;
 pub use status::{Disapproval, Node, Progress, Refusal, Status};

@@ -1,6 +1,8 @@
-//! What one stream may cost.
+//! What one stream, and one report, may cost.
 
 use std::time::{Duration, Instant};
+
+use prost::encoding::{DecodeContext, decode_key, skip_field};
 
 /// The longest name of a node or a resource, in bytes. The longest names of Kubernetes objects are a fourth of it.
 pub(super) const NAME: usize = 1 << 10;
@@ -14,6 +16,39 @@ pub(super) const WORDS_OF_STREAM: usize = 1 << 20;
 const MESSAGE: usize = 4 << 10;
 /// How long a stream may be open before its first request.
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(10);
+
+/// The largest message of Envoy's load reports. A host takes up to 80 bytes of it: its address as text, and four
+/// counters. So this is enough for 10,000 hosts, with the node, which Envoy describes each time with all its extensions.
+pub(super) const LOADS: usize = 1 << 20;
+/// How many hosts of a load report count: more than fit one as Envoy writes it.
+pub(super) const HOSTS_OF_REPORT: usize = 20_000;
+/// What is kept of a host that has requests in flight.
+pub(super) const MEMORY_OF_HOST: usize = 64;
+/// The largest report of sessions. The filter stops at 512 KiB: then come the backend that it was at, with up to 25 KiB,
+/// and what it has let begin anew.
+pub(super) const REPORT: usize = 768 << 10;
+/// How many reports are received at once, of all addresses: 24 MiB of them.
+pub(super) const REPORTS: usize = 32;
+/// How many large load reports are received at once, of all addresses: 16 MiB of them.
+pub(super) const LARGE_LOADS: usize = 16;
+/// The fewest bytes that a backend takes in a report: its hash, its address and the time of its last use.
+const BACKEND: usize = 16;
+
+/// Whether a report may be decoded: parts that are empty would take fifty times their bytes.
+pub(super) fn is_dense(mut report: &[u8]) -> bool {
+    let most = report.len() / BACKEND + BACKEND;
+    for _ in 0..most {
+        if report.is_empty() {
+            return true;
+        }
+        let context = DecodeContext::default();
+        let skipped = decode_key(&mut report).and_then(|(tag, kind)| skip_field(kind, tag, &mut report, context));
+        if skipped.is_err() {
+            return false;
+        }
+    }
+    report.is_empty()
+}
 
 /// The memory that a name takes.
 pub(super) fn memory_of(name: &str) -> usize {
@@ -40,9 +75,11 @@ pub(super) struct Pace {
 impl Pace {
     /// What a request costs in the long run.
     const REQUEST: Duration = Duration::from_millis(10);
+    /// The same for a report: several workers of each Envoy send one every few seconds.
+    const REPORT: Duration = Duration::from_millis(1);
     /// The same for a change between some resources and all: it looks at every resource.
     const WILDCARD: Duration = Duration::from_secs(1);
-    /// What a megabyte costs that is sent again because the client asked for it again.
+    /// What a megabyte costs that is sent again because the client asked for it again, or that is told.
     const MEGABYTE: Duration = Duration::from_millis(100);
     /// How much may be spent at once. That is a thousand requests, which is more than Envoy sends at its start.
     const AHEAD: Duration = Duration::from_secs(10);
@@ -64,6 +101,12 @@ impl Pace {
         self.paid = self.paid.max(now) + cost;
     }
 
+    /// A report of so many bytes.
+    pub(super) fn spend_report(&mut self, bytes: usize, now: Instant) {
+        self.paid = self.paid.max(now) + Self::REPORT;
+        self.spend_bytes(bytes, now);
+    }
+
     /// When the next request is taken in; `None`: now.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let next = self.paid.checked_sub(Self::AHEAD)?;
@@ -73,6 +116,14 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use limpet_core::census::report::{BackendReport, Report};
+    use limpet_core::census::{Backend, Census, Identity, Left, Seen};
+    use limpet_core::time::Timestamp;
+    use limpet_core::token::Destination;
+    use prost::Message as _;
+
     use super::*;
 
     #[test]
@@ -93,6 +144,52 @@ mod tests {
         let later = now + 100 * Pace::AHEAD;
         pace.spend(false, later);
         assert_eq!(pace.paid, later + Pace::REQUEST);
+    }
+
+    #[test]
+    fn reports_are_paid_for_as_well() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        let mut at_once = 0;
+        while pace.next(now).is_none() {
+            pace.spend_report(REPORT, now);
+            at_once += 1;
+        }
+        assert_eq!(at_once, 132);
+    }
+
+    #[test]
+    fn the_largest_report_of_a_filter_is_taken() {
+        let now = Timestamp::from_unix_seconds(1_800_000_000);
+        let census = Census::new([7; 16], 50_000);
+        for number in 0..30_000_u32 {
+            let [a, b, c, d] = number.to_be_bytes();
+            let host = SocketAddr::from(([10 + a, b, c, d], 8080));
+            let backend = Backend::new(Destination([a, b, c, 1]), host, Duration::from_secs(3600));
+            for session in 0..if number < 30 { 20_000_u32 } else { 1 } {
+                census.see(&Seen {
+                    backend,
+                    session: Identity::Token(session.to_be_bytes()),
+                    began: now,
+                    at: now,
+                });
+            }
+            census.leave(Left::Rebalanced(backend, now));
+        }
+        let mut told = 0;
+        while let Some(report) = census.report(now) {
+            let bytes = report.encode_to_vec();
+            assert!(bytes.len() < REPORT, "{}", bytes.len());
+            assert!(is_dense(&bytes));
+            told += report.backends.len();
+        }
+        assert_eq!(told, 30_000);
+        let empty = Report {
+            backends: vec![BackendReport::default(); 1000],
+            ..Report::default()
+        };
+        assert!(!is_dense(&empty.encode_to_vec()));
+        assert!(is_dense(&[]) && !is_dense(&[255]));
     }
 
     #[test]

@@ -2,31 +2,31 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use envoy_types::pb::envoy::config::core::v3::address::Address;
-use envoy_types::pb::envoy::config::core::v3::socket_address::PortSpecifier;
-use envoy_types::pb::envoy::config::endpoint::v3::{ClusterStats, UpstreamEndpointStats};
-use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_server::LoadReportingService;
-use envoy_types::pb::envoy::service::load_stats::v3::{LoadStatsRequest, LoadStatsResponse};
-use futures::Stream;
+use envoy_types::pb::envoy::service::load_stats::v3::{LoadStatsResponse, load_reporting_service_server};
 use limpet_core::census::report::{self, Report};
-use tokio::sync::{mpsc, watch};
+use prost::Message as _;
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
-use tonic::codegen::{Service, http};
-use tonic::server::{Grpc, NamedService, UnaryService};
+use tonic::codegen::{Bytes, Service, http};
+use tonic::server::{Grpc, NamedService, StreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 
+use super::admission::Share;
 use super::connection::Client;
 use super::limits;
+use super::loads::{Load, LoadReport};
 use super::permission::Permission;
+use super::raw::Raw;
+use super::snapshots::lock;
 
+/// The path of the method that takes load reports.
+const LOADS_PATH: &str = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats";
 /// How often nodes tell of requests in flight.
 const LOAD_INTERVAL: envoy_types::pb::google::protobuf::Duration =
     envoy_types::pb::google::protobuf::Duration { seconds: 2, nanos: 0 };
@@ -38,17 +38,6 @@ pub enum Told {
     Sessions(Report),
     /// All requests in flight of a node, by stream of load reports. It takes the place of what the stream told before.
     Load(u64, Vec<Load>),
-}
-
-/// Requests in flight to a host of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Load {
-    /// The cluster's name.
-    pub cluster: String,
-    /// The host.
-    pub host: SocketAddr,
-    /// Requests and streams that have not ended.
-    pub in_flight: u64,
 }
 
 type Listener = dyn Fn(&str, Told) -> Result<report::Answer, String> + Send + Sync;
@@ -80,6 +69,10 @@ pub(super) struct Taking {
     permission: Permission,
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
+    /// Whose turn it is to send a report of sessions, of all addresses.
+    turns: Arc<Semaphore>,
+    /// Whose turn it is to decode a report and to tell of it.
+    decoding: Arc<Mutex<()>>,
 }
 
 impl Taking {
@@ -89,6 +82,8 @@ impl Taking {
             permission,
             ending,
             numbers: Arc::default(),
+            turns: Arc::new(Semaphore::new(limits::REPORTS)),
+            decoding: Arc::default(),
         }
     }
 
@@ -108,19 +103,23 @@ impl Taking {
     }
 }
 
+fn unknown() -> Status {
+    Status::internal("the connection is not known")
+}
+
 fn client<T>(request: &Request<T>) -> Result<Client, Status> {
     let client = request.extensions().get::<Client>().cloned();
-    let client = client.ok_or_else(|| Status::internal("the connection is not known"))?;
+    let client = client.ok_or_else(unknown)?;
     client.streams();
     Ok(client)
 }
 
+/// What a call of gRPC becomes.
+type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+
 /// Takes the filter's reports.
 #[derive(Debug, Clone)]
-pub(super) struct Sessions {
-    pub(super) taking: Taking,
-    pub(super) limit: usize,
-}
+pub(super) struct Sessions(pub(super) Taking);
 
 impl NamedService for Sessions {
     const NAME: &'static str = report::SERVICE;
@@ -129,61 +128,116 @@ impl NamedService for Sessions {
 impl Service<http::Request<Body>> for Sessions {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+    type Future = Answering;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let Self { taking, limit } = self.clone();
+        let taking = self.0.clone();
         Box::pin(async move {
             if request.uri().path() != report::PATH {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
-            let codec = ProstCodec::<report::Answer, Report>::default();
-            let mut grpc = Grpc::new(codec).apply_max_message_size_config(Some(limit), None);
-            Ok(grpc.unary(taking, request).await)
+            // Whoever sends it waits no longer.
+            let taken = tokio::time::timeout(report::PATIENCE, taking.take(request)).await;
+            let late = |_| Status::deadline_exceeded("the report has not come in time").into_http();
+            Ok(taken.unwrap_or_else(late))
         })
     }
 }
 
-impl UnaryService<Report> for Taking {
-    type Response = report::Answer;
-    type Future = std::future::Ready<Result<Response<report::Answer>, Status>>;
-
-    fn call(&mut self, request: Request<Report>) -> Self::Future {
-        let take = || {
-            let client = client(&request)?;
-            let report = request.into_inner();
-            self.permit(&client, &report.node_cluster)?;
-            let group = report.node_cluster.clone();
-            self.hear(&group, Told::Sessions(report)).map(Response::new)
+impl Taking {
+    /// Takes a report of sessions when it is its turn.
+    async fn take(self, request: http::Request<Body>) -> http::Response<Body> {
+        let Some(client) = request.extensions().get::<Client>().cloned() else {
+            return unknown().into_http();
         };
-        std::future::ready(take())
+        client.streams();
+        // The turn of the address first, so that none has more than one of those of all. They are never closed.
+        let _turn = client.place().report_turn().acquire_owned().await;
+        client.place().pace().await;
+        let _turn_of_all = self.turns.acquire().await;
+        let mut grpc = Grpc::new(Raw::<report::Answer>::default());
+        grpc = grpc.apply_max_message_size_config(Some(limits::REPORT), None);
+        grpc.unary(self.clone(), request).await
+    }
+
+    fn take_in(&self, client: &Client, bytes: &[u8]) -> Result<report::Answer, Status> {
+        client.place().spend_report(bytes.len());
+        if !limits::is_dense(bytes) {
+            return Err(Status::invalid_argument("the report consists of empty parts"));
+        }
+        let _decoding = lock(&self.decoding);
+        let report = Report::decode(bytes).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.permit(client, &report.node_cluster)?;
+        let group = report.node_cluster.clone();
+        self.hear(&group, Told::Sessions(report))
     }
 }
 
-#[tonic::async_trait]
-impl LoadReportingService for Taking {
-    type StreamLoadStatsStream = Pin<Box<dyn Stream<Item = Result<LoadStatsResponse, Status>> + Send>>;
+impl UnaryService<Bytes> for Taking {
+    type Response = report::Answer;
+    type Future = std::future::Ready<Result<Response<report::Answer>, Status>>;
 
-    async fn stream_load_stats(
-        &self,
-        request: Request<Streaming<LoadStatsRequest>>,
-    ) -> Result<Response<Self::StreamLoadStatsStream>, Status> {
-        let client = client(&request)?;
-        let (sender, receiver) = mpsc::channel(1);
-        let stream = LoadStream {
-            number: self.numbers.fetch_add(1, Ordering::Relaxed),
-            taking: self.clone(),
-            client,
-            requests: request.into_inner(),
-            responses: sender,
-            group: None,
-        };
-        tokio::spawn(stream.run());
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let answer = client(&request).and_then(|client| self.take_in(&client, request.get_ref()));
+        std::future::ready(answer.map(Response::new))
+    }
+}
+
+/// Takes Envoy's load reports.
+#[derive(Debug, Clone)]
+pub(super) struct Loads(pub(super) Taking);
+
+impl NamedService for Loads {
+    const NAME: &'static str = load_reporting_service_server::SERVICE_NAME;
+}
+
+impl Service<http::Request<Body>> for Loads {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let taking = self.0.clone();
+        Box::pin(async move {
+            if request.uri().path() != LOADS_PATH {
+                return Ok(Status::unimplemented("no such method").into_http());
+            }
+            let grpc = Grpc::new(Raw::<LoadStatsResponse>::default());
+            let mut grpc = grpc.apply_max_message_size_config(Some(limits::LOADS), None);
+            Ok(grpc.streaming(taking, request).await)
+        })
+    }
+}
+
+impl StreamingService<Bytes> for Taking {
+    type Response = LoadStatsResponse;
+    type ResponseStream = ReceiverStream<Result<LoadStatsResponse, Status>>;
+    type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
+        let stream = client(&request).map(|client| {
+            let (sender, receiver) = mpsc::channel(1);
+            let stream = LoadStream {
+                number: self.numbers.fetch_add(1, Ordering::Relaxed),
+                taking: self.clone(),
+                share: Share::new(Arc::clone(client.place())),
+                client,
+                requests: request.into_inner(),
+                responses: sender,
+                group: None,
+            };
+            tokio::spawn(stream.run());
+            Response::new(ReceiverStream::new(receiver))
+        });
+        std::future::ready(stream)
     }
 }
 
@@ -191,7 +245,9 @@ struct LoadStream {
     number: u64,
     taking: Taking,
     client: Client,
-    requests: Streaming<LoadStatsRequest>,
+    /// Of the memory that the client's address may use.
+    share: Share,
+    requests: Streaming<Bytes>,
     responses: mpsc::Sender<Result<LoadStatsResponse, Status>>,
     /// Of the first request, which names the node.
     group: Option<String>,
@@ -223,11 +279,13 @@ impl LoadStream {
         let first = tokio::time::timeout(limits::FIRST_REQUEST, self.requests.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("the first request has not come in time"))?;
         let Some(first) = first? else { return Ok(()) };
-        let group = first.node.map(|node| node.cluster).unwrap_or_default();
+        let group = self.read(&first, LoadReport::into_group)?;
         self.taking.permit(&self.client, &group)?;
         if self.taking.reports.is_none() {
             // A node that is not asked waits. One that is refused would come back again and again.
-            while self.requests.message().await?.is_some() {}
+            while let Some(request) = self.requests.message().await? {
+                self.pace(&request).await;
+            }
             return Ok(());
         }
         let wanted = LoadStatsResponse {
@@ -238,40 +296,32 @@ impl LoadStream {
         };
         let room = self.responses.try_send(Ok(wanted));
         room.map_err(|_| Status::resource_exhausted("responses are not read"))?;
-        let group = self.group.insert(group);
+        self.group = Some(group.clone());
+        self.pace(&first).await;
         while let Some(request) = self.requests.message().await? {
-            let loads = request.cluster_stats.iter().flat_map(loads).collect();
-            let _ = self.taking.hear(group, Told::Load(self.number, loads));
+            let loads = self.read(&request, |report| report.loads())?;
+            if !self.share.set(loads.len() * limits::MEMORY_OF_HOST) {
+                return Err(Status::resource_exhausted(
+                    "streams of the address tell of too many hosts",
+                ));
+            }
+            let _ = self.taking.hear(&group, Told::Load(self.number, loads));
+            self.pace(&request).await;
         }
         Ok(())
     }
-}
 
-fn loads(stats: &ClusterStats) -> impl Iterator<Item = Load> {
-    let hosts = stats
-        .upstream_locality_stats
-        .iter()
-        .flat_map(|locality| &locality.upstream_endpoint_stats);
-    hosts
-        .filter(|host| host.total_requests_in_progress > 0)
-        .filter_map(|host| {
-            Some(Load {
-                cluster: stats.cluster_name.clone(),
-                host: address(host)?,
-                in_flight: host.total_requests_in_progress,
-            })
-        })
-}
+    /// What a report says. One is decoded at a time.
+    fn read<T>(&self, bytes: &[u8], of: impl FnOnce(LoadReport) -> T) -> Result<T, Status> {
+        let _decoding = lock(&self.taking.decoding);
+        let report = LoadReport::read(bytes);
+        report.map(of).map_err(|error| Status::internal(error.to_string()))
+    }
 
-fn address(host: &UpstreamEndpointStats) -> Option<SocketAddr> {
-    let Address::SocketAddress(address) = host.address.as_ref()?.address.as_ref()? else {
-        return None;
-    };
-    let PortSpecifier::PortValue(port) = address.port_specifier.as_ref()? else {
-        return None;
-    };
-    Some(SocketAddr::new(
-        address.address.parse().ok()?,
-        u16::try_from(*port).ok()?,
-    ))
+    /// Waits after a report until the next one may come.
+    async fn pace(&self, report: &Bytes) {
+        let place = self.client.place();
+        place.spend_report(report.len());
+        place.pace().await;
+    }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 use envoy_types::pb::envoy::service::extension::v3::extension_config_discovery_service_server::ExtensionConfigDiscoveryServiceServer;
-use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_server::LoadReportingServiceServer;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -17,9 +16,10 @@ use super::accept::{Acceptor, WAITING};
 use super::admission::{Connections, Handshakes};
 use super::certificates::Certificates;
 use super::intake::Intake;
+use super::limits;
 use super::log_rate::LogRate;
 use super::permission::Permission;
-use super::reports::{Reports, Sessions, Taking};
+use super::reports::{Loads, Reports, Sessions, Taking};
 use super::service::Discovery;
 use super::snapshots::Snapshots;
 use super::tls::{Tls, TlsError, TlsFiles, TlsInMemory};
@@ -32,8 +32,6 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(5);
 /// The largest request. A node that reconnects names all resources that it has, at some hundred bytes each.
 const REQUEST_LIMIT: usize = 8 << 20;
-/// The largest report of traffic.
-const REPORT_LIMIT: usize = 4 << 20;
 /// The limit of streams of one connection. Envoy opens one for each kind of service, and a second one while it
 /// replaces the first.
 const STREAMS: u32 = 8;
@@ -174,8 +172,7 @@ impl Server {
         let (end, ending) = watch::channel(false);
         let logs = Arc::new(LogRate::default());
         let taking = Taking::new(self.reports, self.permission.clone(), ending.clone());
-        let loads = LoadReportingServiceServer::new(taking.clone()).max_decoding_message_size(REPORT_LIMIT);
-        let limit = REPORT_LIMIT;
+        let (loads, sessions) = (Loads(taking.clone()), Sessions(taking));
         let discovery = Discovery::new(
             self.snapshots.clone(),
             self.permission,
@@ -207,10 +204,10 @@ impl Server {
             .max_concurrent_streams(Some(STREAMS))
             .initial_connection_window_size(CONNECTION_WINDOW)
             .initial_stream_window_size(STREAM_WINDOW)
-            .add_service(Intake(aggregated))
-            .add_service(Intake(extension))
-            .add_service(Intake(loads))
-            .add_service(Intake(Sessions { taking, limit }))
+            .add_service(Intake::new(aggregated))
+            .add_service(Intake::new(extension))
+            .add_service(Intake::new(loads).at_most(limits::LARGE_LOADS))
+            .add_service(sessions)
             .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
         tokio::pin!(serving);
         tokio::select! {

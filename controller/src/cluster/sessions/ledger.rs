@@ -109,7 +109,7 @@ impl Ledger {
         let mut of_stream = HashMap::new();
         for load in loads {
             let backend = Backend {
-                destination: Destination::of_cluster(load.cluster.as_bytes()),
+                destination: load.destination,
                 host: load.host,
                 live_for: 0,
             };

@@ -181,7 +181,7 @@ fn streams_are_those_of_all_envoys_that_are_there() {
     let shop = Shop::new();
     let load = |in_flight| {
         vec![Load {
-            cluster: shop.cluster.0.clone(),
+            destination: shop.backend(1).destination,
             host: address(1),
             in_flight,
         }]
@@ -244,7 +244,7 @@ fn replicas_know_together_what_envoys_told_each() {
     one.hear(&envoys[0]);
     two.hear(&envoys[1]);
     let load = Load {
-        cluster: one.cluster.0.clone(),
+        destination: one.backend(1).destination,
         host: address(1),
         in_flight: 2,
     };

@@ -8,7 +8,10 @@ use envoy_types::pb::envoy::config::core::v3::{Address, SocketAddress};
 use envoy_types::pb::envoy::config::endpoint::v3::{ClusterStats, UpstreamEndpointStats, UpstreamLocalityStats};
 use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_client::LoadReportingServiceClient;
 use envoy_types::pb::envoy::service::load_stats::v3::{LoadStatsRequest, LoadStatsResponse};
-use limpet_core::census::report::Answer;
+use limpet_core::census::report::{self, Answer, BackendReport, Report};
+use limpet_core::token::Destination;
+use prost::Message as _;
+use tonic::codegen::http::Request;
 
 use super::*;
 
@@ -46,6 +49,11 @@ fn of_node() -> LoadStatsRequest {
 
 /// Three requests in flight to a host.
 fn loads() -> LoadStatsRequest {
+    loads_of("default/shop:80", 1)
+}
+
+/// Three requests in flight to so many hosts, which are one.
+fn loads_of(cluster: &str, hosts: usize) -> LoadStatsRequest {
     let address = SocketAddress {
         address: "10.0.0.7".to_owned(),
         port_specifier: Some(PortSpecifier::PortValue(8080)),
@@ -59,12 +67,12 @@ fn loads() -> LoadStatsRequest {
         ..UpstreamEndpointStats::default()
     };
     let locality = UpstreamLocalityStats {
-        upstream_endpoint_stats: vec![host],
+        upstream_endpoint_stats: vec![host; hosts],
         ..UpstreamLocalityStats::default()
     };
     LoadStatsRequest {
         cluster_stats: vec![ClusterStats {
-            cluster_name: "default/shop:80".to_owned(),
+            cluster_name: cluster.to_owned(),
             upstream_locality_stats: vec![locality],
             ..ClusterStats::default()
         }],
@@ -87,32 +95,41 @@ async fn channel(running: &Running) -> Channel {
     timeout(PATIENCE, endpoint.connect()).await.unwrap().unwrap()
 }
 
-#[tokio::test]
-async fn who_wants_reports_gets_them_and_hears_their_end() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+type Heard = Arc<Mutex<Vec<(String, Told)>>>;
+
+/// One that hears everything, and what it has heard.
+fn listener() -> (Heard, Reports) {
+    let told = Heard::default();
     let heard = Arc::clone(&told);
     let reports = Reports::new(move |group, what| {
         heard.lock().unwrap().push((group.to_owned(), what));
         Ok(Answer::default())
     });
+    (told, reports)
+}
+
+async fn until_told(told: &Heard, count: usize) {
+    let many = async {
+        while told.lock().unwrap().len() < count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, many).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_wants_reports_gets_them_and_hears_their_end() {
+    let (told, reports) = listener();
     let running = run(server().await.with_reports(reports));
     let mut client = LoadClient::open(channel(&running).await).await;
     let wanted = client.message().await.unwrap().unwrap();
     assert!(wanted.send_all_clusters && wanted.report_endpoint_granularity);
     client.requests.send(loads()).await.unwrap();
-    let until_told = async |count| {
-        let many = async {
-            while told.lock().unwrap().len() < count {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(PATIENCE, many).await.unwrap();
-    };
-    until_told(1).await;
+    until_told(&told, 1).await;
     drop(client);
-    until_told(2).await;
+    until_told(&told, 2).await;
     let load = Load {
-        cluster: "default/shop:80".to_owned(),
+        destination: Destination::of_cluster(b"default/shop:80"),
         host: "10.0.0.7:8080".parse().unwrap(),
         in_flight: 3,
     };
@@ -155,4 +172,140 @@ async fn who_may_have_nothing_may_not_wait_for_it_either() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_load_report_counts_as_far_as_an_envoy_writes_it() {
+    let (told, reports) = listener();
+    let running = run(server().await.with_reports(reports));
+    let mut client = LoadClient::open(channel(&running).await).await;
+    client.message().await.unwrap().unwrap();
+    // A name that no cluster has is not copied for each of its hosts.
+    let mut odd = loads_of(&"n".repeat(100_000), 10_000);
+    odd.cluster_stats.extend(loads().cluster_stats);
+    client.requests.send(odd).await.unwrap();
+    until_told(&told, 1).await;
+    client.requests.send(loads_of("default/shop:80", 30_000)).await.unwrap();
+    until_told(&told, 2).await;
+    let counts = told
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(_, told)| match told {
+            Told::Load(_, loads) => loads.len(),
+            Told::Sessions(_) => panic!("a report of sessions"),
+        })
+        .collect::<Vec<_>>();
+    assert_eq!(counts, [1, limits::HOSTS_OF_REPORT]);
+    // More than 10,000 hosts take.
+    let node = LoadStatsRequest {
+        cluster_stats: loads_of("default/shop:80", 60_000).cluster_stats,
+        ..of_node()
+    };
+    assert!(node.encoded_len() > limits::LOADS);
+    client.requests.send(node).await.unwrap();
+    let words = client.message().await.unwrap_err();
+    assert_eq!(words.code(), Code::OutOfRange, "{words}");
+}
+
+/// A call that reports sessions, over a connection of its own, which ends with it.
+struct Call {
+    body: h2::SendStream<tonic::codegen::Bytes>,
+    answer: h2::client::ResponseFuture,
+}
+
+impl Call {
+    async fn begin(running: &Running) -> Self {
+        let stream = tokio::net::TcpStream::connect(running.address).await.unwrap();
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::post(format!("http://{}{}", running.address, report::PATH))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(())
+            .unwrap();
+        let (answer, body) = client.send_request(request, false).unwrap();
+        Self { body, answer }
+    }
+
+    /// What becomes of a message.
+    async fn send(mut self, message: &[u8]) -> Code {
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        let mut left = tonic::codegen::Bytes::from([&[0][..], &length, message].concat());
+        while !left.is_empty() {
+            self.body.reserve_capacity(left.len());
+            let room = std::future::poll_fn(|cx| self.body.poll_capacity(cx)).await;
+            // The server has answered before it has read everything.
+            let Some(Ok(room)) = room else { break };
+            let piece = left.split_to(room);
+            let ends = left.is_empty();
+            if self.body.send_data(piece, ends).is_err() {
+                break;
+            }
+        }
+        self.answered().await
+    }
+
+    async fn answered(self) -> Code {
+        let answer = timeout(PATIENCE, self.answer).await.expect("an answer in time");
+        let (head, mut body) = answer.unwrap().into_parts();
+        let mut headers = head.headers;
+        if !headers.contains_key("grpc-status") {
+            while body.data().await.is_some() {}
+            headers = body.trailers().await.unwrap().unwrap();
+        }
+        Code::from_bytes(headers["grpc-status"].as_bytes())
+    }
+}
+
+fn report_of(backends: Vec<BackendReport>) -> Vec<u8> {
+    let report = Report {
+        backends,
+        node_cluster: GROUP.to_owned(),
+        ..Report::default()
+    };
+    report.encode_to_vec()
+}
+
+#[tokio::test]
+async fn a_report_of_nothing_but_empty_parts_is_refused() {
+    let (told, reports) = listener();
+    let running = run(server().await.with_reports(reports));
+    let empty = report_of(vec![BackendReport::default(); 200_000]);
+    assert!(empty.len() < limits::REPORT);
+    let large = report_of(vec![BackendReport::default(); 500_000]);
+    assert!(large.len() > limits::REPORT);
+    for (message, code) in [
+        (empty, Code::InvalidArgument),
+        (large, Code::OutOfRange),
+        (vec![255; 20], Code::InvalidArgument),
+    ] {
+        assert_eq!(Call::begin(&running).await.send(&message).await, code);
+    }
+    assert_eq!(told.lock().unwrap().len(), 0);
+    assert_eq!(Call::begin(&running).await.send(&report_of(Vec::new())).await, Code::Ok);
+    assert_eq!(told.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn reports_of_an_address_come_one_by_one() {
+    let (told, reports) = listener();
+    let running = run(server().await.with_reports(reports));
+    // All of it is there but its end, which a server may wait for.
+    let mut begun = Call::begin(&running).await;
+    let message = report_of(Vec::new());
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let message = [&[0][..], &length, &message].concat();
+    begun.body.send_data(message.into(), false).unwrap();
+    // It has its turn by then.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let other = Call::begin(&running).await;
+    let other = tokio::spawn(async move { other.send(&report_of(Vec::new())).await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(told.lock().unwrap().len(), 0, "two reports of one address are kept");
+    drop(begun);
+    assert_eq!(other.await.unwrap(), Code::Ok);
+    // Nor does it keep its turn for ever.
+    let begun = Call::begin(&running).await;
+    assert_eq!(begun.answered().await, Code::DeadlineExceeded);
 }

@@ -1,0 +1,51 @@
+//! Messages as they came, not decoded. A message takes a hundred times its bytes once it is decoded, if it consists of
+//! empty parts; so reports are decoded one at a time, when nothing is waited for any more.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use prost::Message;
+use prost::bytes::Buf as _;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic::codegen::Bytes;
+use tonic_prost::ProstEncoder;
+
+/// Writes `E`, and reads bytes.
+pub(super) struct Raw<E>(PhantomData<E>);
+
+impl<E> Default for Raw<E> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<E> fmt::Debug for Raw<E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Raw")
+    }
+}
+
+impl<E: Message + 'static> Codec for Raw<E> {
+    type Encode = E;
+    type Decode = Bytes;
+    type Encoder = ProstEncoder<E>;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        Self::default()
+    }
+}
+
+impl<E> Decoder for Raw<E> {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(bytes.copy_to_bytes(bytes.remaining())))
+    }
+}
