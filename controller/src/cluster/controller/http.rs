@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, RawQuery, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use prost::Message as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::debug::{self, Debug};
 use super::metrics::Exposition;
-use crate::cluster::sessions::{After, Book};
+use super::session_pages;
+use crate::cluster::sessions::Book;
 
 /// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -34,10 +34,9 @@ pub(crate) enum Readiness {
 struct Shared {
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
-    book: Option<Book>,
 }
 
-/// Serves `/metrics`, `/healthz`, `/readyz`, `/sessions` if there is a book, and the debug page if there is one, until
+/// Serves `/metrics`, `/healthz`, `/readyz`, the pages of sessions if there is a book, and the debug page if there is one, until
 /// `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
@@ -47,19 +46,13 @@ pub(crate) async fn serve(
     debug: Option<Debug>,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let shared = Shared {
-        exposition,
-        readiness,
-        book,
-    };
+    let shared = Shared { exposition, readiness };
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .route("/sessions", get(sessions))
-        .route("/sessions/replica", get(replica))
-        .route("/sessions/self", get(own_sessions))
         .with_state(Arc::new(shared));
+    let router = router.merge(book.map(session_pages::router).unwrap_or_default());
     let router = router.merge(debug.map(debug::router).unwrap_or_default());
     let ended = async move {
         // Also if the sender is gone.
@@ -83,40 +76,4 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
         Readiness::Stale(why) => (StatusCode::OK, format!("{why}; what was published stays\n")),
         Readiness::Waiting(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
-}
-
-/// What lives where, as [`crate::cluster::sessions::Sessions`] in JSON.
-async fn sessions(State(shared): State<Arc<Shared>>) -> Result<impl IntoResponse, StatusCode> {
-    let book = shared.book.as_ref().ok_or(StatusCode::NOT_FOUND)?;
-    // All keys are strings, so it serializes.
-    let text = serde_json::to_string(&book.sessions()).unwrap_or_default();
-    Ok(([(header::CONTENT_TYPE, "application/json")], text))
-}
-
-/// What this replica knows of sessions, for the others.
-async fn replica(
-    State(shared): State<Arc<Shared>>,
-    RawQuery(query): RawQuery,
-) -> Result<impl IntoResponse, StatusCode> {
-    let book = shared.book.as_ref().ok_or(StatusCode::NOT_FOUND)?;
-    let after = After::of_query(&query.unwrap_or_default());
-    let body = book.replica(after).encode_to_vec();
-    Ok(([(header::CONTENT_TYPE, "application/x-protobuf")], body))
-}
-
-/// What lives at the pod that asks, by its address, for `limpet drained`.
-async fn own_sessions(
-    State(shared): State<Arc<Shared>>,
-    ConnectInfo(client): ConnectInfo<SocketAddr>,
-) -> Result<impl IntoResponse, StatusCode> {
-    let book = shared.book.as_ref().ok_or(StatusCode::NOT_FOUND)?;
-    let ip = client.ip().to_canonical();
-    let all = book.sessions().pods;
-    let own: Vec<_> = all.iter().filter(|pod| pod.address.ip() == ip).collect();
-    let text = serde_json::json!({
-        "known": !own.is_empty(),
-        "sessions": own.iter().map(|pod| pod.sessions).sum::<usize>(),
-        "streams": own.iter().map(|pod| pod.streams).sum::<u64>(),
-    });
-    Ok(([(header::CONTENT_TYPE, "application/json")], text.to_string()))
 }

@@ -34,7 +34,7 @@ impl Collector for SessionMetrics {
         if !*self.leads.borrow() {
             return Ok(());
         }
-        let sessions = self.book.sessions();
+        let sessions = self.book.recent();
         let by_pod = |value: fn(&PodSessions) -> u64| sessions.pods.iter().map(move |pod| (labels(pod), value(pod)));
         let help = "Sessions that had a request within their idle bound, by pod and Service.";
         let living = by_pod(|pod| pod.sessions.try_into().unwrap_or(u64::MAX));

@@ -221,6 +221,13 @@ impl Ledger {
         streams(self.loads.values().chain(self.loads_of_others.values()))
     }
 
+    /// Requests in flight to a host.
+    pub(super) fn streams_of(&self, host: (Destination, SocketAddr)) -> u64 {
+        let loads = self.loads.values().chain(self.loads_of_others.values());
+        let loads = loads.filter_map(|loads| loads.get(&host));
+        loads.fold(0, |sum, in_flight| sum.saturating_add(*in_flight))
+    }
+
     /// How many sessions did not go on where they were, by reason.
     pub(super) fn moves(&self) -> BTreeMap<String, u64> {
         let mut all = self.moves.clone();

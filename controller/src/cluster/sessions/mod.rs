@@ -17,7 +17,9 @@ mod simulation;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use limpet_api::ObjectName;
 use limpet_core::census::report::{Answer, Report, Shed};
@@ -37,7 +39,14 @@ pub(crate) use replica::{After, Replica};
 
 /// What is known of sessions. Clones are handles of the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Book(Arc<Mutex<Content>>);
+pub(crate) struct Book {
+    content: Arc<Mutex<Content>>,
+    /// What lived where, and when that was.
+    recent: Arc<Mutex<Option<(Instant, Arc<Sessions>)>>>,
+}
+
+/// How long what lived where may be shown: it takes a while to find out.
+const RECENT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Content {
@@ -53,12 +62,15 @@ struct Content {
 impl Book {
     /// An empty one.
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Content::new(now()))))
+        Self {
+            content: Arc::new(Mutex::new(Content::new(now()))),
+            recent: Arc::default(),
+        }
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
         // A panic leaves no half change that matters.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in what an Envoy of a group tells. Returns which memory it is in, and which sessions may begin anew.
@@ -111,6 +123,11 @@ impl Book {
         }
     }
 
+    /// Whether this asks for all that the replica knows.
+    pub(crate) fn is_all(&self, after: After) -> bool {
+        after.process != self.content().process || after.changes == 0
+    }
+
     /// Takes in what another replica knows.
     pub(crate) fn hear_replica(&self, name: &str, told: Replica) {
         let content = &mut *self.content();
@@ -150,6 +167,25 @@ impl Book {
         content.ledger.forget(now);
         content.places.forget(&content.ledger.hosts());
         pods::sessions(&content.ledger, &content.places, content.since, now)
+    }
+
+    /// What lived where within the last second. It is found out once for all who ask.
+    pub(crate) fn recent(&self) -> Arc<Sessions> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, sessions)) = &*recent
+            && at.elapsed() < RECENT
+        {
+            return Arc::clone(sessions);
+        }
+        let sessions = Arc::new(self.sessions());
+        *recent = Some((Instant::now(), Arc::clone(&sessions)));
+        sessions
+    }
+
+    /// What lives at the pods of an address now.
+    pub(crate) fn sessions_at(&self, ip: IpAddr) -> Vec<PodSessions> {
+        let content = self.content();
+        pods::sessions_at(&content.ledger, &content.places, ip, now())
     }
 }
 

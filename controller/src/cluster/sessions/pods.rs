@@ -1,15 +1,17 @@
 //! The sessions of pods.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 
 use limpet_core::time::Timestamp;
+use limpet_core::token::Destination;
 use serde::{Serialize, Serializer};
 
 use crate::time_format;
 
 use super::ledger::Ledger;
-use super::places::{Places, Standing};
+use super::places::{Host, Places, Served, Standing};
 
 /// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -81,41 +83,86 @@ fn rfc_3339_or_null<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> R
 
 pub(super) fn sessions(ledger: &Ledger, places: &Places, since: Timestamp, now: Timestamp) -> Sessions {
     let streams = ledger.streams();
-    let mut pods: BTreeMap<(&str, &str, String), PodSessions> = BTreeMap::new();
+    let mut rows = Rows::default();
     for (destination, served) in places.served() {
         for (address, host) in &served.hosts {
-            let pod = host
-                .pod
-                .as_ref()
-                .map_or_else(|| address.to_string(), ToString::to_string);
-            let (namespace, service) = (served.service.namespace.as_str(), served.service.name.as_str());
-            let row = pods.entry((namespace, service, pod.clone()));
-            let row = row.or_insert_with(|| PodSessions {
-                namespace: namespace.to_owned(),
-                service: service.to_owned(),
-                pod,
-                address: *address,
-                state: host.standing.into(),
-                sessions: 0,
-                streams: 0,
-                requests: 0,
-                last_use: None,
-                oldest: None,
-            });
-            row.state = row.state.min(host.standing.into());
-            row.streams += streams.get(&(*destination, *address)).copied().unwrap_or_default();
-            for (live_for, account) in ledger.accounts((*destination, *address)) {
-                let (living, oldest) = account.living(live_for, now);
-                row.sessions += living.estimate();
-                row.requests += account.requests();
-                row.last_use = row.last_use.max(Some(account.last_use()));
-                row.oldest = [row.oldest, oldest].into_iter().flatten().min();
-            }
+            let backend = (*destination, *address);
+            let streams = streams.get(&backend).copied().unwrap_or_default();
+            rows.add(served, host, ledger, backend, streams, now);
         }
     }
     Sessions {
         since,
-        pods: pods.into_values().collect(),
+        pods: rows.0.into_values().collect(),
         moves: ledger.moves(),
+    }
+}
+
+/// The same for the pods that have this address, with all of their addresses, and nothing of others.
+pub(super) fn sessions_at(ledger: &Ledger, places: &Places, ip: IpAddr, now: Timestamp) -> Vec<PodSessions> {
+    let mut rows = Rows::default();
+    for (destination, served) in places.served() {
+        let there = served.hosts.iter().filter(|(address, _)| address.ip() == ip);
+        let pods: BTreeSet<_> = there.map(|(address, host)| pod(*address, host)).collect();
+        if pods.is_empty() {
+            continue;
+        }
+        for (address, host) in &served.hosts {
+            if pods.contains(&pod(*address, host)) {
+                let backend = (*destination, *address);
+                rows.add(served, host, ledger, backend, ledger.streams_of(backend), now);
+            }
+        }
+    }
+    // Who is gone and has nothing left is not known any more.
+    let is_known = |row: &PodSessions| row.state != PodState::Gone || row.sessions > 0 || row.streams > 0;
+    rows.0.into_values().filter(is_known).collect()
+}
+
+/// The name of the pod; the address, if it is no pod's.
+fn pod(address: SocketAddr, host: &Host) -> Cow<'_, str> {
+    let pod = host.pod.as_deref().map(Cow::Borrowed);
+    pod.unwrap_or_else(|| address.to_string().into())
+}
+
+/// By namespace, Service and pod.
+#[derive(Default)]
+struct Rows<'a>(BTreeMap<(&'a str, &'a str, Cow<'a, str>), PodSessions>);
+
+impl<'a> Rows<'a> {
+    fn add(
+        &mut self,
+        served: &'a Served,
+        host: &'a Host,
+        ledger: &Ledger,
+        backend: (Destination, SocketAddr),
+        streams: u64,
+        now: Timestamp,
+    ) {
+        let (_, address) = backend;
+        let pod = pod(address, host);
+        let (namespace, service) = (served.service.namespace.as_str(), served.service.name.as_str());
+        let row = self.0.entry((namespace, service, pod.clone()));
+        let row = row.or_insert_with(|| PodSessions {
+            namespace: namespace.to_owned(),
+            service: service.to_owned(),
+            pod: pod.into_owned(),
+            address,
+            state: host.standing.into(),
+            sessions: 0,
+            streams: 0,
+            requests: 0,
+            last_use: None,
+            oldest: None,
+        });
+        row.state = row.state.min(host.standing.into());
+        row.streams = row.streams.saturating_add(streams);
+        for (live_for, account) in ledger.accounts(backend) {
+            let (living, oldest) = account.living(live_for, now);
+            row.sessions += living.estimate();
+            row.requests = row.requests.saturating_add(account.requests());
+            row.last_use = row.last_use.max(Some(account.last_use()));
+            row.oldest = [row.oldest, oldest].into_iter().flatten().min();
+        }
     }
 }

@@ -177,6 +177,39 @@ fn moves_are_counted_by_what_became_of_the_pod() {
 }
 
 #[test]
+fn a_pod_is_told_what_lives_there_and_nothing_else() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    see(&envoy, shop.backend(2), 2);
+    see(&envoy, shop.backend(2), 3);
+    shop.hear(&envoy);
+    let load = Load {
+        destination: shop.backend(2).destination,
+        host: address(2),
+        in_flight: 5,
+    };
+    shop.book.hear(GROUP, Told::Load(1, vec![load])).unwrap();
+    for number in [1, 2] {
+        let own = shop.book.sessions_at(address(number).ip());
+        assert_eq!(own, [shop.pod(number).unwrap()]);
+    }
+    assert_eq!(shop.book.sessions_at(address(3).ip()), []);
+    // Who is gone is known as long as it has sessions.
+    shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
+    shop.observe(&[(3, EndpointState::Ready)]);
+    assert_eq!(shop.book.sessions_at(address(2).ip())[0].sessions, 2);
+    shop.observe(&[(1, EndpointState::Ready)]);
+    assert_eq!(shop.book.sessions_at(address(3).ip()), []);
+}
+
+#[test]
+fn who_asks_within_a_second_gets_what_is_known() {
+    let shop = Shop::new();
+    let first = shop.book.recent();
+    assert!(Arc::ptr_eq(&first, &shop.book.clone().recent()));
+}
+
+#[test]
 fn streams_are_those_of_all_envoys_that_are_there() {
     let shop = Shop::new();
     let load = |in_flight| {

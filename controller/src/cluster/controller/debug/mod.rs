@@ -124,9 +124,9 @@ async fn graph_json(State(debug): State<Arc<Debug>>, RawQuery(query): RawQuery) 
     };
     let groups = debug.snapshots.status().groups();
     let envoys: BTreeMap<String, usize> = groups.into_iter().map(|(name, of)| (name.to_string(), of)).collect();
-    let sessions = debug.book.sessions().pods;
+    let sessions = debug.book.recent();
     let written = tokio::task::spawn_blocking(move || {
-        let view = graph::view(&present, &sessions, &envoys, &searched);
+        let view = graph::view(&present, &sessions.pods, &envoys, &searched);
         serde_json::to_vec(&view)
     });
     match written.await {
