@@ -1,11 +1,13 @@
 //! Who lives where: what Envoys tell of sessions and streams, put together.
 //!
+//! - `claims`: how much of what is told is believed.
 //! - `ledger`: what was told, by backend. `places`: which pods the backends are.
 //! - `replica`: what replicas tell each other. `peers`: asks them.
 //! - `pods`: all together, for people, metrics and other replicas.
 //! - `balance`: how many sessions may begin anew, so that new pods get their share. `simulation`: what becomes of it.
 
 mod balance;
+mod claims;
 mod ledger;
 mod peers;
 mod places;
@@ -204,7 +206,8 @@ impl Content {
         }
     }
 
-    fn hear(&mut self, group: &str, report: Report, now: Timestamp) -> Vec<Shed> {
+    fn hear(&mut self, group: &str, mut report: Report, now: Timestamp) -> Vec<Shed> {
+        claims::bound(&mut report);
         let reporter = report.reporter;
         let rebalanced = self.ledger.hear(group, report, &self.places, now);
         let told = balance::Told {

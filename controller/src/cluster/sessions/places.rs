@@ -54,7 +54,8 @@ impl Standing {
 
 /// A reason of the filter's; `None` if it has no such word. So nobody invents labels of metrics.
 pub(super) fn known_reason(word: &str) -> Option<&'static str> {
-    let refused = RequestOutcome::all().map(RequestOutcome::word);
+    let refused = RequestOutcome::all().filter(|outcome| matches!(outcome, RequestOutcome::Refused(_)));
+    let refused = refused.map(RequestOutcome::word);
     refused.chain(["moved"]).find(|known| *known == word)
 }
 

@@ -164,16 +164,32 @@ fn moves_are_counted_by_what_became_of_the_pod() {
     }
     envoy.leave(Left::Moved);
     shop.hear(&envoy);
-    let invented = Report {
-        restarts: vec![Restart {
-            reason: "invented".to_owned(),
-            sessions: 1,
-        }],
-        ..Report::default()
-    };
-    shop.book.hear(GROUP, Told::Sessions(invented)).unwrap();
+    // No word of the filter's, and those of what is no move.
+    for reason in ["invented", "steered", "no_token"] {
+        let invented = Report {
+            restarts: vec![Restart {
+                reason: reason.to_owned(),
+                sessions: 1,
+            }],
+            ..Report::default()
+        };
+        shop.book.hear(GROUP, Told::Sessions(invented)).unwrap();
+    }
     let expected = ["drained", "gone", "moved", "unavailable"].map(|reason| (reason.to_owned(), 1));
     assert_eq!(shop.book.sessions().moves, expected.into());
+}
+
+#[test]
+fn no_report_makes_a_counter_useless() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    envoy.leave(Left::Moved);
+    let mut report = envoy.report(now()).unwrap();
+    report.restarts[0].sessions = u64::MAX;
+    report.backends[0].left = u64::MAX;
+    shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+    let moves: u64 = shop.book.sessions().moves.values().sum();
+    assert!((1..10_000).contains(&moves), "{moves}");
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! What one report may claim. Whoever sends it says how many sessions went elsewhere, and a counter does not go down
+//! again. Each of them had a request, so there are not more of them than requests.
+
+use limpet_core::census::report::Report;
+
+/// So many are believed whatever the number of requests: those may come with the next report.
+const FEW: u64 = 1_000;
+/// No more are believed at once: so many sessions had to begin anew between two reports of one Envoy.
+const MANY: u64 = 1_000_000;
+
+/// Takes off what is too much.
+pub(super) fn bound(report: &mut Report) {
+    let requests = report.backends.iter().map(|backend| backend.requests);
+    let mut rest = requests.fold(0, u64::saturating_add).clamp(FEW, MANY);
+    let backends = report.backends.iter_mut().flat_map(|backend| {
+        let rebalanced = backend.rebalanced.iter_mut().map(|window| &mut window.sessions);
+        rebalanced.chain([&mut backend.left])
+    });
+    let restarts = report.restarts.iter_mut().map(|restart| &mut restart.sessions);
+    for sessions in backends.chain(restarts) {
+        *sessions = rest.min(*sessions);
+        rest -= *sessions;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limpet_core::census::report::{BackendReport, RebalancedReport, Restart};
+
+    use super::*;
+
+    fn report(requests: u64, left: u64) -> Report {
+        let backend = BackendReport {
+            requests,
+            left,
+            rebalanced: vec![RebalancedReport {
+                number: 1,
+                sessions: left,
+            }],
+            ..BackendReport::default()
+        };
+        let restart = Restart {
+            reason: "moved".to_owned(),
+            sessions: left,
+        };
+        Report {
+            backends: vec![backend],
+            restarts: vec![restart],
+            ..Report::default()
+        }
+    }
+
+    fn claimed(requests: u64, left: u64) -> [u64; 3] {
+        let mut report = report(requests, left);
+        bound(&mut report);
+        let backend = &report.backends[0];
+        [
+            backend.rebalanced[0].sessions,
+            backend.left,
+            report.restarts[0].sessions,
+        ]
+    }
+
+    #[test]
+    fn no_more_sessions_move_than_there_were_requests() {
+        assert_eq!(claimed(30_000, 10_000), [10_000; 3]);
+        assert_eq!(claimed(25_000, 10_000), [10_000, 10_000, 5_000]);
+        assert_eq!(claimed(0, 300), [300; 3]);
+        assert_eq!(claimed(0, u64::MAX), [FEW, 0, 0]);
+        assert_eq!(claimed(u64::MAX, u64::MAX), [MANY, 0, 0]);
+    }
+}
