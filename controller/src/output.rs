@@ -1,5 +1,6 @@
 //! What a command writes: text for people or JSON for programs on stdout, complaints on stderr, and files.
 
+use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,14 +19,96 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Writes to stdout. A reader that closes the pipe early (`| head`) causes no failure.
+/// Writes lines for people to stdout, without what would change a terminal. A reader that closes the pipe early
+/// (`| head`) causes no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_exactly(&shown(text, is_layout))
+}
+
+/// The same for programs: exactly these characters.
+pub(crate) fn print_exactly(text: &str) -> Result<(), Failure> {
     print_to(io::stdout(), text)
 }
 
-/// Writes text with colours to stdout. They are left out where stdout is no terminal, or `NO_COLOR` is set.
+/// Writes lines with colours to stdout. They are left out where stdout is no terminal, or `NO_COLOR` is set.
 pub(crate) fn print_styled(text: &str) -> Result<(), Failure> {
-    print_to(anstream::stdout(), text)
+    let mut rest = text;
+    let mut safe = String::with_capacity(text.len());
+    while let Some(start) = rest.find(ESCAPE) {
+        let (before, sequence) = rest.split_at(start);
+        safe += &shown(before, is_layout);
+        let (style, behind) = sequence.split_at(style_len(sequence));
+        safe += style;
+        rest = behind;
+        if style.is_empty() {
+            let (escape, behind) = sequence.split_at(ESCAPE.len_utf8());
+            safe += &shown(escape, is_layout);
+            rest = behind;
+        }
+    }
+    safe += &shown(rest, is_layout);
+    print_to(anstream::stdout(), &safe)
+}
+
+const ESCAPE: char = '\u{1b}';
+
+/// The length of the sequence that begins here, if it sets colours; else 0.
+fn style_len(text: &str) -> usize {
+    let Some(codes) = text.strip_prefix("\u{1b}[") else {
+        return 0;
+    };
+    let end = codes.find(|character: char| !character.is_ascii_digit() && character != ';');
+    let is_style = |end: &usize| codes.get(*end..).is_some_and(|rest| rest.starts_with('m'));
+    end.filter(is_style).map_or(0, |end| end + "\u{1b}[m".len())
+}
+
+/// One value of what users wrote, without what would change a terminal, and without an end of its line.
+#[cfg(any(feature = "controller", test))]
+pub(crate) fn printable(text: &str) -> String {
+    shown(text, |_| false)
+}
+
+fn is_layout(character: char) -> bool {
+    matches!(character, '\n' | '\t')
+}
+
+/// Whether a character changes more than its place: it controls the terminal, or the order in which others are shown.
+fn is_unsafe(character: char) -> bool {
+    let is_bidi = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || is_bidi
+}
+
+fn shown(text: &str, stays: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_unsafe(character) && !stays(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// JSON for programs, which changes no terminal either.
+pub(crate) fn json(value: &Value) -> String {
+    let mut text = String::new();
+    // Outside of strings there are only ends of lines, and JSON escapes those that are within.
+    for character in format!("{value:#}\n").chars() {
+        if is_unsafe(character) && character != '\n' {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\\u{unit:04x}");
+            }
+        } else {
+            text.push(character);
+        }
+    }
+    text
 }
 
 fn print_to(mut stdout: impl Write, text: &str) -> Result<(), Failure> {
@@ -37,13 +120,14 @@ fn print_to(mut stdout: impl Write, text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Writes lines for people to stderr.
 pub(crate) fn complain(text: &str) {
     // If even that fails, nothing is left to do.
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(shown(text, is_layout).as_bytes());
 }
 
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
-    print(&format!("{value:#}\n"))
+    print_exactly(&json(value))
 }
 
 /// Writes a file and the directories around it. The file appears in one step, since an Envoy may be watching it; a
@@ -79,5 +163,42 @@ impl Rows {
         let width = self.0.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
         let line = |(label, text): &(&str, String)| format!("{label:width$}  {text}\n");
         self.0.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_users_wrote_cannot_change_a_terminal() {
+        let written = "a\u{1b}]0;b\u{7}\r\n\tc\u{9b}2J \u{202e}d\u{2066} é 日";
+        assert_eq!(
+            shown(written, is_layout),
+            "a\\u{1b}]0;b\\u{7}\\r\n\tc\\u{9b}2J \\u{202e}d\\u{2066} é 日"
+        );
+        assert_eq!(printable("a\nb\tc"), "a\\nb\\tc");
+    }
+
+    #[test]
+    fn colours_stay_and_other_sequences_do_not() {
+        assert_eq!(style_len("\u{1b}[1;31mred"), 7);
+        assert_eq!(style_len("\u{1b}[m"), 3);
+        for other in ["\u{1b}[2J", "\u{1b}]0;title\u{7}", "\u{1b}[31", "\u{1b}", "[31m"] {
+            assert_eq!(style_len(other), 0, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn json_says_the_same_without_what_would_change_a_terminal() {
+        let value = json!({"a\u{9b}": "\u{1b}[2J\u{7f}\u{202e} é 日\n", "b": [1, "\u{2028}"]});
+        let text = json(&value);
+        assert!(
+            !text.chars().any(|character| is_unsafe(character) && character != '\n'),
+            "{text:?}"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 }

@@ -11,6 +11,6 @@ pub(crate) fn run(args: &CompletionsArgs, mut command: Command) -> Result<Verdic
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
-    output::print(&String::from_utf8_lossy(&script))?;
+    output::print_exactly(&String::from_utf8_lossy(&script))?;
     Ok(Verdict::Good)
 }

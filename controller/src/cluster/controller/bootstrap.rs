@@ -48,7 +48,7 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
         Output::Json => output::print_json(&value)?,
         Output::Text => {
             let text = serde_saphyr::to_string(&value).map_err(|error| Failure(error.to_string()))?;
-            output::print(&text)?;
+            output::print_exactly(&text)?;
         }
     }
     Ok(Verdict::Good)

@@ -1,11 +1,10 @@
 //! The explanation for people.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
 
 use super::judgement::{Judgement, Verdict};
 use super::{Explanation, Judged, carrier};
+use crate::output::printable;
 use crate::time_format;
 use limpet_core::time::Timestamp;
 use limpet_model::explanation::{DestinationExplanation, RuleExplanation, SessionExplanation};
@@ -186,13 +185,6 @@ fn line(text: &mut String, depth: usize, words: &str) {
     for _ in 0..depth {
         text.push_str("  ");
     }
-    for character in words.chars() {
-        if character.is_control() {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{}", character.escape_default());
-        } else {
-            text.push(character);
-        }
-    }
+    text.push_str(&printable(words));
     text.push('\n');
 }

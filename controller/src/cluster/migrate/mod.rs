@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cluster::cli::MigratePoliciesArgs;
 use crate::cluster::kube::{Connection, FIELD_MANAGER, connect, words};
 use crate::exit::{Failure, Verdict};
-use crate::output::{self, Output};
+use crate::output::{self, Output, printable};
 use change::{Form, Need, need, patch};
 use limpet_api::{GATEWAY_X_GROUP, Kind};
 
@@ -212,18 +212,6 @@ fn text(report: &Report, format: Output) -> Result<String, Failure> {
         text += "run it with --write to change these policies\n";
     }
     Ok(text)
-}
-
-/// What users and webhooks wrote, without what would change a terminal.
-fn printable(text: &str) -> String {
-    let shown = |character: char| {
-        if character.is_control() {
-            character.escape_default().to_string()
-        } else {
-            character.to_string()
-        }
-    };
-    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

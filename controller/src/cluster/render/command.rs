@@ -53,7 +53,7 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
                 return Err(Failure(format!("{name}: expected it with --output envoy alone")));
             }
         }
-        output::print(&objects(&rendered.objects, format)?)?;
+        output::print_exactly(&objects(&rendered.objects, format)?)?;
         output::complain(&text(&rendered.report(), format)?);
         return Ok(verdict(&rendered));
     }
@@ -135,7 +135,7 @@ fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a Obje
 /// The text format is YAML.
 fn text(value: &Value, format: Output) -> Result<String, Failure> {
     match format {
-        Output::Json => Ok(format!("{value:#}\n")),
+        Output::Json => Ok(output::json(value)),
         Output::Text => serde_saphyr::to_string(value).map_err(|error| Failure(format!("cannot write YAML: {error}"))),
     }
 }

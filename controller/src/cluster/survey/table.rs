@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::page::PodSessions;
+use crate::output::printable;
 use crate::time_format;
 use limpet_core::time::Timestamp;
 
@@ -70,9 +71,9 @@ fn cells(row: &PodSessions, now: Timestamp) -> [String; HEADINGS.len()] {
         time.map_or_else(|| "<none>".to_owned(), |time| age(now.since(time)))
     };
     [
-        row.namespace.clone(),
-        row.pod.clone(),
-        row.service.clone(),
+        printable(&row.namespace),
+        printable(&row.pod),
+        printable(&row.service),
         row.state.name().to_owned(),
         row.sessions.to_string(),
         row.streams.to_string(),
@@ -169,6 +170,12 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         <none>     4711
         let text = all.print(&[row("a", 12)], now());
         assert!(text.starts_with("NAMESPACE   POD   SERVICE"), "{text}");
         assert!(text.contains("\nshop        a     web"), "{text}");
+    }
+
+    #[test]
+    fn no_name_changes_a_terminal() {
+        let text = Table::new(false).print(&[row("a\u{1b}[2J\nb", 1)], now());
+        assert!(text.contains("a\\u{1b}[2J\\nb   web"), "{text:?}");
     }
 
     #[test]
