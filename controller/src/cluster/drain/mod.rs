@@ -9,17 +9,17 @@ use std::time::Instant;
 
 use kube::Client;
 use serde_json::{Map, Value, json};
-use tokio::signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cluster::cli::DrainArgs;
 use crate::cluster::kube::{Connection, connect, words};
 use crate::cluster::survey::{Controllers, INTERVAL, Selection, Survey, Unknown};
 use crate::exit::{Failure, Verdict};
-use crate::output::{self, Output};
+use crate::output::{self, Output, printable};
 use crate::time_format;
 use crate::tools::drain as envoy;
 use limpet_core::time::Timestamp;
-use pod::DrainedPod;
+use pod::{Deletion, DrainedPod};
 use wait::{Counted, End, Step, Wait};
 
 pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<Verdict, Failure> {
@@ -79,7 +79,7 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Fa
     }
     let names = services.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     match &since {
-        Some(since) => report.tell(&format!("drains since {since} (Services: {names})"))?,
+        Some(since) => report.tell(&format!("drains since {} (Services: {names})", printable(since)))?,
         None => report.tell(&format!("drains (Services: {names})"))?,
     }
     report.set("drains", true);
@@ -107,9 +107,12 @@ async fn wait(
     };
     let begun = Instant::now();
     let mut wait = Wait::until(begun + args.timeout.get());
+    // From now on, Ctrl-C ends the process only where it is listened to.
+    let interrupts = signal(SignalKind::interrupt());
+    let mut interrupts = interrupts.map_err(|error| Failure(format!("cannot listen to signals: {error}")))?;
     let end = tokio::select! {
         end = watch(&mut wait, pod, controllers, &selection, &report) => Some(end?),
-        _ = signal::ctrl_c() => None,
+        _ = interrupts.recv() => None,
     };
     let left = wait.left().unwrap_or_default();
     report.set("sessions", left.sessions);
@@ -119,12 +122,24 @@ async fn wait(
     let (outcome, verdict) = match end {
         Some(End::Empty) => {
             report.tell("has no sessions left")?;
-            if args.delete {
-                pod.delete().await?;
-                report.tell("deleted")?;
+            let deletion = tokio::select! {
+                deletion = delete(args, pod) => Some(deletion?),
+                _ = interrupts.recv() => None,
+            };
+            report.set("deleted", deletion == Some(Some(Deletion::Done)));
+            match deletion {
+                Some(None) => {}
+                Some(Some(Deletion::Done)) => report.tell("deleted")?,
+                Some(Some(Deletion::Gone)) => report.tell("is gone already: nothing was deleted")?,
+                Some(Some(Deletion::Replaced)) => {
+                    report.tell("is gone already, and another pod has its name now: nothing was deleted")?;
+                }
+                None => report.tell(&format!("was about to be deleted, and may be; if not, {still}"))?,
             }
-            report.set("deleted", args.delete);
-            ("empty", Verdict::Good)
+            match deletion {
+                Some(_) => ("empty", Verdict::Good),
+                None => ("interrupted", Verdict::Bad),
+            }
         }
         Some(End::TimeIsOver) => {
             report.tell(&format!("has {left} left when the time is over; {still}"))?;
@@ -147,6 +162,15 @@ async fn wait(
     };
     report.set("end", outcome);
     report.end(verdict)
+}
+
+/// Deletes the pod if that is asked for.
+async fn delete(args: &DrainArgs, pod: &DrainedPod) -> Result<Option<Deletion>, Failure> {
+    if args.delete {
+        pod.delete().await.map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Looks until the wait ends.

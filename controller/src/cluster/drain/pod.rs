@@ -121,9 +121,82 @@ impl DrainedPod {
     ///
     /// # Errors
     /// If the API server refuses it.
-    pub(super) async fn delete(&self) -> Result<(), Failure> {
-        let deleted = delete(&self.pods, &self.meta.metadata).await;
+    pub(super) async fn delete(&self) -> Result<Deletion, Failure> {
         let failed = |error: Error| Failure(format!("cannot delete the pod {}: {}", self.name, words(&error)));
-        deleted.map(drop).map_err(failed)
+        if delete(&self.pods, &self.meta.metadata).await.map_err(failed)? {
+            return Ok(Deletion::Done);
+        }
+        match self.api.get_opt(&self.name).await.map_err(failed)? {
+            None => Ok(Deletion::Gone),
+            Some(now) if now.metadata.uid != self.meta.metadata.uid => Ok(Deletion::Replaced),
+            Some(_) => Err(Failure(format!(
+                "cannot delete the pod {}: the API server says that it is another one, and it is not",
+                self.name
+            ))),
+        }
+    }
+}
+
+/// What became of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deletion {
+    Done,
+    /// Somebody else has deleted it.
+    Gone,
+    /// Somebody else has, and another pod has its name now.
+    Replaced,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body;
+    use axum::http::{Method, Request, Response};
+
+    use super::*;
+
+    /// What becomes of a deletion that is answered with this code, if this is there then.
+    async fn deletion(code: u16, there: Option<&'static str>) -> Result<Deletion, Failure> {
+        let pod = |uid: &str| {
+            json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": {"name": "shop-1", "namespace": "default", "uid": uid},
+            })
+        };
+        let status = |code: u16| json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+        let server = tower::service_fn(move |request: Request<kube::client::Body>| async move {
+            let (code, body) = match (request.method(), there) {
+                (&Method::DELETE, _) => (code, status(code)),
+                (_, Some(uid)) => (200, pod(uid)),
+                (_, None) => (
+                    404,
+                    json!({
+                        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+                    }),
+                ),
+            };
+            let response = Response::builder().status(code).body(Body::from(body.to_string()));
+            Ok::<_, Infallible>(response.unwrap())
+        });
+        let client = Client::new(server, "default");
+        let pod = DrainedPod {
+            api: Api::default_namespaced(client.clone()),
+            pods: Api::default_namespaced(client.clone()),
+            slices: Api::default_namespaced(client),
+            name: "shop-1".to_owned(),
+            namespace: "default".to_owned(),
+            meta: serde_json::from_value(pod("1")).unwrap(),
+        };
+        pod.delete().await
+    }
+
+    /// A race that no cluster runs when it is asked to.
+    #[tokio::test]
+    async fn only_what_was_deleted_is_called_so() {
+        assert_eq!(deletion(404, None).await.unwrap(), Deletion::Gone);
+        assert_eq!(deletion(409, Some("2")).await.unwrap(), Deletion::Replaced);
+        assert!(deletion(409, Some("1")).await.is_err());
+        assert!(deletion(403, Some("1")).await.is_err());
     }
 }
