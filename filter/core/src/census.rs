@@ -15,7 +15,7 @@ mod window;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,6 +80,8 @@ pub struct Census {
     backends: AtomicUsize,
     max_backends: AtomicUsize,
     restarts: Mutex<Vec<Restart>>,
+    /// Whether a census that this one tells of has more to tell.
+    more: AtomicBool,
     /// Which memory and process answered last.
     answered: Mutex<Option<(u64, u64)>>,
     /// How many sessions may begin anew.
@@ -99,6 +101,7 @@ impl Census {
             backends: AtomicUsize::new(0),
             max_backends: AtomicUsize::new(max_backends),
             restarts: Mutex::new(Vec::new()),
+            more: AtomicBool::new(false),
             answered: Mutex::new(None),
             budgets: Mutex::default(),
             seed,
@@ -135,7 +138,8 @@ impl Census {
         if let Some(tally) = part.get_mut(&backend) {
             return change(tally);
         }
-        if self.backends.load(Ordering::Relaxed) < self.max_backends.load(Ordering::Relaxed) {
+        let has_room = self.backends.load(Ordering::Relaxed) < self.max_backends.load(Ordering::Relaxed);
+        if has_room && !backend.is_others() {
             self.backends.fetch_add(1, Ordering::Relaxed);
             return change(part.entry(backend).or_insert_with(|| Tally::new(backend.live_for)));
         }
@@ -176,6 +180,7 @@ impl Census {
     pub fn report(&self, now: Timestamp) -> Option<Report> {
         let mut report = Report {
             restarts: std::mem::take(&mut locked(&self.restarts)),
+            more: self.more.swap(false, Ordering::Relaxed),
             ..Report::default()
         };
         let mut changed = Vec::new();
@@ -233,8 +238,9 @@ impl Census {
         })
     }
 
-    /// What the controller knows this census by ([`Report::reporter`]). It says nothing of who it is.
-    fn reporter(&self) -> u64 {
+    /// What others know this census by ([`Report::reporter`]): a random number, which says nothing of who it is.
+    #[must_use]
+    pub fn reporter(&self) -> u64 {
         self.by_backend.hash_one(PARTS)
     }
 
@@ -255,15 +261,16 @@ impl Census {
         }
     }
 
-    /// Takes a report back that did not arrive: the next one tells the same again.
-    pub fn take_back(&self, report: Report) {
+    /// Takes in what another census tells, or takes a report back that did not arrive: the next report tells of it.
+    pub fn merge(&self, report: Report) {
+        self.more.fetch_or(report.more, Ordering::Relaxed);
         for change in report.backends {
             if let Some(backend) = change.backend() {
-                self.tally(backend, |tally| tally.take_back(&change));
+                self.tally(backend, |tally| tally.merge(&change));
             }
         }
-        for lost in report.restarts {
-            self.restart(&lost.reason, lost.sessions);
+        for restart in report.restarts {
+            self.restart(&restart.reason, restart.sessions);
         }
     }
 }

@@ -86,7 +86,7 @@ impl Reporter {
         let mut state = state();
         state.members.retain(|member| member.id != self.id);
         if let Some((_, lost)) = state.pending.take_if(|(sender, _)| *sender == self.id) {
-            CENSUS.take_back(lost);
+            CENSUS.merge(lost);
         }
         if state.members.is_empty()
             && let Some(thread) = state.thread.take()
@@ -117,7 +117,7 @@ impl Reporter {
         match configured.call(&self.cluster, &fields, &report.grpc_body(), PATIENCE) {
             Ok(()) => state.pending = Some((self.id, report)),
             // The cluster has no connection, or does not exist.
-            Err(_) => CENSUS.take_back(report),
+            Err(_) => CENSUS.merge(report),
         }
     }
 
@@ -139,7 +139,7 @@ impl Reporter {
         let Some((_, report)) = sent else { return };
         match Answer::of_grpc_body(body).filter(|_| is_taken) {
             Some(answer) => CENSUS.arrived(&answer, host::now()),
-            None => CENSUS.take_back(report),
+            None => CENSUS.merge(report),
         }
     }
 }

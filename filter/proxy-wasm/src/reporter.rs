@@ -89,7 +89,7 @@ impl Drop for Reporter {
 fn take_back(report: Report) {
     CENSUS.with_borrow(|census| {
         if let Some(census) = census {
-            census.take_back(report);
+            census.merge(report);
         }
     });
 }

@@ -38,7 +38,7 @@ pub struct Report {
     /// `node.cluster` of the Envoy: the Gateway that it serves.
     #[prost(string, tag = "3")]
     pub node_cluster: String,
-    /// Who tells this: a random number of the process, or of a worker of it.
+    /// Who tells this: a random number of the process, or of the part of it that reports for all.
     #[prost(fixed64, tag = "4")]
     pub reporter: u64,
     /// Whether more has changed than one report may tell. The next ones tell the rest.

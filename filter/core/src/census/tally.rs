@@ -173,16 +173,20 @@ impl Tally {
         }
     }
 
-    /// The report with these changes did not arrive.
-    pub(super) fn take_back(&mut self, lost: &BackendReport) {
-        self.requests += lost.requests;
-        self.left += lost.left;
-        for window in &lost.rebalanced {
+    /// Takes in changes that are still to be told.
+    pub(super) fn merge(&mut self, change: &BackendReport) {
+        self.requests += change.requests;
+        self.left += change.left;
+        for window in &change.rebalanced {
             self.count_rebalanced(window.number, window.sessions);
         }
-        self.last_use = self.last_use.max(Timestamp::from_unix_millis(lost.last_use));
-        for window in &mut self.windows {
-            window.changed |= lost.windows.iter().any(|lost| lost.number == window.number);
+        self.last_use = self.last_use.max(Timestamp::from_unix_millis(change.last_use));
+        for told in &change.windows {
+            if let (Some(window), Some(sketch)) = (self.window(told.number), told.sketch()) {
+                window.sketch.merge(&sketch);
+                window.oldest = window.oldest.min(told.oldest);
+                window.changed = true;
+            }
         }
     }
 }

@@ -161,9 +161,9 @@ fn a_report_that_was_lost_is_told_again() {
     census.leave(Left::Moved);
     census.leave(Left::Backend(shop));
     let lost = census.report(at(1)).unwrap();
-    census.take_back(lost.clone());
+    census.merge(lost.clone());
     assert_eq!(census.report(at(2)), Some(lost.clone()));
-    census.take_back(lost);
+    census.merge(lost);
     census.see(&seen(shop, 2, at(3)));
     census.leave(Left::Moved);
     let report = census.report(at(3)).unwrap();
@@ -303,7 +303,7 @@ fn a_budget_lets_as_many_sessions_leave() {
     });
     assert_eq!(report.backends[0].rebalanced, windows);
     assert_eq!(leaving(at(1)), [0, 0, 0]);
-    census.take_back(report);
+    census.merge(report);
     assert_eq!(census.report(at(2)).unwrap().backends[0].rebalanced, windows);
     assert_eq!(census.report(at(3)), None);
     assert_eq!(census.reporter(), census.reporter());
@@ -394,4 +394,57 @@ fn an_envoy_without_sessions_says_that_it_counts() {
         sent.clone()
             .all(|report| report.node_cluster == "web" && report.backends.is_empty())
     );
+}
+
+#[test]
+fn several_censuses_are_told_by_one() {
+    let [one, two, all, direct] = [(); 4].map(|()| Census::new(SEED, 10));
+    let shop = backend(1, 600);
+    for number in 0..300 {
+        let of = if number % 3 == 0 { &one } else { &two };
+        let time = at(u64::from(number));
+        for census in [of, &direct] {
+            census.see(&seen(shop, nonce(number % 250), time));
+        }
+    }
+    for census in [&one, &two, &direct] {
+        census.leave(Left::Moved);
+        census.leave(Left::Backend(shop));
+        census.leave(Left::Rebalanced(shop, at(0)));
+    }
+    for census in [&one, &two] {
+        all.merge(census.report(at(300)).unwrap());
+        assert_eq!(census.report(at(300)), None);
+    }
+    let (report, direct) = (all.report(at(300)).unwrap(), direct.report(at(300)).unwrap());
+    assert_eq!(all.report(at(300)), None);
+    assert_eq!(report.restarts[0].sessions, 2);
+    let ([change], [expected]) = (&report.backends[..], &direct.backends[..]) else {
+        panic!("{report:?}");
+    };
+    assert_eq!((change.requests, change.left), (300, 2));
+    assert_eq!(change.rebalanced[0].sessions, 2);
+    assert_eq!(change.last_use, expected.last_use);
+    for (window, expected) in std::iter::zip(&change.windows, &expected.windows) {
+        assert_eq!((window.number, window.oldest), (expected.number, expected.oldest));
+        let [sessions, expected] = [window, expected].map(|window| window.sketch().unwrap().estimate());
+        assert_eq!(sessions, expected);
+    }
+    // It knows all of it as if it had seen it.
+    all.arrived(&answer(1), at(300));
+    all.arrived(&answer(2), at(300));
+    assert_eq!(all.report(at(301)).unwrap().backends[0].windows, change.windows);
+}
+
+#[test]
+fn others_of_several_censuses_take_no_place() {
+    let census = Census::new(SEED, 2);
+    let full = Census::new(SEED, 0);
+    full.see(&seen(backend(1, 60), 1, at(0)));
+    census.merge(full.report(at(1)).unwrap());
+    assert_eq!(census.backends.load(Ordering::Relaxed), 0);
+    let report = census.report(at(2)).unwrap();
+    assert!(report.backends[0].backend().unwrap().is_others());
+    assert_eq!(census.report(at(200)), None);
+    assert_eq!(census.backends.load(Ordering::Relaxed), 0);
 }
