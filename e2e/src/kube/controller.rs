@@ -232,6 +232,21 @@ impl Controller {
         self.envoy_at(gateway, node_id, self.xds, environment).await
     }
 
+    /// As [`Controller::envoy_with`], with so many worker threads.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn envoy_with_workers(
+        &self,
+        gateway: &str,
+        node_id: &str,
+        environment: &[(&str, &str)],
+        workers: u8,
+    ) -> Result<Proxy> {
+        let bootstrap = self.bootstrap(gateway, node_id, self.xds)?;
+        Proxy::start_with_workers(&bootstrap, environment, workers).await
+    }
+
     /// As [`Controller::envoy_with`], but the Envoy connects to the xDS server at this address.
     ///
     /// # Errors

@@ -13,8 +13,11 @@ use super::daemon::Daemon;
 use super::root::Root;
 use crate::{Admin, poll, tools};
 
-/// A stock Envoy with two worker threads, started with a bootstrap (YAML or JSON) that a control plane made. It stops
-/// when the value is dropped.
+/// How many worker threads an Envoy has by default.
+const WORKERS: u8 = 2;
+
+/// A stock Envoy, by default with two worker threads, started with a bootstrap (YAML or JSON) that a control plane
+/// made. It stops when the value is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     process: Daemon,
@@ -31,9 +34,17 @@ impl Proxy {
     /// # Errors
     /// If it does not start; the error contains the end of its log.
     pub async fn start(bootstrap: &str, environment: &[(&str, &str)]) -> Result<Self> {
+        Self::start_with_workers(bootstrap, environment, WORKERS).await
+    }
+
+    /// As [`Proxy::start`], with so many worker threads.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start_with_workers(bootstrap: &str, environment: &[(&str, &str)], workers: u8) -> Result<Self> {
         let mut command = Command::new(tools::envoy()?);
         command.envs(environment.iter().copied());
-        Self::launch(command, bootstrap, None).await
+        Self::launch(command, bootstrap, workers, None).await
     }
 
     /// Starts an Envoy in a container's file system, with the container's arguments; `--config-yaml` has the bootstrap.
@@ -61,10 +72,10 @@ impl Proxy {
             command.args([name, value(name)?]);
         }
         command.envs(environment);
-        Self::launch(command, &bootstrap.to_string(), Some(root)).await
+        Self::launch(command, &bootstrap.to_string(), WORKERS, Some(root)).await
     }
 
-    async fn launch(mut command: Command, bootstrap: &str, root: Option<Root>) -> Result<Self> {
+    async fn launch(mut command: Command, bootstrap: &str, workers: u8, root: Option<Root>) -> Result<Self> {
         let directory = TempDir::with_prefix("limpet-e2e-")?;
         let address = directory.path().join("admin");
         let file = directory.path().join("envoy.yaml");
@@ -74,7 +85,7 @@ impl Proxy {
             .arg(file)
             .arg("--admin-address-path")
             .arg(&address)
-            .args(["--disable-hot-restart", "--concurrency", "2"])
+            .args(["--disable-hot-restart", "--concurrency", &workers.to_string()])
             // Connections of a replaced listener end within 5 seconds by themselves (`drain_timeout` of the HTTP
             // connection manager). Envoy would cut off what is left of them after this time.
             .args(["--file-flush-interval-msec", "50", "--drain-time-s", "6"]);

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use limpet_e2e::kube::{Controller, Proxy};
 use limpet_e2e::{Visitor, poll};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::keyring::{KeyringSite, envoy_at};
+use crate::keyring::{KeyringSite, key_encryption_key};
 
 /// The rows of `/sessions`, by pod.
 pub(crate) async fn pods(controller: &Controller) -> Result<BTreeMap<String, Value>> {
@@ -37,13 +37,13 @@ async fn until_counted(controller: &Controller, expected: &BTreeMap<String, u64>
         .with_context(|| format!("expected {expected:?}, found {last:?}"))
 }
 
-/// A site with three Envoys.
+/// A site with three Envoys, two of which have four workers.
 pub(crate) async fn site(name: &str, max_idle: &str) -> Result<(KeyringSite, [Proxy; 2])> {
     let site = KeyringSite::start_with(name, "1m", max_idle).await?;
-    let mut more = [
-        envoy_at(&site.controller, &site.namespace, "two", 0).await?,
-        envoy_at(&site.controller, &site.namespace, "three", 0).await?,
-    ];
+    let key = key_encryption_key(&site.namespace).await?;
+    let environment = [("LIMPET_KEK_1", key.as_str())];
+    let envoy = |node| site.controller.envoy_with_workers("web", node, &environment, 4);
+    let mut more = [envoy("two").await?, envoy("three").await?];
     for envoy in &mut more {
         envoy.until_ready().await?;
     }
@@ -57,6 +57,13 @@ pub(crate) async fn site(name: &str, max_idle: &str) -> Result<(KeyringSite, [Pr
     .await
     .with_context(|| site.envoy.log().unwrap_or_default())?;
     Ok((site, more))
+}
+
+/// An Envoy reports over the connection of xDS, whatever number of workers it has.
+async fn assert_one_connection(envoy: &Proxy) -> Result<()> {
+    let cluster = "cluster.limpet.controller.upstream_cx_active";
+    assert_eq!(envoy.admin().stat(cluster).await?, 1, "{}", envoy.log()?);
+    Ok(())
 }
 
 /// Clients whose requests the Envoys get in turn, and how many of them each pod has.
@@ -73,7 +80,7 @@ async fn visitors(site: &KeyringSite, count: usize) -> Result<(Vec<Visitor>, BTr
 
 #[tokio::test]
 async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
-    let (site, _envoys) = site("counted", "10s").await?;
+    let (site, [two, three]) = site("counted", "10s").await?;
     // Those that began while the site started are known, and then over.
     let known = async || {
         let rows = pods(&site.controller).await.ok()?;
@@ -102,6 +109,9 @@ async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
         all.then_some(())
     })
     .await?;
+    for envoy in [&site.envoy, &two, &three] {
+        assert_one_connection(envoy).await?;
+    }
     for row in pods(&site.controller).await?.values() {
         assert_eq!(row["state"], "ready", "{row}");
         assert_eq!(row["service"], "web", "{row}");
@@ -111,5 +121,79 @@ async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
     let took = last.elapsed();
     assert!(took > Duration::from_secs(9), "{took:?}");
     assert!(took < Duration::from_secs(10 + 5), "{took:?}");
+    Ok(())
+}
+
+/// How many requests the controller knows of, once all Envoys have told of theirs.
+async fn requests(controller: &Controller) -> Result<u64> {
+    let mut last = None;
+    for _ in 0..20 {
+        let rows = pods(controller).await?;
+        let now: u64 = rows.values().filter_map(|row| row["requests"].as_u64()).sum();
+        if last.replace(now) == Some(now) {
+            return Ok(now);
+        }
+        // Longer than any Envoy waits with what it has to tell.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+    }
+    bail!("requests do not stop growing")
+}
+
+/// Makes the Envoys listen at these ports and at no others.
+async fn listen(site: &KeyringSite, envoys: &[&Proxy], ports: &[u16]) -> Result<()> {
+    let listener = |port: &u16| json!({"name": format!("at-{port}"), "port": port, "protocol": "HTTP"});
+    let listeners: Vec<Value> = ports.iter().map(listener).collect();
+    let change = json!({"spec": {"listeners": listeners}});
+    site.namespace.merge("Gateway", "web", &change).await?;
+    for envoy in envoys {
+        poll::until("the listeners", async || {
+            let found = envoy.admin().listeners().await.ok()?;
+            let is_there = |port: u16| found.values().any(|address| *address == site.controller.address(port));
+            [8080, 8081]
+                .into_iter()
+                .all(|port| is_there(port) == ports.contains(&port))
+                .then_some(())
+        })
+        .await?;
+        let draining = "listener_manager.total_listeners_draining";
+        envoy.admin().until_stat(draining, 0).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_changed_filter_goes_on_counting() -> Result<()> {
+    let (site, [two, three]) = site("counted-on", "10m").await?;
+    let envoys = [&site.envoy, &two, &three];
+    let (mut visitors, _) = visitors(&site, 60).await?;
+    // Requests of those that began while the site started count, too.
+    let before = requests(&site.controller).await?;
+    for timeout in ["9m", "8m"] {
+        let annotation = json!({"metadata": {"annotations": {"session.limpet.dev/idle-timeout": timeout}}});
+        site.namespace.merge("BackendLBPolicy", "web", &annotation).await?;
+        // While the filter changes, and then.
+        for visitor in &mut visitors {
+            visitor.get("/").await?;
+        }
+        site.reloads().await?;
+        for visitor in &mut visitors {
+            visitor.get("/").await?;
+        }
+    }
+    // A listener with the same filter comes, and drains.
+    listen(&site, &envoys, &[8080, 8081]).await?;
+    for _ in 0..60 {
+        Visitor::of(site.controller.address(8081)).get("/").await?;
+    }
+    listen(&site, &envoys, &[8080]).await?;
+    for visitor in &mut visitors {
+        visitor.get("/").await?;
+    }
+    let after = requests(&site.controller).await?;
+    assert_eq!(after - before, (2 * 2 + 2) * 60);
+    for envoy in envoys {
+        assert_one_connection(envoy).await?;
+        assert!(!envoy.log()?.contains("Wasm VM failed"), "{}", envoy.log()?);
+    }
     Ok(())
 }

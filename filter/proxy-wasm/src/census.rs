@@ -5,14 +5,17 @@ use std::cell::RefCell;
 use limpet_core::census::{Backend, Census, Left, Seen};
 use limpet_core::time::Timestamp;
 
+use crate::budgets;
+
 thread_local! {
     /// A worker's VM lives on when the configuration changes. `None` until one reports.
     pub(crate) static CENSUS: RefCell<Option<Census>> = const { RefCell::new(None) };
 }
 
-/// Whether one more session of this backend may begin anew.
+/// Whether one more session of this backend may begin anew. Other workers are asked only if this one knows of a budget.
 pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> bool {
-    CENSUS.with_borrow(|census| census.as_ref().is_some_and(|census| census.may_leave(backend, now)))
+    let knows_budget = |census: &Census| census.may_leave(backend, now);
+    CENSUS.with_borrow(|census| census.as_ref().is_some_and(knows_budget)) && budgets::take(backend)
 }
 
 /// Counts what a response tells.

@@ -1,60 +1,110 @@
-//! Tells the controller of the sessions that this VM has seen. Each worker has a VM, and reports for itself.
+//! Tells the controller of the sessions that the VMs of this process have seen. One of them reports for all, or each
+//! worker would have a connection of its own to the controller.
+//!
+//! The others hand over what has changed. For them, the one that reports is the controller: if there is another one,
+//! they tell everything again.
+
+mod lease;
+mod queue;
 
 use limpet_core::census::Census;
 use limpet_core::census::report::{Answer, METHOD, PATIENCE, Report, SERVICE};
 use limpet_core::config::schema::ReportSessionsConfig;
+use limpet_core::time::Timestamp;
 use prost::Message as _;
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::BufferType;
+use proxy_wasm::types::{BufferType, Status};
 
+use crate::budgets::{self, Untold};
 use crate::census::CENSUS;
 use crate::host;
 use crate::table::Seed;
+pub(crate) use lease::serve;
+use lease::{Lease, Role};
+use queue::Queue;
+
+/// VMs hand over so often in an interval, so that a report has what is recent.
+const TICKS: u32 = 2;
 
 /// Reports for a configuration.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     cluster: String,
     node_cluster: String,
+    lease: Lease,
+    queue: Queue,
+    untold: Untold,
     /// The report that waits for its answer, and the number of the call.
     pending: Option<(u32, Report)>,
+    ticks: u32,
     /// How many intervals have passed without a report.
     idle: u32,
 }
 
 impl Reporter {
-    pub(crate) fn new(rules: &ReportSessionsConfig, seed: Seed) -> Self {
+    /// Starts the ticks, too.
+    pub(crate) fn start(rules: &ReportSessionsConfig, seed: Seed) -> Result<Self, Status> {
+        let queue = Queue::open()?;
+        hostcalls::set_tick_period(rules.interval.get() / TICKS)?;
         CENSUS.with_borrow_mut(|census| {
             let census = census.get_or_insert_with(|| Census::new(seed, rules.max_backends));
             census.limit(rules.max_backends);
         });
-        Self {
+        Ok(Self {
             cluster: rules.cluster.clone(),
             node_cluster: rules.node_cluster.clone(),
+            lease: Lease::default(),
+            queue,
+            untold: Untold::default(),
             pending: None,
+            ticks: 0,
             idle: 0,
-        }
+        })
     }
 
-    /// Sends what has changed, unless the last report has no answer yet.
-    pub(crate) fn report(&mut self) {
-        if self.pending.is_some() {
-            return;
-        }
-        // Without the time, there is another tick.
-        let Ok(now) = host::now() else { return };
-        let report = CENSUS.with_borrow(|census| {
-            let census = census.as_ref()?;
-            census.next_report(&self.node_cluster, &mut self.idle, now)
+    /// Reports, or hands over, what has changed.
+    pub(crate) fn tick(&mut self) {
+        CENSUS.with_borrow(|census| {
+            // Without the time, there is another tick.
+            let (Some(census), Ok(now)) = (census, host::now()) else {
+                return;
+            };
+            self.ticks = (self.ticks + 1) % TICKS;
+            match self.lease.tick(census.reporter()) {
+                Role::Reports => {
+                    self.queue.take().for_each(|report| census.merge(report));
+                    if self.ticks == 0 && self.pending.is_none() {
+                        self.report(census, now);
+                    }
+                }
+                Role::HandsOver(to) => self.hand_over(census, to, now),
+                Role::Waits => {}
+            }
         });
-        let Some(report) = report else { return };
+    }
+
+    fn report(&mut self, census: &Census, now: Timestamp) {
+        let Some(report) = census.next_report(&self.node_cluster, &mut self.idle, now) else {
+            return;
+        };
+        self.untold.settle();
         let message = report.encode_to_vec();
         let call = hostcalls::dispatch_grpc_call(&self.cluster, SERVICE, METHOD, Vec::new(), Some(&message), PATIENCE);
         match call {
             Ok(call) => self.pending = Some((call, report)),
             // The cluster has no connection, or does not exist.
-            Err(_) => take_back(report),
+            Err(_) => census.merge(report),
         }
+    }
+
+    fn hand_over(&self, census: &Census, to: u64, now: Timestamp) {
+        if let Some(report) = census.report(now)
+            && !self.queue.put(&report)
+        {
+            census.merge(report);
+        }
+        let (sheds, since) = budgets::left();
+        census.arrived(&Answer { memory: to, sheds }, since);
     }
 
     /// A call has ended with this gRPC status, and an answer of so many bytes.
@@ -66,30 +116,35 @@ impl Reporter {
             let message = hostcalls::get_buffer(BufferType::GrpcReceiveBuffer, 0, size).ok()?;
             Answer::decode(message.unwrap_or_default().as_slice()).ok()
         };
-        match (status == 0).then(answer).flatten() {
-            Some(answer) => CENSUS.with_borrow(|census| {
-                // Without the time, there is another answer.
-                if let (Some(census), Ok(now)) = (census, host::now()) {
-                    census.arrived(&answer, now);
+        let answer = (status == 0).then(answer).flatten();
+        CENSUS.with_borrow(|census| {
+            let Some(census) = census else { return };
+            match (answer, host::now()) {
+                (Some(answer), Ok(now)) => {
+                    self.untold.told(&report);
+                    // Another one that reports now has its own.
+                    let given = if self.lease.is_held() { answer.sheds } else { Vec::new() };
+                    let sheds = self.untold.withhold(given);
+                    budgets::give(&sheds, now);
+                    let memory = answer.memory;
+                    census.arrived(&Answer { memory, sheds }, now);
                 }
-            }),
-            None => take_back(report),
-        }
+                // Without the time, there is another answer.
+                (Some(_), Err(_)) => {}
+                (None, _) => census.merge(report),
+            }
+        });
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
         if let Some((_, report)) = self.pending.take() {
-            take_back(report);
+            CENSUS.with_borrow(|census| {
+                if let Some(census) = census {
+                    census.merge(report);
+                }
+            });
         }
     }
-}
-
-fn take_back(report: Report) {
-    CENSUS.with_borrow(|census| {
-        if let Some(census) = census {
-            census.merge(report);
-        }
-    });
 }

@@ -12,7 +12,7 @@ use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
 
 use crate::host;
 use crate::plugin::{self, Plugin, log};
-use crate::reporter::Reporter;
+use crate::reporter::{self, Reporter};
 use crate::stream::Stream;
 use crate::table::{self, PlaceTable};
 
@@ -54,11 +54,12 @@ impl RootContext for Root {
 
     fn on_tick(&mut self) {
         if let Some(reporter) = &mut self.reporter {
-            reporter.report();
+            reporter.tick();
         }
     }
 
     fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
+        reporter::serve();
         Some(Box::new(Stream::new(self.plugin.clone())))
     }
 
@@ -81,9 +82,8 @@ fn configure(size: usize) -> Result<(Plugin, Option<Reporter>), String> {
     let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
         .map_err(|status| format!("no counters (status {})", status as u32))?;
     let reporter = filter.report_sessions().map(|rules| {
-        hostcalls::set_tick_period(rules.interval.get())
-            .map_err(|status| format!("no clock for reportSessions (status {})", status as u32))?;
-        Ok::<_, String>(Reporter::new(rules, seed))
+        let started = Reporter::start(rules, seed);
+        started.map_err(|status| format!("no clock or queue for reportSessions (status {})", status as u32))
     });
     let reporter = reporter.transpose()?;
     for warning in warnings.into_iter().chain(ahead) {

@@ -79,7 +79,7 @@ struct Bucket {
     filled: Timestamp,
 }
 
-/// An Envoy, or a worker of one.
+/// An Envoy.
 #[derive(Debug, Clone, Copy)]
 struct Reporter {
     seen: Timestamp,

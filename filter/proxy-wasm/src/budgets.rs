@@ -1,0 +1,162 @@
+//! How many sessions may begin anew: what the controller gave this process, in Envoy's shared data. Workers take one by
+//! one, so all of them together never take more.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use limpet_core::census::Backend;
+use limpet_core::census::report::{Report, Shed};
+use limpet_core::time::Timestamp;
+use prost::Message;
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::Status;
+
+const NAME: &str = "limpet.sessions.budgets";
+/// How often a change is tried again that another worker came before.
+const ATTEMPTS: usize = 16;
+
+/// The hash of a cluster's name, and a host of it.
+type Host = (u32, SocketAddr);
+
+#[derive(Clone, PartialEq, Message)]
+struct Budgets {
+    /// When the controller gave them: Unix time in milliseconds.
+    #[prost(uint64, tag = "1")]
+    since: u64,
+    #[prost(message, repeated, tag = "2")]
+    given: Vec<Shed>,
+    /// What nobody has taken yet, in the same order.
+    #[prost(message, repeated, tag = "3")]
+    left: Vec<Shed>,
+}
+
+impl Budgets {
+    fn take(&mut self, backend: &Backend) -> bool {
+        let destination = u32::from_be_bytes(backend.destination.0);
+        let mut sheds = self.left.iter_mut();
+        let Some(shed) = sheds.find(|shed| shed.destination == destination && shed.sessions > 0) else {
+            return false;
+        };
+        let mut hosts = shed.hosts.iter_mut();
+        let Some(host) = hosts.find(|host| host.sessions > 0 && host.host() == Some(backend.host)) else {
+            return false;
+        };
+        shed.sessions -= 1;
+        host.sessions -= 1;
+        true
+    }
+
+    fn taken(&self) -> HashMap<Host, u32> {
+        let mut taken = HashMap::new();
+        for (given, left) in std::iter::zip(&self.given, &self.left) {
+            for (before, after) in std::iter::zip(&given.hosts, &left.hosts) {
+                let sessions = before.sessions.saturating_sub(after.sessions);
+                if let Some(host) = before.host().filter(|_| sessions > 0) {
+                    taken.insert((given.destination, host), sessions);
+                }
+            }
+        }
+        taken
+    }
+}
+
+/// Sessions that were let go, of which no report has told yet. Workers tell of them late, and meanwhile the controller
+/// would give the same budget again.
+#[derive(Debug, Default)]
+pub(crate) struct Untold {
+    /// Let go before the last report, which would have told of them.
+    former: HashMap<Host, u32>,
+    /// Let go since.
+    latest: HashMap<Host, u32>,
+}
+
+impl Untold {
+    /// Takes back what nobody has taken, because a report is about to be sent.
+    pub(crate) fn settle(&mut self) {
+        self.rotate(change(|budgets| {
+            let taken = budgets.taken();
+            (std::mem::take(budgets) != Budgets::default()).then_some(taken)
+        }));
+    }
+
+    fn rotate(&mut self, taken: Option<HashMap<Host, u32>>) {
+        self.former = std::mem::replace(&mut self.latest, taken.unwrap_or_default());
+    }
+
+    /// The controller knows of what this report tells.
+    pub(crate) fn told(&mut self, report: &Report) {
+        for change in &report.backends {
+            let Some(backend) = change.backend() else { continue };
+            let host = (change.destination, backend.host);
+            let mut told: u64 = change.rebalanced.iter().map(|window| window.sessions).sum();
+            for untold in [&mut self.former, &mut self.latest] {
+                if let Some(sessions) = untold.get_mut(&host) {
+                    let less = u32::try_from(told).unwrap_or(u32::MAX).min(*sessions);
+                    *sessions -= less;
+                    told -= u64::from(less);
+                }
+            }
+        }
+    }
+
+    /// What the workers may take of what the controller gives. Who was let go before the last report, and is not in it,
+    /// has stayed: load balancing chose the same backend.
+    pub(crate) fn withhold(&self, mut sheds: Vec<Shed>) -> Vec<Shed> {
+        for shed in &mut sheds {
+            let all = self.latest.iter().filter(|((of, _), _)| *of == shed.destination);
+            let all: u32 = all.map(|(_, sessions)| sessions).sum();
+            shed.sessions = shed.sessions.saturating_sub(all);
+            for host in &mut shed.hosts {
+                let place = host.host().map(|host| (shed.destination, host));
+                let untold = place.and_then(|place| self.latest.get(&place));
+                host.sessions = host.sessions.saturating_sub(untold.copied().unwrap_or_default());
+            }
+        }
+        sheds
+    }
+}
+
+/// Changes the budgets, unless `change` changes nothing.
+fn change<T>(change: impl Fn(&mut Budgets) -> Option<T>) -> Option<T> {
+    for _ in 0..ATTEMPTS {
+        let (bytes, version) = hostcalls::get_shared_data(NAME).ok()?;
+        let mut budgets = Budgets::decode(bytes?.as_slice()).ok()?;
+        let result = change(&mut budgets)?;
+        match hostcalls::set_shared_data(NAME, Some(&budgets.encode_to_vec()), version) {
+            Ok(()) => return Some(result),
+            Err(Status::CasMismatch) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Lets workers take these.
+pub(crate) fn give(sheds: &[Shed], now: Timestamp) {
+    if sheds.is_empty() {
+        return;
+    }
+    let budgets = Budgets {
+        since: now.unix_millis(),
+        given: sheds.to_vec(),
+        left: sheds.to_vec(),
+    };
+    // Without shared data, every session stays.
+    let _: Result<(), Status> = hostcalls::set_shared_data(NAME, Some(&budgets.encode_to_vec()), None);
+}
+
+/// What nobody has taken yet, and since when it was there.
+pub(crate) fn left() -> (Vec<Shed>, Timestamp) {
+    let kept = hostcalls::get_shared_data(NAME).ok().and_then(|(bytes, _)| bytes);
+    let budgets = kept.and_then(|bytes| Budgets::decode(bytes.as_slice()).ok());
+    let Budgets { left, since, .. } = budgets.unwrap_or_default();
+    (left, Timestamp::from_unix_millis(since))
+}
+
+/// Takes one of the sessions that may begin anew, if there is one for this backend.
+pub(crate) fn take(backend: &Backend) -> bool {
+    change(|budgets| budgets.take(backend).then_some(())).is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+use limpet_core::census::report::{BackendReport, RebalancedReport, ShedHost};
+use limpet_core::token::Destination;
+
+use super::*;
+
+const SHOP: Destination = Destination([1, 2, 3, 4]);
+
+fn backend(last: u8) -> Backend {
+    Backend {
+        destination: SHOP,
+        host: SocketAddr::from(([10, 0, 0, last], 80)),
+        live_for: 600,
+    }
+}
+
+fn shed(sessions: u32, hosts: [u32; 2]) -> Shed {
+    Shed {
+        destination: u32::from_be_bytes(SHOP.0),
+        sessions,
+        hosts: std::iter::zip([1, 2], hosts)
+            .map(|(last, sessions)| ShedHost::new(backend(last).host, sessions))
+            .collect(),
+    }
+}
+
+fn given(sheds: Vec<Shed>) -> Budgets {
+    Budgets {
+        since: 1,
+        left: sheds.clone(),
+        given: sheds,
+    }
+}
+
+fn taken(hosts: [u32; 2]) -> HashMap<Host, u32> {
+    let hosts = std::iter::zip([1, 2], hosts).filter(|(_, sessions)| *sessions > 0);
+    hosts
+        .map(|(last, sessions)| ((u32::from_be_bytes(SHOP.0), backend(last).host), sessions))
+        .collect()
+}
+
+/// A report of so many sessions that began anew.
+fn report(hosts: [u64; 2]) -> Report {
+    let backends = std::iter::zip([1, 2], hosts).map(|(last, sessions)| BackendReport {
+        rebalanced: vec![RebalancedReport { number: 1, sessions }],
+        ..BackendReport::of(backend(last))
+    });
+    Report {
+        backends: backends.collect(),
+        ..Report::default()
+    }
+}
+
+#[test]
+fn no_more_is_taken_than_was_given() {
+    let mut budgets = given(vec![shed(4, [1, 9])]);
+    let mut take = |last| (0..9).filter(|_| budgets.take(&backend(last))).count();
+    assert_eq!([3, 1, 2].map(&mut take), [0, 1, 3]);
+    assert_eq!(budgets.taken(), taken([1, 3]));
+    assert!(!Budgets::default().take(&backend(1)));
+}
+
+#[test]
+fn what_no_report_has_told_yet_is_not_given_again() {
+    let mut untold = Untold::default();
+    let all = || vec![shed(10, [5, 5])];
+    assert_eq!(untold.withhold(all()), all());
+    untold.rotate(Some(taken([3, 1])));
+    untold.told(&report([1, 0]));
+    assert_eq!(untold.withhold(all()), [shed(7, [3, 4])]);
+    // The next report tells of the rest.
+    untold.rotate(Some(taken([2, 0])));
+    untold.told(&report([2, 1]));
+    assert_eq!(untold.withhold(all()), [shed(8, [3, 5])]);
+    untold.told(&report([2, 0]));
+    assert_eq!(untold.withhold(all()), all());
+}
+
+#[test]
+fn who_is_not_in_the_report_after_has_stayed() {
+    let mut untold = Untold::default();
+    untold.rotate(Some(taken([3, 1])));
+    untold.rotate(None);
+    assert_eq!(untold.withhold(vec![shed(2, [2, 2])]), [shed(2, [2, 2])]);
+    // Nobody gets less than nothing.
+    untold.rotate(Some(taken([3, 0])));
+    assert_eq!(untold.withhold(vec![shed(2, [2, 2])]), [shed(0, [0, 2])]);
+}

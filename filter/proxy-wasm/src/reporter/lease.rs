@@ -1,0 +1,152 @@
+//! Which VM of the process reports for all.
+//!
+//! Envoy has a VM for each worker and one for its main thread, whose connections are those of xDS. All of them have
+//! ticks. One VM holds a lease in shared data and renews it with each tick. Who serves requests gives way to who does
+//! not, so that it is the main thread's soon. For a moment there may be two holders: then both report, and nothing is
+//! told twice, because what is handed over has one taker.
+
+use std::cell::Cell;
+
+use proxy_wasm::hostcalls;
+
+const NAME: &str = "limpet.sessions.reporter";
+/// After so many ticks without a renewal, the holder is gone. What counts is this VM's own ticks, not a clock.
+const PATIENCE: u32 = 6;
+
+thread_local! {
+    static SERVES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This VM serves requests, so its thread is a worker.
+pub(crate) fn serve() {
+    SERVES.set(true);
+}
+
+/// A VM with or without the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Holder {
+    id: u64,
+    serves: bool,
+}
+
+impl Holder {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (id, [serves]) = bytes.split_first_chunk()? else {
+            return None;
+        };
+        Some(Self {
+            id: u64::from_be_bytes(*id),
+            serves: *serves != 0,
+        })
+    }
+
+    fn bytes(self) -> [u8; 9] {
+        let mut bytes = [u8::from(self.serves); 9];
+        bytes[..8].copy_from_slice(&self.id.to_be_bytes());
+        bytes
+    }
+}
+
+/// What a VM does with its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It reports those of all VMs.
+    Reports,
+    /// It hands them over to this VM.
+    HandsOver(u64),
+    /// It keeps them until the next tick.
+    Waits,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Lease {
+    /// The version of the shared data that was seen last.
+    version: Option<u32>,
+    /// For how many ticks it was the same.
+    unchanged: u32,
+    is_held: bool,
+}
+
+impl Lease {
+    /// Renews the lease, or takes it, if it is this VM's to hold.
+    pub(super) fn tick(&mut self, id: u64) -> Role {
+        let serves = SERVES.get();
+        let own = Holder { id, serves };
+        self.is_held = false;
+        let Ok((bytes, version)) = hostcalls::get_shared_data(NAME) else {
+            return Role::Waits;
+        };
+        let holder = bytes.and_then(|bytes| Holder::read(&bytes));
+        if let Some(other) = self.other(own, holder, version) {
+            return Role::HandsOver(other);
+        }
+        // Of several that come first, the last one stays.
+        self.is_held = hostcalls::set_shared_data(NAME, Some(&own.bytes()), version).is_ok();
+        if self.is_held { Role::Reports } else { Role::Waits }
+    }
+
+    /// Whether it was this VM's at the last tick.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Who else holds the lease; `None` if this VM may take it.
+    fn other(&mut self, own: Holder, holder: Option<Holder>, version: Option<u32>) -> Option<u64> {
+        let is_same = self.version == version;
+        self.unchanged = if is_same { self.unchanged + 1 } else { 0 };
+        self.version = version;
+        let gives_way = |other: &Holder| other.serves && !own.serves;
+        holder
+            .filter(|other| other.id != own.id && self.unchanged < PATIENCE && !gives_way(other))
+            .map(|other| other.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Holder = Holder { id: 1, serves: false };
+
+    fn holder(serves: bool) -> Holder {
+        Holder { id: 2, serves }
+    }
+
+    #[test]
+    fn a_lease_is_taken_when_its_holder_is_gone() {
+        let serves = Holder { serves: true, ..OWN };
+        let mut lease = Lease::default();
+        assert_eq!(lease.other(OWN, None, None), None);
+        for version in 1..20 {
+            assert_eq!(lease.other(serves, Some(holder(true)), Some(version)), Some(2));
+        }
+        for _ in 1..PATIENCE {
+            assert_eq!(lease.other(serves, Some(holder(true)), Some(19)), Some(2));
+        }
+        assert_eq!(lease.other(serves, Some(holder(true)), Some(19)), None);
+    }
+
+    #[test]
+    fn who_serves_requests_gives_way_to_who_does_not() {
+        let serves = Holder { serves: true, ..OWN };
+        let mut lease = Lease::default();
+        assert_eq!(lease.other(OWN, Some(holder(true)), Some(1)), None);
+        for (own, other) in [(OWN, false), (serves, false), (serves, true)] {
+            assert_eq!(lease.other(own, Some(holder(other)), Some(2)), Some(2));
+        }
+        assert_eq!(lease.other(serves, Some(serves), Some(3)), None);
+    }
+
+    #[test]
+    fn a_holder_is_read_as_it_is_written() {
+        for serves in [false, true] {
+            let own = Holder {
+                id: 0x0102_0304_0506_0708,
+                serves,
+            };
+            assert_eq!(Holder::read(&own.bytes()), Some(own));
+        }
+        assert_eq!(Holder::read(&[0; 8]), None);
+        assert_eq!(Holder::read(&[]), None);
+    }
+}
