@@ -33,6 +33,11 @@ impl HttpError {
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == ErrorKind::ConnectionRefused)
     }
+
+    /// Whether the server has no such page.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::Status { line, .. } if line.split(' ').nth(1) == Some("404"))
+    }
 }
 
 impl fmt::Display for HttpError {

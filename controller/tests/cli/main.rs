@@ -15,6 +15,7 @@ mod destinations;
 mod docs;
 mod docs_tables;
 mod drain;
+mod drained;
 mod dynamic_module;
 mod envoy_gateway;
 #[cfg(feature = "controller")]

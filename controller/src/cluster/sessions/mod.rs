@@ -36,7 +36,7 @@ use balance::Balance;
 use ledger::Ledger;
 pub(crate) use peers::follow;
 use places::Places;
-pub(crate) use pods::{PodSessions, PodState, Sessions};
+pub(crate) use pods::{OwnSessions, PodSessions, PodState, Sessions};
 pub(crate) use replica::{After, Replica};
 
 /// What is known of sessions. Clones are handles of the same.
@@ -55,7 +55,9 @@ struct Content {
     /// Which memory this is: another one after a restart, so that Envoys tell everything again.
     memory: u64,
     process: u64,
-    since: Timestamp,
+    /// Since when anything is counted: when this replica published for the first time, or a former one. Until then,
+    /// nothing that Envoys tell is believed.
+    since: Option<Timestamp>,
     ledger: Ledger,
     places: Places,
     balance: Balance,
@@ -65,7 +67,7 @@ impl Book {
     /// An empty one.
     pub(crate) fn new() -> Self {
         Self {
-            content: Arc::new(Mutex::new(Content::new(now()))),
+            content: Arc::new(Mutex::new(Content::new())),
             recent: Arc::default(),
         }
     }
@@ -120,7 +122,7 @@ impl Book {
         Replica {
             process: content.process,
             memory: content.memory,
-            since: content.since.unix_millis(),
+            since: content.since.map_or(0, Timestamp::unix_millis),
             ..content.ledger.after(after)
         }
     }
@@ -135,7 +137,11 @@ impl Book {
         let content = &mut *self.content();
         // All replicas that know the same are one memory.
         content.memory = content.memory.min(told.memory);
-        content.since = content.since.min(Timestamp::from_unix_millis(told.since));
+        // One that has not published yet tells 0.
+        let since = Some(told.since)
+            .filter(|since| *since > 0)
+            .map(Timestamp::from_unix_millis);
+        content.since = [content.since, since].into_iter().flatten().min();
         content.ledger.hear_replica(name, told, now());
     }
 
@@ -149,7 +155,9 @@ impl Book {
         &self,
         clusters: impl Iterator<Item = (&'a ClusterName, &'a ObjectName, &'a [ObjectName])>,
     ) {
-        self.content().places.publish(clusters);
+        let content = &mut *self.content();
+        content.since.get_or_insert_with(now);
+        content.places.publish(clusters);
     }
 
     /// The endpoints of a cluster.
@@ -162,13 +170,25 @@ impl Book {
         self.content().places.services()
     }
 
+    /// What lives at an address now.
+    pub(crate) fn at(&self, ip: IpAddr) -> OwnSessions {
+        let (content, now) = (self.content(), now());
+        let own = pods::sessions_at(&content.ledger, &content.places, ip, now);
+        OwnSessions {
+            known: !own.is_empty(),
+            sessions: own.iter().map(|pod| pod.sessions).fold(0, usize::saturating_add),
+            streams: own.iter().map(|pod| pod.streams).fold(0, u64::saturating_add),
+            counted_for: now.since(content.since.unwrap_or(now)).as_secs(),
+        }
+    }
+
     /// What lives where now.
     pub(crate) fn sessions(&self) -> Sessions {
         let content = &mut *self.content();
         let now = now();
         content.ledger.forget(now);
         content.places.forget(&content.ledger.hosts());
-        pods::sessions(&content.ledger, &content.places, content.since, now)
+        pods::sessions(&content.ledger, &content.places, content.since.unwrap_or(now), now)
     }
 
     /// What lived where within the last second. It is found out once for all who ask.
@@ -183,23 +203,17 @@ impl Book {
         *recent = Some((Instant::now(), Arc::clone(&sessions)));
         sessions
     }
-
-    /// What lives at the pods of an address now.
-    pub(crate) fn sessions_at(&self, ip: IpAddr) -> Vec<PodSessions> {
-        let content = self.content();
-        pods::sessions_at(&content.ledger, &content.places, ip, now())
-    }
 }
 
 impl Content {
-    fn new(now: Timestamp) -> Self {
+    fn new() -> Self {
         let process = getrandom::u64()
             .unwrap_or_else(|_| u64::from(std::process::id()))
             .max(1);
         Self {
             memory: process,
             process,
-            since: now,
+            since: None,
             ledger: Ledger::default(),
             places: Places::default(),
             balance: Balance::none(),
@@ -218,7 +232,7 @@ impl Content {
         let known = balance::Known {
             ledger: &self.ledger,
             places: &self.places,
-            since: self.since,
+            since: self.since.unwrap_or(now),
         };
         self.balance.answer(&told, known, now)
     }

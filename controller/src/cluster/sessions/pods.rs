@@ -61,6 +61,18 @@ pub(crate) enum PodState {
     Gone,
 }
 
+/// What lives at the pod that asks, for `limpet drained`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OwnSessions {
+    /// Whether the address is a backend's.
+    pub(crate) known: bool,
+    pub(crate) sessions: usize,
+    pub(crate) streams: u64,
+    /// Seconds since when anything is counted. Envoys may not have told everything yet if they are few.
+    pub(crate) counted_for: u64,
+}
+
 impl From<Standing> for PodState {
     fn from(standing: Standing) -> Self {
         match standing {

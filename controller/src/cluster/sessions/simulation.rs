@@ -176,7 +176,8 @@ impl Simulation {
             "reportSessions": {"cluster": "controller", "nodeCluster": GROUP},
         });
         let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None).unwrap();
-        let mut book = Content::new(time(0));
+        let mut book = Content::new();
+        book.since = Some(time(0));
         let cluster = ClusterName(CLUSTER.to_owned());
         let (service, gateways) = (ObjectName::new("shop", "cart"), [ObjectName::new("shop", "web")]);
         book.places.publish([(&cluster, &service, &gateways[..])].into_iter());

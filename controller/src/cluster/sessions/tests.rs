@@ -206,16 +206,16 @@ fn a_pod_is_told_what_lives_there_and_nothing_else() {
     };
     shop.book.hear(GROUP, Told::Load(1, vec![load])).unwrap();
     for number in [1, 2] {
-        let own = shop.book.sessions_at(address(number).ip());
-        assert_eq!(own, [shop.pod(number).unwrap()]);
+        let (own, pod) = (shop.book.at(address(number).ip()), shop.pod(number).unwrap());
+        assert_eq!((own.sessions, own.streams), (pod.sessions, pod.streams));
     }
-    assert_eq!(shop.book.sessions_at(address(3).ip()), []);
+    assert!(!shop.book.at(address(3).ip()).known);
     // Who is gone is known as long as it has sessions.
     shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
     shop.observe(&[(3, EndpointState::Ready)]);
-    assert_eq!(shop.book.sessions_at(address(2).ip())[0].sessions, 2);
+    assert_eq!(shop.book.at(address(2).ip()).sessions, 2);
     shop.observe(&[(1, EndpointState::Ready)]);
-    assert_eq!(shop.book.sessions_at(address(3).ip()), []);
+    assert!(!shop.book.at(address(3).ip()).known);
 }
 
 #[test]
@@ -278,6 +278,23 @@ fn exchange(one: &Shop, two: &Shop) -> usize {
         two.book.hear_replica("one", of_one);
     }
     panic!("they never stop telling each other");
+}
+
+#[test]
+fn counting_begins_with_the_first_publication_of_any_replica() {
+    let nobody = Book::new();
+    let told = nobody.replica(After::default());
+    let shop = Shop::new();
+    let since = shop.book.sessions().since;
+    shop.book.hear_replica("nobody", told);
+    assert_eq!(shop.book.sessions().since, since);
+
+    let mut told = shop.book.replica(After::default());
+    told.since -= 60_000;
+    nobody.hear_replica("shop", told);
+    nobody.publish(std::iter::empty());
+    let counted = nobody.at(address(1).ip()).counted_for;
+    assert!((60..70).contains(&counted), "{counted}");
 }
 
 #[test]
@@ -355,7 +372,7 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     }
     shop.hear(&envoy);
     let budgets = |group, seconds| shop.book.content().hear(group, Report::default(), later(seconds));
-    shop.book.content().since = Timestamp::UNIX_EPOCH;
+    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
     assert_eq!(budgets(GROUP, 0), [], "nobody has asked for it");
     shop.book.rebalance([&shop.cluster].into_iter());
     assert_eq!(budgets(GROUP, 0), [], "the bucket is empty");
@@ -364,13 +381,13 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     let hosts: Vec<_> = shed.hosts.iter().map(|host| (host.host(), host.sessions)).collect();
     assert_eq!((shed.sessions, hosts), (1, vec![(Some(address(1)), 1)]));
     assert_eq!(budgets("shop/other", 60), [], "these Envoys do not have the Service");
-    shop.book.content().since = start;
+    shop.book.content().since = Some(start);
     assert_eq!(
         budgets(GROUP, 120),
         [],
         "who left before the controller started is not known yet"
     );
-    shop.book.content().since = Timestamp::UNIX_EPOCH;
+    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Draining)]);
     assert_eq!(budgets(GROUP, 180), [], "there is no other pod");
 }

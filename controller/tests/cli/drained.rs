@@ -1,0 +1,80 @@
+//! `limpet drained`, with a page in the controller's place. `e2e` has it in pods.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{Ran, limpet};
+
+const LONG_SINCE: &str = r#"{"known": true, "sessions": 0, "streams": 0, "countedFor": 3600}"#;
+const JUST_STARTED: &str = r#"{"known": true, "sessions": 0, "streams": 0, "countedFor": 3}"#;
+const TWO_SESSIONS: &str = r#"{"known": true, "sessions": 2, "streams": 0, "countedFor": 3600}"#;
+
+/// Answers with these in turn, status and body, and then with the last one again and again. Returns its address.
+fn controller(answers: &'static [(&'static str, &'static str)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let last = answers.last().into_iter().cycle();
+        for (stream, (status, body)) in listener.incoming().zip(answers.iter().chain(last)) {
+            let Ok(mut stream) = stream else { continue };
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
+                head.extend(byte);
+            }
+            assert!(head.starts_with(b"GET /sessions/self HTTP/1.1\r\n"));
+            let length = body.len();
+            let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+        }
+    });
+    address
+}
+
+fn drained(controller: &str, timeout: &str) -> (Ran, Duration) {
+    let begun = Instant::now();
+    let ran = limpet(&["drained", "--self", "--controller", controller, "--timeout", timeout]).run();
+    (ran, begun.elapsed())
+}
+
+#[test]
+fn a_pod_without_sessions_is_held_for_a_moment() {
+    let (ran, took) = drained(&controller(&[("200 OK", LONG_SINCE)]), "30s");
+    ran.code(0).says("drained: no session is left");
+    assert!(took >= Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
+}
+
+#[test]
+fn a_controller_that_has_just_started_is_not_believed() {
+    let (ran, took) = drained(&controller(&[("200 OK", JUST_STARTED)]), "8s");
+    ran.code(1).says("the controller has counted for 3 s");
+    assert!(took >= Duration::from_secs(8), "{took:?}");
+    // Nor is what it says a reason to begin the wait anew, once it has counted for long enough.
+    let answers = &[("200 OK", JUST_STARTED), ("200 OK", LONG_SINCE)];
+    drained(&controller(answers), "30s").0.code(0);
+}
+
+#[test]
+fn sessions_hold_it_until_the_time_is_over() {
+    let (ran, took) = drained(&controller(&[("200 OK", TWO_SESSIONS)]), "2s");
+    ran.code(1).says("the time is over").says("2 sessions, 0 streams");
+    assert!(took >= Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_controller_that_is_away_is_asked_again() {
+    let answers = &[("503 Service Unavailable", ""), ("200 OK", "{"), ("200 OK", LONG_SINCE)];
+    drained(&controller(answers), "30s").0.code(0);
+    let (ran, took) = drained(&controller(&[("503 Service Unavailable", "")]), "2s");
+    ran.code(2).complains("503 Service Unavailable");
+    assert!(took >= Duration::from_secs(2), "{took:?}");
+}
+
+#[test]
+fn a_controller_that_counts_no_sessions_is_not_waited_for() {
+    let (ran, took) = drained(&controller(&[("404 Not Found", "")]), "30m");
+    ran.code(2).complains("it counts no sessions");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
