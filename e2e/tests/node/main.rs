@@ -3,6 +3,7 @@
 
 mod chart;
 mod deploy;
+mod drained;
 mod managed;
 mod rollouts;
 mod site;

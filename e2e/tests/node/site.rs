@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::{self, Client, Node, Release};
+use limpet_e2e::kube::{self, ApiServer, Client, Node, Release};
 use limpet_e2e::{Visitor, poll, tools};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -70,6 +70,10 @@ impl Site {
             .await?;
         }
         Ok(site)
+    }
+
+    pub(crate) fn server(&self) -> &'static ApiServer {
+        self.node.server()
     }
 
     /// The namespace `default`, which has the Gateway and the application.
