@@ -38,7 +38,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_fill_the_room_and_no_more(wanted in prop::collection::vec(0..100_usize, 0..20), room in 0..500_usize) {
+        fn shares_fill_the_room_and_no_more(
+            wanted in prop::collection::vec(0..100_usize, 0..20),
+            room in 0..500_usize,
+        ) {
             let share = fair_share(wanted.iter().copied(), room);
             let sum: usize = wanted.iter().map(|size| *size.min(&share)).sum();
             prop_assert!(sum <= room);

@@ -46,8 +46,8 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
         .as_ref()
         .filter(|_| contour::is_taken(objects, settings))
     {
-        let message = "contour.gateway of the controller's configuration: expected a name that no Gateway has, found that \
-                       of this one; it is served, and no IngressRoute is";
+        let message = "contour.gateway of the controller's configuration: expected a name that no Gateway has, found \
+                       that of this one; it is served, and no IngressRoute is";
         add(Kind::Gateway, &taken.gateway, "Invalid", vec![message.to_owned()]);
     }
     for (name, route) in &objects.http_routes {

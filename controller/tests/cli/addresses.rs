@@ -37,9 +37,9 @@ fn a_client_must_not_choose_its_address() {
 
 #[test]
 fn envoys_must_hash_alike() {
-    let expected = "expected a hash_policy that begins with filter_state envoy.filters.listener.original_dst.remote_ip, \
-                    terminal, and connection_properties source_ip: without them, each Envoy chooses a backend of its \
-                    own for a new client of web/default";
+    let expected = "expected a hash_policy that begins with filter_state \
+                    envoy.filters.listener.original_dst.remote_ip, terminal, and connection_properties \
+                    source_ip: without them, each Envoy chooses a backend of its own for a new client of web/default";
     let state = json!({
         "filter_state": {"key": "envoy.filters.listener.original_dst.remote_ip"},
         "terminal": true,

@@ -90,8 +90,8 @@ fn every_cluster_needs_a_cookie_of_its_own() {
         &plain,
         "warning",
         place,
-        "the session web/green has the cookie limpet-session with path /, as web/blue has: a client keeps one such cookie, so \
-         each of the two ends the other; perScope: true gives each its own",
+        "the session web/green has the cookie limpet-session with path /, as web/blue has: a client keeps one such \
+         cookie, so each of the two ends the other; perScope: true gives each its own",
     );
     let policies = json!({"web": {"cookie": {"name": "blue"}}, "other": {"cookie": {"name": "green"}}});
     let named = changed(|clusters| *session(&mut clusters[1]) = "other/green".into());

@@ -45,7 +45,9 @@ addressType: IPv4
 ports: [{name: web, port: 8080, protocol: TCP}]
 endpoints:
 - {addresses: [10.0.0.7], conditions: {ready: true}, targetRef: {kind: Pod, name: v1-a, uid: a}}
-- {addresses: [10.0.0.8], conditions: {ready: false, serving: true, terminating: true}, targetRef: {kind: Pod, name: v1-b, uid: b}}
+- addresses: [10.0.0.8]
+  conditions: {ready: false, serving: true, terminating: true}
+  targetRef: {kind: Pod, name: v1-b, uid: b}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute

@@ -142,7 +142,8 @@ impl Choices<'_> {
             6 => json!({"session.limpet.dev/mode": self.mostly(&["rewrite", "prefix", "insert"])}),
             7 => json!({"session.limpet.dev/domain": self.mostly(&["example", "other.example", "fuzzed-0.example"])}),
             8 => {
-                json!({"session.limpet.dev/same-site": "None", "session.limpet.dev/secure": self.mostly(&["always", "auto"])})
+                let secure = self.mostly(&["always", "auto"]);
+                json!({"session.limpet.dev/same-site": "None", "session.limpet.dev/secure": secure})
             }
             9 => json!({"session.limpet.dev/path": self.mostly(&["route", "/a"])}),
             1 => json!({"session.limpet.dev/strict": self.mostly(&["true", "false"])}),

@@ -126,7 +126,8 @@ proptest! {
             add_route(&mut objects, "a", "own", &[char::from(b'a' + u8::try_from(number).unwrap())]);
             objects.memory = memory;
             let graph = build_within(&objects, &Settings::default(), ROOM, None).graph;
-            let own: Vec<&str> = graph.rules.keys().filter_map(|rule| rule.0.strip_prefix("httproute/a/own/")).collect();
+            let own = graph.rules.keys().filter_map(|rule| rule.0.strip_prefix("httproute/a/own/"));
+            let own: Vec<&str> = own.collect();
             let first = first_name();
             prop_assert_eq!(own, [first.as_str()]);
             memory = graph.memory;

@@ -102,7 +102,10 @@ proptest! {
         letters in prop::sample::subsequence(('a'..='h').collect::<Vec<_>>(), 1..8),
         index in any::<prop::sample::Index>(),
     ) {
-        let text = |letters: &[char]| letters.iter().map(|letter| [" :".to_owned(), letter.to_string()].concat()).collect::<Vec<_>>().concat();
+        let text = |letters: &[char]| {
+            let words = letters.iter().map(|letter| format!(" :{letter}"));
+            words.collect::<String>()
+        };
         let (before, memory) = assign(&[], &rules(&text(&letters)));
         let mut changed = letters.clone();
         changed[index.index(letters.len())] = 'x';

@@ -7,8 +7,8 @@ use crate::problem::Problem;
 use limpet_core::carrier::cookie_domain;
 
 /// What is expected of the domain, wherever it comes from.
-pub(super) const EXPECTED: &str = "session.limpet.dev/domain, or domain of the controller's sessionDefaults: expected a \
-    domain of a hostname that the rule is served for";
+pub(super) const EXPECTED: &str = "session.limpet.dev/domain, or domain of the controller's sessionDefaults: expected \
+    a domain of a hostname that the rule is served for";
 
 /// The maximum number of hosts that a message lists.
 const MAX_LISTED: usize = 4;

@@ -276,7 +276,8 @@ pub(super) fn words(policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> Option<S
                 .map(|content| content.persistence.name_field())
                 .unwrap_or_default();
             format!(
-                "spec.sessionPersistence.{field}: expected a name that no older policy has on the route; {winner} has it"
+                "spec.sessionPersistence.{field}: expected a name that no older policy has on the route; {winner} \
+                 has it"
             )
         }
         Outcome::Older(winner) => {

@@ -88,7 +88,8 @@ mod tests {
 
     fn service(annotations: &serde_json::Value) -> Object<ServiceSpec> {
         limpet_api::readable(&json!({
-            "metadata": {"namespace": "shop", "name": "web", "annotations": annotations}, "spec": {"ports": [{"port": 80}]},
+            "metadata": {"namespace": "shop", "name": "web", "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]},
         }))
     }
 

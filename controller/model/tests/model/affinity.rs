@@ -10,8 +10,8 @@ use limpet_model::{Gateways, Reports, Settings, build};
 fn affine(config: &str) -> String {
     let plain = "metadata: {namespace: shop, name: v1}\nspec: {ports: [{name: web, port: 80}]}";
     let affine = format!(
-        "metadata: {{namespace: shop, name: v1}}\nspec:\n  ports: [{{name: web, port: 80}}, {{name: more, port: 81}}]\n  \
-         sessionAffinity: ClientIP\n  {config}"
+        "metadata: {{namespace: shop, name: v1}}\nspec:\n  ports: [{{name: web, port: 80}}, {{name: more, port: 81}}]\n\
+         \x20 sessionAffinity: ClientIP\n  {config}"
     );
     assert!(SHOP.contains(plain));
     SHOP.replace(plain, &affine)

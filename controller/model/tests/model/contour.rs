@@ -115,7 +115,8 @@ fn names_of_objects_and_routes_end_no_session() {
     assert_eq!(scope_of(&canary), before);
     // A vertex.
     let delegated = format!(
-        "{}kind: IngressRoute\nmetadata: {{namespace: shop, name: vertex}}\nspec: {{routes: [{{match: /, {services}}}]}}\n",
+        "{}kind: IngressRoute\nmetadata: {{namespace: shop, name: vertex}}\n\
+         spec: {{routes: [{{match: /, {services}}}]}}\n",
         root("web", "{match: /, delegate: {name: vertex}}")
     );
     assert_eq!(scope_of(&delegated), before);

@@ -12,7 +12,8 @@ const GOOD: &str = "  - {name: good, matches: [{path: {value: /shop}}], backendR
 
 fn path(value: &str) -> String {
     format!(
-        "  - {{matches: [{{path: {{type: RegularExpression, value: '{value}'}}}}], backendRefs: [{{name: v1, port: 80}}]}}\n"
+        "  - {{matches: [{{path: {{type: RegularExpression, value: '{value}'}}}}], \
+         backendRefs: [{{name: v1, port: 80}}]}}\n"
     )
 }
 

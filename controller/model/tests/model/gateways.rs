@@ -167,7 +167,8 @@ fn a_bad_listener_does_not_keep_others_from_serving() {
              {caCertificateRefs: []}}}",
             "Accepted",
             "Invalid",
-            "spec.listeners[1].tls.frontendValidation: client certificates (validation of the frontend) are not supported",
+            "spec.listeners[1].tls.frontendValidation: client certificates (validation of the frontend) are not \
+             supported",
         ),
         (
             "{name: bad, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: missing}]}}",

@@ -33,7 +33,8 @@ fn an_invalid_reference_keeps_its_weight() {
             "expected a ReferenceGrant in pay",
         ),
         (
-            "{name: v2, port: 80, weight: 3, filters: [{type: RequestMirror, requestMirror: {backendRef: {name: v1}}}]}",
+            "{name: v2, port: 80, weight: 3, \
+             filters: [{type: RequestMirror, requestMirror: {backendRef: {name: v1}}}]}",
             "UnsupportedValue",
             "spec.rules[0].backendRefs[1].filters[0].type: RequestMirror is not supported",
         ),

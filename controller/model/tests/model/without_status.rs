@@ -140,15 +140,15 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{{reference}}}]}}]
         of("name: v2, port: 81", "v2"),
         [
             "Accepted=true/Accepted: The policy is accepted",
-            "Programmed=false/Invalid: no rule of this Gateway has a target as a valid backend; the status says why, of: \
-             HTTPRoute shop/more",
+            "Programmed=false/Invalid: no rule of this Gateway has a target as a valid backend; the status says why, \
+             of: HTTPRoute shop/more",
         ]
     );
     assert_eq!(
         of("name: out, port: 80", "out"),
         [
-            "Accepted=false/TargetNotFound: spec.targetRefs[0].name: expected a Service with endpoints, found shop/out of \
-             type ExternalName"
+            "Accepted=false/TargetNotFound: spec.targetRefs[0].name: expected a Service with endpoints, found shop/out \
+             of type ExternalName"
         ]
     );
 }
@@ -340,7 +340,8 @@ spec: {gatewayClassName: lipmet, listeners: [{name: http, port: 80, protocol: HT
     );
     let lost = |index: usize, gateway: &str| {
         format!(
-            "Accepted=false/NoMatchingParent: spec.parentRefs[{index}].name: expected an existing Gateway, found {gateway}"
+            "Accepted=false/NoMatchingParent: spec.parentRefs[{index}].name: expected an existing Gateway, found \
+             {gateway}"
         )
     };
     assert_eq!(

@@ -56,7 +56,12 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
     /// The controller in the cluster: the ConfigMap with its configuration, in the namespace of its own objects
-    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "limpet-system/limpet-controller", value_parser = object)]
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        default_value = "limpet-system/limpet-controller",
+        value_parser = object
+    )]
     pub(crate) controller: ObjectName,
     /// What the controller writes for
     #[arg(long, value_enum, default_value = "envoy", value_name = "OUTPUT")]

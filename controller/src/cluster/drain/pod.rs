@@ -68,8 +68,8 @@ impl DrainedPod {
             .collect();
         if services.is_empty() {
             return Err(Failure(format!(
-                "the pod {name} is behind no Service: no EndpointSlice in the namespace {namespace} names it, so it has \
-                 no sessions"
+                "the pod {name} is behind no Service: no EndpointSlice in the namespace {namespace} names it, so it \
+                 has no sessions"
             )));
         }
         Ok(services)

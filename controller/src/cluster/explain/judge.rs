@@ -310,7 +310,8 @@ impl Judge<'_> {
             format!("tokens of these rules are in {}", names.join(", "))
         };
         judgement.why = format!(
-            "it was changed, or made with another key of this id, or for a scope or name that nothing here has; {expected}"
+            "it was changed, or made with another key of this id, or for a scope or name that nothing here has; \
+             {expected}"
         );
         judgement.refused(Refusal::BadSignature)
     }

@@ -209,7 +209,8 @@ fn check_module_name(report: &mut Report, filter: &LocatedFilter<'_>) {
     };
     if let Some(found) = node.value.as_str().filter(|found| *found != FILTER_NAME) {
         let message = format!(
-            "expected {FILTER_NAME}, found {found}: Envoy loads lib{found}.so, and Limpet's module is lib{FILTER_NAME}.so"
+            "expected {FILTER_NAME}, found {found}: Envoy loads lib{found}.so, and Limpet's module is \
+             lib{FILTER_NAME}.so"
         );
         report.warning(&node, message);
     }

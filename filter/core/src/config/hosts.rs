@@ -27,7 +27,8 @@ impl Hosts {
                     problems.push(Problem {
                         field: format!("hosts.{cluster}"),
                         message: format!(
-                            "expected addresses with their ports, as 10.0.0.7:8080 or [2001:db8::7]:8080, found {text:?}"
+                            "expected addresses with their ports, as 10.0.0.7:8080 or [2001:db8::7]:8080, found \
+                             {text:?}"
                         ),
                     });
                     continue;

@@ -63,7 +63,12 @@ fn a_parameter_has_a_name_that_nobody_escapes() {
 fn every_name_is_checked_where_it_stands() {
     let all = json!({
         "cookie": {"name": "s"},
-        "also": [{"cookie": {"name": "a b"}}, {"header": {"name": "Cookie"}}, {}, {"header": {"name": "x-limpet-host"}}],
+        "also": [
+            {"cookie": {"name": "a b"}},
+            {"header": {"name": "Cookie"}},
+            {},
+            {"header": {"name": "x-limpet-host"}},
+        ],
         "tell": {"header": {"name": "Location"}},
     });
     let fields = fields(&changed(&[("/policies/shop", all)]));

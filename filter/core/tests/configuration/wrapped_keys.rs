@@ -78,7 +78,8 @@ fn a_keyring_that_does_not_open_says_why() {
     refused(
         &wrapped(&text(1), second("SHORT")),
         field,
-        "32 bytes in base64 in the variable SHORT (44 characters; `limpet keys generate` makes one), found 4 characters",
+        "32 bytes in base64 in the variable SHORT (44 characters; `limpet keys generate` makes one), found 4 \
+         characters",
     );
     refused(
         &wrapped(&text(1), second("OTHER")),

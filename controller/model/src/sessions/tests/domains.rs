@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-const EXPECTED: &str = "session.limpet.dev/domain, or domain of the controller's sessionDefaults: expected a domain of a \
-                        hostname that the rule is served for";
+const EXPECTED: &str = "session.limpet.dev/domain, or domain of the controller's sessionDefaults: expected a domain of \
+                        a hostname that the rule is served for";
 
 /// A policy with this domain for a route with these hostnames.
 fn with_domain(domain: &str, hostnames: &[&str]) -> Sessions {
@@ -105,8 +105,8 @@ fn a_backend_tells_of_a_domain_of_no_hostname() {
     assert_eq!(
         only_ancestor(&sessions.backends[&ObjectName::new("shop", "blue")]),
         [format!(
-            "Accepted=True/Accepted: The backend is accepted; {EXPECTED}, found \"example.com\": browsers drop the cookie \
-             on: HTTPRoute shop/web spec.rules[0]"
+            "Accepted=True/Accepted: The backend is accepted; {EXPECTED}, found \"example.com\": browsers drop the \
+             cookie on: HTTPRoute shop/web spec.rules[0]"
         )]
     );
 }

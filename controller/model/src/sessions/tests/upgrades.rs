@@ -9,7 +9,8 @@ const KIND: &str = "XBackendTrafficPolicy";
 
 /// What release 1.6 has.
 fn named() -> Value {
-    json!({"sessionName": "s", "type": "Cookie", "absoluteTimeout": "8h", "cookieConfig": {"lifetimeType": "Permanent"}})
+    let cookie = json!({"lifetimeType": "Permanent"});
+    json!({"sessionName": "s", "type": "Cookie", "absoluteTimeout": "8h", "cookieConfig": cookie})
 }
 
 /// The same policy after the upgrade. Its metadata tells these values.

@@ -21,7 +21,9 @@ fn a_cluster_has_eds_and_keeps_sessions_on_draining_hosts() {
             "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster",
             "name": "v1",
             "type": "EDS",
-            "eds_cluster_config": {"eds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}},
+            "eds_cluster_config": {
+                "eds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
+            },
             "connect_timeout": "5s",
             "circuit_breakers": {"thresholds": [{"max_retries": 1024}]},
             "lb_policy": "LEAST_REQUEST",

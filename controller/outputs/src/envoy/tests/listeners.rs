@@ -37,7 +37,10 @@ fn a_port_without_tls_has_one_chain_for_all_hosts() {
     let manager = manager(&listener, 0);
     assert_eq!(
         manager["rds"],
-        json!({"config_source": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}, "route_config_name": "http-80"})
+        json!({
+            "config_source": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
+            "route_config_name": "http-80",
+        })
     );
     assert_eq!(manager["upgrade_configs"], json!([{"upgrade_type": "websocket"}]));
     assert_eq!(manager["use_remote_address"], true);
@@ -221,7 +224,8 @@ fn listeners_with_tls_have_a_chain_and_routes_each() {
     assert_eq!(routes, ["https-443/shop", "https-443/rest", "https-443/all"]);
     let tls = &chains[1]["transport_socket"]["typed_config"]["common_tls_context"];
     assert_eq!(tls["alpn_protocols"], json!(["h2", "http/1.1"]));
-    let sds = |name: &str| json!({"name": name, "sds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"}});
+    let ads = json!({"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"});
+    let sds = |name: &str| json!({"name": name, "sds_config": ads});
     assert_eq!(
         tls["tls_certificate_sds_secret_configs"],
         json!([sds("shop/rest"), sds("shop/more")])

@@ -1,4 +1,5 @@
-// Draws graph.json. Everything that comes from it becomes text by textContent alone: names and messages may hold markup.
+// Draws graph.json. Everything that comes from it becomes text by textContent alone: names and messages may hold
+// markup.
 "use strict";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -180,7 +181,8 @@ function drawNode(node) {
   brush.font = "bold 11px system-ui, sans-serif";
   const room = width - 14 - (mark ? brush.measureText(mark).width + 8 : 0);
   node.lines.forEach((line, index) => {
-    const [font, most] = index === 0 ? ["bold 12px system-ui, sans-serif", room] : ["11px system-ui, sans-serif", width - 14];
+    const family = "system-ui, sans-serif";
+    const [font, most] = index === 0 ? [`bold 12px ${family}`, room] : [`11px ${family}`, width - 14];
     const weight = index === 0 ? {"font-weight": "bold"} : {class: "more"};
     group.append(shape("text", {x: left + 7, y: top + LINE * (index + 1), ...weight}, fit(line, most, font)));
   });

@@ -30,8 +30,8 @@ fn may_have(peer: &Peer, group: &str) -> Result<(), String> {
         told.join(", ")
     };
     Err(format!(
-        "the certificate is not for the Gateway {group}: expected {expected} among the URIs of its subject's alternative \
-         names, found {found}"
+        "the certificate is not for the Gateway {group}: expected {expected} among the URIs of its subject's \
+         alternative names, found {found}"
     ))
 }
 

@@ -177,8 +177,8 @@ fn backend(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wa
     let mut wanted = policy(name, report, facts)?;
     if let (Some(words), Wanted::Entries(entries)) = (facts.without_service.get(name), &mut wanted) {
         let message = format!(
-            "Its Service is missing or out of date, because the controller may not write it: {words}. Bind the ClusterRole \
-             limpet-xbackends:<the controller's namespace> in this namespace, or add it to the chart's \
+            "Its Service is missing or out of date, because the controller may not write it: {words}. Bind the \
+             ClusterRole limpet-xbackends:<the controller's namespace> in this namespace, or add it to the chart's \
              xbackends.namespaces"
         );
         for Entry { conditions, .. } in entries {
