@@ -28,6 +28,9 @@ pub struct EnvoyDeploymentSpec {
     /// How long clients have to go elsewhere when a pod ends or a listener changes, as a duration of the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_time: Option<String>,
+    /// Where Envoys say their statistics to everybody; nowhere if it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics_port: Option<u16>,
     /// The container with Envoy.
     #[serde(skip_serializing_if = "is_default")]
     pub envoy: Container,

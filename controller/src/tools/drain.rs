@@ -16,9 +16,9 @@ const QUIET: Duration = Duration::from_secs(10);
 /// How often clients are counted.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Listeners and connection managers that no client uses: the admin interface, and that of `limpet controller
-/// bootstrap` for readiness.
-const OF_NO_CLIENT: [&str; 2] = ["admin.", "limpet.ready."];
+/// Listeners and connection managers that no client uses: the admin interface, and those of `limpet controller
+/// bootstrap` for readiness and for Prometheus.
+const OF_NO_CLIENT: [&str; 3] = ["admin.", "limpet.ready.", "limpet.metrics."];
 
 /// The counters that are asked for: a regular expression, encoded.
 const STATS: &str = "/stats?filter=downstream_%28cx_active%7Ccx_total%7Crq_active%29%24";
@@ -128,6 +128,7 @@ mod tests {
 http.admin.downstream_rq_active: 1
 http.http-8080.downstream_rq_active: 2
 http.limpet.ready.downstream_rq_active: 1
+http.limpet.metrics.downstream_rq_active: 1
 listener.0.0.0.0_8080.downstream_cx_active: 3
 listener.0.0.0.0_8080.downstream_cx_total: 40
 listener.0.0.0.0_8080.worker_0.downstream_cx_active: 1
@@ -139,6 +140,8 @@ listener.admin.downstream_cx_total: 7
 listener.admin.main_thread.downstream_cx_active: 1
 listener.limpet.ready.downstream_cx_active: 1
 listener.limpet.ready.downstream_cx_total: 8
+listener.limpet.metrics.downstream_cx_active: 1
+listener.limpet.metrics.downstream_cx_total: 9
 listener.0.0.0.0_8080.downstream_cx_length_ms: No recorded values";
         let clients = Clients {
             connections: 7,

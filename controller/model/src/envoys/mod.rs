@@ -24,7 +24,7 @@ use limpet_api::{
     Build, EnvoyDeploymentSpec, GatewaySpec, Infrastructure, Listener, Object, ObjectName, Patches, ServiceRef,
     ServiceType,
 };
-use parameters::{check, check_foreign, drain_time, over};
+use parameters::{check, check_foreign, check_ports, drain_time, over};
 
 /// How long clients have to go elsewhere, if nobody says so.
 const DRAIN_TIME: Duration = Duration::from_secs(30);
@@ -82,7 +82,13 @@ pub(super) fn envoys(
     settings: &Settings,
 ) -> (Envoys, Option<String>) {
     let layers = class.and_then(|class| Ok([class, of_gateway(gateway, objects)?]));
-    let merged = layers.and_then(|layers| merge(&layers, settings));
+    let merged = layers.and_then(|layers| {
+        let (parameters, patches) = merge(&layers, settings)?;
+        if settings.managed.is_some() {
+            check_ports(gateway, &layers, &parameters)?;
+        }
+        Ok((parameters, patches))
+    });
     match merged {
         Ok((parameters, patches)) => (with_parameters(gateway, parameters, patches, settings), None),
         Err(message) => {

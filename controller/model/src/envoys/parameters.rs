@@ -4,6 +4,7 @@ use std::time::Duration;
 use limpet_core::time::GatewayDuration;
 use serde_json::{Map, Value, json};
 
+use super::name::{ADMIN_PORT, READY_PORT};
 use super::resources;
 use crate::Objects;
 use limpet_api::{
@@ -121,6 +122,12 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
     if let Some(text) = &spec.drain_time {
         drain_time(text).map_err(|message| format!("spec.drainTime: {message}"))?;
     }
+    if let Some(port @ (0 | ADMIN_PORT | READY_PORT)) = spec.metrics_port {
+        return Err(format!(
+            "spec.metricsPort: expected a port from 1 to 65535 that is not Envoy's own, like {ADMIN_PORT} and \
+             {READY_PORT}, found {port}"
+        ));
+    }
     if spec.service_ref.is_some() && spec.managed != Some(false) {
         return Err("spec.serviceRef: expected it with managed: false alone; \
                     the controller knows the Service of managed Envoys"
@@ -154,6 +161,30 @@ pub fn check_envoy_defaults(defaults: &Value) -> Result<(), String> {
 
 fn no_such_field(field: &str) -> String {
     format!("{field}: there is no such field")
+}
+
+/// The listeners of a Gateway have their ports at its Envoys, too. `parameters` are those of `layers` and defaults.
+///
+/// # Errors
+/// With the field.
+pub(super) fn check_ports(
+    gateway: &Object<GatewaySpec>,
+    layers: &[Layer<'_>],
+    parameters: &EnvoyDeploymentSpec,
+) -> Result<(), String> {
+    let Some(port) = parameters.metrics_port.filter(|_| parameters.managed != Some(false)) else {
+        return Ok(());
+    };
+    let Some(index) = gateway.spec.listeners.iter().position(|listener| listener.port == port) else {
+        return Ok(());
+    };
+    let says = |layer: &&Layer<'_>| layer.object.is_some_and(|object| object.spec.metrics_port.is_some());
+    let expected =
+        format!("expected a port that no listener of the Gateway has, found {port}, as spec.listeners[{index}]");
+    Err(match layers.iter().rfind(says) {
+        Some(layer) => layer.at(&format!("spec.metricsPort: {expected}")),
+        None => format!("the controller's configuration: envoy.managed.defaults.metricsPort: {expected}"),
+    })
 }
 
 /// How long clients have to go elsewhere. A pod ends within that time, so it is how long a node may have to wait.
@@ -247,6 +278,7 @@ pub(super) fn over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> En
         autoscaling,
         filter: upper.filter.or(lower.filter),
         drain_time: upper.drain_time.or(lower.drain_time),
+        metrics_port: upper.metrics_port.or(lower.metrics_port),
         envoy: container(upper.envoy, lower.envoy),
         limpet: container(upper.limpet, lower.limpet),
         service: EnvoyService {

@@ -39,6 +39,7 @@ fn full() -> EnvoyDeploymentSpec {
         }),
         filter: Some(Build::Wasm),
         drain_time: text(),
+        metrics_port: Some(1),
         envoy: container(),
         limpet: container(),
         service: EnvoyService {

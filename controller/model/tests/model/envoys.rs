@@ -22,6 +22,12 @@ fn managed() -> Settings {
     }
 }
 
+fn metrics_by_default(port: u16) -> Settings {
+    let mut settings = managed();
+    settings.managed.as_mut().expect("managed").defaults.metrics_port = Some(port);
+    settings
+}
+
 fn in_its_namespace() -> Settings {
     let mut settings = managed();
     settings.managed.as_mut().expect("managed").namespace = None;
@@ -252,6 +258,60 @@ fn invalid_parameters_are_named_and_change_nothing() {
             "{words}"
         );
     }
+}
+
+#[test]
+fn the_port_of_metrics_is_of_no_listener_and_not_envoys_own() {
+    for (class, own, settings, words) in [
+        (
+            "",
+            "metricsPort: 0",
+            managed(),
+            "EnvoyDeployment shop/own: spec.metricsPort: expected a port from 1 to 65535",
+        ),
+        (
+            "metricsPort: 19000",
+            "",
+            managed(),
+            "EnvoyDeployment system/class: spec.metricsPort: expected a port from 1 to 65535 that is not Envoy's own",
+        ),
+        ("", "metricsPort: 70000", managed(), "spec.metricsPort: "),
+        (
+            "metricsPort: 80",
+            "replicas: 1",
+            managed(),
+            "EnvoyDeployment system/class: spec.metricsPort: expected a port that no listener of the Gateway has, \
+             found 80, as spec.listeners[0]",
+        ),
+        (
+            "metricsPort: 9102",
+            "metricsPort: 443",
+            managed(),
+            "EnvoyDeployment shop/own: spec.metricsPort: expected a port that no listener of the Gateway has, found \
+             443, as spec.listeners[1]",
+        ),
+        (
+            "",
+            "",
+            metrics_by_default(80),
+            "the controller's configuration: envoy.managed.defaults.metricsPort: expected a port that no listener",
+        ),
+    ] {
+        let built = with(class, own, &settings);
+        let accepted = of_type(&built.conditions, "Accepted");
+        expect(accepted, False, "InvalidParameters", &[words]);
+        assert!(built.is_served && built.envoys.unchanged, "{words}");
+    }
+    let port = |built: Built| built.envoys.deployment.expect("a Deployment").parameters.metrics_port;
+    assert_eq!(
+        port(with("metricsPort: 80", "metricsPort: 9102", &managed())),
+        Some(9102)
+    );
+    assert_eq!(port(with("", "", &metrics_by_default(9102))), Some(9102));
+    assert_eq!(port(with("", "", &managed())), None);
+    // Who runs Envoys by hand says it to them.
+    let by_hand = with("metricsPort: 80", "managed: false", &managed());
+    assert!(of_type(&by_hand.conditions, "Accepted").is_true());
 }
 
 /// The namespace of the controller has its keys.

@@ -1,5 +1,6 @@
 //! The bootstrap configuration of an Envoy.
 
+mod metrics;
 mod overload;
 mod ready;
 
@@ -64,6 +65,8 @@ pub struct BootstrapOptions {
     pub admin_port: u16,
     /// Where Envoy says to everybody whether it is ready.
     pub ready: SocketAddr,
+    /// Where Envoy says its statistics to everybody, if anywhere. The admin port must be known then.
+    pub metrics: Option<SocketAddr>,
     /// What the Envoy may use.
     pub limits: Limits,
 }
@@ -100,7 +103,11 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
             ..admin(options.admin_port)
         }),
         overload_manager: Some(overload::manager(options.limits)),
-        layered_runtime: Some(runtime([ready::most_connections()])),
+        layered_runtime: Some(runtime(
+            [ready::most_connections()]
+                .into_iter()
+                .chain(options.metrics.map(|_| metrics::most_connections())),
+        )),
         // Requests in flight, so that a WebSocket keeps its pod. A controller that counts no sessions takes none.
         cluster_manager: Some(ClusterManager {
             load_stats_config: Some(grpc_of_controller(ApiType::Grpc)),
@@ -116,8 +123,14 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
             ..DynamicResources::default()
         }),
         static_resources: Some(StaticResources {
-            clusters: vec![controller(options)],
-            listeners: vec![preflight::listener(), ready::listener(options.ready)],
+            clusters: [controller(options)]
+                .into_iter()
+                .chain(options.metrics.map(|_| metrics::cluster(options.admin_port)))
+                .collect(),
+            listeners: [preflight::listener(), ready::listener(options.ready)]
+                .into_iter()
+                .chain(options.metrics.map(metrics::listener))
+                .collect(),
             ..StaticResources::default()
         }),
         ..Bootstrap::default()
@@ -150,7 +163,7 @@ pub(super) fn admin(port: u16) -> Admin {
 }
 
 /// Runtime settings, for which Envoy has no fields: those of every Envoy, and more.
-pub(super) fn runtime<const N: usize>(more: [(&'static str, f64); N]) -> LayeredRuntime {
+pub(super) fn runtime(more: impl IntoIterator<Item = (&'static str, f64)>) -> LayeredRuntime {
     // One larger regular expression makes Envoy refuse all routes of a listener. The model lets none through. What is
     // above its limit is for releases of RE2 that compile an expression to more than those of today.
     let program_size = f64::from(Expression::MOST_INSTRUCTIONS / 4 * 5);

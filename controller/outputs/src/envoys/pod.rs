@@ -127,6 +127,9 @@ impl Wanted<'_> {
         if self.listen_address.is_ipv6() {
             arguments.extend(["--ready-address".to_owned(), self.listen_address.to_string()]);
         }
+        if let Some(port) = self.deployment.parameters.metrics_port {
+            arguments.extend(["--metrics-port".to_owned(), port.to_string()]);
+        }
         if let Some(heap) = self.max_heap() {
             arguments.extend(["--max-heap".to_owned(), heap.to_string()]);
         }
@@ -150,8 +153,11 @@ impl Wanted<'_> {
             Value::Object,
         );
         let ports = self.deployment.ports.iter();
-        let ports: Vec<Value> = ports
-            .map(|port| json!({"name": format!("port-{port}"), "containerPort": port, "protocol": "TCP"}))
+        let listeners = ports.map(|port| (format!("port-{port}"), *port));
+        let metrics = self.deployment.parameters.metrics_port;
+        let ports: Vec<Value> = listeners
+            .chain(metrics.map(|port| ("metrics".to_owned(), port)))
+            .map(|(name, port)| json!({"name": name, "containerPort": port, "protocol": "TCP"}))
             .collect();
         let mut mounts = vec![json!({"name": "limpet", "mountPath": FOLDER, "readOnly": true})];
         if self.options.surroundings.tls {

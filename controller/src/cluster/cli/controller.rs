@@ -85,7 +85,11 @@ pub(crate) struct BootstrapArgs {
     /// The port where Envoy answers `GET /ready`: 200, or 503 once it drains. Everything else there is 404
     #[arg(long, value_name = "PORT", default_value_t = READY_PORT)]
     pub(crate) ready_port: u16,
-    /// The address of that port; `::` also takes IPv4
+    /// The port where Envoy answers `GET /stats/prometheus`, for a Prometheus; everything else there is 404. By
+    /// default, only its admin interface does
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) metrics_port: Option<u16>,
+    /// The address of both these ports; `::` also takes IPv4
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub(crate) ready_address: IpAddr,
     /// The MiB of Envoy's heap near which it refuses requests and connections: three quarters of its memory

@@ -21,6 +21,11 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
         }),
         _ => None,
     };
+    if args.metrics_port.is_some() && args.admin_port == 0 {
+        return Err(Failure(
+            "--metrics-port: expected an --admin-port that is known, found 0".to_owned(),
+        ));
+    }
     let (controller_host, controller_port) = args.xds.clone();
     let options = BootstrapOptions {
         gateway: args.gateway.clone(),
@@ -30,6 +35,7 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
         tls,
         admin_port: args.admin_port,
         ready: (args.ready_address, args.ready_port).into(),
+        metrics: args.metrics_port.map(|port| (args.ready_address, port).into()),
         limits: Limits {
             heap: u64::from(args.max_heap) << 20,
             connections: args.max_connections,

@@ -37,7 +37,8 @@ pub(super) enum Content {
     SessionPolicy(SessionPolicyKind, Object<SessionPolicySpec>),
     XBackend(Object<XBackendSpec>),
     BackendTlsPolicy(Object<BackendTlsPolicySpec>),
-    EnvoyDeployment(Object<EnvoyDeploymentSpec>),
+    /// Much larger than the others.
+    EnvoyDeployment(Box<Object<EnvoyDeploymentSpec>>),
     IngressRoute(Object<IngressRouteSpec>),
     CertificateDelegation(Object<CertificateDelegationSpec>),
     Namespace(BTreeMap<String, String>),
@@ -73,7 +74,7 @@ pub(super) fn form(kind: Kind) -> Form {
         Kind::XBackendTrafficPolicy => {
             |value| Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
         }
-        Kind::EnvoyDeployment => |value| Content::EnvoyDeployment(readable(value)),
+        Kind::EnvoyDeployment => |value| Content::EnvoyDeployment(Box::new(readable(value))),
         Kind::Gateway => |value| Content::Gateway(readable(value)),
         Kind::GatewayClass => |value| Content::GatewayClass(readable(value)),
         Kind::GrpcRoute => |value| Content::GrpcRoute(readable(value)),

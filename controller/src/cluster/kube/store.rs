@@ -399,7 +399,7 @@ impl Store {
             Content::Service(object) => put!(services, name, object),
             Content::XBackend(object) => put!(backends, name, object),
             Content::BackendTlsPolicy(object) => put!(backend_tls_policies, name, object),
-            Content::EnvoyDeployment(object) => put!(envoy_deployments, name, object),
+            Content::EnvoyDeployment(object) => put!(envoy_deployments, name, *object),
             Content::IngressRoute(object) => put!(ingress_routes, name, object),
             Content::CertificateDelegation(object) => put!(certificate_delegations, name, object),
             Content::Namespace(labels) => put!(namespaces, name.name, labels),

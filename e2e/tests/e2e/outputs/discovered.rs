@@ -48,6 +48,7 @@ async fn a_change_of_weights_over_xds_moves_no_session() -> Result<()> {
         tls: None,
         admin_port: 0,
         ready: (Ipv4Addr::LOCALHOST, 0).into(),
+        metrics: None,
         limits: LIMITS,
     });
     let envoy = Envoy::start(Config::made(json::typed(&bootstrap)?)).await?;

@@ -20,6 +20,7 @@ pub(super) fn limited(limits: Limits) -> Result<Config> {
         tls: None,
         admin_port: 0,
         ready: (Ipv4Addr::LOCALHOST, 0).into(),
+        metrics: None,
         limits,
     }))?;
     Ok(Config::load("cookie.yaml")?.edit(|bootstrap| {

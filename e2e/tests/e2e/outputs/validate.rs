@@ -170,6 +170,7 @@ fn envoy_accepts_the_controllers_bootstrap() -> Result<()> {
                 tls: tls.clone(),
                 admin_port: 9901,
                 ready: (Ipv6Addr::UNSPECIFIED, 19001).into(),
+                metrics: Some((Ipv6Addr::UNSPECIFIED, 9102).into()),
                 limits: LIMITS,
             };
             for (file, response) in bootstrap_secrets(&options) {

@@ -3,6 +3,7 @@
 mod addresses;
 mod by_hand;
 mod kept;
+mod metrics;
 mod parameters;
 mod placement;
 mod quiet;

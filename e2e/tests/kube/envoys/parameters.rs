@@ -142,6 +142,11 @@ async fn the_definition_refuses_what_cannot_be() -> Result<()> {
         ),
         (json!({"replicas": -1}), "spec.replicas"),
         (json!({"drainTime": "30"}), "spec.drainTime"),
+        (json!({"metricsPort": 0}), "spec.metricsPort"),
+        (
+            json!({"metricsPort": 19001}),
+            "metricsPort is expected not to be Envoy's own",
+        ),
         (json!({"service": {"type": "Loadbalancer"}}), "spec.service.type"),
         (
             json!({"envoy": {"resources": {"limits": {"memory": "1Gx"}}}}),

@@ -120,6 +120,7 @@ async fn start_envoy(control_plane: &ControlPlane, api_type: &str) -> Result<Pro
         tls: None,
         admin_port: 0,
         ready: (Ipv4Addr::LOCALHOST, 0).into(),
+        metrics: None,
         limits: Limits {
             heap: 512 << 20,
             connections: 1000,

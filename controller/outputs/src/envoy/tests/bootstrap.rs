@@ -7,6 +7,10 @@ use crate::envoy::{BootstrapOptions, Limits, bootstrap};
 use crate::json;
 
 fn made() -> Value {
+    with_metrics(None)
+}
+
+fn with_metrics(port: Option<u16>) -> Value {
     let bootstrap = bootstrap(&BootstrapOptions {
         gateway: gateway(),
         node_id: None,
@@ -15,6 +19,7 @@ fn made() -> Value {
         tls: None,
         admin_port: 19000,
         ready: (Ipv4Addr::UNSPECIFIED, 19001).into(),
+        metrics: port.map(|port| (Ipv4Addr::UNSPECIFIED, port).into()),
         limits: Limits {
             heap: 1 << 30,
             connections: 1000,
@@ -47,4 +52,37 @@ fn the_admin_interface_is_on_loopback_and_nothing_leads_there() {
     let clusters = made["static_resources"]["clusters"].as_array().unwrap();
     let names: Vec<_> = clusters.iter().map(|cluster| &cluster["name"]).collect();
     assert_eq!(names, ["limpet.controller"]);
+}
+
+#[test]
+fn one_page_of_the_admin_interface_is_for_prometheus() {
+    let made = with_metrics(Some(9102));
+    let resources = &made["static_resources"];
+    let endpoint = &resources["clusters"][1]["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"];
+    assert_eq!(
+        endpoint["address"]["socket_address"],
+        json!({"address": "127.0.0.1", "port_value": 19000})
+    );
+    let listener = &resources["listeners"][2];
+    assert_eq!(listener["address"]["socket_address"]["port_value"], 9102);
+    let manager = &listener["filter_chains"][0]["filters"][0]["typed_config"];
+    let routes = manager["route_config"]["virtual_hosts"][0]["routes"]
+        .as_array()
+        .unwrap();
+    let to_clusters: Vec<_> = routes.iter().filter(|route| route["route"].is_object()).collect();
+    let [page] = *to_clusters else { panic!("{routes:?}") };
+    assert_eq!(page["match"]["path"], "/stats/prometheus");
+    assert_eq!(
+        page["match"]["headers"],
+        json!([{"name": ":method", "string_match": {"exact": "GET"}}])
+    );
+    let rewrites = ["prefix_rewrite", "regex_rewrite", "host_rewrite_literal"];
+    assert!(
+        rewrites.iter().all(|rewrite| page["route"][rewrite].is_null()),
+        "{page}"
+    );
+    // Without a port, there is neither.
+    let without = &self::made()["static_resources"];
+    let count = |list: &str| without[list].as_array().unwrap().len();
+    assert_eq!((count("clusters"), count("listeners")), (1, 2));
 }

@@ -1,0 +1,127 @@
+//! The listener for Prometheus, where somebody asks for it: `GET /stats/prometheus`, and nothing else.
+//!
+//! The admin interface answers, which is on loopback because it controls Envoy. One path is led there, as it came, so no
+//! request can mean another page. All else is 404 here.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::Thresholds;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::ClusterDiscoveryType;
+use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, Cluster};
+use envoy_types::pb::envoy::config::core::v3::HttpProtocolOptions;
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
+use envoy_types::pb::envoy::config::route::v3::route::Action;
+use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
+use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
+use envoy_types::pb::envoy::config::route::v3::{Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost};
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
+    CodecType, RouteSpecifier,
+};
+
+use super::super::chain::router;
+use super::super::clusters::one_endpoint;
+use super::super::listeners::{bind, network_filter};
+use super::super::pack::{duration, no, number};
+use super::super::routes::{answer_all, exactly};
+
+/// The name of the listener, and the prefix of its statistics, by which `limpet drain` tells them from those of
+/// clients.
+const NAME: &str = "limpet.metrics";
+/// The cluster of the admin interface.
+const ADMIN: &str = "limpet.admin";
+const PATH: &str = "/stats/prometheus";
+
+/// How many connections it may have at the same time.
+const CONNECTIONS: f64 = 16.0;
+/// How many requests Envoy answers at the same time, which its main thread does.
+const REQUESTS: u32 = 2;
+
+pub(super) fn listener(address: SocketAddr) -> Listener {
+    Listener {
+        name: NAME.to_owned(),
+        stat_prefix: NAME.to_owned(),
+        address: Some(bind(address.ip(), address.port())),
+        filter_chains: vec![FilterChain {
+            filters: vec![network_filter(manager())],
+            ..FilterChain::default()
+        }],
+        per_connection_buffer_limit_bytes: number(32 * 1024),
+        // Whoever watches an Envoy must see that it is full.
+        ignore_global_conn_limit: true,
+        bypass_overload_manager: true,
+        ..Listener::default()
+    }
+}
+
+/// The listener's own limit, as a runtime setting: Envoy has no field for it.
+pub(super) fn most_connections() -> (&'static str, f64) {
+    (
+        "envoy.resource_limits.listener.limpet.metrics.connection_limit",
+        CONNECTIONS,
+    )
+}
+
+pub(super) fn cluster(admin_port: u16) -> Cluster {
+    let (kind, load_assignment) = one_endpoint(ADMIN, &Ipv4Addr::LOCALHOST.to_string(), admin_port);
+    Cluster {
+        name: ADMIN.to_owned(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(kind.into())),
+        connect_timeout: duration(Duration::from_secs(2)),
+        circuit_breakers: Some(CircuitBreakers {
+            thresholds: vec![Thresholds {
+                max_connections: number(REQUESTS),
+                max_pending_requests: number(16),
+                ..Thresholds::default()
+            }],
+            ..CircuitBreakers::default()
+        }),
+        load_assignment: Some(load_assignment),
+        ..Cluster::default()
+    }
+}
+
+fn manager() -> HttpConnectionManager {
+    HttpConnectionManager {
+        stat_prefix: NAME.to_owned(),
+        codec_type: CodecType::Http1.into(),
+        route_specifier: Some(RouteSpecifier::RouteConfig(RouteConfiguration {
+            name: NAME.to_owned(),
+            virtual_hosts: vec![routes()],
+            ..RouteConfiguration::default()
+        })),
+        http_filters: vec![router()],
+        normalize_path: no(),
+        max_request_headers_kb: number(8),
+        request_headers_timeout: duration(Duration::from_secs(2)),
+        request_timeout: duration(Duration::from_secs(2)),
+        stream_idle_timeout: duration(Duration::from_secs(30)),
+        common_http_protocol_options: Some(HttpProtocolOptions {
+            idle_timeout: duration(Duration::from_secs(10)),
+            max_connection_duration: duration(Duration::from_secs(300)),
+            ..HttpProtocolOptions::default()
+        }),
+        ..HttpConnectionManager::default()
+    }
+}
+
+/// The one page, and 404 for all else.
+fn routes() -> VirtualHost {
+    let mut host = answer_all(NAME, 404);
+    let page = Route {
+        r#match: Some(RouteMatch {
+            path_specifier: Some(PathSpecifier::Path(PATH.to_owned())),
+            headers: vec![exactly(":method", "GET")],
+            ..RouteMatch::default()
+        }),
+        action: Some(Action::Route(RouteAction {
+            cluster_specifier: Some(ClusterSpecifier::Cluster(ADMIN.to_owned())),
+            timeout: duration(Duration::from_secs(30)),
+            ..RouteAction::default()
+        })),
+        ..Route::default()
+    };
+    host.routes.insert(0, page);
+    host
+}
