@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
+use super::cluster::NODE;
 use super::pod::POD_PORT;
 use super::{Client, Network, Pod};
 use crate::{Protocol, poll};
@@ -93,7 +94,11 @@ impl Namespace {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
             "metadata": {"name": role},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": self.cluster_role(role)},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": self.cluster_role(role),
+            },
             "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": self.name}],
         });
         self.apply_object(&binding).await.map(drop)
@@ -144,6 +149,31 @@ impl Namespace {
         protocols: &[Arc<dyn Protocol>],
     ) -> Result<Pod> {
         Pod::start(self.client.clone(), name, labels, self.network.next()?, protocols).await
+    }
+
+    /// Creates a ready pod with the labels and the port of a controller's, whose pages are at this address. There is no
+    /// kubelet, so the controller runs somewhere else. Commands find it by the labels.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub async fn controller_pod(&self, name: &str, pages: SocketAddr) -> Result<()> {
+        let labels = json!({"app.kubernetes.io/name": "limpet-controller", "app.kubernetes.io/instance": "limpet"});
+        let ports = json!([{"name": "http", "containerPort": pages.port()}]);
+        let pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"nodeName": NODE, "containers": [{"name": "controller", "image": "none", "ports": ports}]},
+        });
+        self.apply_object(&pod).await?;
+        let ip = pages.ip();
+        let status = json!({
+            "phase": "Running",
+            "podIP": ip,
+            "podIPs": [{"ip": ip}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        });
+        self.merge_status("v1/Pod", name, &status).await.map(drop)
     }
 
     /// Waits until `check` holds for a Service's endpoints, sorted by address. Returns those endpoints.

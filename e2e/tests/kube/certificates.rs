@@ -7,6 +7,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     SanType,
 };
+use serde_json::{Value, json};
 
 /// A certificate authority.
 pub(crate) struct Authority {
@@ -19,6 +20,19 @@ pub(crate) struct Authority {
 pub(crate) struct Certificate {
     pub(crate) certificate: String,
     pub(crate) key: String,
+}
+
+impl Certificate {
+    /// A Secret of this name with it.
+    pub(crate) fn secret(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": name},
+            "stringData": {"tls.crt": self.certificate, "tls.key": self.key},
+        })
+    }
 }
 
 impl Authority {

@@ -64,14 +64,7 @@ spec:
 /// Gives the Gateway its certificate. Returns the certificate's key in base64.
 async fn certificate(namespace: &Namespace) -> Result<String> {
     let certificate = Authority::new("authority")?.sign("cart.example")?;
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "certificate"},
-        "type": "kubernetes.io/tls",
-        "stringData": {"tls.crt": certificate.certificate, "tls.key": certificate.key},
-    });
-    namespace.apply_object(&secret).await?;
+    namespace.apply_object(&certificate.secret("certificate")).await?;
     namespace.bind("limpet-certificates").await?;
     let body: String = certificate.key.lines().filter(|line| !line.starts_with('-')).collect();
     Ok(body)

@@ -103,14 +103,7 @@ async fn certificate(namespace: &Namespace) -> Result<Authority> {
         "*.wildcard.org",
     ];
     let certificate = authority.sign_all(&names)?;
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "all"},
-        "type": "kubernetes.io/tls",
-        "stringData": {"tls.crt": certificate.certificate, "tls.key": certificate.key},
-    });
-    namespace.apply_object(&secret).await?;
+    namespace.apply_object(&certificate.secret("all")).await?;
     namespace.bind("limpet-certificates").await?;
     Ok(authority)
 }

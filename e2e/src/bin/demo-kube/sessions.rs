@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::Pod;
 use limpet_e2e::{Visitor, poll, tools};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::setup::Setup;
 use crate::steps::{answered, indented, title};
@@ -32,9 +32,11 @@ spec:
 
 pub(crate) async fn drained_by_command(setup: &Setup) -> Result<()> {
     title(
-        "Another Service has three pods and twenty clients. `limpet sessions` shows where they live, as Envoy tells it.",
+        "Another Service has three pods and twenty clients. `limpet sessions` shows where they live, as Envoy tells \
+         it.",
     );
-    controller_pod(setup).await?;
+    let pages = setup.controller.http();
+    setup.namespace.controller_pod("limpet-controller", pages).await?;
     let _pods = pods(setup).await?;
     let mut clients = clients(setup).await?;
     let counted = async || {
@@ -107,30 +109,6 @@ async fn pods(setup: &Setup) -> Result<Vec<Pod>> {
         .await?;
     }
     Ok(pods)
-}
-
-/// There is no kubelet: the pod of the controller is said to be there. The command finds it by its labels.
-async fn controller_pod(setup: &Setup) -> Result<()> {
-    let (namespace, address) = (&setup.namespace, setup.controller.http());
-    let labels = json!({"app.kubernetes.io/name": "limpet-controller", "app.kubernetes.io/instance": "limpet"});
-    let ports = json!([{"name": "http", "containerPort": address.port()}]);
-    let pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "limpet-controller", "labels": labels},
-        "spec": {"nodeName": "node", "containers": [{"name": "controller", "image": "none", "ports": ports}]},
-    });
-    namespace.apply_object(&pod).await?;
-    let status = json!({
-        "phase": "Running",
-        "podIP": address.ip(),
-        "podIPs": [{"ip": address.ip()}],
-        "conditions": [{"type": "Ready", "status": "True"}],
-    });
-    namespace
-        .merge_status("v1/Pod", "limpet-controller", &status)
-        .await
-        .map(drop)
 }
 
 async fn clients(setup: &Setup) -> Result<Vec<Visitor>> {

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::dialect::{Dialect, SessionSpec, lb_policy};
 use super::site::{GatewaySite, rule, stated};
+use crate::certificates::Certificate;
 
 async fn first_cookie(site: &GatewaySite, path: &str) -> Result<SetCookie> {
     let answer = site.get(path).send().await?;
@@ -186,15 +187,11 @@ async fn check_12_cookies_are_secure_over_tls() -> Result<()> {
     let site = GatewaySite::start(Release::V1_2_1, "tls", |_| ()).await?;
     let namespace = &site.namespace;
     let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()])?;
-    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": "shop"},
-        "stringData": {"tls.crt": certificate, "tls.key": key},
-    });
-    namespace.apply_object(&secret).await?;
+    let own = Certificate {
+        certificate: made.cert.pem(),
+        key: made.signing_key.serialize_pem(),
+    };
+    namespace.apply_object(&own.secret("shop")).await?;
     namespace.bind("limpet-certificates").await?;
     let path = route_with_sessions(&site, "tls", &json!({})).await?;
     let listeners = json!({"spec": {"listeners": [{
@@ -206,7 +203,7 @@ async fn check_12_cookies_are_secure_over_tls() -> Result<()> {
     namespace.merge("Gateway", "web", &listeners).await?;
 
     let address = site.controller.address(8443);
-    let tls = Tls::new(&certificate, "shop.example")?;
+    let tls = Tls::new(&own.certificate, "shop.example")?;
     let cookie = poll::until("a session over TLS", async || {
         let mut connection = Connection::open_tls(address, &tls, false).await.ok()?;
         let request = Request::get(address, &path).header("host", "shop.example");

@@ -1,7 +1,6 @@
 //! What the controller writes into statuses, with the role as it is shipped.
 
 use anyhow::Result;
-use base64::prelude::{BASE64_STANDARD, Engine};
 use limpet_e2e::kube::{Controller, Namespace};
 use serde_json::{Value, json};
 
@@ -123,15 +122,7 @@ async fn an_object_of_another_class_is_left_alone() -> Result<()> {
 
 async fn secret(namespace: &Namespace, name: &str) -> Result<()> {
     let certificate = Authority::new("shop")?.sign(HOST)?;
-    let encoded = |text: &str| BASE64_STANDARD.encode(text);
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name},
-        "type": "kubernetes.io/tls",
-        "data": {"tls.crt": encoded(&certificate.certificate), "tls.key": encoded(&certificate.key)},
-    });
-    namespace.apply_object(&secret).await.map(drop)
+    namespace.apply_object(&certificate.secret(name)).await.map(drop)
 }
 
 /// A Secret of another namespace takes a right of the controller there, and a delegation.

@@ -51,7 +51,7 @@ impl Page {
                 let _ = stream.write_all(answer.as_bytes());
             }
         });
-        controller_pod(namespace, name, address).await?;
+        namespace.controller_pod(name, address).await?;
         Ok(Self(page))
     }
 
@@ -73,29 +73,6 @@ impl Page {
         let rows: Vec<Value> = ["a", "b"].into_iter().zip(pods).map(row).collect();
         self.set(&json!({"pods": rows}).to_string());
     }
-}
-
-/// The pod of a controller whose metrics are at this address.
-async fn controller_pod(namespace: &Namespace, name: &str, address: SocketAddr) -> Result<()> {
-    let labels = json!({"app.kubernetes.io/name": "limpet-controller", "app.kubernetes.io/instance": "limpet"});
-    let container =
-        json!({"name": "controller", "image": "none", "ports": [{"name": "http", "containerPort": address.port()}]});
-    let pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"nodeName": "node", "containers": [container]},
-    });
-    namespace.apply_object(&pod).await?;
-    let ip = address.ip();
-    let status = json!({
-        "phase": "Running",
-        "podIP": ip,
-        "podIPs": [{"ip": ip}],
-        "conditions": [{"type": "Ready", "status": "True"}],
-    });
-    namespace.merge_status("v1/Pod", name, &status).await?;
-    Ok(())
 }
 
 /// The Service `web` with the pods `a` and `b`, two controllers, and a user.
@@ -336,7 +313,7 @@ async fn a_pod_is_deleted_after_its_last_session_and_stream() -> Result<()> {
     let namespace = &site.namespace;
     let chat: [Arc<dyn Protocol>; 1] = [Arc::new(Chat)];
     let _pod = namespace.pod_speaking("chat", WEB, &chat).await?;
-    controller_pod(namespace, "controller", site.controller.http()).await?;
+    namespace.controller_pod("controller", site.controller.http()).await?;
     let rights = [&READING[..], &[("endpointslices", &["list"])]].concat();
     let operator = Operator::with(namespace, "operator", &rights).await?;
     let here = ["--controller-namespace", namespace.name()];

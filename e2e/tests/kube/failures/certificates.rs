@@ -6,20 +6,10 @@ use limpet_e2e::{Connection, Request, Tls, poll};
 use serde_json::{Value, json};
 
 use super::{crowd, message, nothing_happened, objects, until_sessions};
-use crate::certificates::{Authority, Certificate};
+use crate::certificates::Authority;
 use crate::site::condition;
 
 const HOST: &str = "shop.example";
-
-fn secret(certificate: &Certificate) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "shop"},
-        "type": "kubernetes.io/tls",
-        "stringData": {"tls.crt": certificate.certificate, "tls.key": certificate.key},
-    })
-}
 
 /// Waits until the listener `https` has this `ResolvedRefs` condition. Returns its message.
 async fn until_resolved(namespace: &Namespace, expected: &str) -> Result<String> {
@@ -51,7 +41,7 @@ async fn a_certificate_needs_a_right_and_may_change() -> Result<()> {
     let namespace = cluster.namespace("https").await?;
     let _pods = objects(&namespace).await?;
     let (old, new) = (Authority::new("old")?, Authority::new("new")?);
-    namespace.apply_object(&secret(&old.sign(HOST)?)).await?;
+    namespace.apply_object(&old.sign(HOST)?.secret("shop")).await?;
     let listeners = json!({"spec": {"listeners": [
         {"name": "http", "port": 8080, "protocol": "HTTP"},
         {"name": "https", "port": 8443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "shop"}]}},
@@ -80,7 +70,7 @@ async fn a_certificate_needs_a_right_and_may_change() -> Result<()> {
     poll::until("the certificate", async || ask(&controller, &old).await.ok()).await?;
     assert!(ask(&controller, &new).await.is_err());
 
-    namespace.apply_object(&secret(&new.sign(HOST)?)).await?;
+    namespace.apply_object(&new.sign(HOST)?.secret("shop")).await?;
     poll::until("the other certificate", async || ask(&controller, &new).await.ok()).await?;
     assert!(ask(&controller, &old).await.is_err());
 

@@ -32,7 +32,9 @@ spec:
   hostnames: [{name}.street.example]
   rules:
   - backendRefs: [{{name: web, port: 80}}]
-    filters: [{{type: ResponseHeaderModifier, responseHeaderModifier: {{set: [{{name: x-version, value: '{version}'}}]}}}}]
+    filters:
+    - type: ResponseHeaderModifier
+      responseHeaderModifier: {{set: [{{name: x-version, value: '{version}'}}]}}
   - backendRefs: [{{name: web, port: 80}}]
     matches: [{{path: {{type: PathPrefix, value: {other}}}}}]
 ---
@@ -178,14 +180,7 @@ async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
     namespace.bind("limpet-certificates").await?;
     let authority = Authority::new("street")?;
     let certificate = authority.sign_all(&["*.street.example"])?;
-    let secret = json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "street"},
-        "type": "kubernetes.io/tls",
-        "stringData": {"tls.crt": certificate.certificate, "tls.key": certificate.key},
-    });
-    namespace.apply_object(&secret).await?;
+    namespace.apply_object(&certificate.secret("street")).await?;
     let tls = json!({"certificateRefs": [{"name": "street"}]});
     let listeners = json!({"spec": {"listeners": [
         {"name": "https", "port": 8443, "protocol": "HTTPS", "tls": tls},
