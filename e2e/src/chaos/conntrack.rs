@@ -18,8 +18,8 @@ mod tests {
 
     #[test]
     fn the_second_direction_comes_from_the_envoy() {
-        let event = "    [NEW] tcp      6 120 SYN_SENT src=10.66.255.254 dst=10.66.250.1 sport=40001 dport=80 [UNREPLIED] \
-                     src=10.244.0.7 dst=10.66.255.254 sport=80 dport=1717";
+        let event = "    [NEW] tcp      6 120 SYN_SENT src=10.66.255.254 dst=10.66.250.1 sport=40001 dport=80 \
+                     [UNREPLIED] src=10.244.0.7 dst=10.66.255.254 sport=80 dport=1717";
         assert_eq!(destination(event), Some((40001, IpAddr::from([10, 244, 0, 7]))));
     }
 }

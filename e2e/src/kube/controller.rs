@@ -108,7 +108,11 @@ impl Controller {
             "http": {"address": http},
             "leaderElection": {"namespace": namespace.name()},
             // Each test has its own address, so its Envoys can use any port.
-            "envoy": {"filter": filter(Build::tested()?)?, "listenAddress": ip, "keyEncryptionKeyEnv": key_encryption_key.variable},
+            "envoy": {
+                "filter": filter(Build::tested()?)?,
+                "listenAddress": ip,
+                "keyEncryptionKeyEnv": key_encryption_key.variable,
+            },
             "keyring": {
                 "file": keyring.path(),
                 "keyEncryptionKey": {"id": key_encryption_key.id, "env": key_encryption_key.variable},

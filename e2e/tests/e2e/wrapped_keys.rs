@@ -122,8 +122,8 @@ fn an_error_names_its_field() -> Result<()> {
     let good = filter(&text, &[&kek]);
     let (accepted, said) = Envoy::validate(&config("cookie.yaml", &good, &[&kek])?)?;
     assert!(accepted, "{said}");
-    let env = "limpet: configuration refused: wrappedKeys.keyEncryptionKeys[0].env: expected the variable LIMPET_KEK_1 in \
-               the environment of Envoy's process";
+    let env = "limpet: configuration refused: wrappedKeys.keyEncryptionKeys[0].env: expected the variable LIMPET_KEK_1 \
+               in the environment of Envoy's process";
     let mut cases = vec![
         (config("cookie.yaml", &good, &[])?, env),
         (

@@ -122,7 +122,11 @@ fn reader() -> Value {
     json!([
         {"apiGroups": [""], "resources": ["namespaces", "services"], "verbs": ["list"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list"]},
-        {"apiGroups": ["gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "limpet.dev"], "resources": ["*"], "verbs": ["list"]},
+        {
+            "apiGroups": ["gateway.networking.k8s.io", "gateway.networking.x-k8s.io", "limpet.dev"],
+            "resources": ["*"],
+            "verbs": ["list"],
+        },
     ])
 }
 
@@ -137,6 +141,42 @@ fn config_maps() -> Value {
 
 fn keyring() -> Value {
     json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": [KEYRING], "verbs": ["get"]})
+}
+
+/// The pod drains by its annotation. The token is honoured all the same, and the right to get the pod is not needed.
+async fn tells_of_a_pod_that_drains(explained: &Explained, token: &str, backend: &str) -> Result<()> {
+    let namespace = &explained.site.namespace;
+    let pod = format!("pod {backend} (draining: it keeps its sessions and gets no new ones)");
+    let unknown = format!(
+        "not known: whether pod {}/{backend} drains by its annotation is not known: ",
+        namespace.name()
+    );
+    let drain = |time: Value| json!({"metadata": {"annotations": {"session.limpet.dev/drain": time}}});
+    namespace
+        .merge("v1/Pod", backend, &drain(json!("2026-11-23T06:00:00Z")))
+        .await?;
+    let (code, said) = explained.explain("httproute/web", &["--token", token]).await?;
+    ensure!(code == 0, "{said}");
+    has(
+        &said,
+        &[
+            &unknown,
+            "cannot get resource \"pods\"",
+            &format!("pod {backend} (ready)"),
+        ],
+    )?;
+    let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+    explained
+        .grant(reader(), json!([config_maps(), keyring(), pods]))
+        .await?;
+    let (code, said) = explained.explain("httproute/web", &["--token", token]).await?;
+    ensure!(code == 0 && !said.contains("not known"), "{said}");
+    has(&said, &["token: honoured", &pod])?;
+    namespace.merge("v1/Pod", backend, &drain(Value::Null)).await?;
+    let (code, said) = explained.explain("httproute/web", &["--token", token]).await?;
+    ensure!(code == 0, "{said}");
+    has(&said, &[&format!("pod {backend} (ready)")])?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -187,38 +227,7 @@ async fn a_token_of_a_real_envoy_is_explained() -> Result<()> {
     ensure!(code == 0, "{said}");
     has(&said, &["token: honoured", &format!("pod {backend} (ready)")])?;
 
-    // The pod drains by its annotation. The token is honoured all the same, and the right to get the pod is not needed.
-    let pod = format!("pod {backend} (draining: it keeps its sessions and gets no new ones)");
-    let unknown = format!(
-        "not known: whether pod {}/{backend} drains by its annotation is not known: ",
-        namespace.name()
-    );
-    let drain = |time: Value| json!({"metadata": {"annotations": {"session.limpet.dev/drain": time}}});
-    namespace
-        .merge("v1/Pod", &backend, &drain(json!("2026-11-23T06:00:00Z")))
-        .await?;
-    let (code, said) = explained.explain("httproute/web", &["--token", &token]).await?;
-    ensure!(code == 0, "{said}");
-    has(
-        &said,
-        &[
-            &unknown,
-            "cannot get resource \"pods\"",
-            &format!("pod {backend} (ready)"),
-        ],
-    )?;
-    let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
-    explained
-        .grant(reader(), json!([config_maps(), keyring(), pods]))
-        .await?;
-    let (code, said) = explained.explain("httproute/web", &["--token", &token]).await?;
-    ensure!(code == 0 && !said.contains("not known"), "{said}");
-    has(&said, &["token: honoured", &pod])?;
-    namespace.merge("v1/Pod", &backend, &drain(Value::Null)).await?;
-    let (code, said) = explained.explain("httproute/web", &["--token", &token]).await?;
-    ensure!(code == 0, "{said}");
-    has(&said, &[&format!("pod {backend} (ready)")])?;
-
+    tells_of_a_pod_that_drains(&explained, &token, &backend).await?;
     let line = format!("Cookie: lang=en; limpet-session={token}");
     let (code, said) = explained.explain("httproute/web", &["--cookie", &line]).await?;
     ensure!(code == 0, "{said}");

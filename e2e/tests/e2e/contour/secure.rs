@@ -47,7 +47,8 @@ async fn secure_is_for_hosts_whose_sessions_have_tls_alone() -> Result<()> {
     const OTHER: &str = "other.example.com";
     let (secret, authority) = certificate("cert", &[HOST, OTHER])?;
     let routes = |permit: &[bool]| {
-        let route = |(number, permit): (usize, &bool)| json!({"match": format!("/{number}"), "permitInsecure": permit, "services": [sticky("web")]});
+        let services = json!([sticky("web")]);
+        let route = |(number, permit): (usize, &bool)| json!({"match": format!("/{number}"), "permitInsecure": permit, "services": services});
         let mut routes: Vec<Value> = permit.iter().enumerate().map(route).collect();
         // What has no session does not count.
         routes.push(json!({"match": "/open", "permitInsecure": true, "services": [plain("web")]}));

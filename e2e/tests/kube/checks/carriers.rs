@@ -367,8 +367,8 @@ async fn an_annotation_of_nonsense_is_told_and_hurts_nobody_else() -> Result<()>
     let (nobody, elsewhere) = (["of-nobody".to_owned()], site.services("nonsense").await?);
     let rules = [rule("/nonsense-unused", &[(&elsewhere[0], 1)])];
     dialect.apply(site, "nonsense-unused", &nobody, &rules, &spec).await?;
-    let words = "metadata.annotations[session.limpet.dev/also]: expected [], or YAML like [{header: {name: x-session}}, \
-                 {query: {name: session}}], found \"x-session\" (expected a list)";
+    let words = "metadata.annotations[session.limpet.dev/also]: expected [], or YAML like \
+                 [{header: {name: x-session}}, {query: {name: session}}], found \"x-session\" (expected a list)";
     until_told(site, "nonsense-unused", words).await?;
     for _ in 0..6 {
         let answer = site.get(&good).cookie(&cookie).send().await?;

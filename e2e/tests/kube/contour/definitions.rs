@@ -8,10 +8,17 @@ use super::{DELEGATIONS, INGRESS_ROUTES, KIND, apply, cluster, object};
 
 /// A spec with every field that Contour 1.0.0 or its designs have.
 const FULL: &str = "
-virtualhost: {fqdn: shop.example, tls: {secretName: certificates/shop, minimumProtocolVersion: '1.3', passthrough: false}}
+virtualhost:
+  fqdn: shop.example
+  tls: {secretName: certificates/shop, minimumProtocolVersion: '1.3', passthrough: false}
 strategy: Random
 healthCheck: &check
-  {path: /healthz, host: shop, intervalSeconds: 5, timeoutSeconds: 2, unhealthyThresholdCount: 3, healthyThresholdCount: 2}
+  path: /healthz
+  host: shop
+  intervalSeconds: 5
+  timeoutSeconds: 2
+  unhealthyThresholdCount: 3
+  healthyThresholdCount: 2
 routes:
 - match: /
   enableWebsockets: true

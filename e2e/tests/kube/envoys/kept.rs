@@ -96,8 +96,8 @@ async fn what_the_api_server_writes_its_own_way_settles() -> Result<()> {
     .await?;
     site.gateway("web", &json!({})).await?;
     site.until_all_there("web").await?;
-    let resources = &site.namespace.get(DEPLOYMENT, &site.envoys("web")).await?["spec"]["template"]["spec"]["containers"]
-        [0]["resources"];
+    let deployment = site.namespace.get(DEPLOYMENT, &site.envoys("web")).await?;
+    let resources = &deployment["spec"]["template"]["spec"]["containers"][0]["resources"];
     assert_eq!(resources["requests"]["cpu"], "500m");
     let written = || {
         site.controller

@@ -333,7 +333,8 @@ async fn a_route_over_its_budget_answers_500_alone() -> Result<()> {
             "backendRefs": [{"name": "web", "port": 80}],
         })
     };
-    let one = json!([rule("/a{2000}"), {"matches": [{"path": {"value": "/good"}}], "backendRefs": [{"name": "web", "port": 80}]}]);
+    let good = json!({"matches": [{"path": {"value": "/good"}}], "backendRefs": [{"name": "web", "port": 80}]});
+    let one = json!([rule("/a{2000}"), good]);
     let many: Value = (0..5).map(|number| rule(&format!("/{number}a{{900}}"))).collect();
     for (name, rules) in [("one", one), ("many", many), ("neighbour", json!([rule("/a{900}|/")]))] {
         namespace.apply_object(&route(name, &rules)).await?;

@@ -141,7 +141,11 @@ async fn try_everything(token: &Client, namespace: &Namespace) -> Result<()> {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
         "metadata": {"name": "thief"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace.cluster_role("limpet-xbackends")},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": namespace.cluster_role("limpet-xbackends"),
+        },
         "subjects": [{"kind": "ServiceAccount", "name": "limpet-controller", "namespace": "limpet-system"}],
     });
     for object in [slice, others, pod, binding] {
