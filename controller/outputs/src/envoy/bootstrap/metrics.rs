@@ -1,7 +1,7 @@
 //! The listener for Prometheus, where somebody asks for it: `GET /stats/prometheus`, and nothing else.
 //!
-//! The admin interface answers, which is on loopback because it controls Envoy. One path is led there, as it came, so no
-//! request can mean another page. All else is 404 here.
+//! The admin interface answers, which is on loopback because it controls Envoy. One path is led there, as it came, so
+//! no request can mean another page. All else is 404 here.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
