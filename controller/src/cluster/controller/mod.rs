@@ -9,7 +9,7 @@
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `debug`: the page that shows what is published. `present`: asks the event loop for it.
 //! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions. `gauges`: writes both.
-//!   `session_pages`: who asks for them.
+//! - `session_pages`: what people, pods and other replicas may read of sessions.
 //! - `deletion_costs`: which pods a scale-down takes first. `bootstrap`: the subcommand of this name.
 
 mod addresses;

@@ -44,8 +44,10 @@ pub(crate) use replica::{After, Replica};
 pub(crate) struct Book {
     content: Arc<Mutex<Content>>,
     /// What lived where, and when that was.
-    recent: Arc<Mutex<Option<(Instant, Arc<Sessions>)>>>,
+    recent: Arc<Mutex<Option<Recent>>>,
 }
+
+type Recent = (Instant, Arc<Sessions>);
 
 /// How long what lived where may be shown: it takes a while to find out.
 const RECENT: Duration = Duration::from_secs(1);

@@ -44,7 +44,7 @@ impl Copies {
     }
 
     /// A copy that is at most a second old, which is made if there is none; `None` if there may be no other one.
-    pub(super) fn fresh(&self, now: Instant, make: impl FnOnce() -> Vec<u8>) -> Option<Bytes> {
+    pub(super) fn fresh(&self, now: Instant, content: impl FnOnce() -> Vec<u8>) -> Option<Bytes> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, copy)) = &made.last
             && now.saturating_duration_since(*at) < FRESH
@@ -60,7 +60,7 @@ impl Copies {
         if let Some((_, last)) = made.last.take() {
             made.before.push(Arc::downgrade(&last));
         }
-        let (_, copy) = made.last.insert((now, Arc::new(make())));
+        let (_, copy) = made.last.insert((now, Arc::new(content())));
         Some(read(copy))
     }
 
