@@ -18,14 +18,15 @@ const MESSAGE: usize = 4 << 10;
 pub(super) const FIRST_REQUEST: Duration = Duration::from_secs(10);
 
 /// The largest message of Envoy's load reports. A host takes up to 80 bytes of it: its address as text, and four
-/// counters. So this is enough for 10,000 hosts, with the node, which Envoy describes each time with all its extensions.
+/// counters. So this is enough for 10,000 hosts, with the node, which Envoy describes each time with all its
+/// extensions.
 pub(super) const LOADS: usize = 1 << 20;
 /// How many hosts of a load report count: more than fit one as Envoy writes it.
 pub(super) const HOSTS_OF_REPORT: usize = 20_000;
 /// What is kept of a host that has requests in flight.
 pub(super) const MEMORY_OF_HOST: usize = 64;
-/// The largest report of sessions. The filter stops at 512 KiB: then come the backend that it was at, with up to 25 KiB,
-/// and what it has let begin anew.
+/// The largest report of sessions. The filter stops at 512 KiB: then come the backend that it was at, with up to
+/// 25 KiB, and what it has let begin anew.
 pub(super) const REPORT: usize = 768 << 10;
 /// How many reports are received at once, of all addresses: 24 MiB of them.
 pub(super) const REPORTS: usize = 32;

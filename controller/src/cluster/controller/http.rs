@@ -36,8 +36,8 @@ struct Shared {
     readiness: watch::Receiver<Readiness>,
 }
 
-/// Serves `/metrics`, `/healthz`, `/readyz`, the pages of sessions if there is a book, and the debug page if there is one, until
-/// `shutdown`.
+/// Serves `/metrics`, `/healthz`, `/readyz`, the pages of sessions if there is a book, and the debug page if there is
+/// one, until `shutdown`.
 pub(crate) async fn serve(
     listener: TcpListener,
     exposition: Exposition,

@@ -1,6 +1,6 @@
 //! The pages of sessions: `/sessions` for people and commands, `/sessions/self` for a pod, `/sessions/replica` for
-//! other replicas. Anybody in the cluster may read them, as often and as slowly as they like. So what takes long is made
-//! once in a second, one at a time, and what all of them get is one copy.
+//! other replicas. Anybody in the cluster may read them, as often and as slowly as they like. So what takes long is
+//! made once in a second, one at a time, and what all of them get is one copy.
 
 mod copies;
 
