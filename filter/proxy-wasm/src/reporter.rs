@@ -104,7 +104,12 @@ impl Reporter {
             census.merge(report);
         }
         let (sheds, since) = budgets::left();
-        census.arrived(&Answer { memory: to, sheds }, since);
+        let answer = Answer {
+            memory: to,
+            process: to,
+            sheds,
+        };
+        census.arrived(&answer, since);
     }
 
     /// A call has ended with this gRPC status, and an answer of so many bytes.
@@ -120,14 +125,17 @@ impl Reporter {
         CENSUS.with_borrow(|census| {
             let Some(census) = census else { return };
             match (answer, host::now()) {
-                (Some(answer), Ok(now)) => {
+                (Some(mut answer), Ok(now)) => {
                     self.untold.told(&report);
                     // Another one that reports now has its own.
-                    let given = if self.lease.is_held() { answer.sheds } else { Vec::new() };
+                    let given = if self.lease.is_held() {
+                        std::mem::take(&mut answer.sheds)
+                    } else {
+                        Vec::new()
+                    };
                     let sheds = self.untold.withhold(given);
                     budgets::give(&sheds, now);
-                    let memory = answer.memory;
-                    census.arrived(&Answer { memory, sheds }, now);
+                    census.arrived(&Answer { sheds, ..answer }, now);
                 }
                 // Without the time, there is another answer.
                 (Some(_), Err(_)) => {}
