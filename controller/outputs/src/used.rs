@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_core::config::schema::PolicyConfig;
+use limpet_core::config::live_for;
+use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::time::GatewayDuration;
 
 use limpet_api::ObjectName;
 use limpet_model::Graph;
@@ -67,11 +69,30 @@ pub fn rebalancing_clusters<'g>(
         .collect()
 }
 
+/// The idle bounds of sessions by cluster, in whole seconds: those that the Envoys of a Gateway count them by.
+/// `max_idle` is that of the filter's configuration, or its default.
+#[must_use]
+pub fn idle_bounds<'g>(
+    graph: &'g Graph,
+    gateway: &ObjectName,
+    max_idle: Option<GatewayDuration>,
+) -> BTreeMap<&'g ClusterName, BTreeSet<u32>> {
+    let max_idle = max_idle.unwrap_or_else(|| FilterConfig::without_keys(BTreeMap::new()).max_idle);
+    let bound = |policy: &str| Some(live_for(graph.policies.get(policy)?, max_idle));
+    let mut bounds: BTreeMap<_, BTreeSet<u32>> = BTreeMap::new();
+    for (cluster, policy) in Used::by(graph, gateway).sessions {
+        bounds.entry(cluster).or_default().extend(bound(policy));
+    }
+    bounds
+}
+
 /// What the listeners and routes of a Gateway refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Used<'a> {
     pub(crate) clusters: BTreeSet<&'a ClusterName>,
     pub(crate) policies: BTreeSet<&'a str>,
+    /// Which policies the sessions of a cluster have.
+    pub(crate) sessions: BTreeSet<(&'a ClusterName, &'a str)>,
     /// The clusters whose sessions their application moves.
     pub(crate) moving: BTreeSet<&'a ClusterName>,
     /// The clusters whose sessions may begin anew to even out the load.
@@ -118,6 +139,8 @@ impl<'a> Used<'a> {
             Session::None => {}
             Session::Rule(session) => {
                 self.policies.insert(&session.policy);
+                self.sessions
+                    .extend(clusters.clone().map(|cluster| (cluster, session.policy.as_str())));
                 if moves(graph, session) {
                     self.moving.extend(clusters.clone());
                 }
@@ -128,7 +151,9 @@ impl<'a> Used<'a> {
             Session::Destinations => {
                 for name in clusters {
                     let session = graph.clusters.get(name).and_then(|cluster| cluster.session.as_ref());
-                    self.policies.extend(session.map(|session| session.policy.as_str()));
+                    let policy = session.map(|session| session.policy.as_str());
+                    self.policies.extend(policy);
+                    self.sessions.extend(policy.map(|policy| (name, policy)));
                     if session.is_some_and(|session| moves(graph, session)) {
                         self.moving.insert(name);
                     }

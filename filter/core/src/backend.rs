@@ -28,11 +28,10 @@ impl Backend {
     /// A backend whose sessions live for this time after their last request, rounded up to seconds.
     #[must_use]
     pub fn new(destination: Destination, host: SocketAddr, live_for: Duration) -> Self {
-        let seconds = live_for.as_millis().div_ceil(1000).max(1);
         Self {
             destination,
             host,
-            live_for: u32::try_from(seconds).unwrap_or(u32::MAX),
+            live_for: whole_seconds(live_for),
         }
     }
 
@@ -41,4 +40,10 @@ impl Backend {
     pub fn is_others(&self) -> bool {
         self.host == Self::OTHERS.host
     }
+}
+
+/// Whole seconds, rounded up, at least one.
+pub(crate) fn whole_seconds(live_for: Duration) -> u32 {
+    let seconds = live_for.as_millis().div_ceil(1000).max(1);
+    u32::try_from(seconds).unwrap_or(u32::MAX)
 }

@@ -39,6 +39,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use crate::backend::whole_seconds;
+use crate::time::GatewayDuration;
 use schema::{FilterConfig, PolicyConfig};
 
 /// A problem of a configuration.
@@ -126,13 +128,21 @@ pub fn read<T: DeserializeOwned>(json: &[u8], whole: &str) -> Result<T, ConfigEr
 /// this long.
 #[must_use]
 pub fn longest_life(config: &FilterConfig) -> Duration {
-    let life = |policy: &PolicyConfig| {
-        let timeout = policy.source.as_ref().map(|source| source.timeout);
-        let bound = timeout.or(policy.idle_timeout).or(policy.absolute_timeout);
-        bound.unwrap_or(config.max_idle).get()
-    };
-    let longest = config.policies.values().map(life).max();
-    let longest = longest.unwrap_or(config.max_idle.get());
+    let lives = config.policies.values().map(|policy| life(policy, config.max_idle));
+    let longest = lives.max().unwrap_or(config.max_idle.get());
     // `last_seen` lags by up to a tenth of the bound, and clocks differ.
     longest + longest / 10 + config.clock_skew.get()
+}
+
+/// How long sessions of a policy live after their last request, in the whole seconds that they are counted by
+/// ([`crate::census::Backend::live_for`]).
+#[must_use]
+pub fn live_for(policy: &PolicyConfig, max_idle: GatewayDuration) -> u32 {
+    whole_seconds(life(policy, max_idle))
+}
+
+fn life(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
+    let timeout = policy.source.as_ref().map(|source| source.timeout);
+    let bound = timeout.or(policy.idle_timeout).or(policy.absolute_timeout);
+    bound.unwrap_or(max_idle).get()
 }

@@ -1,5 +1,6 @@
 //! Keys, their states, and what is derived from them.
 
+mod seals;
 mod secret;
 pub mod wrapped;
 
@@ -7,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+pub use seals::Seals;
 pub use secret::Secret;
 
 use crate::siv::HmacKey;

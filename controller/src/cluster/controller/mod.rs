@@ -58,7 +58,7 @@ use crate::cluster::reconcile::replicas::Replicas;
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::status::{self, Facts, Inputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
-use crate::cluster::sessions::{self, Book};
+use crate::cluster::sessions::{self, Book, Sealing};
 use crate::exit::{Failure, Verdict};
 use crate::output::Output;
 use certificates::InUse;
@@ -124,6 +124,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         feeds.reported.clone(),
         left,
     )?;
+    let sealing = Sealing::new(context.replica(), filter.keys.clone());
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
     let (metrics, registry) = metrics(&context, &feeds.reported, &book);
     let exposition = Exposition {
@@ -147,7 +148,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         without_envoys,
     };
     follow_certificates(&mut reconcilers, &context, certificates);
-    share_sessions(&mut reconcilers, &context, &book, &filter.replicas);
+    share_sessions(&mut reconcilers, &context, &book, &filter.replicas, sealing);
     deletion_costs::start(&mut reconcilers, &context, &book, reported, feeds.deletions);
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = Target { envoys, ..target };
@@ -213,7 +214,7 @@ fn metrics(context: &Context, reported: &watch::Receiver<Option<Reported>>, book
 }
 
 /// Starts what tells the other replicas of sessions, and asks them.
-fn share_sessions(tasks: &mut JoinSet<()>, context: &Context, book: &Book, replicas: &Replicas) {
+fn share_sessions(tasks: &mut JoinSet<()>, context: &Context, book: &Book, replicas: &Replicas, sealing: Sealing) {
     if !context.counts_sessions() {
         return;
     }
@@ -224,7 +225,8 @@ fn share_sessions(tasks: &mut JoinSet<()>, context: &Context, book: &Book, repli
     if let Some(ip) = own {
         replicas.say_pages(SocketAddr::new(ip, address.port()));
     }
-    tasks.spawn(sessions::follow(book.clone(), replicas.clone()));
+    book.seal_by(sealing.clone());
+    tasks.spawn(sessions::follow(book.clone(), replicas.clone(), sealing));
 }
 
 /// Starts what says when certificates of xDS end.

@@ -11,13 +11,14 @@ use super::target::Target;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
 use crate::cluster::reconcile::replicas::{RefusedRoute, View};
-use crate::cluster::sessions::Book;
+use crate::cluster::sessions::{Book, Published};
 use limpet_api::{ObjectName, ObjectRef};
+use limpet_core::time::GatewayDuration;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Graph};
 use limpet_model::{Objects, Reports};
 use limpet_outputs::envoy::{self, EnvoyOptions};
-use limpet_outputs::{FilterInputs, filter_config, rebalancing_clusters, variables};
+use limpet_outputs::{FilterInputs, filter_config, idle_bounds, rebalancing_clusters, variables};
 use limpet_resources::{Name, ResourceType, Resources, Version};
 use limpet_xds::Snapshots;
 
@@ -151,7 +152,7 @@ impl Publisher {
             } = changes;
             self.leave(&made.gateways);
             self.moving = MovingGateways::new(moving);
-            let sent = self.publish_resources(&made.graph, resources, &mut endpoints);
+            let sent = self.publish_resources(&made.graph, made.inputs.max_idle, resources, &mut endpoints);
             let mut clusters = sent.clusters;
             self.hand_over_envoys(&made);
             if self.hand_over_objects(&made) {
@@ -216,6 +217,7 @@ impl Publisher {
     fn publish_resources(
         &mut self,
         graph: &Graph,
+        max_idle: Option<GatewayDuration>,
         mut resources: ByGateway,
         endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> Sent {
@@ -242,8 +244,20 @@ impl Publisher {
                 sent.clusters.entry(name).or_default().push(gateway.clone());
             }
         }
-        let of_service = |(name, gateways)| Some((name, &graph.clusters.get(name)?.service, Vec::as_slice(gateways)));
-        self.book.publish(sent.clusters.iter().filter_map(of_service));
+        let bounds = |gateway| (gateway, idle_bounds(graph, gateway, max_idle));
+        let bounds: BTreeMap<_, _> = resources.keys().map(bounds).collect();
+        let of = |gateway, cluster| bounds.get(gateway).and_then(|of| of.get(cluster)).cloned();
+        let published = sent.clusters.iter().filter_map(|(cluster, gateways)| {
+            let gateways = gateways.iter();
+            Some(Published {
+                cluster,
+                service: &graph.clusters.get(cluster)?.service,
+                gateways: gateways
+                    .map(|gateway| (gateway, of(gateway, cluster).unwrap_or_default()))
+                    .collect(),
+            })
+        });
+        self.book.publish(published);
         let rebalancing = rebalancing_clusters(graph, resources.keys());
         self.book.rebalance(rebalancing.into_iter());
         for (name, endpoints) in observed {

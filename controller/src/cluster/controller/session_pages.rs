@@ -14,19 +14,17 @@ use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use prost::Message as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::cluster::sessions::{After, Book};
+use crate::cluster::sessions::Book;
 use copies::Copies;
 
 /// How long somebody waits while others are answered: as on the debug page.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many copies of `/sessions` slow readers may keep. They have about 250 bytes for each pod.
 const PAGES: usize = 16;
-/// The same of all that a replica knows.
-const REPLICAS: usize = 2;
-/// How many large answers slow readers may keep of what a replica has learned lately.
+/// How many large answers slow readers may keep of what a replica knows. Each has few megabytes: the rest is told to
+/// who asks again.
 const NEWS: usize = 8;
 /// From so many bytes on, an answer is large.
 const LARGE: usize = 256 << 10;
@@ -39,7 +37,6 @@ struct Pages {
     book: Book,
     turn: Semaphore,
     sessions: Copies,
-    replica: Copies,
     news: Arc<Semaphore>,
 }
 
@@ -49,7 +46,6 @@ pub(super) fn router(book: Book) -> Router {
         book,
         turn: Semaphore::new(1),
         sessions: Copies::new(PAGES),
-        replica: Copies::new(REPLICAS),
         news: Arc::new(Semaphore::new(NEWS)),
     };
     Router::new()
@@ -88,18 +84,9 @@ async fn sessions(State(pages): State<Arc<Pages>>) -> Result<Response, Response>
 
 /// What this replica knows of sessions, for the others.
 async fn replica(State(pages): State<Arc<Pages>>, RawQuery(query): RawQuery) -> Result<Response, Response> {
-    let after = After::of_query(&query.unwrap_or_default());
     let _turn = pages.turn().await?;
-    let make = || pages.book.replica(after).encode_to_vec();
-    if pages.book.is_all(after) {
-        // Who gets what is old asks for the rest the next time.
-        let all = pages
-            .replica
-            .fresh(Instant::now(), make)
-            .or_else(|| pages.replica.last());
-        return Ok(page(PROTOBUF, all.ok_or_else(busy)?));
-    }
-    let news = make();
+    // Each answer is sealed for who asks.
+    let news = pages.book.answer(&query.unwrap_or_default()).ok_or_else(busy)?;
     if news.len() < LARGE {
         return Ok(page(PROTOBUF, news.into()));
     }

@@ -3,6 +3,9 @@
 //! A pod that has more than its share of a Service's sessions may shed what it has too many of. Envoys let sessions go
 //! that were unused for long (the filter's `rebalance`), and load balancing sends each where it sends new ones. This
 //! says how many. All of it is a function of what is known, and of the time.
+//!
+//! Each Gateway evens out its own sessions. What the Envoys of another one tell, and how many of them there are,
+//! changes nothing for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -14,7 +17,7 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 
 use super::ledger::Ledger;
-use super::places::{Places, Served, Standing};
+use super::places::{ClusterId, HostKey, Places, Served, Standing};
 
 /// At most this part of a Service's sessions begins anew in a minute.
 const PART: f64 = 0.1;
@@ -25,14 +28,11 @@ const TOLERANCE: f64 = 1.1;
 const PATIENCE: Duration = Duration::from_secs(BUDGET_LIFE.as_secs() + 5);
 /// Sessions are not counted again within this time.
 const FRESH: Duration = Duration::from_secs(1);
-/// How many reporters a Service may have. A number too many gets no budget.
+/// How many reporters a Service may have in a Gateway. A number too many gets no budget.
 const REPORTERS: usize = 4096;
 /// Who began anew before this process started is not known, and counts on the old pod until the idle bound is over. So
 /// long is that waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-
-/// A host of a cluster.
-type Host = (Destination, SocketAddr);
 
 /// Who sends a report, and what it says of sessions that began anew.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Told<'a> {
     pub(super) group: &'a str,
     pub(super) reporter: u64,
     /// By the host that they left.
-    pub(super) rebalanced: &'a [(Host, u64)],
+    pub(super) rebalanced: &'a [(HostKey, u64)],
 }
 
 /// What is known when a report comes.
@@ -56,8 +56,8 @@ pub(super) struct Known<'a> {
 pub(super) struct Balance {
     /// How many replicas give budgets to Envoys of their own.
     replicas: usize,
-    /// The Services whose sessions may begin anew.
-    services: HashMap<Destination, Service>,
+    /// The Services whose sessions may begin anew, by the group of the Envoys that these sessions use.
+    services: HashMap<ClusterId, HashMap<String, Service>>,
 }
 
 #[derive(Debug)]
@@ -98,35 +98,41 @@ impl Balance {
         }
     }
 
+    /// Begins anew.
+    pub(super) fn forget(&mut self) {
+        self.services.values_mut().for_each(HashMap::clear);
+    }
+
     /// So many replicas divide what may begin anew.
     pub(super) fn share(&mut self, replicas: usize) {
         self.replicas = replicas.max(1);
     }
 
     /// The Services whose sessions may begin anew. No other one sheds any.
-    pub(super) fn allow(&mut self, destinations: &HashSet<Destination>) {
-        self.services
-            .retain(|destination, _| destinations.contains(destination));
-        for destination in destinations {
-            self.services.entry(*destination).or_insert_with(Service::new);
+    pub(super) fn allow(&mut self, clusters: &HashSet<ClusterId>, places: &Places) {
+        self.services.retain(|id, _| clusters.contains(id));
+        for id in clusters {
+            let services = self.services.entry(*id).or_default();
+            services.retain(|group, _| places.served_to(group, *id).is_some());
         }
     }
 
     /// What an Envoy may let go until its next report, in the place of what it had.
     pub(super) fn answer(&mut self, told: &Told<'_>, known: Known<'_>, now: Timestamp) -> Vec<Shed> {
         let mut sheds = Vec::new();
-        for (destination, service) in &mut self.services {
-            let Some(served) = known.places.served_to(told.group, *destination) else {
+        for (id, services) in &mut self.services {
+            let Some(served) = known.places.served_to(told.group, *id) else {
                 continue;
             };
+            let service = services.entry(told.group.to_owned()).or_insert_with(Service::new);
             service.bucket.fill(now);
-            for ((_, host), left) in told.rebalanced.iter().filter(|((of, _), _)| of == destination) {
+            for ((_, host), left) in told.rebalanced.iter().filter(|((of, _), _)| of == id) {
                 service.note(*host, *left);
             }
-            service.count((*destination, served), self.replicas, known, now);
+            service.count((*id, served), told.group, self.replicas, known, now);
             let budget = service.grant(told.reporter, now);
             if budget > 0 {
-                sheds.push(service.shed(*destination, budget));
+                sheds.push(service.shed(served.destination, budget));
             }
         }
         sheds
@@ -150,7 +156,8 @@ impl Service {
 
     fn count(
         &mut self,
-        (destination, served): (Destination, &Served),
+        (id, served): (ClusterId, &Served),
+        group: &str,
         replicas: usize,
         known: Known<'_>,
         now: Timestamp,
@@ -163,11 +170,11 @@ impl Service {
         let mut counts = Vec::new();
         let mut wait = Duration::ZERO;
         for (host, _) in ready {
-            let (sessions, longest) = known.ledger.staying((destination, *host), now);
+            let (sessions, longest) = known.ledger.staying((id, *host), group, now);
             counts.push((*host, sessions));
             wait = wait.max(longest).min(LONGEST_WAIT);
         }
-        let all: u64 = counts.iter().map(|(_, sessions)| sessions).sum();
+        let all = sum(counts.iter().map(|(_, sessions)| *sessions));
         self.bucket.resize(all, replicas);
         self.excess = if now.since(known.since) < wait {
             BTreeMap::new()
@@ -198,10 +205,10 @@ impl Service {
             .iter()
             .filter(|(other, reporter)| (reporter.served, **other) < (served, id));
         // The bucket is divided by all. What is left over goes to those who have waited for longest.
-        let free = self.bucket.whole().min(self.excess.values().sum());
+        let free = self.bucket.whole().min(sum(self.excess.values().copied()));
         let all = others.len() as u64 + 1;
         let share = free / all + u64::from((before.count() as u64) < free % all);
-        let taken: u64 = others.values().map(|reporter| reporter.budget).sum();
+        let taken = sum(others.values().map(|reporter| reporter.budget));
         let budget = share.min(free.saturating_sub(taken));
         let served = if budget > 0 { now } else { served };
         let seen = now;
@@ -222,6 +229,11 @@ impl Service {
     }
 }
 
+/// Nobody's numbers overflow it.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// What pods that may get sessions have more than their share of them.
 #[expect(
     clippy::cast_precision_loss,
@@ -233,7 +245,7 @@ fn excess(counts: &[(SocketAddr, u64)]) -> BTreeMap<SocketAddr, u64> {
     if counts.len() < 2 {
         return BTreeMap::new();
     }
-    let all: u64 = counts.iter().map(|(_, sessions)| sessions).sum();
+    let all = sum(counts.iter().map(|(_, sessions)| *sessions));
     let most = all as f64 / counts.len() as f64 * TOLERANCE + 1.0;
     let over = counts.iter().filter(|(_, sessions)| *sessions as f64 > most);
     over.map(|(host, sessions)| (*host, (*sessions as f64 - most).ceil() as u64))

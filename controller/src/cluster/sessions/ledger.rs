@@ -1,30 +1,41 @@
 //! What Envoys told, by backend.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_core::census::report::{BackendReport, RebalancedReport, Report, Restart, WindowReport};
-use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, is_alive, sub_window};
+use limpet_core::census::report::{BackendReport, Report, Restart};
+use limpet_core::census::{Backend, Sketch, is_alive};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_xds::Load;
 
-use super::places::{self, Places};
-use super::replica::{HostLoad, Replica};
+use super::account::{ACCOUNT, Account, MANY, WINDOW};
+use super::places::{self, ClusterId, Found, HostKey, Places};
+use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 
-/// How many idle bounds a host may have. An Envoy may say any number.
-const IDLE_BOUNDS: usize = 16;
+/// How many bytes all sketches may take. A pod with many sessions has six windows of 3 KB for each idle bound and
+/// Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The chart's limit for the process is
+/// four times as much.
+const MEMORY: usize = 128 << 20;
+/// How many bytes of sketches another replica is told at once, about.
+const TELLING: usize = 4 << 20;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ledger {
-    /// By host and idle bound.
-    accounts: HashMap<(Destination, SocketAddr), BTreeMap<u32, Account>>,
+    /// By host.
+    accounts: HashMap<HostKey, Accounts>,
+    /// How many bytes the accounts take, about.
+    bytes: usize,
+    /// How many they may take.
+    room: usize,
+    /// The hosts of which not all that was told is known, and until when a session may live that is not counted.
+    incomplete: HashMap<HostKey, Timestamp>,
     /// By stream of load reports.
-    loads: HashMap<u64, HashMap<(Destination, SocketAddr), u64>>,
+    loads: HashMap<u64, HashMap<HostKey, u64>>,
     /// The same of other replicas, by their names.
-    loads_of_others: HashMap<String, HashMap<(Destination, SocketAddr), u64>>,
+    loads_of_others: HashMap<String, HashMap<HostKey, u64>>,
     /// How many sessions did not go on where they were, by reason.
     moves: BTreeMap<String, u64>,
     /// The same of other replicas, by their names. Those that are gone stay: a counter does not go down.
@@ -33,64 +44,72 @@ pub(super) struct Ledger {
     changes: u64,
 }
 
-/// The sessions of one backend.
-#[derive(Debug, Default)]
-pub(super) struct Account {
-    windows: BTreeMap<u64, Window>,
-    last_use: Timestamp,
-    /// Told by Envoys.
-    requests: u64,
-    /// Told by Envoys to other replicas, by their names.
-    requests_of_others: BTreeMap<String, u64>,
-    /// How many sessions began anew elsewhere, by the sub-window that they were last seen in. So long the sketches have
-    /// them. Told by Envoys.
-    rebalanced: BTreeMap<u64, u64>,
-    /// The same, told by Envoys to other replicas, by their names.
-    rebalanced_of_others: BTreeMap<String, BTreeMap<u64, u64>>,
-    /// The number of the last change.
-    changed: u64,
-}
+/// By idle bound, and by the group of the Envoys that told of the sessions: what one Gateway tells says nothing of the
+/// sessions of others.
+type Accounts = BTreeMap<(u32, Arc<str>), Account>;
 
-#[derive(Debug)]
-struct Window {
-    sketch: Sketch,
-    oldest: u64,
+/// What is known of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Summary {
+    /// Distinct sessions that live.
+    pub(super) sessions: u64,
+    /// Whether there may be more.
+    pub(super) incomplete: bool,
+    pub(super) requests: u64,
+    pub(super) last_use: Option<Timestamp>,
+    /// When the oldest session began.
+    pub(super) oldest: Option<Timestamp>,
 }
 
 impl Ledger {
+    pub(super) fn new() -> Self {
+        Self::with_room(MEMORY)
+    }
+
+    pub(super) fn with_room(room: usize) -> Self {
+        Self {
+            accounts: HashMap::new(),
+            bytes: 0,
+            room,
+            incomplete: HashMap::new(),
+            loads: HashMap::new(),
+            loads_of_others: HashMap::new(),
+            moves: BTreeMap::new(),
+            moves_of_others: BTreeMap::new(),
+            changes: 0,
+        }
+    }
+
     /// Returns how many sessions began anew, by the host that they left.
-    pub(super) fn hear(
-        &mut self,
-        group: &str,
-        report: Report,
-        places: &Places,
-        now: Timestamp,
-    ) -> Vec<((Destination, SocketAddr), u64)> {
+    pub(super) fn hear(&mut self, group: &str, report: Report, places: &Places, now: Timestamp) -> Vec<(HostKey, u64)> {
         let mut rebalanced = Vec::new();
         for change in report.backends {
             let Some(backend) = change.backend() else { continue };
             // An Envoy knows only of what it was given: nobody tells lies about the pods of others.
-            let Some(standing) = places.standing(group, backend) else {
+            let found = places.find(group, backend, now);
+            let Some(Found { standing, .. }) = found.first() else {
                 continue;
             };
             if change.left > 0 {
                 self.count_moves(standing.reason(), change.left);
             }
-            let host = (backend.destination, backend.host);
             let left = change.rebalanced.iter().map(|window| window.sessions);
             let left = left.fold(0, u64::saturating_add);
             if left > 0 {
                 self.count_moves(RequestOutcome::Rebalanced.word(), left);
-                rebalanced.push((host, left));
             }
-            let accounts = self.accounts.entry(host).or_default();
-            if accounts.len() < IDLE_BOUNDS || accounts.contains_key(&backend.live_for) {
-                let account = accounts.entry(backend.live_for).or_default();
-                account.requests = account.requests.saturating_add(change.requests);
-                account.merge(backend.live_for, &change, now);
-                account.note_rebalanced(backend.live_for, &change.rebalanced, now);
-                self.changes += 1;
-                account.changed = self.changes;
+            for found in found {
+                if left > 0 {
+                    rebalanced.push((found.host, left));
+                }
+                // They were used until now, but are over: this Envoy's clock is slow, and its sessions do not count.
+                if change.requests > 0 && !is_alive(backend.live_for, last_use(&change, &found), found.used_by) {
+                    self.miss(&found, backend.live_for, now);
+                }
+                if let Some(account) = self.account(&found, &change, now) {
+                    account.requests = account.requests.saturating_add(change.requests);
+                    account.note_rebalanced(backend.live_for, &change.rebalanced, now);
+                }
             }
         }
         for restart in report.restarts {
@@ -101,7 +120,57 @@ impl Ledger {
         rebalanced
     }
 
-    pub(super) fn hear_load(&mut self, group: &str, stream: u64, loads: Vec<Load>, places: &Places) {
+    /// Takes in who was seen. Returns the account, which has changed; `None` if it cannot be kept, and so is not known.
+    fn account(&mut self, found: &Found, change: &BackendReport, now: Timestamp) -> Option<&mut Account> {
+        let live_for = change.live_for;
+        let key = (live_for, Arc::clone(&found.group));
+        let is_known = self
+            .accounts
+            .get(&found.host)
+            .is_some_and(|known| known.contains_key(&key));
+        if !found.has_bound || !self.has_room(change, is_known, now) {
+            self.miss(found, live_for, now);
+            return None;
+        }
+        let accounts = self.accounts.entry(found.host).or_default();
+        let account = accounts.entry(key).or_default();
+        let before = account.bytes();
+        let is_new = account.merge(live_for, change, last_use(change, found), now);
+        self.bytes = self.bytes.saturating_sub(before).saturating_add(account.bytes());
+        // What changes nothing is not told on, or replicas would tell each other for ever.
+        if is_new || change.requests > 0 || !change.rebalanced.is_empty() {
+            self.changes += 1;
+            account.changed = self.changes;
+        }
+        Some(account)
+    }
+
+    /// Sessions of a host are not counted that were used just now.
+    fn miss(&mut self, found: &Found, live_for: u32, now: Timestamp) {
+        let seconds = u64::from(live_for.min(found.longest));
+        let until = found.used_by.after(Duration::from_secs(seconds));
+        if until > now {
+            let known = self.incomplete.entry(found.host).or_default();
+            *known = until.max(*known);
+        }
+    }
+
+    /// Whether there is room for this, as if all of it were new. Makes some if there is not.
+    fn has_room(&mut self, change: &BackendReport, is_known: bool, now: Timestamp) -> bool {
+        let windows = change
+            .windows
+            .iter()
+            .map(|window| WINDOW + window.sketch.len().saturating_mul(2).min(MANY));
+        let added = windows.fold(if is_known { 0 } else { ACCOUNT }, usize::saturating_add);
+        let room = self.room;
+        let fits = |bytes: usize| added == 0 || bytes.saturating_add(added) <= room;
+        if !fits(self.bytes) {
+            self.forget(now);
+        }
+        fits(self.bytes)
+    }
+
+    pub(super) fn hear_load(&mut self, group: &str, stream: u64, loads: Vec<Load>, places: &Places, now: Timestamp) {
         if loads.is_empty() {
             self.loads.remove(&stream);
             return;
@@ -114,71 +183,112 @@ impl Ledger {
                 live_for: 0,
             };
             // As of sessions: no lies about the pods of others.
-            if places.standing(group, backend).is_some() {
-                let sum = of_stream.entry((backend.destination, backend.host)).or_insert(0_u64);
+            for found in places.find(group, backend, now) {
+                let sum = of_stream.entry(found.host).or_insert(0_u64);
                 *sum = sum.saturating_add(load.in_flight);
             }
         }
         self.loads.insert(stream, of_stream);
     }
 
-    /// What is known of backends that have changed after so many changes, and all else.
+    /// What is known of backends that have changed after so many changes, as far as it is told at once, and all else.
     pub(super) fn after(&self, changes: u64) -> Replica {
-        let mut backends = Vec::new();
-        for ((destination, host), accounts) in &self.accounts {
-            for (live_for, account) in accounts.iter().filter(|(_, account)| account.changed > changes) {
-                backends.push(account.told(Backend {
-                    destination: *destination,
-                    host: *host,
-                    live_for: *live_for,
-                }));
-            }
-        }
-        let moves = self.moves.iter().map(|(reason, sessions)| Restart {
-            reason: reason.clone(),
-            sessions: *sessions,
+        let accounts = self.accounts.iter().flat_map(|(host, accounts)| {
+            let accounts = accounts.iter().filter(|(_, account)| account.changed > changes);
+            accounts.map(|(of, account)| (account.changed, *host, of, account))
         });
+        let mut accounts: Vec<_> = accounts.collect();
+        accounts.sort_unstable_by_key(|(changed, ..)| *changed);
+        let mut told = Replica {
+            changes: self.changes,
+            ..Replica::default()
+        };
+        let mut bytes = 0;
+        for (changed, host, (live_for, group), account) in accounts {
+            if bytes > TELLING {
+                told.more = true;
+                break;
+            }
+            bytes += account.bytes();
+            told.changes = changed;
+            told.accounts.push(HostAccount {
+                cluster: host.0.0.to_vec(),
+                group: group.to_string(),
+                report: Some(account.told(backend(host, *live_for))),
+            });
+        }
+        if !told.more {
+            told.changes = self.changes;
+        }
+        told.moves = self
+            .moves
+            .iter()
+            .map(|(reason, sessions)| Restart {
+                reason: reason.clone(),
+                sessions: *sessions,
+            })
+            .collect();
         let loads = streams(self.loads.values()).into_iter();
-        let loads = loads.map(|((destination, host), in_flight)| HostLoad {
-            host: Some(BackendReport::of(Backend {
-                destination,
-                host,
-                live_for: 0,
-            })),
+        let loads = loads.map(|(host, in_flight)| HostLoad {
+            cluster: host.0.0.to_vec(),
+            host: Some(BackendReport::of(backend(host, 0))),
             in_flight,
         });
-        Replica {
-            changes: self.changes,
-            backends,
-            moves: moves.collect(),
-            loads: loads.collect(),
-            ..Replica::default()
-        }
+        told.loads = loads.collect();
+        let incomplete = self.incomplete.iter().map(|(host, until)| IncompleteHost {
+            cluster: host.0.0.to_vec(),
+            host: Some(BackendReport::of(backend(*host, 0))),
+            until: until.unix_millis(),
+        });
+        told.incomplete = incomplete.collect();
+        told
     }
 
-    pub(super) fn hear_replica(&mut self, name: &str, told: Replica, now: Timestamp) {
-        for change in told.backends {
+    /// Takes in what another replica knows, as far as Envoys could tell it here. Returns whether that was all.
+    pub(super) fn hear_replica(&mut self, name: &str, told: Replica, places: &Places, now: Timestamp) -> bool {
+        let mut is_all = true;
+        for (id, group, mut change) in told.accounts.into_iter().filter_map(HostAccount::read) {
             let Some(backend) = change.backend() else { continue };
-            let accounts = self.accounts.entry((backend.destination, backend.host)).or_default();
-            let account = accounts.entry(backend.live_for).or_default();
-            account.requests_of_others.insert(name.to_owned(), change.requests);
-            let rebalanced = change.rebalanced.iter().map(|window| (window.number, window.sessions));
+            let Some(found) = places.find_in(id, &group, backend, now).filter(|found| found.has_bound) else {
+                is_all = false;
+                continue;
+            };
+            let requests = std::mem::take(&mut change.requests);
+            let rebalanced = std::mem::take(&mut change.rebalanced);
+            let Some(account) = self.account(&found, &change, now) else {
+                is_all = false;
+                continue;
+            };
+            account.requests_of_others.insert(name.to_owned(), requests);
+            let rebalanced = rebalanced.iter().map(|window| (window.number, window.sessions));
             account
                 .rebalanced_of_others
                 .insert(name.to_owned(), rebalanced.collect());
-            // What changes nothing is not told on, or replicas would tell each other for ever.
-            if account.merge(backend.live_for, &change, now) {
-                self.changes += 1;
-                account.changed = self.changes;
-            }
         }
-        let moves = told.moves.into_iter().map(|restart| (restart.reason, restart.sessions));
-        self.moves_of_others.insert(name.to_owned(), moves.collect());
-        let loads = told.loads.into_iter().filter_map(|load| {
-            let host = load.host?.backend()?;
-            Some(((host.destination, host.host), load.in_flight))
+        let moves = told.moves.into_iter().filter_map(|restart| {
+            let reason = places::known_move(&restart.reason)?;
+            Some((reason.to_owned(), restart.sessions))
         });
+        self.moves_of_others.insert(name.to_owned(), moves.collect());
+        let host = |cluster: &[u8], host: Option<BackendReport>| {
+            let host = (ClusterId(cluster.try_into().ok()?), host?.backend()?.host);
+            places.has(host).then_some(host)
+        };
+        let loads = told
+            .loads
+            .into_iter()
+            .filter_map(|load| Some((host(&load.cluster, load.host)?, load.in_flight)));
         self.loads_of_others.insert(name.to_owned(), loads.collect());
+        for incomplete in told.incomplete {
+            let Some(host) = host(&incomplete.cluster, incomplete.host) else {
+                continue;
+            };
+            let latest = now.after(Duration::from_secs(u64::from(places.longest(host.0))));
+            let until = Timestamp::from_unix_millis(incomplete.until).min(latest);
+            let known = self.incomplete.entry(host).or_default();
+            *known = until.max(*known);
+        }
+        is_all
     }
 
     pub(super) fn forget_loads_of_others(&mut self, is_there: impl Fn(&str) -> bool) {
@@ -195,34 +305,66 @@ impl Ledger {
 
     /// Forgets backends whose last session is over.
     pub(super) fn forget(&mut self, now: Timestamp) {
+        let mut bytes = 0;
         self.accounts.retain(|_, accounts| {
-            accounts.retain(|live_for, account| account.is_alive(*live_for, now));
+            accounts.retain(|(live_for, _), account| {
+                let stays = account.is_alive(*live_for, now);
+                bytes += if stays { account.bytes() } else { 0 };
+                stays
+            });
             !accounts.is_empty()
         });
+        self.bytes = bytes;
+        self.incomplete.retain(|_, until| *until > now);
     }
 
-    /// The accounts of a host, by idle bound.
-    pub(super) fn accounts(&self, host: (Destination, SocketAddr)) -> impl Iterator<Item = (u32, &Account)> {
+    /// The clock was set. Nothing was used after now, and what could not be counted is told again.
+    pub(super) fn set_clock(&mut self, now: Timestamp) {
+        self.incomplete.clear();
+        for account in self.accounts.values_mut().flat_map(BTreeMap::values_mut) {
+            account.last_use = account.last_use.min(now);
+        }
+    }
+
+    /// What is known of a host.
+    pub(super) fn summary(&self, host: HostKey, now: Timestamp) -> Summary {
+        let mut summary = Summary {
+            incomplete: self.incomplete.get(&host).is_some_and(|until| *until > now),
+            ..Summary::default()
+        };
+        let mut by_bound: BTreeMap<u32, Sketch> = BTreeMap::new();
+        for ((live_for, _), account) in self.accounts.get(&host).into_iter().flatten() {
+            let (living, oldest) = account.living(*live_for, now);
+            // A session may use several Gateways.
+            by_bound.entry(*live_for).or_default().merge(&living);
+            summary.requests = summary.requests.saturating_add(account.requests());
+            summary.last_use = summary.last_use.max(Some(account.last_use));
+            summary.oldest = [summary.oldest, oldest].into_iter().flatten().min();
+        }
+        let counts = by_bound.values().map(|sketch| sketch.estimate() as u64);
+        summary.sessions = counts.fold(0, u64::saturating_add);
+        summary
+    }
+
+    /// The sessions of a host that Envoys of this group told of, without those that began anew elsewhere, and the
+    /// longest of their idle bounds.
+    pub(super) fn staying(&self, host: HostKey, group: &str, now: Timestamp) -> (u64, Duration) {
         let accounts = self.accounts.get(&host).into_iter().flatten();
-        accounts.map(|(live_for, account)| (*live_for, account))
-    }
-
-    /// The sessions of a host without those that began anew elsewhere, and the longest of their idle bounds.
-    pub(super) fn staying(&self, host: (Destination, SocketAddr), now: Timestamp) -> (u64, Duration) {
-        self.accounts(host)
-            .fold((0, Duration::ZERO), |(sessions, longest), (live_for, account)| {
-                let idle_bound = Duration::from_secs(u64::from(live_for));
-                (sessions + account.staying(live_for, now), longest.max(idle_bound))
-            })
+        let of_group = accounts.filter(|((_, of), _)| **of == *group);
+        of_group.fold((0, Duration::ZERO), |(sessions, longest), ((live_for, _), account)| {
+            let idle_bound = Duration::from_secs(u64::from(*live_for));
+            let staying = account.staying(*live_for, now);
+            (u64::saturating_add(sessions, staying), longest.max(idle_bound))
+        })
     }
 
     /// Requests in flight, by host.
-    pub(super) fn streams(&self) -> HashMap<(Destination, SocketAddr), u64> {
+    pub(super) fn streams(&self) -> HashMap<HostKey, u64> {
         streams(self.loads.values().chain(self.loads_of_others.values()))
     }
 
     /// Requests in flight to a host.
-    pub(super) fn streams_of(&self, host: (Destination, SocketAddr)) -> u64 {
+    pub(super) fn streams_of(&self, host: HostKey) -> u64 {
         let loads = self.loads.values().chain(self.loads_of_others.values());
         let loads = loads.filter_map(|loads| loads.get(&host));
         loads.fold(0, |sum, in_flight| sum.saturating_add(*in_flight))
@@ -239,126 +381,34 @@ impl Ledger {
     }
 
     /// The hosts that have sessions or streams.
-    pub(super) fn hosts(&self) -> HashSet<(Destination, SocketAddr)> {
+    pub(super) fn hosts(&self) -> HashSet<HostKey> {
         let lived = self.accounts.keys().copied();
         let loads = self.loads.values().chain(self.loads_of_others.values());
         let busy = loads.flat_map(HashMap::keys).copied();
-        lived.chain(busy).collect()
+        let unknown = self.incomplete.keys().copied();
+        lived.chain(busy).chain(unknown).collect()
     }
 }
 
-/// Whether a sub-window may have sessions that live, if this is the newest one. Clocks differ by little.
-fn is_current(number: u64, newest: u64) -> bool {
-    number + SUB_WINDOWS >= newest && number <= newest + 1
+/// When a backend was used last. Nobody's clock, or lie, keeps it busy for longer than its idle bound.
+fn last_use(change: &BackendReport, found: &Found) -> Timestamp {
+    Timestamp::from_unix_millis(change.last_use).min(found.used_by)
 }
 
-fn streams<'a>(
-    loads: impl Iterator<Item = &'a HashMap<(Destination, SocketAddr), u64>>,
-) -> HashMap<(Destination, SocketAddr), u64> {
+/// A host, as reports have it. Replicas name the cluster besides.
+fn backend((_, host): HostKey, live_for: u32) -> Backend {
+    Backend {
+        destination: Destination([0; 4]),
+        host,
+        live_for,
+    }
+}
+
+fn streams<'a>(loads: impl Iterator<Item = &'a HashMap<HostKey, u64>>) -> HashMap<HostKey, u64> {
     let mut all = HashMap::new();
     for (host, in_flight) in loads.flatten() {
         let sum = all.entry(*host).or_insert(0_u64);
         *sum = sum.saturating_add(*in_flight);
     }
     all
-}
-
-impl Account {
-    /// Takes in who was seen. Returns whether anything is new.
-    fn merge(&mut self, live_for: u32, change: &BackendReport, now: Timestamp) -> bool {
-        // Nobody's clock, or lie, keeps a backend busy for longer than its idle bound.
-        let last_use = Timestamp::from_unix_millis(change.last_use).min(now);
-        let mut is_new = last_use > self.last_use;
-        self.last_use = self.last_use.max(last_use);
-        let newest = sub_window(live_for, now);
-        for window in &change.windows {
-            let Some(sketch) = window.sketch().filter(|_| is_current(window.number, newest)) else {
-                continue;
-            };
-            let known = self.windows.entry(window.number).or_insert_with(|| Window {
-                sketch: Sketch::default(),
-                oldest: u64::MAX,
-            });
-            let before = (known.sketch.estimate(), known.oldest);
-            known.sketch.merge(&sketch);
-            known.sketch.recount();
-            known.oldest = known.oldest.min(window.oldest);
-            is_new |= before != (known.sketch.estimate(), known.oldest);
-        }
-        self.windows.retain(|number, _| number + SUB_WINDOWS >= newest);
-        self.rebalanced.retain(|number, _| number + SUB_WINDOWS >= newest);
-        self.rebalanced_of_others.retain(|_, windows| {
-            windows.retain(|number, _| number + SUB_WINDOWS >= newest);
-            !windows.is_empty()
-        });
-        is_new
-    }
-
-    /// Sessions have begun anew elsewhere.
-    fn note_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
-        let newest = sub_window(live_for, now);
-        for window in windows.iter().filter(|window| is_current(window.number, newest)) {
-            let left = self.rebalanced.entry(window.number).or_default();
-            *left = left.saturating_add(window.sessions);
-        }
-    }
-
-    /// All of it, for another replica.
-    fn told(&self, backend: Backend) -> BackendReport {
-        let windows = self.windows.iter();
-        let windows = windows.map(|(number, window)| WindowReport::new(*number, window.oldest, &window.sketch));
-        let rebalanced = self.rebalanced.iter();
-        let rebalanced = rebalanced.map(|(number, sessions)| RebalancedReport {
-            number: *number,
-            sessions: *sessions,
-        });
-        BackendReport {
-            last_use: self.last_use.unix_millis(),
-            requests: self.requests,
-            windows: windows.collect(),
-            rebalanced: rebalanced.collect(),
-            ..BackendReport::of(backend)
-        }
-    }
-
-    /// Requests that Envoys told any replica.
-    pub(super) fn requests(&self) -> u64 {
-        let others = self.requests_of_others.values();
-        others.fold(self.requests, |sum, requests| sum.saturating_add(*requests))
-    }
-
-    fn is_alive(&self, live_for: u32, now: Timestamp) -> bool {
-        is_alive(live_for, self.last_use, now)
-    }
-
-    /// The sessions that live here, without those that began anew elsewhere.
-    fn staying(&self, live_for: u32, now: Timestamp) -> u64 {
-        let living = self.living(live_for, now).0.estimate() as u64;
-        let since = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
-        let all = std::iter::once(&self.rebalanced).chain(self.rebalanced_of_others.values());
-        let left = all.flat_map(|windows| windows.range(since..)).map(|(_, left)| *left);
-        living.saturating_sub(left.fold(0, u64::saturating_add))
-    }
-
-    pub(super) fn last_use(&self) -> Timestamp {
-        self.last_use
-    }
-
-    /// The sessions that live, and when the oldest of them began.
-    pub(super) fn living(&self, live_for: u32, now: Timestamp) -> (Sketch, Option<Timestamp>) {
-        let mut all = Sketch::default();
-        let mut oldest = None::<u64>;
-        if self.is_alive(live_for, now) {
-            let newest = sub_window(live_for, now);
-            for window in self
-                .windows
-                .range(newest.saturating_sub(SUB_WINDOWS)..)
-                .map(|(_, window)| window)
-            {
-                all.merge(&window.sketch);
-                oldest = Some(oldest.map_or(window.oldest, |oldest| oldest.min(window.oldest)));
-            }
-        }
-        (all, oldest.map(Timestamp::from_unix_millis))
-    }
 }

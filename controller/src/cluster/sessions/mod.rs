@@ -1,13 +1,16 @@
 //! Who lives where: what Envoys tell of sessions and streams, put together.
 //!
 //! - `claims`: how much of what is told is believed.
-//! - `ledger`: what was told, by backend. `places`: which pods the backends are.
-//! - `replica`: what replicas tell each other. `peers`: asks them.
+//! - `ledger`: what was told, by backend. `account`: of one of them. `places`: which pods the backends are.
+//! - `replica`: what replicas tell each other, and how they know that it is one. `peers`: asks them.
+//! - `clock`: notices that the clock was set.
 //! - `pods`: all together, for people, metrics and other replicas.
 //! - `balance`: how many sessions may begin anew, so that new pods get their share. `simulation`: what becomes of it.
 
+mod account;
 mod balance;
 mod claims;
+mod clock;
 mod ledger;
 mod peers;
 mod places;
@@ -26,18 +29,19 @@ use std::time::{Duration, Instant};
 use limpet_api::ObjectName;
 use limpet_core::census::report::{Answer, Report, Shed};
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
 use limpet_xds::Told;
 
 use crate::time_format::now;
 use balance::Balance;
+use clock::Clock;
 use ledger::Ledger;
 pub(crate) use peers::follow;
-use places::Places;
+pub(crate) use places::Published;
+use places::{ClusterId, Places};
 pub(crate) use pods::{OwnSessions, PodSessions, PodState, Sessions};
-pub(crate) use replica::{After, Replica};
+pub(crate) use replica::{After, Replica, Sealing};
 
 /// What is known of sessions. Clones are handles of the same.
 #[derive(Debug, Clone)]
@@ -54,12 +58,17 @@ const RECENT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Content {
-    /// Which memory this is: another one after a restart, so that Envoys tell everything again.
+    /// Which memory this is: another one after a restart, and when the clock was set, so that Envoys tell everything
+    /// again.
     memory: u64,
     process: u64,
+    /// How often everything was forgotten.
+    forgot: u64,
     /// Since when anything is counted: when this replica published for the first time, or a former one. Until then,
     /// nothing that Envoys tell is believed.
     since: Option<Timestamp>,
+    clock: Clock,
+    sealing: Option<Sealing>,
     ledger: Ledger,
     places: Places,
     balance: Balance,
@@ -74,6 +83,13 @@ impl Book {
         }
     }
 
+    /// The content, and what the clock shows.
+    fn content_now(&self) -> (MutexGuard<'_, Content>, Timestamp) {
+        let (mut content, now) = (self.content(), now());
+        content.see_clock(now, Instant::now());
+        (content, now)
+    }
+
     fn content(&self) -> MutexGuard<'_, Content> {
         // A panic leaves no half change that matters.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,16 +100,17 @@ impl Book {
     /// # Errors
     /// If nothing is published for the group yet, so that nobody knows what this is about. Envoys tell it again.
     pub(crate) fn hear(&self, group: &str, told: Told) -> Result<Answer, String> {
-        let content = &mut *self.content();
+        let (mut content, now) = self.content_now();
+        let content = &mut *content;
         let sheds = match told {
             Told::Load(stream, loads) => {
-                content.ledger.hear_load(group, stream, loads, &content.places);
+                content.ledger.hear_load(group, stream, loads, &content.places, now);
                 Vec::new()
             }
             Told::Sessions(_) if !content.places.knows(group) => {
                 return Err("nothing is published for this group yet".to_owned());
             }
-            Told::Sessions(report) => content.hear(group, report, now()),
+            Told::Sessions(report) => content.hear(group, report, now),
         };
         Ok(Answer {
             memory: content.memory,
@@ -104,8 +121,10 @@ impl Book {
 
     /// The clusters whose sessions may begin anew on another pod.
     pub(crate) fn rebalance<'a>(&self, clusters: impl Iterator<Item = &'a ClusterName>) {
-        let destinations = clusters.map(|cluster| Destination::of_cluster(cluster.0.as_bytes()));
-        self.content().balance.allow(&destinations.collect());
+        let content = &mut *self.content();
+        content
+            .balance
+            .allow(&clusters.map(ClusterId::of).collect(), &content.places);
     }
 
     /// How many replicas answer Envoys. What may begin anew is divided by them.
@@ -113,8 +132,21 @@ impl Book {
         self.content().balance.share(replicas);
     }
 
+    /// By what the other replicas know this one.
+    pub(crate) fn seal_by(&self, sealing: Sealing) {
+        self.content().sealing = Some(sealing);
+    }
+
+    /// The answer to another replica's question; `None` if it could not be believed.
+    pub(crate) fn answer(&self, query: &str) -> Option<Vec<u8>> {
+        let (after, question) = After::of_query(query);
+        let told = self.replica(after);
+        let sealing = self.content().sealing.clone()?;
+        sealing.seal(question, &told)
+    }
+
     /// What this replica knows, as far as it came after these changes.
-    pub(crate) fn replica(&self, after: After) -> Replica {
+    fn replica(&self, after: After) -> Replica {
         let content = self.content();
         let after = if after.process == content.process {
             after.changes
@@ -129,14 +161,14 @@ impl Book {
         }
     }
 
-    /// Whether this asks for all that the replica knows.
-    pub(crate) fn is_all(&self, after: After) -> bool {
-        after.process != self.content().process || after.changes == 0
-    }
-
-    /// Takes in what another replica knows.
-    pub(crate) fn hear_replica(&self, name: &str, told: Replica) {
-        let content = &mut *self.content();
+    /// Takes in what another replica knows. Returns whether that was all.
+    ///
+    /// # Errors
+    /// If it says what no replica says.
+    pub(crate) fn hear_replica(&self, name: &str, told: Replica) -> Result<bool, String> {
+        let (mut content, now) = self.content_now();
+        let content = &mut *content;
+        told.check(now)?;
         // All replicas that know the same are one memory.
         content.memory = content.memory.min(told.memory);
         // One that has not published yet tells 0.
@@ -144,7 +176,17 @@ impl Book {
             .filter(|since| *since > 0)
             .map(Timestamp::from_unix_millis);
         content.since = [content.since, since].into_iter().flatten().min();
-        content.ledger.hear_replica(name, told, now());
+        Ok(content.ledger.hear_replica(name, told, &content.places, now))
+    }
+
+    /// Another number when other replicas have to tell everything again: this one has forgotten it, or knows hosts that
+    /// it did not.
+    pub(crate) fn wants(&self) -> Wants {
+        let content = self.content();
+        Wants {
+            everything: content.forgot,
+            unknown: content.places.additions(),
+        }
     }
 
     /// Forgets the requests in flight that replicas told which are gone: their Envoys tell others.
@@ -153,18 +195,22 @@ impl Book {
     }
 
     /// The clusters that are published, and for which Gateways. All others are gone.
-    pub(crate) fn publish<'a>(
-        &self,
-        clusters: impl Iterator<Item = (&'a ClusterName, &'a ObjectName, &'a [ObjectName])>,
-    ) {
-        let content = &mut *self.content();
-        content.since.get_or_insert_with(now);
-        content.places.publish(clusters);
+    pub(crate) fn publish<'a>(&self, clusters: impl Iterator<Item = Published<'a>>) {
+        let (mut content, now) = self.content_now();
+        content.since.get_or_insert(now);
+        content.places.publish(clusters, now);
     }
 
     /// The endpoints of a cluster.
     pub(crate) fn observe(&self, cluster: &ClusterName, endpoints: &[Endpoint]) {
-        self.content().places.observe(cluster, endpoints);
+        let (mut content, now) = self.content_now();
+        content.places.observe(cluster, endpoints, now);
+    }
+
+    /// Forgets what is over.
+    pub(crate) fn forget(&self) {
+        let (mut content, now) = self.content_now();
+        content.forget(now);
     }
 
     /// The Services that are published.
@@ -174,7 +220,7 @@ impl Book {
 
     /// What lives at an address now.
     pub(crate) fn at(&self, ip: IpAddr) -> OwnSessions {
-        let (content, now) = (self.content(), now());
+        let (content, now) = self.content_now();
         let own = pods::sessions_at(&content.ledger, &content.places, ip, now);
         OwnSessions {
             known: !own.is_empty(),
@@ -186,10 +232,8 @@ impl Book {
 
     /// What lives where now.
     pub(crate) fn sessions(&self) -> Sessions {
-        let content = &mut *self.content();
-        let now = now();
-        content.ledger.forget(now);
-        content.places.forget(&content.ledger.hosts());
+        let (mut content, now) = self.content_now();
+        content.forget(now);
         pods::sessions(&content.ledger, &content.places, content.since.unwrap_or(now), now)
     }
 
@@ -211,14 +255,40 @@ impl Content {
     fn new() -> Self {
         let process = getrandom::u64()
             .unwrap_or_else(|_| u64::from(std::process::id()))
-            .max(1);
+            // Far above those that no memory has.
+            | 1 << 63;
         Self {
             memory: process,
             process,
+            forgot: 0,
             since: None,
-            ledger: Ledger::default(),
+            clock: Clock::new(now(), Instant::now()),
+            sealing: None,
+            ledger: Ledger::new(),
             places: Places::default(),
             balance: Balance::none(),
+        }
+    }
+
+    /// If the clock was set, everybody has to tell everything again: what was forgotten by a wrong clock is not known,
+    /// and what was told by one is in the wrong place.
+    fn see_clock(&mut self, now: Timestamp, steady: Instant) {
+        if !self.clock.see(now, steady) {
+            return;
+        }
+        tracing::warn!("the clock was set: all Envoys tell their sessions again");
+        self.memory = another_memory(self.memory);
+        self.forgot += 1;
+        self.since = self.since.map(|_| now);
+        self.ledger.set_clock(now);
+        self.places.set_clock(now);
+        self.balance.forget();
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        if self.clock.is_settled() {
+            self.ledger.forget(now);
+            self.places.forget(&self.ledger.hosts());
         }
     }
 
@@ -238,4 +308,21 @@ impl Content {
         };
         self.balance.answer(&told, known, now)
     }
+}
+
+/// What other replicas have to tell again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wants {
+    /// Everything, if it is another number.
+    everything: u64,
+    /// What was not known here, if it is another number.
+    unknown: u64,
+}
+
+/// Another memory than this one, and a lower number, so that all replicas take it over. There are more of them than
+/// clocks are set.
+fn another_memory(memory: u64) -> u64 {
+    let step = (memory >> 10).max(1);
+    let random = getrandom::u64().unwrap_or_default() % step;
+    memory.saturating_sub(random + 1).max(1)
 }

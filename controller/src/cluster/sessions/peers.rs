@@ -2,53 +2,52 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{self, Body};
 use axum::http::{Request, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use prost::Message as _;
 
-use super::Book;
-use super::replica::{After, Replica};
+use super::replica::{After, Replica, Sealing};
+use super::{Book, Wants};
 use crate::cluster::reconcile::replicas::Replicas;
 
 /// How often the other replicas are asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most bytes of an answer: 10,000 backends with many sessions each.
-const LIMIT: usize = 256 << 20;
+/// The most bytes of an answer. A replica that has more to tell says so, and is asked again.
+const LIMIT: usize = 32 << 20;
+/// How many answers are read at once. The rest comes an interval later.
+const ANSWERS: usize = 16;
+/// How long a replica is not asked for everything again because there are new hosts.
+const REST: Duration = Duration::from_secs(10);
 
 /// Runs for ever.
-pub(crate) async fn follow(book: Book, mut replicas: Replicas) {
-    let client: Client<HttpConnector, Body> = Client::builder(TokioExecutor::new()).build_http();
-    let mut known: BTreeMap<String, After> = BTreeMap::new();
+pub(crate) async fn follow(book: Book, mut replicas: Replicas, sealing: Sealing) {
+    let mut peers = Peers {
+        client: Client::builder(TokioExecutor::new()).build_http(),
+        sealing,
+        book,
+        known: BTreeMap::new(),
+    };
     let mut failed: BTreeMap<String, String> = BTreeMap::new();
     loop {
         tokio::time::sleep(INTERVAL).await;
+        peers.book.forget();
         // Whoever is not heard of may still be there, but says nothing new.
         let Some(view) = replicas.others() else { continue };
-        book.share(view.len() + 1);
-        book.forget_loads_of_others(|name| view.contains_key(name));
-        known.retain(|name, _| view.contains_key(name));
-        failed.retain(|name, _| view.contains_key(name));
+        peers.book.share(view.len() + 1);
+        let pages = |name: &str| view.get(name).and_then(|said| said.pages);
+        peers.book.forget_loads_of_others(|name| pages(name).is_some());
+        peers.known.retain(|name, _| pages(name).is_some());
+        failed.retain(|name, _| pages(name).is_some());
         for (name, address) in view.iter().filter_map(|(name, said)| Some((name, said.pages?))) {
-            let after = known.get(name).copied().unwrap_or_default();
-            match tokio::time::timeout(PATIENCE, ask(&client, address, after)).await {
-                Ok(Ok(replica)) => {
-                    failed.remove(name);
-                    let after = After {
-                        process: replica.process,
-                        changes: replica.changes,
-                    };
-                    known.insert(name.clone(), after);
-                    book.hear_replica(name, replica);
-                }
-                Ok(Err(error)) => fail(&mut failed, name, error),
-                Err(_) => fail(&mut failed, name, "no answer in time".to_owned()),
+            match peers.read(name, address).await {
+                Ok(()) => drop(failed.remove(name)),
+                Err(error) => fail(&mut failed, name, error),
             }
         }
     }
@@ -65,15 +64,72 @@ fn fail(failed: &mut BTreeMap<String, String>, replica: &str, error: String) {
     failed.insert(replica.to_owned(), error);
 }
 
-async fn ask(client: &Client<HttpConnector, Body>, address: SocketAddr, after: After) -> Result<Replica, String> {
-    let failed = |error: &dyn std::fmt::Display| error.to_string();
-    let uri = format!("http://{address}/sessions/replica?{}", after.query());
-    let request = Request::get(uri).body(Body::empty()).map_err(|error| failed(&error))?;
-    let answer = client.request(request).await.map_err(|error| failed(&error))?;
-    if answer.status() != StatusCode::OK {
-        return Err(format!("status {}", answer.status()));
+struct Peers {
+    client: Client<HttpConnector, Body>,
+    sealing: Sealing,
+    book: Book,
+    /// By the replica's name.
+    known: BTreeMap<String, Known>,
+}
+
+/// What is known of another replica.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    after: After,
+    /// Whether all that it told could be taken in.
+    is_all: bool,
+    /// What was wanted when it began to tell everything, and when that was.
+    wants: Wants,
+    since: Instant,
+}
+
+impl Known {
+    /// Whether what came before need not be told again.
+    fn holds(&self, wants: Wants) -> bool {
+        let may_take_more = !self.is_all && self.wants.unknown != wants.unknown && self.since.elapsed() >= REST;
+        self.wants.everything == wants.everything && !may_take_more
     }
-    let bytes = body::to_bytes(Body::new(answer.into_body()), LIMIT).await;
-    let bytes = bytes.map_err(|error| failed(&error))?;
-    Replica::decode(bytes).map_err(|error| failed(&error))
+}
+
+impl Peers {
+    /// Takes in what a replica has to tell.
+    async fn read(&mut self, name: &str, address: SocketAddr) -> Result<(), String> {
+        for _ in 0..ANSWERS {
+            let wants = self.book.wants();
+            let before = self.known.get(name).copied().filter(|known| known.holds(wants));
+            let after = before.map(|known| known.after).unwrap_or_default();
+            let asked = tokio::time::timeout(PATIENCE, self.ask(name, address, after)).await;
+            let told = asked.map_err(|_| "no answer in time".to_owned())??;
+            let (process, changes, more) = (told.process, told.changes, told.more);
+            let is_all = self.book.hear_replica(name, told)?;
+            // Another process tells everything.
+            let before = before.filter(|known| known.after.process == process);
+            let known = Known {
+                after: After { process, changes },
+                is_all: is_all && before.is_none_or(|known| known.is_all),
+                wants: before.map_or(wants, |known| known.wants),
+                since: before.map_or_else(Instant::now, |known| known.since),
+            };
+            self.known.insert(name.to_owned(), known);
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, name: &str, address: SocketAddr, after: After) -> Result<Replica, String> {
+        let failed = |error: &dyn std::fmt::Display| error.to_string();
+        // Nobody knows it before, so nobody has the answer ready.
+        let question = getrandom::u64().map_err(|error| failed(&error))?;
+        let uri = format!("http://{address}/sessions/replica?{}", after.query(question));
+        let request = Request::get(uri).body(Body::empty()).map_err(|error| failed(&error))?;
+        let answer = self.client.request(request).await.map_err(|error| failed(&error))?;
+        if answer.status() != StatusCode::OK {
+            return Err(format!("status {}", answer.status()));
+        }
+        let bytes = body::to_bytes(Body::new(answer.into_body()), LIMIT).await;
+        self.sealing
+            .open(name, question, &bytes.map_err(|error| failed(&error))?)
+    }
 }

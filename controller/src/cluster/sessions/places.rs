@@ -3,33 +3,83 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use limpet_api::ObjectName;
 use limpet_core::census::Backend;
 use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
+use sha2::{Digest as _, Sha256};
+
+/// How long an Envoy may not have what is published: former idle bounds count for that long at least.
+const LAG: Duration = Duration::from_secs(600);
+
+/// Clusters with the same sessions: half a hash of the base of their names. Tokens and reports name clusters by four
+/// bytes, and whoever may name Services can meet those of another one. Nobody meets sixteen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ClusterId(pub(super) [u8; 16]);
+
+impl ClusterId {
+    pub(super) fn of(cluster: &ClusterName) -> Self {
+        let mut id = [0; 16];
+        for (to, from) in id.iter_mut().zip(Sha256::digest(cluster.base())) {
+            *to = from;
+        }
+        Self(id)
+    }
+}
+
+/// A host of a cluster.
+pub(super) type HostKey = (ClusterId, SocketAddr);
+
+/// A cluster that is published, and for whom.
+#[derive(Debug)]
+pub(crate) struct Published<'a> {
+    pub(crate) cluster: &'a ClusterName,
+    pub(crate) service: &'a ObjectName,
+    /// By Gateway, the idle bounds of the sessions that its routes lead there, in whole seconds.
+    pub(crate) gateways: Vec<(&'a ObjectName, BTreeSet<u32>)>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    groups: BTreeSet<String>,
-    clusters: BTreeMap<ClusterName, Destination>,
-    served: HashMap<Destination, Served>,
+    groups: BTreeSet<Arc<str>>,
+    clusters: BTreeMap<ClusterName, ClusterId>,
+    served: HashMap<ClusterId, Served>,
+    /// The clusters that reports may mean.
+    by_destination: HashMap<Destination, BTreeSet<ClusterId>>,
+    /// How often hosts or idle bounds became known that were not.
+    additions: u64,
 }
 
 /// A Service that Envoys were given.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) service: ObjectName,
-    groups: BTreeSet<String>,
+    pub(super) destination: Destination,
+    /// By the group of Envoys that have it.
+    groups: BTreeMap<Arc<str>, Bounds>,
     pub(super) hosts: BTreeMap<SocketAddr, Host>,
+}
+
+/// The idle bounds that a group of Envoys may count sessions by.
+#[derive(Debug, Default)]
+struct Bounds {
+    /// Whether the Envoys have the cluster.
+    is_given: bool,
+    /// Since when it is a former one; `None`: it is not.
+    former: BTreeMap<u32, Option<Timestamp>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) pod: Option<Arc<str>>,
     pub(super) standing: Standing,
+    /// Since when it is gone.
+    gone: Option<Timestamp>,
 }
 
 /// Which sessions a backend may have.
@@ -52,6 +102,19 @@ impl Standing {
     }
 }
 
+/// What an Envoy tells of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) host: HostKey,
+    pub(super) group: Arc<str>,
+    pub(super) standing: Standing,
+    /// Until when it may have been used: nobody keeps a pod that is gone alive.
+    pub(super) used_by: Timestamp,
+    /// Whether sessions there may have this idle bound, and the longest that they may have, in seconds.
+    pub(super) has_bound: bool,
+    pub(super) longest: u32,
+}
+
 /// A reason of the filter's; `None` if it has no such word. So nobody invents labels of metrics.
 pub(super) fn known_reason(word: &str) -> Option<&'static str> {
     let refused = RequestOutcome::all().filter(|outcome| matches!(outcome, RequestOutcome::Refused(_)));
@@ -59,51 +122,104 @@ pub(super) fn known_reason(word: &str) -> Option<&'static str> {
     refused.chain(["moved"]).find(|known| *known == word)
 }
 
-impl Places {
-    pub(super) fn publish<'a>(
-        &mut self,
-        clusters: impl Iterator<Item = (&'a ClusterName, &'a ObjectName, &'a [ObjectName])>,
-    ) {
-        let before = std::mem::take(&mut self.clusters);
-        self.groups.clear();
-        for served in self.served.values_mut() {
-            served.groups.clear();
+/// The same for what replicas tell each other.
+pub(super) fn known_move(word: &str) -> Option<&'static str> {
+    let standings = [Standing::Ready, Standing::Draining, Standing::Gone];
+    let of_pods = standings.into_iter().map(Standing::reason);
+    let mut others = of_pods.chain([RequestOutcome::Rebalanced.word()]);
+    known_reason(word).or_else(|| others.find(|known| *known == word))
+}
+
+impl Bounds {
+    /// These are published. Returns whether one is new.
+    fn give(&mut self, bounds: BTreeSet<u32>) -> bool {
+        let mut is_new = false;
+        for bound in bounds {
+            is_new |= self.former.insert(bound, None).is_none();
         }
-        for (cluster, service, gateways) in clusters {
-            let destination = Destination::of_cluster(cluster.0.as_bytes());
-            self.clusters.insert(cluster.clone(), destination);
-            let served = self.served.entry(destination).or_insert_with(|| Served {
-                service: service.clone(),
-                groups: BTreeSet::new(),
-                hosts: BTreeMap::new(),
-            });
-            for gateway in gateways {
-                let group = gateway.to_string();
-                self.groups.insert(group.clone());
-                served.groups.insert(group);
-            }
-        }
-        let kept: HashSet<_> = self.clusters.values().copied().collect();
-        for destination in before.into_values() {
-            if !kept.contains(&destination)
-                && let Some(served) = self.served.get_mut(&destination)
-            {
-                for host in served.hosts.values_mut() {
-                    host.standing = Standing::Gone;
-                }
-            }
+        is_new
+    }
+
+    /// None of them is published any more.
+    fn leave(&mut self, now: Timestamp) {
+        for former in self.former.values_mut() {
+            former.get_or_insert(now);
         }
     }
 
-    pub(super) fn observe(&mut self, cluster: &ClusterName, endpoints: &[Endpoint]) {
-        let served = self
-            .clusters
-            .get(cluster)
-            .and_then(|destination| self.served.get_mut(destination));
+    fn forget(&mut self, now: Timestamp) {
+        self.former
+            .retain(|bound, former| former.is_none_or(|since| stays(*bound, since, now)));
+    }
+
+    fn has(&self, bound: u32, now: Timestamp) -> bool {
+        let former = self.former.get(&bound);
+        former.is_some_and(|former| former.is_none_or(|since| stays(bound, since, now)))
+    }
+
+    fn longest(&self) -> u32 {
+        self.former.keys().next_back().copied().unwrap_or_default()
+    }
+}
+
+/// Whether an Envoy may have an idle bound that is not published any more.
+fn stays(bound: u32, since: Timestamp, now: Timestamp) -> bool {
+    now.since(since) <= Duration::from_secs(u64::from(bound)).max(LAG)
+}
+
+impl Places {
+    pub(super) fn publish<'a>(&mut self, clusters: impl Iterator<Item = Published<'a>>, now: Timestamp) {
+        self.clusters.clear();
+        self.groups.clear();
+        for bounds in self.served.values_mut().flat_map(|served| served.groups.values_mut()) {
+            bounds.is_given = false;
+            bounds.leave(now);
+        }
+        // A route may lead to one cluster of a base, and another one to another.
+        let mut given: BTreeMap<(ClusterId, Arc<str>), BTreeSet<u32>> = BTreeMap::new();
+        for published in clusters {
+            let id = ClusterId::of(published.cluster);
+            let destination = Destination::of_cluster(published.cluster.0.as_bytes());
+            self.clusters.insert(published.cluster.clone(), id);
+            self.by_destination.entry(destination).or_default().insert(id);
+            self.served.entry(id).or_insert_with(|| Served {
+                service: published.service.clone(),
+                destination,
+                groups: BTreeMap::new(),
+                hosts: BTreeMap::new(),
+            });
+            for (gateway, bounds) in published.gateways {
+                let group: Arc<str> = gateway.to_string().into();
+                self.groups.insert(Arc::clone(&group));
+                given.entry((id, group)).or_default().extend(bounds);
+            }
+        }
+        for ((id, group), bounds) in given {
+            let Some(served) = self.served.get_mut(&id) else {
+                continue;
+            };
+            let of_group = served.groups.entry(group).or_default();
+            of_group.is_given = true;
+            self.additions += u64::from(of_group.give(bounds));
+        }
+        for served in self.served.values_mut() {
+            served.groups.retain(|_, bounds| {
+                bounds.forget(now);
+                bounds.is_given || !bounds.former.is_empty()
+            });
+        }
+        let kept: HashSet<_> = self.clusters.values().copied().collect();
+        for (_, served) in self.served.iter_mut().filter(|(id, _)| !kept.contains(*id)) {
+            served.hosts.values_mut().for_each(|host| host.leave(now));
+        }
+    }
+
+    pub(super) fn observe(&mut self, cluster: &ClusterName, endpoints: &[Endpoint], now: Timestamp) {
+        let served = self.clusters.get(cluster).and_then(|id| self.served.get_mut(id));
         let Some(served) = served else { return };
-        // Clusters with one destination have the same Service, and so the same endpoints.
+        // Clusters of one base have the same Service, and so the same endpoints.
         for host in served.hosts.values_mut() {
-            host.standing = Standing::Gone;
+            host.leave(now);
         }
         for endpoint in endpoints {
             let standing = match endpoint.state {
@@ -111,7 +227,19 @@ impl Places {
                 EndpointState::Draining => Standing::Draining,
             };
             let pod = endpoint.pod.clone();
-            served.hosts.insert(endpoint.address, Host { pod, standing });
+            let gone = None;
+            let host = Host { pod, standing, gone };
+            let before = served.hosts.insert(endpoint.address, host);
+            self.additions += u64::from(before.is_none());
+        }
+    }
+
+    /// The clock was set: what is gone or former is so since now.
+    pub(super) fn set_clock(&mut self, now: Timestamp) {
+        for served in self.served.values_mut() {
+            let hosts = served.hosts.values_mut().filter_map(|host| host.gone.as_mut());
+            let bounds = served.groups.values_mut().flat_map(|bounds| bounds.former.values_mut());
+            hosts.chain(bounds.flatten()).for_each(|since| *since = now);
         }
     }
 
@@ -126,31 +254,81 @@ impl Places {
         self.groups.contains(group)
     }
 
-    /// What a backend is that an Envoy of this group tells of; `None` if it was never given it.
-    pub(super) fn standing(&self, group: &str, backend: Backend) -> Option<Standing> {
-        let served = self.served.get(&backend.destination)?;
-        let host = served.hosts.get(&backend.host)?;
-        served.groups.contains(group).then_some(host.standing)
+    /// How often something became known that reports may be about.
+    pub(super) fn additions(&self) -> u64 {
+        self.additions
+    }
+
+    /// What an Envoy of this group tells of; nothing if it was never given it. Of several clusters that a report may
+    /// mean, those that have the host: hardly ever more than one.
+    pub(super) fn find(&self, group: &str, backend: Backend, now: Timestamp) -> Vec<Found> {
+        let clusters = self.by_destination.get(&backend.destination).into_iter().flatten();
+        let found = clusters.filter_map(|id| self.find_in(*id, group, backend, now));
+        found.collect()
+    }
+
+    /// The same, in this cluster.
+    pub(super) fn find_in(&self, id: ClusterId, group: &str, backend: Backend, now: Timestamp) -> Option<Found> {
+        let served = self.served.get(&id)?;
+        let (group, bounds) = served.groups.get_key_value(group)?;
+        let host = served.hosts.get(&backend.host).filter(|_| bounds.is_given)?;
+        Some(Found {
+            host: (id, backend.host),
+            group: Arc::clone(group),
+            standing: host.standing,
+            used_by: host.gone.map_or(now, |gone| gone.min(now)),
+            has_bound: bounds.has(backend.live_for, now),
+            longest: bounds.longest(),
+        })
+    }
+
+    /// The longest idle bound that sessions of a cluster may have, in seconds.
+    pub(super) fn longest(&self, id: ClusterId) -> u32 {
+        let groups = self
+            .served
+            .get(&id)
+            .into_iter()
+            .flat_map(|served| served.groups.values());
+        groups.map(Bounds::longest).max().unwrap_or_default()
+    }
+
+    pub(super) fn has(&self, (id, host): HostKey) -> bool {
+        let served = self.served.get(&id);
+        served.is_some_and(|served| served.hosts.contains_key(&host))
     }
 
     /// A Service that the Envoys of a group were given.
-    pub(super) fn served_to(&self, group: &str, destination: Destination) -> Option<&Served> {
-        let served = self.served.get(&destination)?;
-        served.groups.contains(group).then_some(served)
+    pub(super) fn served_to(&self, group: &str, id: ClusterId) -> Option<&Served> {
+        let served = self.served.get(&id)?;
+        let bounds = served.groups.get(group)?;
+        bounds.is_given.then_some(served)
     }
 
-    pub(super) fn served(&self) -> impl Iterator<Item = (&Destination, &Served)> {
+    pub(super) fn served(&self) -> impl Iterator<Item = (&ClusterId, &Served)> {
         self.served.iter()
     }
 
     /// Forgets hosts that are gone and are none of these.
-    pub(super) fn forget(&mut self, lived: &HashSet<(Destination, SocketAddr)>) {
-        let published: BTreeSet<_> = self.clusters.values().map(|destination| destination.0).collect();
-        self.served.retain(|destination, served| {
+    pub(super) fn forget(&mut self, lived: &HashSet<HostKey>) {
+        let published: BTreeSet<_> = self.clusters.values().collect();
+        let by_destination = &mut self.by_destination;
+        self.served.retain(|id, served| {
             served
                 .hosts
-                .retain(|host, at| at.standing != Standing::Gone || lived.contains(&(*destination, *host)));
-            !served.hosts.is_empty() || published.contains(&destination.0)
+                .retain(|host, at| at.standing != Standing::Gone || lived.contains(&(*id, *host)));
+            let stays = !served.hosts.is_empty() || published.contains(id);
+            if !stays && let Some(ids) = by_destination.get_mut(&served.destination) {
+                ids.remove(id);
+            }
+            stays
         });
+        by_destination.retain(|_, ids| !ids.is_empty());
+    }
+}
+
+impl Host {
+    fn leave(&mut self, now: Timestamp) {
+        self.standing = Standing::Gone;
+        self.gone.get_or_insert(now);
     }
 }

@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
 use serde::{Serialize, Serializer};
 
 use crate::time_format;
 
 use super::ledger::Ledger;
-use super::places::{Host, Places, Served, Standing};
+use super::places::{Host, HostKey, Places, Served, Standing};
 
 /// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,6 +37,9 @@ pub(crate) struct PodSessions {
     pub(crate) state: PodState,
     /// Distinct sessions that had a request within their idle bound.
     pub(crate) sessions: usize,
+    /// Whether there may be more sessions: Envoys told something that cannot be counted.
+    #[serde(skip)]
+    pub(crate) incomplete: bool,
     /// Requests in flight, those of `WebSocket`s among them.
     pub(crate) streams: u64,
     /// Requests of sessions since the controller's start.
@@ -96,9 +98,9 @@ fn rfc_3339_or_null<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> R
 pub(super) fn sessions(ledger: &Ledger, places: &Places, since: Timestamp, now: Timestamp) -> Sessions {
     let streams = ledger.streams();
     let mut rows = Rows::default();
-    for (destination, served) in places.served() {
+    for (cluster, served) in places.served() {
         for (address, host) in &served.hosts {
-            let backend = (*destination, *address);
+            let backend = (*cluster, *address);
             let streams = streams.get(&backend).copied().unwrap_or_default();
             rows.add(served, host, ledger, backend, streams, now);
         }
@@ -113,7 +115,7 @@ pub(super) fn sessions(ledger: &Ledger, places: &Places, since: Timestamp, now: 
 /// The same for the pods that have this address, with all of their addresses, and nothing of others.
 pub(super) fn sessions_at(ledger: &Ledger, places: &Places, ip: IpAddr, now: Timestamp) -> Vec<PodSessions> {
     let mut rows = Rows::default();
-    for (destination, served) in places.served() {
+    for (cluster, served) in places.served() {
         let there = served.hosts.iter().filter(|(address, _)| address.ip() == ip);
         let pods: BTreeSet<_> = there.map(|(address, host)| pod(*address, host)).collect();
         if pods.is_empty() {
@@ -121,7 +123,7 @@ pub(super) fn sessions_at(ledger: &Ledger, places: &Places, ip: IpAddr, now: Tim
         }
         for (address, host) in &served.hosts {
             if pods.contains(&pod(*address, host)) {
-                let backend = (*destination, *address);
+                let backend = (*cluster, *address);
                 rows.add(served, host, ledger, backend, ledger.streams_of(backend), now);
             }
         }
@@ -147,7 +149,7 @@ impl<'a> Rows<'a> {
         served: &'a Served,
         host: &'a Host,
         ledger: &Ledger,
-        backend: (Destination, SocketAddr),
+        backend: HostKey,
         streams: u64,
         now: Timestamp,
     ) {
@@ -162,6 +164,7 @@ impl<'a> Rows<'a> {
             address,
             state: host.standing.into(),
             sessions: 0,
+            incomplete: false,
             streams: 0,
             requests: 0,
             last_use: None,
@@ -169,12 +172,12 @@ impl<'a> Rows<'a> {
         });
         row.state = row.state.min(host.standing.into());
         row.streams = row.streams.saturating_add(streams);
-        for (live_for, account) in ledger.accounts(backend) {
-            let (living, oldest) = account.living(live_for, now);
-            row.sessions += living.estimate();
-            row.requests = row.requests.saturating_add(account.requests());
-            row.last_use = row.last_use.max(Some(account.last_use()));
-            row.oldest = [row.oldest, oldest].into_iter().flatten().min();
-        }
+        let of_host = ledger.summary(backend, now);
+        let sessions = usize::try_from(of_host.sessions).unwrap_or(usize::MAX);
+        row.sessions = row.sessions.saturating_add(sessions);
+        row.incomplete |= of_host.incomplete;
+        row.requests = row.requests.saturating_add(of_host.requests);
+        row.last_use = row.last_use.max(of_host.last_use);
+        row.oldest = [row.oldest, of_host.oldest].into_iter().flatten().min();
     }
 }

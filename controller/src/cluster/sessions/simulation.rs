@@ -180,10 +180,14 @@ impl Simulation {
         book.since = Some(time(0));
         let cluster = ClusterName(CLUSTER.to_owned());
         let (service, gateways) = (ObjectName::new("shop", "cart"), [ObjectName::new("shop", "web")]);
-        book.places.publish([(&cluster, &service, &gateways[..])].into_iter());
+        let published = Published {
+            cluster: &cluster,
+            service: &service,
+            gateways: gateways.iter().map(|gateway| (gateway, [30 * 60].into())).collect(),
+        };
+        book.places.publish([published].into_iter(), time(0));
         if rebalances {
-            book.balance
-                .allow(&[Destination::of_cluster(CLUSTER.as_bytes())].into());
+            book.balance.allow(&[ClusterId::of(&cluster)].into(), &book.places);
         }
         let mut simulation = Self {
             filter,
@@ -220,7 +224,8 @@ impl Simulation {
             pod: None,
         });
         let endpoints: Vec<_> = endpoints.collect();
-        self.book.places.observe(&ClusterName(CLUSTER.to_owned()), &endpoints);
+        let cluster = ClusterName(CLUSTER.to_owned());
+        self.book.places.observe(&cluster, &endpoints, time(self.now));
     }
 
     fn run(&mut self, minutes: u64) {

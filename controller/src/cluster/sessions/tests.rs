@@ -6,6 +6,9 @@ use limpet_xds::Load;
 
 use super::*;
 
+mod hostile;
+mod replicas;
+
 const GROUP: &str = "shop/web";
 
 /// A Service with two pods, for one Gateway.
@@ -26,9 +29,15 @@ impl Shop {
     }
 
     fn publish(&self) {
-        let (service, gateways) = (name("shop", "cart"), [name("shop", "web")]);
+        self.publish_for(&["web"], &[600]);
+    }
+
+    /// For these Gateways, with these idle bounds.
+    fn publish_for(&self, gateways: &[&str], bounds: &[u32]) {
+        let service = name("shop", "cart");
+        let gateways: Vec<_> = gateways.iter().map(|gateway| name("shop", gateway)).collect();
         self.book
-            .publish([(&self.cluster, &service, &gateways[..])].into_iter());
+            .publish([published(&self.cluster, &service, &gateways, bounds)].into_iter());
     }
 
     fn observe(&self, pods: &[(u8, EndpointState)]) {
@@ -56,6 +65,20 @@ fn name(namespace: &str, name: &str) -> ObjectName {
     ObjectName {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
+    }
+}
+
+fn published<'a>(
+    cluster: &'a ClusterName,
+    service: &'a ObjectName,
+    gateways: &'a [ObjectName],
+    bounds: &[u32],
+) -> Published<'a> {
+    let bounds: std::collections::BTreeSet<_> = bounds.iter().copied().collect();
+    Published {
+        cluster,
+        service,
+        gateways: gateways.iter().map(|gateway| (gateway, bounds.clone())).collect(),
     }
 }
 
@@ -137,7 +160,10 @@ fn nobody_tells_of_what_its_gateway_does_not_have() {
     let cluster = ClusterName("service/shop/list/80".to_owned());
     let (cart, list) = (name("shop", "cart"), name("shop", "list"));
     let (web, other) = ([name("shop", "web")], [name("shop", "other")]);
-    let clusters = [(&shop.cluster, &cart, &web[..]), (&cluster, &list, &other[..])];
+    let clusters = [
+        published(&shop.cluster, &cart, &web, &[600]),
+        published(&cluster, &list, &other, &[600]),
+    ];
     shop.book.publish(clusters.into_iter());
     see(&envoy, shop.backend(1), 1);
     // An address that is no endpoint of the Service.
@@ -261,107 +287,6 @@ fn what_is_no_sketch_is_passed_over() {
     assert_eq!(shop.pod(1).unwrap().sessions, 1);
 }
 
-/// Lets each replica hear what the other knows that it does not, until neither does. Returns how often that took.
-fn exchange(one: &Shop, two: &Shop) -> usize {
-    let mut known = [After::default(), After::default()];
-    for rounds in 0..10 {
-        let told = [one.book.replica(known[0]), two.book.replica(known[1])];
-        if rounds > 0 && told.iter().all(|told| told.backends.is_empty()) {
-            return rounds;
-        }
-        known = told.each_ref().map(|told| After {
-            process: told.process,
-            changes: told.changes,
-        });
-        let [of_one, of_two] = told;
-        one.book.hear_replica("two", of_two);
-        two.book.hear_replica("one", of_one);
-    }
-    panic!("they never stop telling each other");
-}
-
-#[test]
-fn counting_begins_with_the_first_publication_of_any_replica() {
-    let nobody = Book::new();
-    let told = nobody.replica(After::default());
-    let shop = Shop::new();
-    let since = shop.book.sessions().since;
-    shop.book.hear_replica("nobody", told);
-    assert_eq!(shop.book.sessions().since, since);
-
-    let mut told = shop.book.replica(After::default());
-    told.since -= 60_000;
-    nobody.hear_replica("shop", told);
-    nobody.publish(std::iter::empty());
-    let counted = nobody.at(address(1).ip()).counted_for;
-    assert!((60..70).contains(&counted), "{counted}");
-}
-
-#[test]
-fn replicas_know_together_what_envoys_told_each() {
-    let (one, two, envoys) = (Shop::new(), Shop::new(), [envoy(), envoy()]);
-    for session in 1..=3 {
-        see(&envoys[0], one.backend(1), session);
-    }
-    for session in 3..=4 {
-        see(&envoys[1], one.backend(1), session);
-    }
-    envoys[0].leave(Left::Moved);
-    one.hear(&envoys[0]);
-    two.hear(&envoys[1]);
-    let load = Load {
-        destination: one.backend(1).destination,
-        host: address(1),
-        in_flight: 2,
-    };
-    two.book.hear(GROUP, Told::Load(7, vec![load])).unwrap();
-    assert!(exchange(&one, &two) <= 3);
-    for shop in [&one, &two] {
-        let pod = shop.pod(1).unwrap();
-        assert_eq!((pod.sessions, pod.requests, pod.streams), (4, 5, 2));
-        assert_eq!(shop.book.sessions().moves, [("moved".to_owned(), 1)].into());
-    }
-    assert_eq!(exchange(&one, &two), 1, "what is known is told again");
-    // Envoys that go to the one or the other meet the same memory, so they need not tell everything again.
-    see(&envoys[0], one.backend(2), 9);
-    let memory = one.hear(&envoys[0]);
-    see(&envoys[0], one.backend(2), 9);
-    assert_eq!(two.hear(&envoys[0]), memory);
-    one.book.forget_loads_of_others(|_| false);
-    assert_eq!(one.pod(1).unwrap().streams, 0);
-}
-
-#[test]
-fn a_replica_that_starts_again_tells_and_is_told_everything() {
-    let (one, envoy) = (Shop::new(), envoy());
-    see(&envoy, one.backend(1), 1);
-    one.hear(&envoy);
-    let known = one.book.replica(After::default());
-    let after = After {
-        process: known.process,
-        changes: known.changes,
-    };
-    assert_eq!(one.book.replica(after).backends, []);
-    let two = Shop::new();
-    assert_eq!(two.book.replica(after).backends, []);
-    two.book.hear_replica("one", known);
-    // What was asked of another process says nothing of this one.
-    assert_eq!(two.book.replica(after).backends.len(), 1);
-    assert_eq!(two.pod(1).unwrap().sessions, 1);
-}
-
-#[test]
-fn a_query_is_read_as_it_was_written() {
-    let after = After {
-        process: u64::MAX,
-        changes: 7,
-    };
-    assert_eq!(After::of_query(&after.query()), after);
-    for query in ["", "process", "process=x&changes=-1", "changes=1&other=2"] {
-        assert_eq!(After::of_query(query).process, 0, "{query}");
-    }
-}
-
 #[test]
 fn a_pod_with_too_many_sessions_may_let_some_go() {
     let (shop, envoy) = (Shop::new(), envoy());
@@ -390,26 +315,4 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Draining)]);
     assert_eq!(budgets(GROUP, 180), [], "there is no other pod");
-}
-
-#[test]
-fn who_has_begun_anew_is_counted_once_by_all_replicas() {
-    let (shop, other, envoy) = (Shop::new(), Shop::new(), envoy());
-    let backend = shop.backend(1);
-    for session in 0..3 {
-        see(&envoy, backend, session);
-    }
-    envoy.leave(Left::Rebalanced(backend, now()));
-    shop.hear(&envoy);
-    let twice = [(); 2].map(|()| other.book.hear_replica("one", shop.book.replica(After::default())));
-    assert_eq!(twice.len(), 2);
-    for shop in [&shop, &other] {
-        let staying = shop
-            .book
-            .content()
-            .ledger
-            .staying((backend.destination, backend.host), now());
-        assert_eq!(staying.0, 2);
-        assert_eq!(shop.book.sessions().moves, [("rebalanced".to_owned(), 1)].into());
-    }
 }

@@ -113,3 +113,23 @@ fn the_policy_with_the_longest_timeout_determines_longest_life() {
     let shorter = json!({"cookie": cookie, "idleTimeout": "3h"});
     assert_eq!(life(json!({"a": both, "b": shorter})), hours(3));
 }
+
+#[test]
+fn sessions_are_counted_by_what_bounds_their_idleness() {
+    let config = json!({
+        "keys": [],
+        "maxIdle": "10h",
+        "policies": {
+            "absolute": { "cookie": { "name": "a" }, "absoluteTimeout": "2h" },
+            "both": { "cookie": { "name": "b" }, "absoluteTimeout": "2h", "idleTimeout": "1500ms" },
+            "neither": { "cookie": { "name": "c" } },
+            "source": { "source": { "timeout": "7m" } },
+        },
+    });
+    let config = config::parse(config.to_string().as_bytes()).unwrap();
+    let seconds = config
+        .policies
+        .values()
+        .map(|policy| config::live_for(policy, config.max_idle));
+    assert_eq!(seconds.collect::<Vec<_>>(), [7_200, 2, 36_000, 420]);
+}

@@ -170,6 +170,7 @@ fn sessions_and_fences_are_with_their_pods() {
         address: address.parse().unwrap(),
         state,
         sessions,
+        incomplete: false,
         streams: 1,
         requests: 70,
         last_use: Some(Timestamp::from_unix_seconds(1_763_856_001)),

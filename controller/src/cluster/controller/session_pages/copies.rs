@@ -63,12 +63,6 @@ impl Copies {
         let (_, copy) = made.last.insert((now, Arc::new(content())));
         Some(read(copy))
     }
-
-    /// The copy that was made last.
-    pub(super) fn last(&self) -> Option<Bytes> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.last.as_ref().map(|(_, copy)| read(copy))
-    }
 }
 
 #[cfg(test)]
@@ -79,7 +73,6 @@ mod tests {
     fn who_asks_within_a_second_gets_the_same_copy() {
         let copies = Copies::new(2);
         let now = Instant::now();
-        assert_eq!(copies.last(), None);
         let first = copies.fresh(now, || vec![1]).unwrap();
         let other = copies.fresh(now + FRESH / 2, || panic!("there is one")).unwrap();
         assert_eq!(first.as_ptr(), other.as_ptr());
@@ -94,7 +87,6 @@ mod tests {
         let slow = copies.fresh(at(1), || vec![1]).unwrap();
         let slower = copies.fresh(at(3), || vec![2]).unwrap();
         assert_eq!(copies.fresh(at(5), || vec![3]), None);
-        assert_eq!(copies.last().unwrap(), [2][..]);
         drop(slow);
         assert_eq!(copies.fresh(at(7), || vec![4]).unwrap(), [4][..]);
         drop(slower);

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use zeroize::Zeroizing;
 
 use super::config::KeyEncryptionKey;
-use super::reconciler::{Keys, figures};
+use super::reconciler::{Keys, figures, seals};
 use crate::tools::keys::source;
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, WrappedKeysConfig};
@@ -35,6 +35,7 @@ pub(crate) fn read(file: &str, key: &KeyEncryptionKey, envoy_env: &str) -> Resul
             }],
         }),
         figures: figures(&document),
+        seals: Some(seals(&document)),
         ..Keys::default()
     })
 }

@@ -1,6 +1,7 @@
 //! Reads both Secrets, tells which keyring to serve, and does the leader's writes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
@@ -25,11 +26,13 @@ use crate::tools::keys::rotation::{self, Step};
 use crate::tools::keys::{generate, ids};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
-use limpet_core::keyring::KeyState;
+use limpet_core::keyring::{KeyState, Seals};
 use limpet_core::time::Timestamp;
 use limpet_outputs::FilterKeys;
 
 const SECRET: &str = "Secret";
+/// The label of the keys that replicas know each other by.
+const SEALS: &[u8] = b"limpet replicas v1";
 /// After how many times the minimum duration of a phase somebody is told what the keyring waits for.
 const LATE: u32 = 10;
 
@@ -40,6 +43,8 @@ pub(crate) struct Keys {
     /// Why there is no keyring.
     pub(crate) missing: Option<String>,
     pub(crate) figures: Figures,
+    /// By which replicas know each other. They all read the keyring.
+    pub(crate) seals: Option<Arc<Seals>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -213,6 +218,7 @@ impl Reconciler {
             config: self.state.served(),
             missing,
             figures,
+            seals: self.state.document().map(seals),
         });
     }
 
@@ -415,6 +421,10 @@ fn after_step(step: &Step) -> String {
             ids::keys(ids)
         ),
     }
+}
+
+pub(super) fn seals(document: &KeyringDocument) -> Arc<Seals> {
+    Arc::new(Seals::new(&document.entries(), SEALS))
 }
 
 pub(super) fn figures(document: &KeyringDocument) -> Figures {

@@ -340,6 +340,7 @@ mod tests {
         let (exchange, replicas) = Exchange::new(&client, &shared(), Duration::ZERO, leads, ended);
         let keyring = KeyringDelivery::Has("a".to_owned());
         replicas.say_keyring(keyring.clone());
+        replicas.say_pages(([10, 0, 0, 7], 8080).into());
         replicas.say_envoys([("shop/web".to_owned(), Envoys::default())].into());
         let running = tokio::spawn(exchange.run());
         told.wait_for(|said| said.envoys.contains_key("shop/web"))

@@ -113,10 +113,11 @@ const UNTOLD: usize = 18;
 
 impl Own {
     /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts
-    /// until they have had time to come back.
+    /// until they have had time to come back. Its pages are gone, and soon somebody else may have the address.
     pub(super) fn ended(&self) -> Self {
         Self {
             envoys: BTreeMap::new(),
+            pages: None,
             ..self.clone()
         }
     }

@@ -1,0 +1,150 @@
+//! What Envoys told of one backend.
+
+use std::collections::BTreeMap;
+
+use limpet_core::census::report::{BackendReport, RebalancedReport, WindowReport};
+use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, is_alive, sub_window};
+use limpet_core::time::Timestamp;
+
+/// How many bytes an account takes without its sketches, about.
+pub(super) const ACCOUNT: usize = 512;
+/// How many bytes a sub-window takes without its sketch, about.
+pub(super) const WINDOW: usize = 96;
+/// How many bytes a sketch takes that counts many sessions.
+pub(super) const MANY: usize = 3_200;
+
+/// The sessions of one backend, as one group of Envoys tells of them.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    windows: BTreeMap<u64, Window>,
+    pub(super) last_use: Timestamp,
+    /// Told by Envoys.
+    pub(super) requests: u64,
+    /// Told by Envoys to other replicas, by their names.
+    pub(super) requests_of_others: BTreeMap<String, u64>,
+    /// How many sessions began anew elsewhere, by the sub-window that they were last seen in. So long the sketches have
+    /// them. Told by Envoys.
+    rebalanced: BTreeMap<u64, u64>,
+    /// The same, told by Envoys to other replicas, by their names.
+    pub(super) rebalanced_of_others: BTreeMap<String, BTreeMap<u64, u64>>,
+    /// The number of the last change.
+    pub(super) changed: u64,
+}
+
+#[derive(Debug)]
+struct Window {
+    sketch: Sketch,
+    oldest: u64,
+}
+
+/// Whether a sub-window may have sessions that live, if this is the newest one.
+fn is_current(number: u64, newest: u64) -> bool {
+    number >= newest.saturating_sub(SUB_WINDOWS)
+}
+
+impl Account {
+    /// Takes in who was seen. Returns whether anything is new.
+    pub(super) fn merge(&mut self, live_for: u32, change: &BackendReport, last_use: Timestamp, now: Timestamp) -> bool {
+        let mut is_new = last_use > self.last_use;
+        self.last_use = self.last_use.max(last_use);
+        let newest = sub_window(live_for, now);
+        for window in &change.windows {
+            let Some(sketch) = window.sketch().filter(|_| is_current(window.number, newest)) else {
+                continue;
+            };
+            // Clocks differ by little. By a clock that is ahead, sessions are seen in the future: that is now.
+            let number = window.number.min(newest.saturating_add(1));
+            let known = self.windows.entry(number).or_insert_with(|| Window {
+                sketch: Sketch::default(),
+                oldest: u64::MAX,
+            });
+            let before = (known.sketch.estimate(), known.oldest);
+            known.sketch.merge(&sketch);
+            known.sketch.recount();
+            known.oldest = known.oldest.min(window.oldest);
+            is_new |= before != (known.sketch.estimate(), known.oldest);
+        }
+        let oldest = newest.saturating_sub(SUB_WINDOWS);
+        self.windows.retain(|number, _| *number >= oldest);
+        self.rebalanced.retain(|number, _| *number >= oldest);
+        self.rebalanced_of_others.retain(|_, windows| {
+            windows.retain(|number, _| *number >= oldest);
+            !windows.is_empty()
+        });
+        is_new
+    }
+
+    /// How many bytes it takes, about. A sketch has four bytes for each of few sessions, in powers of two.
+    pub(super) fn bytes(&self) -> usize {
+        let sketches = self.windows.values().map(|window| match window.sketch.estimate() {
+            few @ ..=128 => WINDOW + 4 * few.next_power_of_two(),
+            _ => WINDOW + MANY,
+        });
+        sketches.fold(ACCOUNT, usize::saturating_add)
+    }
+
+    /// Sessions have begun anew elsewhere.
+    pub(super) fn note_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
+        let newest = sub_window(live_for, now);
+        for window in windows.iter().filter(|window| is_current(window.number, newest)) {
+            let number = window.number.min(newest.saturating_add(1));
+            let left = self.rebalanced.entry(number).or_default();
+            *left = left.saturating_add(window.sessions);
+        }
+    }
+
+    /// All of it, for another replica.
+    pub(super) fn told(&self, backend: Backend) -> BackendReport {
+        let windows = self.windows.iter();
+        let windows = windows.map(|(number, window)| WindowReport::new(*number, window.oldest, &window.sketch));
+        let rebalanced = self.rebalanced.iter();
+        let rebalanced = rebalanced.map(|(number, sessions)| RebalancedReport {
+            number: *number,
+            sessions: *sessions,
+        });
+        BackendReport {
+            last_use: self.last_use.unix_millis(),
+            requests: self.requests,
+            windows: windows.collect(),
+            rebalanced: rebalanced.collect(),
+            ..BackendReport::of(backend)
+        }
+    }
+
+    /// Requests that Envoys told any replica.
+    pub(super) fn requests(&self) -> u64 {
+        let others = self.requests_of_others.values();
+        others.fold(self.requests, |sum, requests| sum.saturating_add(*requests))
+    }
+
+    pub(super) fn is_alive(&self, live_for: u32, now: Timestamp) -> bool {
+        is_alive(live_for, self.last_use, now)
+    }
+
+    /// The sessions that live here, without those that began anew elsewhere.
+    pub(super) fn staying(&self, live_for: u32, now: Timestamp) -> u64 {
+        let living = self.living(live_for, now).0.estimate() as u64;
+        let since = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
+        let all = std::iter::once(&self.rebalanced).chain(self.rebalanced_of_others.values());
+        let left = all.flat_map(|windows| windows.range(since..)).map(|(_, left)| *left);
+        living.saturating_sub(left.fold(0, u64::saturating_add))
+    }
+
+    /// The sessions that live, and when the oldest of them began.
+    pub(super) fn living(&self, live_for: u32, now: Timestamp) -> (Sketch, Option<Timestamp>) {
+        let mut all = Sketch::default();
+        let mut oldest = None::<u64>;
+        if self.is_alive(live_for, now) {
+            let newest = sub_window(live_for, now);
+            for window in self
+                .windows
+                .range(newest.saturating_sub(SUB_WINDOWS)..)
+                .map(|(_, window)| window)
+            {
+                all.merge(&window.sketch);
+                oldest = Some(oldest.map_or(window.oldest, |oldest| oldest.min(window.oldest)));
+            }
+        }
+        (all, oldest.map(Timestamp::from_unix_millis))
+    }
+}

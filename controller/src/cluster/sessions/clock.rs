@@ -1,0 +1,43 @@
+//! Notices that the clock was set.
+
+use std::time::{Duration, Instant};
+
+use limpet_core::time::Timestamp;
+
+/// A clock that differs by more than this from the time that has passed was set. Clocks that are slewed differ by less.
+const JUMP: Duration = Duration::from_secs(5);
+/// How long nothing is forgotten after that. Every Envoy has told everything again by then, and a clock that was wrong
+/// for a moment is right again.
+const SETTLING: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Clock {
+    wall: Timestamp,
+    steady: Instant,
+    /// When it was set last.
+    set: Option<Instant>,
+}
+
+impl Clock {
+    pub(super) fn new(wall: Timestamp, steady: Instant) -> Self {
+        let set = None;
+        Self { wall, steady, set }
+    }
+
+    /// The clock shows `wall`. `steady` cannot be set. Returns whether the clock was set since this was called last.
+    pub(super) fn see(&mut self, wall: Timestamp, steady: Instant) -> bool {
+        let expected = self.wall.after(steady.saturating_duration_since(self.steady));
+        let was_set = wall.since(expected).max(expected.since(wall)) > JUMP;
+        if was_set {
+            self.set = Some(steady);
+        }
+        (self.wall, self.steady) = (wall, steady);
+        was_set
+    }
+
+    /// Whether something may be forgotten by this clock.
+    pub(super) fn is_settled(&self) -> bool {
+        let settling = |set| self.steady.saturating_duration_since(set) < SETTLING;
+        !self.set.is_some_and(settling)
+    }
+}

@@ -1,0 +1,338 @@
+//! Envoys that lie, clocks that are wrong, and names that collide.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use limpet_core::census::report::{BackendReport, RebalancedReport, WindowReport};
+
+use super::*;
+use crate::cluster::sessions::ledger::Ledger;
+
+const OTHER: &str = "shop/other";
+
+/// The Service is another Gateway's, too.
+fn of_two_gateways() -> Shop {
+    let shop = Shop::new();
+    shop.publish_for(&["web", "other"], &[600]);
+    shop
+}
+
+fn with_sessions(sessions: u32) -> (Shop, Census) {
+    let (shop, envoy) = (of_two_gateways(), envoy());
+    for session in 0..sessions {
+        see(&envoy, shop.backend(1), session);
+    }
+    shop.hear(&envoy);
+    (shop, envoy)
+}
+
+fn nothing_of(backend: Backend) -> Report {
+    let of_backend = BackendReport {
+        last_use: now().unix_millis(),
+        ..BackendReport::of(backend)
+    };
+    Report {
+        backends: vec![of_backend],
+        ..Report::default()
+    }
+}
+
+fn later(seconds: u64) -> Timestamp {
+    now().after(Duration::from_secs(seconds))
+}
+
+#[test]
+fn idle_bounds_that_no_policy_has_are_not_taken_in() {
+    let (shop, honest) = (of_two_gateways(), envoy());
+    for less in 0..16 {
+        let backend = Backend {
+            live_for: u32::MAX - less,
+            ..shop.backend(1)
+        };
+        shop.book.hear(OTHER, Told::Sessions(nothing_of(backend))).unwrap();
+    }
+    (0..50).for_each(|session| see(&honest, shop.backend(1), session));
+    shop.hear(&honest);
+    let pod = shop.pod(1).unwrap();
+    assert_eq!((pod.sessions, pod.incomplete), (50, true));
+    // Not for longer than the longest idle bound of the policies.
+    let ledger = &mut shop.book.content().ledger;
+    ledger.forget(later(605));
+    assert!(ledger.hosts().is_empty());
+}
+
+#[test]
+fn all_idle_bounds_that_policies_have_count() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let bounds: Vec<u32> = (600..640).collect();
+    shop.publish_for(&["web"], &bounds);
+    for live_for in &bounds {
+        let backend = Backend {
+            live_for: *live_for,
+            ..shop.backend(1)
+        };
+        see(&envoy, backend, *live_for);
+    }
+    shop.hear(&envoy);
+    let pod = shop.pod(1).unwrap();
+    assert_eq!((pod.sessions, pod.incomplete), (40, false));
+}
+
+#[test]
+fn a_former_idle_bound_counts_while_an_envoy_may_have_it() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    shop.publish_for(&["web"], &[60]);
+    let found = |seconds| {
+        let found = shop.book.content().places.find(GROUP, shop.backend(1), later(seconds));
+        found[0].has_bound
+    };
+    assert!(found(0) && found(590) && !found(610));
+    see(&envoy, shop.backend(1), 1);
+    shop.hear(&envoy);
+    assert_eq!(shop.pod(1).unwrap().sessions, 1);
+    // Again.
+    shop.publish_for(&["web"], &[600]);
+    assert!(found(10_000));
+}
+
+#[test]
+fn nobody_keeps_a_pod_that_is_gone() {
+    let (shop, envoy) = with_sessions(3);
+    shop.observe(&[(2, EndpointState::Ready)]);
+    see(&envoy, shop.backend(1), 1);
+    shop.hear(&envoy);
+    assert_eq!(shop.pod(1).unwrap().sessions, 3);
+    // An Envoy says again and again that it was used.
+    let content = &mut *shop.book.content();
+    for minutes in 1..30 {
+        let mut report = nothing_of(shop.backend(1));
+        report.backends[0].last_use = u64::MAX;
+        content.hear(OTHER, report, later(minutes * 60));
+    }
+    content.ledger.forget(later(605));
+    assert!(content.ledger.hosts().is_empty());
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_nothing() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    shop.book.content().ledger = Ledger::with_room(2_000);
+    for number in 1..=2 {
+        (0..100).for_each(|session| see(&envoy, shop.backend(number), session));
+    }
+    shop.hear(&envoy);
+    let pods = [shop.pod(1).unwrap(), shop.pod(2).unwrap()];
+    let mut known = pods.each_ref().map(|pod| (pod.sessions, pod.incomplete));
+    known.sort_unstable();
+    assert_eq!(known, [(0, true), (100, false)]);
+}
+
+#[test]
+fn numbers_do_not_overflow() {
+    let shop = Shop::new();
+    let two = [1, 9].map(|number| Endpoint {
+        pod: Some("pod-1".into()),
+        ..endpoint(number, EndpointState::Ready)
+    });
+    shop.book.observe(&shop.cluster, &two);
+    for (stream, number, in_flight) in [(1, 1, 7), (2, 9, u64::MAX - 6)] {
+        let load = Load {
+            destination: shop.backend(1).destination,
+            host: address(number),
+            in_flight,
+        };
+        shop.book.hear(GROUP, Told::Load(stream, vec![load])).unwrap();
+        let mut report = nothing_of(shop.backend(number));
+        report.backends[0].requests = u64::MAX - 1;
+        report.backends[0].left = u64::MAX - 1;
+        report.backends[0].rebalanced = vec![
+            RebalancedReport {
+                number: u64::MAX,
+                sessions: u64::MAX
+            };
+            2
+        ];
+        report.backends[0].windows = vec![WindowReport {
+            number: u64::MAX,
+            oldest: u64::MAX,
+            sketch: vec![0, 0],
+        }];
+        shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+    }
+    shop.book.rebalance([&shop.cluster].into_iter());
+    shop.book.hear(GROUP, Told::Sessions(Report::default())).unwrap();
+    let pod = shop.pod(1).unwrap();
+    assert_eq!((pod.streams, pod.requests), (u64::MAX, u64::MAX));
+}
+
+#[test]
+fn an_envoy_whose_clock_is_ahead_sees_sessions_now() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let at = later(7200);
+    envoy.see(&Seen {
+        backend: shop.backend(1),
+        session: Identity::Token([7; 4]),
+        began: at,
+        at,
+    });
+    shop.hear(&envoy);
+    let pod = shop.pod(1).unwrap();
+    assert_eq!((pod.sessions, pod.incomplete), (1, false));
+    assert!(pod.last_use <= Some(now()));
+}
+
+#[test]
+fn sessions_that_an_envoy_sees_in_the_past_are_missing() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let at = Timestamp::from_unix_millis(now().unix_millis() - 7_200_000);
+    envoy.see(&Seen {
+        backend: shop.backend(1),
+        session: Identity::Token([7; 4]),
+        began: at,
+        at,
+    });
+    shop.hear(&envoy);
+    assert!(shop.pod(1).unwrap().incomplete);
+    assert!(!shop.pod(2).unwrap().incomplete);
+}
+
+#[test]
+fn a_clock_that_was_set_lets_envoys_tell_everything_again() {
+    let (shop, envoy) = with_sessions(50);
+    let (content, start) = (&mut *shop.book.content(), Instant::now());
+    let memory = content.memory;
+    let wants = content.forgot;
+    let at = |seconds| start + Duration::from_secs(seconds);
+    content.see_clock(later(1), at(1));
+    content.see_clock(later(63), at(60));
+    assert_eq!(content.memory, memory, "a clock that is slewed");
+    // A day ahead for a moment, and somebody looks.
+    content.see_clock(later(86_400), at(61));
+    assert!(content.memory < memory);
+    let ahead = content.memory;
+    content.forget(later(86_400));
+    assert_eq!(
+        content
+            .ledger
+            .summary((ClusterId::of(&shop.cluster), address(1)), now())
+            .sessions,
+        50
+    );
+    content.see_clock(later(63), at(63));
+    assert!(content.memory < ahead);
+    assert_eq!(content.forgot, wants + 2);
+    assert!(envoy.report(now()).is_none());
+    envoy.arrived(&answer(memory), now());
+    envoy.arrived(&answer(content.memory), now());
+    assert!(envoy.report(now()).is_some());
+    // Nothing seems to have been used after now.
+    content.see_clock(later(70), at(70));
+    content.forget(later(130));
+    content.see_clock(later(130), at(130));
+    content.forget(later(670));
+    assert!(content.ledger.hosts().is_empty());
+}
+
+fn answer(memory: u64) -> Answer {
+    Answer {
+        memory,
+        ..Answer::default()
+    }
+}
+
+/// Four bytes are few. Sixteen are not.
+#[test]
+fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
+    let mut names = HashMap::new();
+    let (evil, victim) = (0..)
+        .find_map(|number| {
+            let [evil, victim] = ["evil", "shop"].map(|namespace| format!("service/{namespace}/s{number}/80"));
+            names.insert(Destination::of_cluster(evil.as_bytes()), evil);
+            let collides = names.get(&Destination::of_cluster(victim.as_bytes()))?;
+            Some((ClusterName(collides.clone()), ClusterName(victim)))
+        })
+        .unwrap();
+    let (book, honest) = (Book::new(), envoy());
+    let (cart, bad) = (name("shop", "cart"), name("evil", "bad"));
+    let (web, other) = ([name("shop", "web")], [name("shop", "other")]);
+    let clusters = [
+        published(&evil, &bad, &other, &[600]),
+        published(&victim, &cart, &web, &[600]),
+    ];
+    book.publish(clusters.into_iter());
+    book.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
+    // It has the victim's address, too.
+    book.observe(
+        &evil,
+        &[endpoint(1, EndpointState::Ready), endpoint(66, EndpointState::Ready)],
+    );
+    let destination = Destination::of_cluster(victim.0.as_bytes());
+    let backend = Backend::new(destination, address(1), Duration::from_secs(600));
+    see(&honest, backend, 1);
+    let report = honest.report(now()).unwrap();
+    book.hear(GROUP, Told::Sessions(report)).unwrap();
+    (2..9).for_each(|session| see(&honest, backend, session));
+    book.hear(OTHER, Told::Sessions(honest.report(now()).unwrap())).unwrap();
+    let rows = || {
+        let pods = book.sessions().pods.into_iter();
+        pods.map(|pod| (pod.service, pod.pod, pod.sessions)).collect::<Vec<_>>()
+    };
+    let row = |service: &str, pod: &str, sessions| (service.to_owned(), pod.to_owned(), sessions);
+    // The second report has all sessions of the window.
+    let expected = [row("bad", "pod-1", 8), row("bad", "pod-66", 0), row("cart", "pod-1", 1)];
+    assert_eq!(rows(), expected);
+    // A Gateway with both Services.
+    let both = [
+        published(&evil, &bad, &web, &[600]),
+        published(&victim, &cart, &web, &[600]),
+    ];
+    book.publish(both.into_iter());
+    book.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
+    book.observe(&evil, &[endpoint(66, EndpointState::Ready)]);
+    see(&honest, backend, 10);
+    book.hear(GROUP, Told::Sessions(honest.report(now()).unwrap())).unwrap();
+    assert_eq!(rows().last(), Some(&row("cart", "pod-1", 9)));
+}
+
+/// The sessions that an Envoy of a group may let begin anew.
+fn budget(shop: &Shop, group: &str, reporter: u64, seconds: u64) -> u32 {
+    let report = Report {
+        reporter,
+        ..Report::default()
+    };
+    let sheds = shop.book.content().hear(group, report, later(seconds));
+    sheds.iter().map(|shed| shed.sessions).sum()
+}
+
+#[test]
+fn a_gateway_evens_out_its_own_sessions_alone() {
+    let (shop, _) = with_sessions(110);
+    shop.book.rebalance([&shop.cluster].into_iter());
+    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
+    // Another Gateway's Envoy tells of 20,000 on the same pod.
+    let inflated = envoy();
+    for session in 0..20_000_u32 {
+        see(&inflated, shop.backend(1), session.wrapping_mul(0x9e37_79b9));
+    }
+    let report = inflated.report(now()).unwrap();
+    shop.book.hear(OTHER, Told::Sessions(report)).unwrap();
+    assert_eq!(budget(&shop, GROUP, 1, 0), 0, "the bucket is empty");
+    assert_eq!(
+        budget(&shop, GROUP, 1, 60),
+        1,
+        "eleven in a minute, and a seventh of these at once"
+    );
+    assert!(budget(&shop, OTHER, 2, 60) > 100);
+}
+
+#[test]
+fn reporters_of_another_gateway_leave_what_is_there() {
+    let (shop, _) = with_sessions(110);
+    shop.book.rebalance([&shop.cluster].into_iter());
+    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
+    budget(&shop, GROUP, 1, 0);
+    for reporter in 2..5000 {
+        budget(&shop, OTHER, reporter, 60);
+    }
+    assert_eq!(budget(&shop, GROUP, 1, 60), 1);
+}

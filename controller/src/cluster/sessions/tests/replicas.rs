@@ -1,0 +1,263 @@
+//! What replicas tell each other.
+
+use limpet_core::census::{Left, sub_window};
+use limpet_core::keyring::{Entry, KeyId, KeyState, Seals, Secret};
+use tokio::sync::watch;
+
+use super::*;
+use crate::cluster::reconcile::keyring::Keys;
+
+/// Lets each replica hear what the other knows that it does not, until neither does. Returns how often that took.
+fn exchange(one: &Shop, two: &Shop) -> usize {
+    let mut known = [After::default(), After::default()];
+    for rounds in 0..10 {
+        let told = [one.book.replica(known[0]), two.book.replica(known[1])];
+        if rounds > 0 && told.iter().all(|told| told.accounts.is_empty()) {
+            return rounds;
+        }
+        known = told.each_ref().map(|told| After {
+            process: told.process,
+            changes: told.changes,
+        });
+        let [of_one, of_two] = told;
+        assert_eq!(one.book.hear_replica("two", of_two), Ok(true));
+        assert_eq!(two.book.hear_replica("one", of_one), Ok(true));
+    }
+    panic!("they never stop telling each other");
+}
+
+#[test]
+fn counting_begins_with_the_first_publication_of_any_replica() {
+    let nobody = Book::new();
+    let told = nobody.replica(After::default());
+    let shop = Shop::new();
+    let since = shop.book.sessions().since;
+    assert_eq!(shop.book.hear_replica("nobody", told), Ok(true));
+    assert_eq!(shop.book.sessions().since, since);
+
+    let mut told = shop.book.replica(After::default());
+    told.since -= 60_000;
+    assert_eq!(nobody.hear_replica("shop", told), Ok(true));
+    nobody.publish(std::iter::empty());
+    let counted = nobody.at(address(1).ip()).counted_for;
+    assert!((60..70).contains(&counted), "{counted}");
+}
+
+#[test]
+fn replicas_know_together_what_envoys_told_each() {
+    let (one, two, envoys) = (Shop::new(), Shop::new(), [envoy(), envoy()]);
+    for session in 1..=3 {
+        see(&envoys[0], one.backend(1), session);
+    }
+    for session in 3..=4 {
+        see(&envoys[1], one.backend(1), session);
+    }
+    envoys[0].leave(Left::Moved);
+    one.hear(&envoys[0]);
+    two.hear(&envoys[1]);
+    let load = Load {
+        destination: one.backend(1).destination,
+        host: address(1),
+        in_flight: 2,
+    };
+    two.book.hear(GROUP, Told::Load(7, vec![load])).unwrap();
+    assert!(exchange(&one, &two) <= 3);
+    for shop in [&one, &two] {
+        let pod = shop.pod(1).unwrap();
+        assert_eq!((pod.sessions, pod.requests, pod.streams), (4, 5, 2));
+        assert_eq!(shop.book.sessions().moves, [("moved".to_owned(), 1)].into());
+    }
+    assert_eq!(exchange(&one, &two), 1, "what is known is told again");
+    // Envoys that go to the one or the other meet the same memory, so they need not tell everything again.
+    see(&envoys[0], one.backend(2), 9);
+    let memory = one.hear(&envoys[0]);
+    see(&envoys[0], one.backend(2), 9);
+    assert_eq!(two.hear(&envoys[0]), memory);
+    one.book.forget_loads_of_others(|_| false);
+    assert_eq!(one.pod(1).unwrap().streams, 0);
+}
+
+#[test]
+fn a_replica_that_starts_again_tells_and_is_told_everything() {
+    let (one, envoy) = (Shop::new(), envoy());
+    see(&envoy, one.backend(1), 1);
+    one.hear(&envoy);
+    let known = one.book.replica(After::default());
+    let after = After {
+        process: known.process,
+        changes: known.changes,
+    };
+    assert_eq!(one.book.replica(after).accounts, []);
+    let two = Shop::new();
+    assert_eq!(two.book.replica(after).accounts, []);
+    assert_eq!(two.book.hear_replica("one", known), Ok(true));
+    // What was asked of another process says nothing of this one.
+    assert_eq!(two.book.replica(after).accounts.len(), 1);
+    assert_eq!(two.pod(1).unwrap().sessions, 1);
+}
+
+#[test]
+fn a_query_is_read_as_it_was_written() {
+    let after = After {
+        process: u64::MAX,
+        changes: 7,
+    };
+    assert_eq!(After::of_query(&after.query(8)), (after, 8));
+    for query in ["", "process", "process=x&changes=-1", "changes=1&other=2"] {
+        assert_eq!(After::of_query(query).0.process, 0, "{query}");
+    }
+}
+
+#[test]
+fn who_has_begun_anew_is_counted_once_by_all_replicas() {
+    let (shop, other, envoy) = (Shop::new(), Shop::new(), envoy());
+    let backend = shop.backend(1);
+    for session in 0..3 {
+        see(&envoy, backend, session);
+    }
+    envoy.leave(Left::Rebalanced(backend, now()));
+    shop.hear(&envoy);
+    let twice = [(); 2].map(|()| other.book.hear_replica("one", shop.book.replica(After::default())));
+    assert_eq!(twice, [Ok(true), Ok(true)]);
+    for shop in [&shop, &other] {
+        let staying = shop
+            .book
+            .content()
+            .ledger
+            .staying((ClusterId::of(&shop.cluster), backend.host), GROUP, now());
+        assert_eq!(staying.0, 2);
+        assert_eq!(shop.book.sessions().moves, [("rebalanced".to_owned(), 1)].into());
+    }
+}
+
+#[test]
+fn what_no_replica_says_is_refused() {
+    let (shop, other) = (Shop::new(), Shop::new());
+    let good = other.book.replica(After::default());
+    let in_an_hour = now().after(std::time::Duration::from_secs(3600)).unix_millis();
+    let known = || {
+        let content = shop.book.content();
+        (content.memory, content.since)
+    };
+    let before = known();
+    for bad in [
+        Replica {
+            memory: 0,
+            ..good.clone()
+        },
+        Replica {
+            memory: 1,
+            ..good.clone()
+        },
+        Replica {
+            process: 0,
+            ..good.clone()
+        },
+        Replica {
+            since: in_an_hour,
+            ..good.clone()
+        },
+    ] {
+        assert!(shop.book.hear_replica("other", bad).is_err());
+        assert_eq!(known(), before);
+    }
+    assert_eq!(shop.book.hear_replica("other", good), Ok(true));
+}
+
+#[test]
+fn a_replica_tells_only_of_what_is_published() {
+    let (shop, other, envoy) = (Shop::new(), Shop::new(), envoy());
+    other.publish_for(&["web", "other"], &[600, 700]);
+    other.observe(&[(1, EndpointState::Ready), (9, EndpointState::Ready)]);
+    let unknown = Backend {
+        live_for: 700,
+        ..shop.backend(1)
+    };
+    for backend in [shop.backend(1), shop.backend(9), unknown] {
+        see(&envoy, backend, 1);
+    }
+    let report = envoy.report(now()).unwrap();
+    for group in [GROUP, "shop/other"] {
+        other.book.hear(group, Told::Sessions(report.clone())).unwrap();
+    }
+    let wants = shop.book.wants();
+    let told = || other.book.replica(After::default());
+    assert_eq!(shop.book.hear_replica("other", told()), Ok(false));
+    assert_eq!(shop.book.content().ledger.hosts().len(), 1);
+    assert_eq!(shop.pod(1).unwrap().sessions, 1);
+    // It is asked for all again when more is known.
+    assert_eq!(shop.book.wants(), wants);
+    shop.publish_for(&["web", "other"], &[600, 700]);
+    shop.observe(&[(1, EndpointState::Ready), (9, EndpointState::Ready)]);
+    assert_ne!(shop.book.wants(), wants);
+    assert_eq!(shop.book.hear_replica("other", told()), Ok(true));
+    assert_eq!((shop.pod(1).unwrap().sessions, shop.pod(9).unwrap().sessions), (2, 1));
+}
+
+#[test]
+fn a_replica_that_knows_much_tells_it_in_parts() {
+    let (shop, other, envoy) = (Shop::new(), Shop::new(), envoy());
+    let (numbers, bounds): (_, Vec<u32>) = (1..=60, (600..630).collect());
+    let pods: Vec<_> = numbers.map(|number| (number, EndpointState::Ready)).collect();
+    for shop in [&shop, &other] {
+        shop.observe(&pods);
+        shop.publish_for(&["web"], &bounds);
+    }
+    (0..200).for_each(|session| see(&envoy, shop.backend(1), session));
+    let report = envoy.report(now()).unwrap();
+    for (number, _) in &pods {
+        for live_for in &bounds {
+            let mut report = report.clone();
+            report.backends[0].address = vec![10, 0, 0, *number];
+            report.backends[0].live_for = *live_for;
+            report.backends[0].windows[0].number = sub_window(*live_for, now());
+            shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+        }
+    }
+    let mut after = After::default();
+    for (part, more) in [true, false].into_iter().enumerate() {
+        let told = shop.book.replica(after);
+        assert_eq!(told.more, more, "part {part}");
+        after = After {
+            process: told.process,
+            changes: told.changes,
+        };
+        assert_eq!(other.book.hear_replica("shop", told), Ok(true));
+    }
+    assert_eq!(shop.book.replica(after).accounts, []);
+    assert_eq!(other.pod(60), shop.pod(60));
+}
+
+fn sealing(replica: &str, key: u8) -> Sealing {
+    let entry = Entry {
+        id: KeyId(1),
+        state: KeyState::Signing,
+        secret: Some(Secret::new([key; Secret::LEN])),
+    };
+    let keys = Keys {
+        seals: Some(Seals::new(&[entry], b"limpet test").into()),
+        ..Keys::default()
+    };
+    Sealing::new(replica.to_owned(), watch::channel(keys).1)
+}
+
+#[test]
+fn an_answer_is_that_of_the_replica_that_was_asked() {
+    let (shop, other) = (Shop::new(), Shop::new());
+    assert_eq!(shop.book.answer("question=7"), None, "it has no keyring");
+    shop.book.seal_by(sealing("one", 1));
+    let answer = shop.book.answer("question=7").unwrap();
+    let two = sealing("two", 1);
+    let told = two.open("one", 7, &answer).unwrap();
+    assert_eq!(other.book.hear_replica("one", told), Ok(true));
+    assert!(two.open("one", 8, &answer).is_err(), "an answer to another question");
+    assert!(two.open("three", 7, &answer).is_err(), "of another replica");
+    assert!(sealing("two", 2).open("one", 7, &answer).is_err(), "by another keyring");
+    for place in [3, answer.len() / 2, answer.len() - 1] {
+        let mut changed = answer.clone();
+        changed[place] ^= 1;
+        assert!(two.open("one", 7, &changed).is_err());
+    }
+    let unsealed = prost::Message::encode_to_vec(&shop.book.replica(After::default()));
+    assert!(two.open("one", 7, &unsealed).is_err());
+}
