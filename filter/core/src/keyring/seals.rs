@@ -9,6 +9,7 @@ use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
 /// of a rotation, all who have the keyring of this phase or the one before understand each other.
 pub struct Seals {
     signing: Option<Box<HmacKey>>,
+    #[expect(clippy::vec_box, reason = "a vector that grows would leave copies of keys behind")]
     all: Vec<Box<HmacKey>>,
 }
 
