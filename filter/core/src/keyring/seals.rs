@@ -1,6 +1,7 @@
 //! Seals: by them, those who have the same keyring know what one of them says.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::{Entry, KeyState};
 use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
@@ -8,16 +9,16 @@ use crate::siv::{self, HmacKey, HmacSha256, TAG_LEN};
 /// What the keys of a keyring seal for one purpose. As for tokens, the signing key does, and all verify: in every phase
 /// of a rotation, all who have the keyring of this phase or the one before understand each other.
 pub struct Seals {
-    signing: Option<Box<HmacKey>>,
-    #[expect(clippy::vec_box, reason = "a vector that grows would leave copies of keys behind")]
-    all: Vec<Box<HmacKey>>,
+    signing: Option<Arc<HmacKey>>,
+    /// Each stays where it is, so that no copies are left behind.
+    all: Vec<Arc<HmacKey>>,
 }
 
 impl Seals {
     /// For the purpose with this label (RFC 5869 `info`).
     #[must_use]
     pub fn new(entries: &[Entry], label: &[u8]) -> Self {
-        let with = |entry: &Entry| Some(entry.secret.as_ref()?.subkey::<Box<HmacKey>>(label));
+        let with = |entry: &Entry| Some(entry.secret.as_ref()?.subkey::<Arc<HmacKey>>(label));
         let is_signing = |entry: &&Entry| entry.state == KeyState::Signing;
         Self {
             signing: entries.iter().find(is_signing).and_then(with),
