@@ -9,7 +9,8 @@
 //!   Kubernetes, and the only one that a build without the feature `controller` lacks.
 //! - `tools`: all other commands.
 //! - `envoy_config`: configuration files, and the filter in them.
-//! - `cli`, `output`, `time_format`, `exit`: the command line, what commands write, times for people, and exit codes.
+//! - `cli`, `output`, `time_format`, `settling`, `exit`: the command line, what commands write, times for people, when
+//!   counts of sessions can be relied on, and exit codes.
 
 mod cli;
 #[cfg_attr(not(feature = "controller"), path = "tools_only.rs")]
@@ -17,6 +18,7 @@ pub mod cluster;
 mod envoy_config;
 mod exit;
 mod output;
+mod settling;
 mod time_format;
 mod tools;
 

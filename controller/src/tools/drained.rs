@@ -10,37 +10,68 @@ use super::http::Http;
 use crate::cli::DrainedArgs;
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
+use crate::settling::SETTLING;
 
 /// How often the controller is asked. Envoys tell it of sessions every few seconds.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long there must be none. An Envoy may tell of a session that it has just seen a few seconds later.
-const QUIET: Duration = Duration::from_secs(5);
-/// How long a controller must have counted before it is believed that there is none: after a start of all controllers,
-/// Envoys have to find one, and tell everything again.
-const SETTLED: Duration = Duration::from_secs(30);
 /// The page that says what the controller knows of whoever asks.
 const PAGE: &str = "/sessions/self";
 
 /// What the controller knows of this pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 struct Own {
-    /// Whether the address is a backend's. What is none has no sessions.
+    /// Whether the address is a backend's. What is none has no sessions, if the controller knows all backends.
     known: bool,
     sessions: u64,
     streams: u64,
-    /// For how many seconds sessions have been counted.
-    counted_for: u64,
+    /// Since when sessions are counted: another time after a restart; `None`: they are not yet.
+    since: Option<String>,
+    /// Whether there are no more than these.
+    complete: bool,
+    /// Why there may be more.
+    why: Vec<String>,
 }
 
 impl Own {
-    /// Whether it is known that nothing is left.
-    fn is_drained(self) -> bool {
-        self.is_empty() && Duration::from_secs(self.counted_for) >= SETTLED
+    fn is_empty(&self) -> bool {
+        self.sessions == 0 && self.streams == 0
     }
 
-    fn is_empty(self) -> bool {
-        self.sessions == 0 && self.streams == 0
+    /// Whether it is known that there is nothing.
+    fn is_known_empty(&self) -> bool {
+        self.is_empty() && self.complete && self.since.is_some()
+    }
+
+    fn doubts(&self) -> Option<String> {
+        (!self.complete).then(|| self.why.join("; "))
+    }
+}
+
+/// Waits until nothing was left for a while.
+#[derive(Debug, Default)]
+struct Wait {
+    /// Since when it is known that there is nothing.
+    empty_since: Option<Instant>,
+    /// Since when the controller counted at the last look.
+    since: Option<String>,
+}
+
+impl Wait {
+    /// Takes in what the controller says now; `None`: it does not answer. Returns whether the last session is over.
+    fn look(&mut self, now: Instant, own: Option<&Own>) -> bool {
+        // A controller that is away for a moment says nothing of sessions.
+        let Some(own) = own.filter(|own| own.is_known_empty()) else {
+            self.empty_since = None;
+            return false;
+        };
+        if self.since != own.since {
+            // What another one knew of does not count.
+            self.since.clone_from(&own.since);
+            self.empty_since = None;
+        }
+        let since = *self.empty_since.get_or_insert(now);
+        now.saturating_duration_since(since) >= SETTLING
     }
 }
 
@@ -48,9 +79,11 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
     let begun = Instant::now();
     let deadline = begun + args.timeout.get();
     let controller = Http::new(args.controller.clone());
-    let mut last = Err("it was not asked yet".to_owned());
-    let mut empty_since = None;
-    while Instant::now() < deadline {
+    let mut last: Result<Own, String> = Err("it was not asked yet".to_owned());
+    let mut complained = None;
+    let mut wait = Wait::default();
+    let mut is_drained = false;
+    while !is_drained && Instant::now() < deadline {
         last = match controller.get(PAGE, deadline) {
             Ok(page) => read(&page),
             // Nor will it later.
@@ -60,48 +93,136 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
             }
             Err(error) => Err(error.to_string()),
         };
-        empty_since = match &last {
-            Ok(own) if own.is_drained() => empty_since.or_else(|| Some(Instant::now())),
-            // A controller that is away for a moment says nothing of sessions.
-            _ => None,
-        };
-        if empty_since.is_some_and(|since| since.elapsed() >= QUIET) {
-            break;
+        is_drained = wait.look(Instant::now(), last.as_ref().ok());
+        let doubts = last.as_ref().map_or_else(|error| Some(error.clone()), Own::doubts);
+        if let Some(doubts) = doubts.as_ref().filter(|doubts| complained.as_ref() != Some(*doubts)) {
+            output::complain(&format!("warning: it is not known what is left: {doubts}\n"));
         }
-        thread::sleep(INTERVAL.min(deadline.saturating_duration_since(Instant::now())));
+        complained = doubts;
+        if !is_drained {
+            thread::sleep(INTERVAL.min(deadline.saturating_duration_since(Instant::now())));
+        }
     }
     let own = last.map_err(|error| Failure(format!("the controller at {controller}: {error}")))?;
-    report(own, begun.elapsed(), form)
+    report(&own, is_drained, begun.elapsed(), form)
 }
 
 fn read(page: &str) -> Result<Own, String> {
     serde_json::from_str(page).map_err(|error| format!("expected what it knows of this pod: {error}"))
 }
 
-fn report(own: Own, took: Duration, form: Output) -> Result<Verdict, Failure> {
-    let seconds = took.as_secs();
-    let Own {
-        known,
-        sessions,
-        streams,
-        counted_for,
-    } = own;
+fn report(own: &Own, is_drained: bool, took: Duration, form: Output) -> Result<Verdict, Failure> {
     match form {
-        Output::Json => output::print_json(&json!({
-            "known": known, "sessions": sessions, "streams": streams, "seconds": seconds,
-        }))?,
-        Output::Text if own.is_empty() && !own.is_drained() => output::print(&format!(
-            "the time is over after {seconds} s: the controller has counted for {counted_for} s and knows of no session\n"
-        ))?,
-        Output::Text if !known => {
-            output::print("no Envoy of the controller leads to this pod, so it has no sessions\n")?;
+        Output::Json => {
+            output::print_json(&json!({
+                "drained": is_drained, "known": own.known, "sessions": own.sessions, "streams": own.streams,
+                "complete": own.complete, "why": own.why, "seconds": took.as_secs(),
+            }))?;
         }
-        Output::Text if own.is_empty() => {
-            output::print(&format!("drained: no session is left after {seconds} s\n"))?;
-        }
-        Output::Text => output::print(&format!(
-            "the time is over after {seconds} s: {sessions} sessions, {streams} streams\n"
-        ))?,
+        Output::Text => output::print(&text(own, is_drained, took))?,
     }
-    Ok(if own.is_drained() { Verdict::Good } else { Verdict::Bad })
+    Ok(if is_drained { Verdict::Good } else { Verdict::Bad })
+}
+
+fn text(own: &Own, is_drained: bool, took: Duration) -> String {
+    let seconds = took.as_secs();
+    let Own { sessions, streams, .. } = own;
+    match own.doubts() {
+        _ if is_drained && own.known => format!("drained: no session is left after {seconds} s\n"),
+        _ if is_drained => "no Envoy of the controller leads to this pod, so it has no sessions\n".to_owned(),
+        Some(doubts) => format!(
+            "the time is over after {seconds} s: {sessions} sessions, {streams} streams, and there may be more: {doubts}\n"
+        ),
+        None if own.is_empty() => format!(
+            "the time is over after {seconds} s: there was no session for less than {} s\n",
+            SETTLING.as_secs()
+        ),
+        None => format!("the time is over after {seconds} s: {sessions} sessions, {streams} streams\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Own {
+        Own {
+            known: true,
+            since: Some("06:00".to_owned()),
+            complete: true,
+            ..Own::default()
+        }
+    }
+
+    /// Whether it has ended after these looks, by seconds.
+    fn ends(looks: &[(u64, Option<Own>)]) -> bool {
+        let start = Instant::now();
+        let mut wait = Wait::default();
+        let looks = looks.iter();
+        looks
+            .map(|(second, own)| wait.look(start + Duration::from_secs(*second), own.as_ref()))
+            .fold(false, |_, last| last)
+    }
+
+    #[test]
+    fn a_pod_is_drained_when_nothing_was_left_for_a_while() {
+        let busy = Own { sessions: 1, ..empty() };
+        assert!(ends(&[(0, Some(empty())), (15, Some(empty()))]));
+        assert!(!ends(&[(0, Some(empty())), (14, Some(empty()))]));
+        assert!(!ends(&[(0, Some(empty())), (9, Some(busy)), (15, Some(empty()))]));
+        assert!(!ends(&[(0, Some(empty())), (9, None), (15, Some(empty()))]));
+    }
+
+    #[test]
+    fn a_controller_that_starts_again_begins_the_wait_anew() {
+        let again = Own {
+            since: Some("06:10".to_owned()),
+            ..empty()
+        };
+        let looks = |last| {
+            [
+                (0, Some(empty())),
+                (14, Some(again.clone())),
+                (last, Some(again.clone())),
+            ]
+        };
+        assert!(!ends(&looks(28)));
+        assert!(ends(&looks(29)));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_nothing() {
+        let doubtful = Own {
+            complete: false,
+            why: vec!["2 Envoys are connected, and 1 tells".to_owned()],
+            ..empty()
+        };
+        let unpublished = Own { since: None, ..empty() };
+        // Of an earlier controller.
+        let old: Own = serde_json::from_str(r#"{"known": true, "sessions": 0, "streams": 0}"#).unwrap();
+        for own in [doubtful.clone(), unpublished, old] {
+            assert!(!ends(&[(0, Some(own.clone())), (60, Some(own))]));
+        }
+        let text = text(&doubtful, false, Duration::from_secs(60));
+        assert!(
+            text.contains("there may be more: 2 Envoys are connected, and 1 tells"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_pod_that_is_no_backend_goes_when_the_controller_knows_all() {
+        let own = |complete| Own {
+            known: false,
+            complete,
+            ..empty()
+        };
+        assert!(!ends(&[(0, Some(own(false))), (60, Some(own(false)))]));
+        assert!(ends(&[(0, Some(own(true))), (15, Some(own(true)))]));
+        let text = text(&own(true), true, Duration::from_secs(15));
+        assert!(
+            text.starts_with("no Envoy of the controller leads to this pod"),
+            "{text}"
+        );
+    }
 }

@@ -38,6 +38,8 @@ pub enum Told {
     Sessions(Report),
     /// All requests in flight of a node, by stream of load reports. It takes the place of what the stream told before.
     Load(u64, Vec<Load>),
+    /// A stream of load reports has ended. Its node may come back with another one, or be gone.
+    LoadEnds(u64),
 }
 
 type Listener = dyn Fn(&str, Told) -> Result<report::Answer, String> + Send + Sync;
@@ -270,8 +272,7 @@ impl LoadStream {
             let _ = responses.try_send(Err(status));
         }
         if let Some(group) = &self.group {
-            // The next report of who is still there tells all.
-            let _ = self.taking.hear(group, Told::Load(self.number, Vec::new()));
+            let _ = self.taking.hear(group, Told::LoadEnds(self.number));
         }
     }
 

@@ -48,6 +48,7 @@ fn counts(book: &Book) -> Counts {
         pod: ObjectName::new(&row.namespace, &row.pod),
         is_endpoint: row.state != PodState::Gone,
         count: row.streams.saturating_add(row.sessions.try_into().unwrap_or(u64::MAX)),
+        complete: row.gaps.is_complete(),
     });
     Counts {
         since: sessions.since,

@@ -257,12 +257,10 @@ impl Publisher {
                     .collect(),
             })
         });
-        self.book.publish(published);
+        let endpoints = observed.iter().map(|(name, endpoints)| (name, endpoints.as_slice()));
+        self.book.publish(published, endpoints);
         let rebalancing = rebalancing_clusters(graph, resources.keys());
         self.book.rebalance(rebalancing.into_iter());
-        for (name, endpoints) in observed {
-            self.book.observe(&name, &endpoints);
-        }
         for (gateway, filter) in self.moving.changed() {
             if let Some(all) = resources.get_mut(&gateway) {
                 all.insert(filter);

@@ -1,5 +1,6 @@
 //! The metrics of sessions. They are made of what is known at each request, so nothing is left of pods that are gone.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -35,7 +36,7 @@ impl Collector for SessionMetrics {
             return Ok(());
         }
         let sessions = self.book.recent();
-        let by_pod = |value: fn(&PodSessions) -> u64| sessions.pods.iter().map(move |pod| (labels(pod), value(pod)));
+        let by_pod = |value: fn(&PodSessions) -> u64| by_name(&sessions.pods, value);
         let help = "Sessions that had a request within their idle bound, by pod and Service.";
         let living = by_pod(|pod| pod.sessions.try_into().unwrap_or(u64::MAX));
         gauges::write(&mut encoder, "limpet_sessions", help, living)?;
@@ -53,10 +54,18 @@ impl Collector for SessionMetrics {
     }
 }
 
-fn labels(pod: &PodSessions) -> [(&'static str, &str); 3] {
-    [
-        ("namespace", &pod.namespace),
-        ("pod", &pod.pod),
-        ("service", &pod.service),
-    ]
+/// The sums of a value. A pod that is made anew under its name is another row, and the same metric.
+fn by_name(
+    pods: &[PodSessions],
+    value: impl Fn(&PodSessions) -> u64,
+) -> impl Iterator<Item = ([(&'static str, &str); 3], u64)> {
+    let mut sums: BTreeMap<[&str; 3], u64> = BTreeMap::new();
+    for pod in pods {
+        let sum = sums.entry([&pod.namespace, &pod.pod, &pod.service]).or_default();
+        *sum = sum.saturating_add(value(pod));
+    }
+    sums.into_iter().map(|([namespace, pod, service], sum)| {
+        let labels = [("namespace", namespace), ("pod", pod), ("service", service)];
+        (labels, sum)
+    })
 }

@@ -66,6 +66,7 @@ pub(crate) async fn target(
         let server = server.map_err(|error| Failure(format!("xds: {error}")))?;
         let mut server = server.with_permission(permission());
         if context.counts_sessions() {
+            book.follow_envoys(snapshots.status());
             let book = book.clone();
             let hear = move |group: &str, told| book.hear(group, told);
             server = server.with_reports(limpet_xds::Reports::new(hear));

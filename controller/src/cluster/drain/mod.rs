@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cluster::cli::DrainArgs;
 use crate::cluster::kube::{Connection, connect, words};
-use crate::cluster::survey::{Controllers, INTERVAL, Selection, Survey, Unknown};
+use crate::cluster::survey::{Controllers, INTERVAL, PodSessions, Selection, Survey, Unknown};
 use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output, printable};
 use crate::time_format;
@@ -115,6 +115,10 @@ async fn wait(
         _ = interrupts.recv() => None,
     };
     let left = wait.left().unwrap_or_default();
+    report.set("complete", wait.doubts().is_none());
+    if let Some(doubts) = wait.doubts() {
+        report.set("why", json!(doubts));
+    }
     report.set("sessions", left.sessions);
     report.set("streams", left.streams);
     report.set("seconds", begun.elapsed().as_secs());
@@ -142,7 +146,8 @@ async fn wait(
             }
         }
         Some(End::TimeIsOver) => {
-            report.tell(&format!("has {left} left when the time is over; {still}"))?;
+            let more = if wait.doubts().is_some() { ", or more" } else { "" };
+            report.tell(&format!("has {left}{more} left when the time is over; {still}"))?;
             ("timeIsOver", Verdict::Bad)
         }
         Some(End::Undone) => {
@@ -185,14 +190,21 @@ async fn watch(
     loop {
         let said = pod.now().await;
         let counted = match controllers.sessions().await {
-            Ok(Survey { rows, asked }) => Ok(Counted::of(rows.iter().filter(|row| selection.has(row)), asked)),
+            Ok(Survey { rows, asked, why }) => {
+                // Another pod may have had its name.
+                let is_own = |row: &&PodSessions| {
+                    let uids = row.uid.as_deref().zip(pod.uid());
+                    selection.has(row) && uids.is_none_or(|(one, other)| one == other)
+                };
+                Ok(Counted::of(rows.iter().filter(is_own), why, asked))
+            }
             Err(Unknown::Never(failure)) => return Err(report.interrupted(failure)),
             Err(Unknown::Now(why)) => Err(why),
         };
         let why = match (&said, &counted) {
             (Err(error), _) => Some(format!("cannot read the pod: {}", words(error))),
             (_, Err(why)) => Some(why.clone()),
-            _ => None,
+            (_, Ok(counted)) => counted.doubts().map(|why| format!("there may be more sessions: {why}")),
         };
         if let Some(why) = &why
             && complained.as_ref() != Some(why)

@@ -53,6 +53,10 @@ impl DrainedPod {
         annotations.get(DRAIN).map(String::as_str)
     }
 
+    pub(super) fn uid(&self) -> Option<&str> {
+        self.meta.metadata.uid.as_deref()
+    }
+
     /// The Services that lead to it.
     ///
     /// # Errors

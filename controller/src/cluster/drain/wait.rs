@@ -2,13 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::cluster::survey::{PodSessions, PodState};
-
-/// How long no session may have been seen. Envoys report every few seconds, and a session that began just before the
-/// pod drained is not known at once.
-const SETTLES: Duration = Duration::from_secs(10);
+use crate::settling::SETTLING;
 
 /// What is left of a pod's sessions, in all its Services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,24 +50,42 @@ pub(super) struct Counted {
     left: Left,
     /// Whether they know that it gets no new sessions.
     knows: bool,
+    /// Why there may be more.
+    doubts: BTreeSet<String>,
     /// Which controllers, and since when each of them counts.
-    by: BTreeSet<(String, String)>,
+    by: BTreeSet<(String, Option<String>)>,
 }
 
 impl Counted {
-    /// `rows` are those of the pod. A pod without any has never had a session.
-    pub(super) fn of<'a>(rows: impl IntoIterator<Item = &'a PodSessions>, by: BTreeSet<(String, String)>) -> Self {
+    /// `rows` are those of the pod. A pod without any has never had a session, unless something is not known: `why`.
+    pub(super) fn of<'a>(
+        rows: impl IntoIterator<Item = &'a PodSessions>,
+        why: BTreeSet<String>,
+        by: BTreeSet<(String, Option<String>)>,
+    ) -> Self {
         let mut counted = Self {
             left: Left::default(),
             knows: true,
+            doubts: BTreeSet::new(),
             by,
         };
+        let mut rows = rows.into_iter().peekable();
+        if rows.peek().is_none() {
+            counted.doubts = why;
+        }
         for row in rows {
             counted.left.sessions = counted.left.sessions.saturating_add(row.sessions);
             counted.left.streams = counted.left.streams.saturating_add(row.streams);
             counted.knows &= row.state != PodState::Ready;
+            counted.doubts.extend(row.why.iter().cloned());
         }
         counted
+    }
+
+    /// Why there may be more than is counted, in words.
+    pub(super) fn doubts(&self) -> Option<String> {
+        let doubts: Vec<&str> = self.doubts.iter().map(String::as_str).collect();
+        (!doubts.is_empty()).then(|| doubts.join("; "))
     }
 }
 
@@ -98,8 +113,10 @@ pub(super) struct Wait {
     /// Since when no session is seen.
     empty_since: Option<Instant>,
     /// By whom it was counted at the last look.
-    by: BTreeSet<(String, String)>,
+    by: BTreeSet<(String, Option<String>)>,
     last: Option<Left>,
+    /// Why there may have been more at the last look.
+    doubts: BTreeSet<String>,
 }
 
 impl Wait {
@@ -109,6 +126,7 @@ impl Wait {
             empty_since: None,
             by: BTreeSet::new(),
             last: None,
+            doubts: BTreeSet::new(),
         }
     }
 
@@ -117,14 +135,26 @@ impl Wait {
         self.last
     }
 
+    /// Why there may have been more at the last look; `None`: there were not.
+    pub(super) fn doubts(&self) -> Option<&BTreeSet<String>> {
+        Some(&self.doubts).filter(|doubts| !doubts.is_empty())
+    }
+
     /// Takes in what is seen now. `counted` is `None` if no controller answers.
     pub(super) fn look(&mut self, now: Instant, pod: Pod, counted: Option<Counted>) -> Step {
         let mut news = None;
         let mut is_empty = false;
-        if let Some(Counted { left, knows, by }) = counted {
+        if let Some(counted) = counted {
+            let Counted {
+                left,
+                knows,
+                doubts,
+                by,
+            } = counted;
             news = (self.last != Some(left)).then_some(left);
             self.last = Some(left);
-            is_empty = knows && left.is_nothing();
+            is_empty = knows && left.is_nothing() && doubts.is_empty();
+            self.doubts = doubts;
             if by != self.by {
                 // One that has just started has not heard of all Envoys yet.
                 self.empty_since = None;
@@ -137,7 +167,7 @@ impl Wait {
             // A controller that does not answer may have news.
             self.empty_since = None;
         }
-        let settled = |since: Instant| now.saturating_duration_since(since) >= SETTLES;
+        let settled = |since: Instant| now.saturating_duration_since(since) >= SETTLING;
         match pod {
             Pod::Gone => Step::End(End::Gone),
             Pod::Undone => Step::End(End::Undone),
@@ -150,6 +180,8 @@ impl Wait {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -159,6 +191,7 @@ mod tests {
         Counted {
             left,
             knows: true,
+            doubts: BTreeSet::new(),
             by: BTreeSet::new(),
         }
     }
@@ -193,8 +226,34 @@ mod tests {
         assert_eq!(clock.at(2, counted(2, 1)), Step::Wait(None), "nothing new");
         assert_eq!(clock.at(4, counted(0, 1)), told(0, 1));
         assert_eq!(clock.at(6, counted(0, 0)), told(0, 0));
-        assert_eq!(clock.at(15, counted(0, 0)), Step::Wait(None));
-        assert_eq!(clock.at(16, counted(0, 0)), Step::End(End::Empty));
+        assert_eq!(clock.at(20, counted(0, 0)), Step::Wait(None));
+        assert_eq!(clock.at(21, counted(0, 0)), Step::End(End::Empty));
+    }
+
+    #[test]
+    fn nothing_ends_while_there_may_be_more() {
+        let doubts = BTreeSet::from(["2 Envoys are connected, and 1 tells".to_owned()]);
+        let doubtful = Counted {
+            doubts: doubts.clone(),
+            ..counted(0, 0)
+        };
+        let mut clock = Clock::new();
+        assert_eq!(clock.at(0, counted(0, 0)), told(0, 0));
+        assert_eq!(clock.at(14, doubtful.clone()), Step::Wait(None));
+        assert_eq!(clock.at(20, doubtful.clone()), Step::Wait(None));
+        assert_eq!(clock.at(22, counted(0, 0)), Step::Wait(None));
+        assert_eq!(clock.at(36, counted(0, 0)), Step::Wait(None));
+        assert_eq!(clock.at(37, counted(0, 0)), Step::End(End::Empty));
+        let mut clock = Clock::new();
+        clock.at(0, doubtful.clone());
+        assert_eq!(clock.at(60, doubtful), Step::End(End::TimeIsOver));
+
+        let mut row = PodSessions::default();
+        let of = |rows: &[PodSessions]| Counted::of(rows, doubts.clone(), BTreeSet::new()).doubts();
+        assert!(of(&[]).unwrap().starts_with("2 Envoys"), "nothing is known of it");
+        assert_eq!(of(std::slice::from_ref(&row)), None, "the doubts are about others");
+        row.why = doubts.clone();
+        assert!(of(&[row]).unwrap().starts_with("2 Envoys"));
     }
 
     #[test]
@@ -203,8 +262,8 @@ mod tests {
         assert_eq!(clock.at(0, counted(0, 0)), told(0, 0));
         assert_eq!(clock.at(9, counted(1, 0)), told(1, 0));
         assert_eq!(clock.at(12, counted(0, 0)), told(0, 0));
-        assert_eq!(clock.at(21, counted(0, 0)), Step::Wait(None));
-        assert_eq!(clock.at(22, counted(0, 0)), Step::End(End::Empty));
+        assert_eq!(clock.at(26, counted(0, 0)), Step::Wait(None));
+        assert_eq!(clock.at(27, counted(0, 0)), Step::End(End::Empty));
     }
 
     #[test]
@@ -213,20 +272,20 @@ mod tests {
         clock.at(0, counted(0, 0));
         assert_eq!(clock.without_answer_at(9), Step::Wait(None));
         assert_eq!(clock.at(11, counted(0, 0)), Step::Wait(None));
-        assert_eq!(clock.at(21, counted(0, 0)), Step::End(End::Empty));
+        assert_eq!(clock.at(26, counted(0, 0)), Step::End(End::Empty));
     }
 
     #[test]
     fn a_controller_that_starts_again_begins_the_wait_anew() {
         let by = |since: &str| Counted {
-            by: BTreeSet::from([("controller-0".to_owned(), since.to_owned())]),
+            by: BTreeSet::from([("controller-0".to_owned(), Some(since.to_owned()))]),
             ..counted(0, 0)
         };
         let mut clock = Clock::new();
         clock.at(0, by("06:00"));
         assert_eq!(clock.at(9, by("06:09")), Step::Wait(None));
-        assert_eq!(clock.at(18, by("06:09")), Step::Wait(None));
-        assert_eq!(clock.at(19, by("06:09")), Step::End(End::Empty));
+        assert_eq!(clock.at(23, by("06:09")), Step::Wait(None));
+        assert_eq!(clock.at(24, by("06:09")), Step::End(End::Empty));
     }
 
     #[test]
@@ -237,11 +296,12 @@ mod tests {
         };
         let mut clock = Clock::new();
         let rows = [row(PodState::Draining), row(PodState::Ready)];
-        assert_eq!(clock.at(0, Counted::of(&rows, BTreeSet::new())), told(0, 0));
-        assert_eq!(clock.at(30, Counted::of(&rows, BTreeSet::new())), Step::Wait(None));
+        let of = |rows: &[PodSessions]| Counted::of(rows, BTreeSet::new(), BTreeSet::new());
+        assert_eq!(clock.at(0, of(&rows)), told(0, 0));
+        assert_eq!(clock.at(30, of(&rows)), Step::Wait(None));
         let rows = [row(PodState::Draining), row(PodState::Gone)];
-        assert_eq!(clock.at(31, Counted::of(&rows, BTreeSet::new())), Step::Wait(None));
-        assert_eq!(clock.at(41, Counted::of(&rows, BTreeSet::new())), Step::End(End::Empty));
+        assert_eq!(clock.at(31, of(&rows)), Step::Wait(None));
+        assert_eq!(clock.at(46, of(&rows)), Step::End(End::Empty));
     }
 
     #[test]
@@ -251,11 +311,12 @@ mod tests {
             streams,
             ..PodSessions::default()
         };
-        let counted = Counted::of(&[row(3, 0), row(1, 2)], BTreeSet::new());
+        let of = |rows: &[PodSessions]| Counted::of(rows, BTreeSet::new(), BTreeSet::new());
+        let counted = of(&[row(3, 0), row(1, 2)]);
         assert_eq!(counted.left.to_string(), "4 sessions, 2 streams");
-        let none = Counted::of([], BTreeSet::new());
+        let none = of(&[]);
         assert!(none.left.is_nothing() && none.knows);
-        let one = Counted::of(&[row(1, 1)], BTreeSet::new());
+        let one = of(&[row(1, 1)]);
         assert_eq!(one.left.to_string(), "1 session, 1 stream");
     }
 
@@ -274,7 +335,7 @@ mod tests {
         );
         // What is empty in time is empty.
         let mut clock = Clock::new();
-        clock.at(50, counted(0, 0));
+        clock.at(45, counted(0, 0));
         assert_eq!(clock.at(60, counted(0, 0)), Step::End(End::Empty));
     }
 

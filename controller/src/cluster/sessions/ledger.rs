@@ -11,6 +11,8 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_xds::Load;
 
+use crate::settling::SETTLING;
+
 use super::account::{ACCOUNT, Account, MANY, WINDOW};
 use super::places::{self, ClusterId, Found, HostKey, Places};
 use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
@@ -21,6 +23,8 @@ use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 const MEMORY: usize = 128 << 20;
 /// How many bytes of sketches another replica is told at once, about.
 const TELLING: usize = 4 << 20;
+/// How many ended streams of load reports count.
+const ENDED: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -34,6 +38,8 @@ pub(super) struct Ledger {
     incomplete: HashMap<HostKey, Timestamp>,
     /// By stream of load reports.
     loads: HashMap<u64, HashMap<HostKey, u64>>,
+    /// When streams of load reports ended that still count.
+    ended: BTreeMap<u64, Timestamp>,
     /// The same of other replicas, by their names.
     loads_of_others: HashMap<String, HashMap<HostKey, u64>>,
     /// How many sessions did not go on where they were, by reason.
@@ -73,6 +79,7 @@ impl Ledger {
             room,
             incomplete: HashMap::new(),
             loads: HashMap::new(),
+            ended: BTreeMap::new(),
             loads_of_others: HashMap::new(),
             moves: BTreeMap::new(),
             moves_of_others: BTreeMap::new(),
@@ -189,6 +196,28 @@ impl Ledger {
             }
         }
         self.loads.insert(stream, of_stream);
+    }
+
+    /// A stream of load reports has ended. What it told counts until its Envoy has had time to open another one: requests
+    /// do not end with it.
+    pub(super) fn end_load(&mut self, stream: u64, now: Timestamp) {
+        if self.ended.len() < ENDED {
+            self.ended.insert(stream, now);
+        } else {
+            self.loads.remove(&stream);
+        }
+    }
+
+    /// Forgets what streams of load reports told that ended long ago.
+    pub(super) fn forget_loads(&mut self, now: Timestamp) {
+        let loads = &mut self.loads;
+        self.ended.retain(|stream, ended| {
+            let counts = now.since(*ended) < SETTLING;
+            if !counts {
+                loads.remove(stream);
+            }
+            counts
+        });
     }
 
     /// What is known of backends that have changed after so many changes, as far as it is told at once, and all else.

@@ -2,12 +2,14 @@
 //!
 //! - `claims`: how much of what is told is believed.
 //! - `ledger`: what was told, by backend. `account`: of one of them. `places`: which pods the backends are.
+//! - `attendance`: who tells what is known, and who does not.
 //! - `replica`: what replicas tell each other, and how they know that it is one. `peers`: asks them.
 //! - `clock`: notices that the clock was set.
 //! - `pods`: all together, for people, metrics and other replicas.
 //! - `balance`: how many sessions may begin anew, so that new pods get their share. `simulation`: what becomes of it.
 
 mod account;
+mod attendance;
 mod balance;
 mod claims;
 mod clock;
@@ -21,19 +23,24 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use limpet_api::ObjectName;
-use limpet_core::census::report::{Answer, Report, Shed};
+use limpet_core::census::Backend;
+use limpet_core::census::report::{Answer, BackendReport, Report, Shed};
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
-use limpet_xds::Told;
+use limpet_xds::{Status, Told};
+use sha2::{Digest as _, Sha256};
 
 use crate::time_format::now;
+use attendance::Attendance;
+#[cfg(test)]
+pub(crate) use attendance::Gaps;
 use balance::Balance;
 use clock::Clock;
 use ledger::Ledger;
@@ -42,6 +49,9 @@ pub(crate) use places::Published;
 use places::{ClusterId, Places};
 pub(crate) use pods::{OwnSessions, PodSessions, PodState, Sessions};
 pub(crate) use replica::{After, Replica, Sealing};
+
+/// How many backends may be told of before they are known.
+const STRAYS: usize = 1000;
 
 /// What is known of sessions. Clones are handles of the same.
 #[derive(Debug, Clone)]
@@ -64,11 +74,15 @@ struct Content {
     process: u64,
     /// How often everything was forgotten.
     forgot: u64,
-    /// Since when anything is counted: when this replica published for the first time, or a former one. Until then,
-    /// nothing that Envoys tell is believed.
-    since: Option<Timestamp>,
     clock: Clock,
     sealing: Option<Sealing>,
+    /// Since when anything is counted: when the first replica published. Until then, nothing that Envoys tell is taken.
+    since: Option<Timestamp>,
+    /// Which Envoys are connected.
+    envoys: Option<Status>,
+    attendance: Attendance,
+    /// Backends that Envoys told of before they were known, with the Gateway of the Envoy.
+    strays: HashSet<(String, Backend)>,
     ledger: Ledger,
     places: Places,
     balance: Balance,
@@ -107,10 +121,18 @@ impl Book {
                 content.ledger.hear_load(group, stream, loads, &content.places, now);
                 Vec::new()
             }
+            Told::LoadEnds(stream) => {
+                content.ledger.end_load(stream, now);
+                Vec::new()
+            }
             Told::Sessions(_) if !content.places.knows(group) => {
                 return Err("nothing is published for this group yet".to_owned());
             }
-            Told::Sessions(report) => content.hear(group, report, now),
+            Told::Sessions(report) => {
+                content.attendance.hear(group, &report, now);
+                content.note_strays(group, &report, now);
+                content.hear(group, report, now)
+            }
         };
         Ok(Answer {
             memory: content.memory,
@@ -132,6 +154,21 @@ impl Book {
         self.content().balance.share(replicas);
     }
 
+    /// Compares who tells anything with the Envoys that are connected.
+    pub(crate) fn follow_envoys(&self, envoys: Status) {
+        self.content().envoys = Some(envoys);
+    }
+
+    /// The other replicas that should answer; `None`: nobody knows.
+    pub(crate) fn expect<'a>(&self, replicas: Option<impl Iterator<Item = &'a String>>) {
+        self.content().attendance.expect(replicas, now());
+    }
+
+    /// Another replica did not answer.
+    pub(crate) fn miss_replica(&self, name: &str, why: &str) {
+        self.content().attendance.answered(name, Err(why.to_owned()));
+    }
+
     /// By what the other replicas know this one.
     pub(crate) fn seal_by(&self, sealing: Sealing) {
         self.content().sealing = Some(sealing);
@@ -147,7 +184,7 @@ impl Book {
 
     /// What this replica knows, as far as it came after these changes.
     fn replica(&self, after: After) -> Replica {
-        let content = self.content();
+        let content = self.with_envoys();
         let after = if after.process == content.process {
             after.changes
         } else {
@@ -157,6 +194,7 @@ impl Book {
             process: content.process,
             memory: content.memory,
             since: content.since.map_or(0, Timestamp::unix_millis),
+            envoys: content.attendance.told(now()),
             ..content.ledger.after(after)
         }
     }
@@ -172,10 +210,14 @@ impl Book {
         // All replicas that know the same are one memory.
         content.memory = content.memory.min(told.memory);
         // One that has not published yet tells 0.
-        let since = Some(told.since)
-            .filter(|since| *since > 0)
-            .map(Timestamp::from_unix_millis);
+        let since = (told.since > 0).then(|| Timestamp::from_unix_millis(told.since));
         content.since = [content.since, since].into_iter().flatten().min();
+        content.attendance.hear_replica(name, told.envoys);
+        content.attendance.answered(name, Ok(()));
+        let told = Replica {
+            envoys: Vec::new(),
+            ..told
+        };
         Ok(content.ledger.hear_replica(name, told, &content.places, now))
     }
 
@@ -194,17 +236,28 @@ impl Book {
         self.content().ledger.forget_loads_of_others(is_there);
     }
 
-    /// The clusters that are published, and for which Gateways. All others are gone.
-    pub(crate) fn publish<'a>(&self, clusters: impl Iterator<Item = Published<'a>>) {
+    /// The clusters that are published, and for which Gateways, and their endpoints. All other clusters are gone. It is
+    /// one step: what Envoys tell of an endpoint that is not known is not taken.
+    pub(crate) fn publish<'a>(
+        &self,
+        clusters: impl Iterator<Item = Published<'a>>,
+        endpoints: impl Iterator<Item = (&'a ClusterName, &'a [Endpoint])>,
+    ) {
         let (mut content, now) = self.content_now();
         content.since.get_or_insert(now);
+        content.attendance.publish(now);
         content.places.publish(clusters, now);
+        for (cluster, endpoints) in endpoints {
+            content.places.observe(cluster, endpoints, now);
+        }
+        content.ask_for_strays(now);
     }
 
     /// The endpoints of a cluster.
     pub(crate) fn observe(&self, cluster: &ClusterName, endpoints: &[Endpoint]) {
         let (mut content, now) = self.content_now();
         content.places.observe(cluster, endpoints, now);
+        content.ask_for_strays(now);
     }
 
     /// Forgets what is over.
@@ -218,23 +271,30 @@ impl Book {
         self.content().places.services()
     }
 
-    /// What lives at an address now.
-    pub(crate) fn at(&self, ip: IpAddr) -> OwnSessions {
-        let (content, now) = self.content_now();
-        let own = pods::sessions_at(&content.ledger, &content.places, ip, now);
-        OwnSessions {
-            known: !own.is_empty(),
-            sessions: own.iter().map(|pod| pod.sessions).fold(0, usize::saturating_add),
-            streams: own.iter().map(|pod| pod.streams).fold(0, u64::saturating_add),
-            counted_for: now.since(content.since.unwrap_or(now)).as_secs(),
-        }
-    }
-
     /// What lives where now.
     pub(crate) fn sessions(&self) -> Sessions {
-        let (mut content, now) = self.content_now();
+        let mut content = self.with_envoys();
+        let now = now();
         content.forget(now);
-        pods::sessions(&content.ledger, &content.places, content.since.unwrap_or(now), now)
+        pods::sessions(&content, now)
+    }
+
+    /// What lives now at the pod that has an address.
+    pub(crate) fn at(&self, address: IpAddr) -> OwnSessions {
+        pods::own(&self.with_envoys(), address, now())
+    }
+
+    /// The content, which knows the Envoys that are connected now.
+    fn with_envoys(&self) -> MutexGuard<'_, Content> {
+        let envoys = self.content().envoys.clone();
+        // What holds the locks of xDS may wait for this one.
+        let connected = envoys.as_ref().map(connected);
+        let (mut content, now) = self.content_now();
+        if let Some(connected) = connected {
+            content.attendance.connect(connected);
+        }
+        content.ledger.forget_loads(now);
+        content
     }
 
     /// What lived where within the last second. It is found out once for all who ask.
@@ -251,6 +311,24 @@ impl Book {
     }
 }
 
+fn connected(envoys: &Status) -> BTreeMap<String, BTreeSet<u64>> {
+    let groups = envoys.groups().into_iter().filter(|(_, connected)| *connected > 0);
+    let nodes = groups.map(|(group, _)| {
+        let nodes = envoys.nodes(&group).into_iter().map(|node| hash(&node.id));
+        (group.to_string(), nodes.collect())
+    });
+    nodes.collect()
+}
+
+/// The same at all replicas.
+fn hash(id: &str) -> u64 {
+    let digest = Sha256::digest(id);
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
+}
+
 impl Content {
     fn new() -> Self {
         let process = getrandom::u64()
@@ -261,12 +339,37 @@ impl Content {
             memory: process,
             process,
             forgot: 0,
-            since: None,
             clock: Clock::new(now(), Instant::now()),
             sealing: None,
             ledger: Ledger::new(),
+            since: None,
+            envoys: None,
+            attendance: Attendance::default(),
+            strays: HashSet::new(),
             places: Places::default(),
             balance: Balance::none(),
+        }
+    }
+
+    /// Keeps whom an Envoy tells of and this replica does not know yet: the Envoy may have it from another one. What it
+    /// told is not taken.
+    fn note_strays(&mut self, group: &str, report: &Report, now: Timestamp) {
+        for backend in report.backends.iter().filter_map(BackendReport::backend) {
+            let is_known = !self.places.find(group, backend, now).is_empty();
+            if !is_known && !backend.is_others() && self.strays.len() < STRAYS {
+                self.strays.insert((group.to_owned(), backend));
+            }
+        }
+    }
+
+    /// If one of them is known by now, all Envoys tell everything again.
+    fn ask_for_strays(&mut self, now: Timestamp) {
+        let places = &self.places;
+        let is_known = |(group, backend): &(String, Backend)| !places.find(group, *backend, now).is_empty();
+        if self.strays.iter().any(is_known) {
+            self.strays.clear();
+            self.memory = another_memory(self.memory);
+            self.attendance.ask_again(now);
         }
     }
 
@@ -280,6 +383,7 @@ impl Content {
         self.memory = another_memory(self.memory);
         self.forgot += 1;
         self.since = self.since.map(|_| now);
+        self.attendance.set_clock(now);
         self.ledger.set_clock(now);
         self.places.set_clock(now);
         self.balance.forget();

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 
 use super::replica::{After, Replica, Sealing};
 use super::{Book, Wants};
-use crate::cluster::reconcile::replicas::Replicas;
+use crate::cluster::reconcile::replicas::{Replicas, Said, View};
 
 /// How often the other replicas are asked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -38,7 +38,13 @@ pub(crate) async fn follow(book: Book, mut replicas: Replicas, sealing: Sealing)
         tokio::time::sleep(INTERVAL).await;
         peers.book.forget();
         // Whoever is not heard of may still be there, but says nothing new.
-        let Some(view) = replicas.others() else { continue };
+        let view = replicas.others();
+        peers
+            .book
+            .expect(view.as_deref().map(|view| there(view).map(|(name, _)| name)));
+        let Some(view) = view else { continue };
+        let untold = there(&view).filter(|(_, said)| said.pages.is_none());
+        untold.for_each(|(name, _)| peers.book.miss_replica(name, "it does not tell its address (POD_IP)"));
         peers.book.share(view.len() + 1);
         let pages = |name: &str| view.get(name).and_then(|said| said.pages);
         peers.book.forget_loads_of_others(|name| pages(name).is_some());
@@ -47,13 +53,14 @@ pub(crate) async fn follow(book: Book, mut replicas: Replicas, sealing: Sealing)
         for (name, address) in view.iter().filter_map(|(name, said)| Some((name, said.pages?))) {
             match peers.read(name, address).await {
                 Ok(()) => drop(failed.remove(name)),
-                Err(error) => fail(&mut failed, name, error),
+                Err(error) => fail(&peers.book, &mut failed, name, error),
             }
         }
     }
 }
 
-fn fail(failed: &mut BTreeMap<String, String>, replica: &str, error: String) {
+fn fail(book: &Book, failed: &mut BTreeMap<String, String>, replica: &str, error: String) {
+    book.miss_replica(replica, &error);
     if failed.get(replica) != Some(&error) {
         tracing::warn!(
             replica,
@@ -132,4 +139,11 @@ impl Peers {
         self.sealing
             .open(name, question, &bytes.map_err(|error| failed(&error))?)
     }
+}
+
+/// The replicas that serve Envoys. Where the pages of one are is not known any more if it has ended, or its Envoys are
+/// elsewhere.
+fn there(view: &View) -> impl Iterator<Item = (&String, &Said)> {
+    view.iter()
+        .filter(|(_, said)| said.pages.is_some() || !said.envoys.is_empty())
 }

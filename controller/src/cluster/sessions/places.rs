@@ -77,6 +77,8 @@ struct Bounds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) pod: Option<Arc<str>>,
+    /// The uid of the pod.
+    pub(super) owner: Option<Arc<str>>,
     pub(super) standing: Standing,
     /// Since when it is gone.
     gone: Option<Timestamp>,
@@ -226,9 +228,12 @@ impl Places {
                 EndpointState::Ready => Standing::Ready,
                 EndpointState::Draining => Standing::Draining,
             };
-            let pod = endpoint.pod.clone();
-            let gone = None;
-            let host = Host { pod, standing, gone };
+            let host = Host {
+                pod: endpoint.pod.clone(),
+                owner: endpoint.owner.clone(),
+                standing,
+                gone: None,
+            };
             let before = served.hosts.insert(endpoint.address, host);
             self.additions += u64::from(before.is_none());
         }
@@ -247,6 +252,11 @@ impl Places {
     pub(super) fn services(&self) -> BTreeSet<ObjectName> {
         let published = self.clusters.values().filter_map(|of| self.served.get(of));
         published.map(|served| served.service.clone()).collect()
+    }
+
+    /// The Gateways that anything is published for.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
+        self.groups.iter().map(|group| &**group)
     }
 
     /// Whether anything is published for a group.
@@ -323,6 +333,13 @@ impl Places {
             stays
         });
         by_destination.retain(|_, ids| !ids.is_empty());
+    }
+}
+
+impl Served {
+    /// The Gateways whose Envoys have it.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
+        self.groups.keys().map(|group| &**group)
     }
 }
 

@@ -1,23 +1,28 @@
 //! The sessions of pods.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use limpet_core::time::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::time_format;
 
-use super::ledger::Ledger;
-use super::places::{Host, HostKey, Places, Served, Standing};
+use super::Content;
+use super::attendance::Gaps;
+use super::ledger::Summary;
+use super::places::{Host, Served, Standing};
 
 /// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Sessions {
-    /// Since when sessions are counted. Envoys tell all that they know at once.
-    #[serde(serialize_with = "rfc_3339")]
-    pub(crate) since: Timestamp,
+    /// Since when sessions are counted; `None`: they are not yet.
+    #[serde(serialize_with = "rfc_3339_or_null")]
+    pub(crate) since: Option<Timestamp>,
+    #[serde(flatten)]
+    pub(crate) gaps: Gaps,
     /// Sorted by namespace, Service and name.
     pub(crate) pods: Vec<PodSessions>,
     /// How many sessions did not go on where they were, by reason.
@@ -32,14 +37,14 @@ pub(crate) struct PodSessions {
     pub(crate) service: String,
     /// The name of the pod; the address, if it is no pod's.
     pub(crate) pod: String,
+    /// The pod's uid, if an EndpointSlice says it. Pods of one name have several.
+    #[serde(serialize_with = "text_or_nothing", skip_serializing_if = "Option::is_none")]
+    pub(crate) uid: Option<Arc<str>>,
     /// One of its addresses, with the port.
     pub(crate) address: SocketAddr,
     pub(crate) state: PodState,
     /// Distinct sessions that had a request within their idle bound.
     pub(crate) sessions: usize,
-    /// Whether there may be more sessions: Envoys told something that cannot be counted.
-    #[serde(skip)]
-    pub(crate) incomplete: bool,
     /// Requests in flight, those of `WebSocket`s among them.
     pub(crate) streams: u64,
     /// Requests of sessions since the controller's start.
@@ -49,6 +54,9 @@ pub(crate) struct PodSessions {
     /// When the oldest session began here.
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub(crate) oldest: Option<Timestamp>,
+    /// Why there may be more than these.
+    #[serde(flatten)]
+    pub(crate) gaps: Gaps,
 }
 
 /// Which sessions a pod may have.
@@ -63,18 +71,6 @@ pub(crate) enum PodState {
     Gone,
 }
 
-/// What lives at the pod that asks, for `limpet drained`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct OwnSessions {
-    /// Whether the address is a backend's.
-    pub(crate) known: bool,
-    pub(crate) sessions: usize,
-    pub(crate) streams: u64,
-    /// Seconds since when anything is counted. Envoys may not have told everything yet if they are few.
-    pub(crate) counted_for: u64,
-}
-
 impl From<Standing> for PodState {
     fn from(standing: Standing) -> Self {
         match standing {
@@ -85,9 +81,9 @@ impl From<Standing> for PodState {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn rfc_3339<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&time_format::exact(*time))
+#[expect(clippy::ref_option, reason = "as serde calls it")]
+fn text_or_nothing<S: Serializer>(text: &Option<Arc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(serializer)
 }
 
 #[expect(clippy::ref_option, reason = "as serde calls it")]
@@ -95,89 +91,164 @@ fn rfc_3339_or_null<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> R
     time.map(time_format::exact).serialize(serializer)
 }
 
-pub(super) fn sessions(ledger: &Ledger, places: &Places, since: Timestamp, now: Timestamp) -> Sessions {
+/// What lives at the pod that asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct OwnSessions {
+    /// Whether the address is a backend's.
+    pub(crate) known: bool,
+    pub(crate) sessions: usize,
+    pub(crate) streams: u64,
+    #[serde(serialize_with = "rfc_3339_or_null")]
+    pub(crate) since: Option<Timestamp>,
+    #[serde(flatten)]
+    pub(crate) gaps: Gaps,
+}
+
+/// What is known now.
+pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
+    let Content { ledger, places, .. } = content;
     let streams = ledger.streams();
-    let mut rows = Rows::default();
+    let gaps = GapsBy::new(content, now);
+    let mut pods: BTreeMap<(&str, &str, String, Cow<'_, str>), PodSessions> = BTreeMap::new();
     for (cluster, served) in places.served() {
+        let unknown = gaps.of(served);
         for (address, host) in &served.hosts {
-            let backend = (*cluster, *address);
-            let streams = streams.get(&backend).copied().unwrap_or_default();
-            rows.add(served, host, ledger, backend, streams, now);
+            let pod = host
+                .pod
+                .as_ref()
+                .map_or_else(|| address.to_string(), ToString::to_string);
+            let (namespace, service) = (served.service.namespace.as_str(), served.service.name.as_str());
+            // Another pod of the same name has sessions of its own.
+            let identity = match &host.owner {
+                Some(uid) => Cow::Borrowed(&**uid),
+                None => Cow::Owned(address.ip().to_string()),
+            };
+            let row = pods.entry((namespace, service, pod.clone(), identity));
+            let row = row.or_insert_with(|| PodSessions {
+                namespace: namespace.to_owned(),
+                service: service.to_owned(),
+                pod,
+                uid: host.owner.clone(),
+                address: *address,
+                state: host.standing.into(),
+                sessions: 0,
+                streams: 0,
+                requests: 0,
+                last_use: None,
+                oldest: None,
+                gaps: Gaps::default(),
+            });
+            row.gaps.extend(&unknown);
+            row.state = row.state.min(host.standing.into());
+            let in_flight = streams.get(&(*cluster, *address)).copied().unwrap_or_default();
+            row.streams = row.streams.saturating_add(in_flight);
+            let of_host = ledger.summary((*cluster, *address), now);
+            row.sessions = row.sessions.saturating_add(count(&of_host));
+            row.gaps.extend(&uncounted(&of_host));
+            row.requests = row.requests.saturating_add(of_host.requests);
+            row.last_use = row.last_use.max(of_host.last_use);
+            row.oldest = [row.oldest, of_host.oldest].into_iter().flatten().min();
         }
     }
     Sessions {
-        since,
-        pods: rows.0.into_values().collect(),
+        since: content.since,
+        gaps: gaps.all(),
+        pods: pods.into_values().collect(),
         moves: ledger.moves(),
     }
 }
 
-/// The same for the pods that have this address, with all of their addresses, and nothing of others.
-pub(super) fn sessions_at(ledger: &Ledger, places: &Places, ip: IpAddr, now: Timestamp) -> Vec<PodSessions> {
-    let mut rows = Rows::default();
-    for (cluster, served) in places.served() {
-        let there = served.hosts.iter().filter(|(address, _)| address.ip() == ip);
-        let pods: BTreeSet<_> = there.map(|(address, host)| pod(*address, host)).collect();
-        if pods.is_empty() {
+/// What lives now at the pod that has an address. It may have others, of another family.
+pub(super) fn own(content: &Content, ip: IpAddr, now: Timestamp) -> OwnSessions {
+    let Content { ledger, places, .. } = content;
+    let gaps = GapsBy::new(content, now);
+    let hosts = || {
+        places.served().flat_map(|(cluster, served)| {
+            let hosts = served.hosts.iter();
+            hosts.map(move |(address, host)| (*cluster, served, *address, host))
+        })
+    };
+    let at_address = || hosts().filter(|(_, _, address, _)| address.ip() == ip);
+    let is_there = |host: &Host| host.standing != Standing::Gone;
+    // A former pod may have had the address.
+    let reused = at_address().any(|(.., host)| is_there(host) && host.owner.is_some());
+    let owners: HashSet<&Arc<str>> = at_address()
+        .filter(|(.., host)| is_there(host) || !reused)
+        .filter_map(|(.., host)| host.owner.as_ref())
+        .collect();
+    let mut own = OwnSessions {
+        known: false,
+        sessions: 0,
+        streams: 0,
+        since: content.since,
+        gaps: Gaps::default(),
+    };
+    for (cluster, served, address, host) in hosts() {
+        let is_own = match &host.owner {
+            Some(owner) => owners.contains(owner),
+            None => address.ip() == ip,
+        };
+        if !is_own {
             continue;
         }
-        for (address, host) in &served.hosts {
-            if pods.contains(&pod(*address, host)) {
-                let backend = (*cluster, *address);
-                rows.add(served, host, ledger, backend, ledger.streams_of(backend), now);
-            }
+        let streams = ledger.streams_of((cluster, address));
+        let of_host = ledger.summary((cluster, address), now);
+        let (sessions, uncounted) = (count(&of_host), uncounted(&of_host));
+        // Who is gone and has nothing left is not known any more.
+        if !is_there(host) && sessions == 0 && streams == 0 && uncounted.is_complete() {
+            continue;
+        }
+        own.gaps.extend(&uncounted);
+        own.known = true;
+        own.gaps.extend(&gaps.of(served));
+        own.streams = own.streams.saturating_add(streams);
+        own.sessions = own.sessions.saturating_add(sessions);
+    }
+    if !own.known {
+        own.gaps = gaps.all();
+    }
+    own
+}
+
+fn count(of_host: &Summary) -> usize {
+    usize::try_from(of_host.sessions).unwrap_or(usize::MAX)
+}
+
+/// Whether there are sessions that could not be counted.
+fn uncounted(of_host: &Summary) -> Gaps {
+    let mut gaps = Gaps::default();
+    if of_host.incomplete {
+        gaps.push("Envoys told of sessions that cannot be counted: too many, or of another time or idle bound");
+    }
+    gaps
+}
+
+/// Why not everything is known, by what it is about.
+struct GapsBy<'a> {
+    everywhere: Gaps,
+    by_group: BTreeMap<&'a str, Gaps>,
+}
+
+impl<'a> GapsBy<'a> {
+    fn new(content: &'a Content, now: Timestamp) -> Self {
+        let groups = content.places.groups();
+        let by_group = groups.map(|group| (group, content.attendance.gaps_of(group, now)));
+        Self {
+            everywhere: content.attendance.gaps(now),
+            by_group: by_group.filter(|(_, gaps)| !gaps.is_complete()).collect(),
         }
     }
-    // Who is gone and has nothing left is not known any more.
-    let is_known = |row: &PodSessions| row.state != PodState::Gone || row.sessions > 0 || row.streams > 0;
-    rows.0.into_values().filter(is_known).collect()
-}
 
-/// The name of the pod; the address, if it is no pod's.
-fn pod(address: SocketAddr, host: &Host) -> Cow<'_, str> {
-    let pod = host.pod.as_deref().map(Cow::Borrowed);
-    pod.unwrap_or_else(|| address.to_string().into())
-}
+    fn all(&self) -> Gaps {
+        let mut all = self.everywhere.clone();
+        self.by_group.values().for_each(|gaps| all.extend(gaps));
+        all
+    }
 
-/// By namespace, Service and pod.
-#[derive(Default)]
-struct Rows<'a>(BTreeMap<(&'a str, &'a str, Cow<'a, str>), PodSessions>);
-
-impl<'a> Rows<'a> {
-    fn add(
-        &mut self,
-        served: &'a Served,
-        host: &'a Host,
-        ledger: &Ledger,
-        backend: HostKey,
-        streams: u64,
-        now: Timestamp,
-    ) {
-        let (_, address) = backend;
-        let pod = pod(address, host);
-        let (namespace, service) = (served.service.namespace.as_str(), served.service.name.as_str());
-        let row = self.0.entry((namespace, service, pod.clone()));
-        let row = row.or_insert_with(|| PodSessions {
-            namespace: namespace.to_owned(),
-            service: service.to_owned(),
-            pod: pod.into_owned(),
-            address,
-            state: host.standing.into(),
-            sessions: 0,
-            incomplete: false,
-            streams: 0,
-            requests: 0,
-            last_use: None,
-            oldest: None,
-        });
-        row.state = row.state.min(host.standing.into());
-        row.streams = row.streams.saturating_add(streams);
-        let of_host = ledger.summary(backend, now);
-        let sessions = usize::try_from(of_host.sessions).unwrap_or(usize::MAX);
-        row.sessions = row.sessions.saturating_add(sessions);
-        row.incomplete |= of_host.incomplete;
-        row.requests = row.requests.saturating_add(of_host.requests);
-        row.last_use = row.last_use.max(of_host.last_use);
-        row.oldest = [row.oldest, of_host.oldest].into_iter().flatten().min();
+    fn of(&self, served: &Served) -> Gaps {
+        let mut all = self.everywhere.clone();
+        let groups = served.groups().filter_map(|group| self.by_group.get(group));
+        groups.for_each(|gaps| all.extend(gaps));
+        all
     }
 }

@@ -7,6 +7,7 @@ use limpet_core::time::Timestamp;
 use prost::Message;
 use tokio::sync::watch;
 
+use super::attendance::Roll;
 use super::places::ClusterId;
 use crate::cluster::reconcile::keyring::Keys;
 use crate::time_format;
@@ -20,7 +21,7 @@ pub(crate) struct Replica {
     /// The memory that this is: see [`limpet_core::census::report::Answer`].
     #[prost(fixed64, tag = "2")]
     pub(crate) memory: u64,
-    /// Since when: Unix time in milliseconds.
+    /// Since when: Unix time in milliseconds; 0 if it has not published yet.
     #[prost(uint64, tag = "3")]
     pub(crate) since: u64,
     /// How many changes there were. Whoever knows these asks for what came after.
@@ -41,6 +42,9 @@ pub(crate) struct Replica {
     /// Whether there are more changes than one answer tells.
     #[prost(bool, tag = "9")]
     pub(crate) more: bool,
+    /// Its Envoys, by Gateway.
+    #[prost(message, repeated, tag = "10")]
+    pub(crate) envoys: Vec<Roll>,
 }
 
 impl Replica {

@@ -6,6 +6,7 @@ use limpet_xds::Load;
 
 use super::*;
 
+mod complete;
 mod hostile;
 mod replicas;
 
@@ -36,8 +37,10 @@ impl Shop {
     fn publish_for(&self, gateways: &[&str], bounds: &[u32]) {
         let service = name("shop", "cart");
         let gateways: Vec<_> = gateways.iter().map(|gateway| name("shop", gateway)).collect();
-        self.book
-            .publish([published(&self.cluster, &service, &gateways, bounds)].into_iter());
+        self.book.publish(
+            [published(&self.cluster, &service, &gateways, bounds)].into_iter(),
+            std::iter::empty(),
+        );
     }
 
     fn observe(&self, pods: &[(u8, EndpointState)]) {
@@ -53,6 +56,16 @@ impl Shop {
     fn hear(&self, envoy: &Census) -> u64 {
         let report = envoy.report(now()).unwrap();
         self.book.hear(GROUP, Told::Sessions(report)).unwrap().memory
+    }
+
+    /// A reporter of this number tells something.
+    fn hear_as(&self, envoy: &Census, reporter: u64) {
+        see(envoy, self.backend(1), 1);
+        let report = Report {
+            reporter,
+            ..envoy.report(now()).unwrap()
+        };
+        self.book.hear(GROUP, Told::Sessions(report)).unwrap();
     }
 
     fn pod(&self, number: u8) -> Option<PodSessions> {
@@ -109,6 +122,11 @@ fn see(envoy: &Census, backend: Backend, session: u32) {
     });
 }
 
+/// Whether Envoys told of sessions at a pod that cannot be counted.
+fn misses(pod: &PodSessions) -> bool {
+    pod.gaps.words().iter().any(|why| why.contains("cannot be counted"))
+}
+
 #[test]
 fn a_session_that_uses_two_envoys_counts_once() {
     let (shop, envoys) = (Shop::new(), [envoy(), envoy()]);
@@ -143,7 +161,7 @@ fn a_service_that_no_route_leads_to_is_none_of_the_published() {
     see(&envoy, shop.backend(1), 1);
     shop.hear(&envoy);
     assert_eq!(shop.book.services(), [name("shop", "cart")].into());
-    shop.book.publish(std::iter::empty());
+    shop.book.publish(std::iter::empty(), std::iter::empty());
     assert_eq!(shop.pod(1).unwrap().state, PodState::Gone, "its sessions may come back");
     assert_eq!(shop.book.services(), [].into());
 }
@@ -164,7 +182,7 @@ fn nobody_tells_of_what_its_gateway_does_not_have() {
         published(&shop.cluster, &cart, &web, &[600]),
         published(&cluster, &list, &other, &[600]),
     ];
-    shop.book.publish(clusters.into_iter());
+    shop.book.publish(clusters.into_iter(), std::iter::empty());
     see(&envoy, shop.backend(1), 1);
     // An address that is no endpoint of the Service.
     see(&envoy, shop.backend(9), 1);

@@ -45,7 +45,9 @@ impl From<Unknown> for Failure {
 pub(crate) struct Survey {
     pub(crate) rows: Vec<PodSessions>,
     /// Who was asked, and since when each of them counts.
-    pub(crate) asked: BTreeSet<(String, String)>,
+    pub(crate) asked: BTreeSet<(String, Option<String>)>,
+    /// Why they do not know all sessions together. Each row says it of its own.
+    pub(crate) why: BTreeSet<String>,
 }
 
 /// The controllers of a namespace.
@@ -55,12 +57,24 @@ pub(crate) struct Controllers {
     namespace: String,
 }
 
-/// A pod of a controller that is ready.
+/// A pod of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Replica {
     instance: String,
     name: String,
-    port: u16,
+    /// `None`: it is not ready.
+    port: Option<u16>,
+}
+
+/// What the controllers of a namespace said.
+#[derive(Debug, Default)]
+struct Heard {
+    /// By instance.
+    pages: BTreeMap<String, Vec<SessionsPage>>,
+    asked: BTreeSet<(String, Option<String>)>,
+    /// The replicas that are not ready, and their instances.
+    unready: Vec<(String, String)>,
+    silent: Vec<Unknown>,
 }
 
 impl Controllers {
@@ -84,35 +98,32 @@ impl Controllers {
             ))));
         }
         let replicas: Vec<Replica> = pods.items.iter().filter_map(replica).collect();
-        if replicas.is_empty() {
+        if !replicas.iter().any(|replica| replica.port.is_some()) {
             let message = format!("no controller is ready in the namespace {namespace}");
             return Err(Unknown::Now(message));
         }
-        let answers = join_all(replicas.iter().map(|replica| self.ask(replica))).await;
-        let mut pages: BTreeMap<String, Vec<SessionsPage>> = BTreeMap::new();
-        let mut asked = BTreeSet::new();
-        let mut silent = None;
-        for (replica, answer) in replicas.into_iter().zip(answers) {
+        let answers = join_all(replicas.iter().map(|replica| async {
+            match replica.port {
+                Some(port) => Some(self.ask(&replica.name, port).await),
+                None => None,
+            }
+        }));
+        let answers = answers.await;
+        let mut heard = Heard::default();
+        for (Replica { instance, name, .. }, answer) in replicas.into_iter().zip(answers) {
             match answer {
-                Ok(page) => {
-                    asked.insert((replica.name, page.since.clone()));
-                    pages.entry(replica.instance).or_default().push(page);
+                None => heard.unready.push((instance, name)),
+                Some(Ok(page)) => {
+                    heard.asked.insert((name, page.since.clone()));
+                    heard.pages.entry(instance).or_default().push(page);
                 }
-                // Another replica knows the same.
-                Err(unknown) => silent = Some(unknown),
+                Some(Err(unknown)) => heard.silent.push(unknown),
             }
         }
-        match silent {
-            Some(unknown) if pages.is_empty() => Err(unknown),
-            _ => Ok(Survey {
-                rows: together(pages.into_values()),
-                asked,
-            }),
-        }
+        heard.survey()
     }
 
-    async fn ask(&self, replica: &Replica) -> Result<SessionsPage, Unknown> {
-        let Replica { name, port, .. } = replica;
+    async fn ask(&self, name: &str, port: u16) -> Result<SessionsPage, Unknown> {
         let namespace = &self.namespace;
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/sessions");
         let what = format!("cannot ask the controller {name}");
@@ -139,16 +150,50 @@ impl Controllers {
     }
 }
 
-/// `None`: it is not ready, or ends, or is no controller.
+impl Heard {
+    /// All together. What nobody says is missing, and so is not nothing.
+    ///
+    /// # Errors
+    /// If nobody has answered.
+    fn survey(self) -> Result<Survey, Unknown> {
+        let Self {
+            pages,
+            asked,
+            unready,
+            silent,
+        } = self;
+        if pages.is_empty() {
+            let nobody = || Unknown::Now("no controller answers".to_owned());
+            return Err(silent.into_iter().next_back().unwrap_or_else(nobody));
+        }
+        // It serves Envoys if its Lease names it; then another replica of its own instance says so.
+        let unheard = unready.iter().filter(|(instance, _)| !pages.contains_key(instance));
+        let unheard = unheard.map(|(_, name)| format!("the controller {name} is not ready"));
+        let silent = silent.into_iter().map(|unknown| Failure::from(unknown).0);
+        let missing: BTreeSet<String> = unheard.chain(silent).collect();
+        let doubts = pages.values().flatten().flat_map(SessionsPage::doubts);
+        let why = doubts.chain(missing.iter().cloned()).collect();
+        let mut rows = together(pages.into_values());
+        for row in &mut rows {
+            row.doubt(missing.iter().cloned());
+        }
+        Ok(Survey { rows, asked, why })
+    }
+}
+
+/// `None`: it ends, has ended, or is no controller.
 fn replica(pod: &Pod) -> Option<Replica> {
     let meta = &pod.metadata;
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let is_ready = conditions
-        .iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    if !is_ready || meta.deletion_timestamp.is_some() {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    if meta.deletion_timestamp.is_some() || matches!(phase, Some("Succeeded" | "Failed")) {
         return None;
     }
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let is_ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let port = ports.find(|port| port.name.as_deref() == Some(PORT))?;
@@ -156,7 +201,7 @@ fn replica(pod: &Pod) -> Option<Replica> {
     Some(Replica {
         instance: instance.cloned().unwrap_or_default(),
         name: meta.name.clone()?,
-        port: u16::try_from(port.container_port).ok()?,
+        port: u16::try_from(port.container_port).ok().filter(|_| is_ready),
     })
 }
 
@@ -187,16 +232,68 @@ mod tests {
         let expected = Replica {
             instance: "limpet".to_owned(),
             name: "limpet-controller-1".to_owned(),
-            port: 18080,
+            port: Some(18080),
+        };
+        let unready = Replica {
+            port: None,
+            ..expected.clone()
         };
         assert_eq!(read(|_| ()), Some(expected));
-        assert_eq!(
-            read(|pod| pod["status"]["conditions"][0]["status"] = json!("False")),
-            None
-        );
-        assert_eq!(read(|pod| pod["status"] = json!({})), None);
+        let not_ready = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
+        assert_eq!(read(not_ready), Some(unready.clone()));
+        assert_eq!(read(|pod| pod["status"] = json!({})), Some(unready));
+        assert_eq!(read(|pod| pod["status"]["phase"] = json!("Failed")), None);
         let ends = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-11-23T06:00:00Z");
         assert_eq!(read(ends), None);
         assert_eq!(read(|pod| pod["spec"]["containers"][1]["ports"] = json!([])), None);
+    }
+
+    /// A page with one session, that it is not ready, or an error.
+    type Said = Option<Result<(), &'static str>>;
+
+    /// What these replicas said, by instance and name.
+    fn survey(said: &[(&str, &str, Said)]) -> Survey {
+        let mut heard = Heard::default();
+        for (instance, name, answer) in said {
+            match answer {
+                None => heard.unready.push(((*instance).to_owned(), (*name).to_owned())),
+                Some(Ok(())) => {
+                    let row = PodSessions {
+                        pod: "a".to_owned(),
+                        sessions: 1,
+                        complete: true,
+                        ..PodSessions::default()
+                    };
+                    let page = SessionsPage {
+                        complete: true,
+                        pods: vec![row],
+                        ..SessionsPage::default()
+                    };
+                    heard.pages.entry((*instance).to_owned()).or_default().push(page);
+                }
+                Some(Err(why)) => heard.silent.push(Unknown::Now((*why).to_owned())),
+            }
+        }
+        heard.survey().unwrap()
+    }
+
+    #[test]
+    fn a_controller_that_says_nothing_is_missed() {
+        let both = survey(&[("one", "one-0", Some(Ok(()))), ("two", "two-0", Some(Ok(())))]);
+        assert!(both.why.is_empty() && both.rows[0].complete && both.rows[0].sessions == 2);
+        let said = [
+            ("one", "one-0", Some(Ok(()))),
+            ("two", "two-0", Some(Err("two-0 is silent"))),
+        ];
+        let expected = BTreeSet::from(["two-0 is silent".to_owned()]);
+        let silent = survey(&said);
+        assert_eq!((&silent.why, &silent.rows[0].why), (&expected, &expected));
+        assert!(!silent.rows[0].complete);
+        let unready = survey(&[("one", "one-0", Some(Ok(()))), ("two", "two-0", None)]);
+        let expected = BTreeSet::from(["the controller two-0 is not ready".to_owned()]);
+        assert_eq!((&unready.why, &unready.rows[0].why), (&expected, &expected));
+        // Another replica knows the same, or says what it misses.
+        let one = survey(&[("one", "one-0", Some(Ok(()))), ("one", "one-1", None)]);
+        assert!(one.why.is_empty() && one.rows[0].complete);
     }
 }

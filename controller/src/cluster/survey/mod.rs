@@ -7,9 +7,10 @@ mod controllers;
 mod page;
 mod table;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub(crate) use controllers::{Controllers, Survey, Unknown};
 pub(crate) use page::{PodSessions, PodState, Selection};
@@ -40,16 +41,17 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
     let namespace = (!args.all_namespaces).then(|| own.to_owned());
     let selection = Selection::read(namespace, args.name.as_deref()).map_err(Failure)?;
     let controllers = Controllers::new(&client, &args.reach.controller_namespace);
-    let mut rows = selected(controllers.sessions().await?, &selection);
+    let (mut rows, mut why) = selected(controllers.sessions().await?, &selection);
     if rows.is_empty() && !args.watch {
-        return none(args, &selection, format);
+        return none(args, &selection, &why, format);
     }
     if !args.watch && format == Output::Json {
-        return output::print_json(&json!({ "pods": rows }));
+        return output::print_json(&page(&rows, &why));
     }
     let mut table = Table::new(args.all_namespaces);
     let mut changes = Changes::default();
     let mut complained = None;
+    let mut doubts = BTreeSet::new();
     loop {
         let news = changes.take(&rows);
         match format {
@@ -58,10 +60,15 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
             Output::Text if news.is_empty() => {}
             Output::Text => output::print(&table.print(&news, time_format::now()))?,
         }
+        // The rows are marked; this is for who reads them.
+        if why != doubts {
+            doubt(&why);
+            doubts.clone_from(&why);
+        }
         if !args.watch {
             return Ok(());
         }
-        rows = loop {
+        (rows, why) = loop {
             tokio::time::sleep(INTERVAL).await;
             match controllers.sessions().await {
                 Ok(survey) => break selected(survey, &selection),
@@ -77,12 +84,36 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
     }
 }
 
-fn selected(survey: Survey, selection: &Selection) -> Vec<PodSessions> {
-    survey.rows.into_iter().filter(|row| selection.has(row)).collect()
+/// The rows that are asked for, and why there may be more than they say. Without a row, nothing is known of one.
+fn selected(survey: Survey, selection: &Selection) -> (Vec<PodSessions>, BTreeSet<String>) {
+    let rows: Vec<_> = survey.rows.into_iter().filter(|row| selection.has(row)).collect();
+    let why = if rows.is_empty() {
+        survey.why
+    } else {
+        rows.iter().flat_map(|row| row.why.iter().cloned()).collect()
+    };
+    (rows, why)
+}
+
+fn doubt(why: &BTreeSet<String>) {
+    for why in why {
+        output::complain(&format!("warning: there may be more sessions: {why}\n"));
+    }
+}
+
+fn page(rows: &[PodSessions], why: &BTreeSet<String>) -> Value {
+    if why.is_empty() {
+        json!({ "complete": true, "pods": rows })
+    } else {
+        json!({ "complete": false, "why": why, "pods": rows })
+    }
 }
 
 /// Says that there is nothing to show.
-fn none(args: &SessionsArgs, selection: &Selection, format: Output) -> Result<(), Failure> {
+fn none(args: &SessionsArgs, selection: &Selection, why: &BTreeSet<String>, format: Output) -> Result<(), Failure> {
+    if format == Output::Text || selection.names_one() {
+        doubt(why);
+    }
     let place = selection
         .namespace
         .as_ref()
@@ -92,7 +123,7 @@ fn none(args: &SessionsArgs, selection: &Selection, format: Output) -> Result<()
         return Err(Failure(format!("{name}: no Service and no pod with sessions{place}")));
     }
     if format == Output::Json {
-        return output::print_json(&json!({ "pods": [] }));
+        return output::print_json(&page(&[], why));
     }
     output::complain(&format!("No sessions found{place}.\n"));
     Ok(())

@@ -1,6 +1,6 @@
 //! What controllers tell of sessions: the JSON of `GET /sessions`. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,13 @@ use crate::time_format;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct SessionsPage {
-    /// Since when it counts, in RFC 3339: another time after a restart.
-    pub(crate) since: String,
+    /// Since when it counts, in RFC 3339: another time after a restart. `None`: it does not yet.
+    pub(crate) since: Option<String>,
+    /// Whether it knows all sessions.
+    pub(crate) complete: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) why: BTreeSet<String>,
     pub(crate) pods: Vec<PodSessions>,
 }
 
@@ -22,6 +27,9 @@ pub(crate) struct PodSessions {
     pub(crate) namespace: String,
     pub(crate) service: String,
     pub(crate) pod: String,
+    /// The pod's uid. Pods of one name have several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) uid: Option<String>,
     /// One of its addresses, with the port.
     pub(crate) address: String,
     pub(crate) state: PodState,
@@ -36,6 +44,11 @@ pub(crate) struct PodSessions {
     /// Since when the oldest session is known, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oldest: Option<String>,
+    /// Whether there are no more than these.
+    pub(crate) complete: bool,
+    /// Why there may be more.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) why: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -59,6 +72,31 @@ impl PodState {
     }
 }
 
+impl SessionsPage {
+    /// Why it does not know all sessions.
+    pub(super) fn doubts(&self) -> impl Iterator<Item = String> {
+        let silent = !self.complete && self.why.is_empty();
+        let silent = silent.then(|| "a controller does not say whether it knows all sessions".to_owned());
+        let why = self.why.iter().filter(|_| !self.complete).cloned();
+        why.chain(silent)
+    }
+}
+
+impl PodSessions {
+    /// There may be more than these.
+    pub(super) fn doubt(&mut self, why: impl IntoIterator<Item = String>) {
+        self.why.extend(why);
+        self.complete &= self.why.is_empty();
+    }
+
+    /// What tells its pod from others: also from one that had its name.
+    pub(crate) fn identity(&self) -> [&str; 4] {
+        let address = || self.address.rsplit_once(':').map_or(&*self.address, |(ip, _)| ip);
+        let pod = self.uid.as_deref().unwrap_or_else(address);
+        [&self.namespace, &self.pod, &self.service, pod]
+    }
+}
+
 /// What the pages of all controllers say together, by namespace, pod and Service. `pages` has those of the replicas of
 /// each controller.
 ///
@@ -69,22 +107,17 @@ pub(crate) fn together(pages: impl IntoIterator<Item = Vec<SessionsPage>>) -> Ve
         .into_iter()
         .map(|replicas| joined(replicas.into_iter().map(|page| page.pods), u64::max));
     let mut all = joined(of_each, u64::saturating_add);
-    all.sort_by(|one, other| by_name(one).cmp(&by_name(other)));
+    all.sort_by(|one, other| one.identity().cmp(&other.identity()));
     all
 }
 
-fn by_name(row: &PodSessions) -> (&str, &str, &str) {
-    (&row.namespace, &row.pod, &row.service)
-}
-
 fn joined(all: impl Iterator<Item = Vec<PodSessions>>, both: fn(u64, u64) -> u64) -> Vec<PodSessions> {
-    let mut rows: BTreeMap<[String; 3], PodSessions> = BTreeMap::new();
+    let mut rows: BTreeMap<[String; 4], PodSessions> = BTreeMap::new();
     for row in all.flatten() {
-        let (namespace, pod, service) = by_name(&row);
-        let name = [namespace, pod, service].map(str::to_owned);
-        match rows.get_mut(&name) {
+        let identity = row.identity().map(str::to_owned);
+        match rows.get_mut(&identity) {
             Some(known) => join(known, &row, both),
-            None => drop(rows.insert(name, row)),
+            None => drop(rows.insert(identity, row)),
         }
     }
     rows.into_values().collect()
@@ -95,6 +128,8 @@ fn join(known: &mut PodSessions, other: &PodSessions, both: fn(u64, u64) -> u64)
     known.sessions = both(known.sessions, other.sessions);
     known.streams = both(known.streams, other.streams);
     known.requests = both(known.requests, other.requests);
+    known.complete &= other.complete;
+    known.why.extend(other.why.iter().cloned());
     let time = |text: &Option<String>| text.as_deref().and_then(|text| time_format::parse(text).ok());
     if time(&other.last_use) > time(&known.last_use) {
         known.last_use.clone_from(&other.last_use);
@@ -170,6 +205,7 @@ mod tests {
             address: "10.0.0.7:8080".to_owned(),
             sessions,
             streams,
+            complete: true,
             ..PodSessions::default()
         }
     }
@@ -183,15 +219,15 @@ mod tests {
 
     #[test]
     fn a_page_is_read_and_written_as_it_is_specified() {
-        let text = json!({"since": "2026-11-23T04:00:00Z", "pods": [{
-            "namespace": "default", "service": "shop", "pod": "shop-1", "address": "10.0.0.7:8080",
+        let text = json!({"since": "2026-11-23T04:00:00Z", "complete": false, "why": ["a", "b"], "pods": [{
+            "namespace": "default", "service": "shop", "pod": "shop-1", "uid": "u", "address": "10.0.0.7:8080",
             "state": "draining", "sessions": 12, "streams": 1, "requests": 4711,
-            "lastUse": "2026-11-23T06:00:00Z", "oldest": "2026-11-23T05:00:00Z",
+            "lastUse": "2026-11-23T06:00:00Z", "oldest": "2026-11-23T05:00:00Z", "complete": true,
         }]});
         let page: SessionsPage = serde_json::from_value(text.clone()).unwrap();
         assert_eq!(page.pods[0].state, PodState::Draining);
         assert_eq!(serde_json::to_value(&page).unwrap(), text);
-        let later = json!({"pods": [{"pod": "shop-1", "colour": "blue", "lastUse": null}], "moves": {}});
+        let later = json!({"since": null, "pods": [{"pod": "shop-1", "colour": "blue", "lastUse": null}], "moves": {}});
         let later: SessionsPage = serde_json::from_value(later).unwrap();
         assert_eq!(later.pods[0].pod, "shop-1", "a newer controller tells more");
     }
@@ -217,6 +253,35 @@ mod tests {
             let pages = pages.map(|row| page(std::slice::from_ref(row))).to_vec();
             assert_eq!(together([pages]), std::slice::from_ref(&expected));
         }
+    }
+
+    #[test]
+    fn what_one_replica_doubts_is_doubtful() {
+        let mut other = row("a", 5, 0);
+        other.doubt(["it has just started".to_owned()]);
+        let pages = vec![page(&[row("a", 3, 0)]), page(std::slice::from_ref(&other))];
+        assert_eq!(together([pages]), [other]);
+        let old: SessionsPage = serde_json::from_value(json!({"pods": []})).unwrap();
+        assert_eq!(
+            old.doubts().collect::<Vec<_>>(),
+            ["a controller does not say whether it knows all sessions"]
+        );
+    }
+
+    #[test]
+    fn a_pod_of_the_same_name_is_another_row() {
+        let of = |uid: &str, sessions| PodSessions {
+            uid: Some(uid.to_owned()),
+            ..row("a", sessions, 0)
+        };
+        let pages = vec![page(&[of("u1", 3), of("u2", 0)]), page(&[of("u2", 1)])];
+        assert_eq!(together([pages]), [of("u1", 3), of("u2", 1)]);
+        let elsewhere = PodSessions {
+            address: "10.0.0.8:8080".to_owned(),
+            ..row("a", 1, 0)
+        };
+        let pages = vec![page(&[row("a", 3, 0), elsewhere.clone()])];
+        assert_eq!(together([pages]), [row("a", 3, 0), elsewhere]);
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl Table {
 }
 
 fn cells(row: &PodSessions, now: Timestamp) -> [String; HEADINGS.len()] {
+    let at_least = |count: u64| format!("{count}{}", if row.complete { "" } else { "+" });
     let since = |time: &Option<String>| {
         let time = time.as_deref().and_then(|text| time_format::parse(text).ok());
         time.map_or_else(|| "<none>".to_owned(), |time| age(now.since(time)))
@@ -75,8 +76,8 @@ fn cells(row: &PodSessions, now: Timestamp) -> [String; HEADINGS.len()] {
         printable(&row.pod),
         printable(&row.service),
         row.state.name().to_owned(),
-        row.sessions.to_string(),
-        row.streams.to_string(),
+        at_least(row.sessions),
+        at_least(row.streams),
         since(&row.last_use),
         row.requests.to_string(),
         since(&row.oldest),
@@ -111,10 +112,9 @@ pub(super) struct Changes(Vec<PodSessions>);
 impl Changes {
     pub(super) fn take(&mut self, rows: &[PodSessions]) -> Vec<PodSessions> {
         let before = std::mem::replace(&mut self.0, rows.to_vec());
-        let name = |row: &PodSessions| [&row.namespace, &row.pod, &row.service].map(String::clone);
         let gone = before
             .iter()
-            .filter(|row| !rows.iter().any(|now| name(now) == name(row)));
+            .filter(|row| !rows.iter().any(|now| now.identity() == row.identity()));
         let gone = gone.map(|row| PodSessions {
             state: super::page::PodState::Gone,
             sessions: 0,
@@ -140,6 +140,7 @@ mod tests {
             requests: 4711,
             last_use: Some("2026-11-23T06:00:00Z".to_owned()),
             oldest: Some("2026-11-23T02:55:00Z".to_owned()),
+            complete: true,
             ..PodSessions::default()
         }
     }
@@ -165,6 +166,12 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         <none>     4711
         assert_eq!(table.print(&[row("a", 12), never], now()), expected);
         let line = "a                      web       ready      11         0         5s         4711       3h5m\n";
         assert_eq!(table.print(&[row("a", 11)], now()), line, "the widths stay");
+        let doubtful = PodSessions {
+            complete: false,
+            ..row("a", 11)
+        };
+        let line = "a                      web       ready      11+        0+        5s         4711       3h5m\n";
+        assert_eq!(table.print(&[doubtful], now()), line);
         assert!(table.print(&[], now()).is_empty());
         let mut all = Table::new(true);
         let text = all.print(&[row("a", 12)], now());

@@ -133,7 +133,7 @@ async fn who_wants_reports_gets_them_and_hears_their_end() {
         host: "10.0.0.7:8080".parse().unwrap(),
         in_flight: 3,
     };
-    let expected = [vec![load], Vec::new()].map(|loads| (GROUP.to_owned(), Told::Load(0, loads)));
+    let expected = [Told::Load(0, vec![load]), Told::LoadEnds(0)].map(|told| (GROUP.to_owned(), told));
     assert_eq!(*told.lock().unwrap(), expected);
 }
 
@@ -193,7 +193,7 @@ async fn a_load_report_counts_as_far_as_an_envoy_writes_it() {
         .iter()
         .map(|(_, told)| match told {
             Told::Load(_, loads) => loads.len(),
-            Told::Sessions(_) => panic!("a report of sessions"),
+            Told::LoadEnds(_) | Told::Sessions(_) => panic!("no load"),
         })
         .collect::<Vec<_>>();
     assert_eq!(counts, [1, limits::HOSTS_OF_REPORT]);

@@ -28,7 +28,7 @@ struct Page(Arc<Mutex<String>>);
 impl Page {
     async fn serve(namespace: &Namespace, name: &str) -> Result<Self> {
         let address = SocketAddr::new(namespace.next_address()?, 18080);
-        let page = Arc::new(Mutex::new(r#"{"pods": []}"#.to_owned()));
+        let page = Arc::new(Mutex::new(r#"{"complete": true, "pods": []}"#.to_owned()));
         let listener = TcpListener::bind(address)?;
         let served = Arc::clone(&page);
         thread::spawn(move || {
@@ -67,11 +67,11 @@ impl Page {
             json!({
                 "namespace": namespace.name(), "service": "web", "pod": name, "address": "10.0.0.7:8000",
                 "state": state, "sessions": sessions, "streams": streams, "requests": 4711,
-                "lastUse": "2020-01-01T00:00:00Z", "oldest": "2019-01-01T00:00:00Z",
+                "lastUse": "2020-01-01T00:00:00Z", "oldest": "2019-01-01T00:00:00Z", "complete": true,
             })
         };
         let rows: Vec<Value> = ["a", "b"].into_iter().zip(pods).map(row).collect();
-        self.set(&json!({"pods": rows}).to_string());
+        self.set(&json!({"since": "2019-01-01T00:00:00Z", "complete": true, "pods": rows}).to_string());
     }
 }
 
@@ -165,9 +165,46 @@ pod/a has no sessions left
 pod/a deleted
 ";
     assert_eq!((ran.code, &*ran.out), (Some(0), expected), "{ran:?}");
-    ensure!(empty.elapsed() > Duration::from_secs(10), "it was deleted at once");
+    ensure!(empty.elapsed() > Duration::from_secs(15), "it was deleted at once");
     let deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
     namespace.until("its end", "v1/Pod", "a", deleted).await.map(drop)
+}
+
+#[tokio::test]
+async fn the_command_waits_while_there_may_be_more() -> Result<()> {
+    let (namespace, _pods, pages, operator) = site("doubts").await?;
+    let here = ["--controller-namespace", namespace.name()];
+    for page in &pages {
+        page.tell(&namespace, [("draining", 0, 0), ("ready", 5, 5)]);
+    }
+    operator
+        .run_when_permitted(&[&["sessions"][..], &here].concat())
+        .await?;
+    // One replica does not say anything, then it has just started: no row, and not everything is known.
+    pages[1].set("");
+    let wait = [&["drain", "a", "--wait", "--timeout", "40s"][..], &here].concat();
+    let running = Running::start(&operator, &wait)?;
+    until_annotated(&namespace, "a").await?;
+    tokio::time::sleep(Duration::from_secs(18)).await;
+    let doubtful = json!({"since": null, "complete": false, "why": ["it has just started"], "pods": []});
+    for page in &pages {
+        page.set(&doubtful.to_string());
+    }
+    let ran = running.end().await?;
+    ensure!(ran.code == Some(1), "{ran:?}");
+    ensure!(
+        ran.out
+            .contains("has 0 sessions, 0 streams, or more left when the time is over"),
+        "{ran:?}"
+    );
+    let warnings: Vec<&str> = ran.complaints.lines().collect();
+    ensure!(
+        warnings.len() == 2
+            && warnings[0].contains("there may be more sessions: cannot ask the controller controller-1")
+            && warnings[1] == "warning: there may be more sessions: it has just started",
+        "{ran:?}"
+    );
+    Ok(())
 }
 
 #[tokio::test]
@@ -269,9 +306,21 @@ async fn sessions_are_shown_as_kubectl_shows_objects() -> Result<()> {
     let lines: Vec<&str> = ran.out.lines().collect();
     ensure!(lines.len() == 4 && lines[3].contains(" 13 "), "{ran:?}");
 
-    // One replica that answers is enough; none, or controllers without the page, are not.
+    // What one replica knows is shown, and that there may be more; without any, there is nothing to show.
     pages[0].set("");
-    assert_eq!(show(&[]).await?.code, Some(0));
+    let ran = show(&[]).await?;
+    ensure!(ran.code == Some(0) && ran.out.contains(" 12+ "), "{ran:?}");
+    ensure!(
+        ran.complaints
+            .contains("there may be more sessions: cannot ask the controller controller-0"),
+        "{ran:?}"
+    );
+    let ran = show(&["--format", "json"]).await?;
+    let told: Value = serde_json::from_str(&ran.out)?;
+    ensure!(
+        told["complete"] == false && told["pods"][0]["complete"] == false,
+        "{told}"
+    );
     pages[1].set("");
     let ran = show(&[]).await?;
     ensure!(
@@ -360,7 +409,11 @@ async fn a_pod_is_deleted_after_its_last_session_and_stream() -> Result<()> {
         ran.out.ends_with("pod/chat has no sessions left\npod/chat deleted\n"),
         "{ran:?}"
     );
-    ensure!(last.elapsed() > Duration::from_secs(9), "{:?}: {ran:?}", last.elapsed());
+    ensure!(
+        last.elapsed() > Duration::from_secs(14),
+        "{:?}: {ran:?}",
+        last.elapsed()
+    );
     let deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
     namespace.until("its end", "v1/Pod", "chat", deleted).await.map(drop)
 }

@@ -283,7 +283,7 @@ impl<'a> Shown<'a> {
             };
             let endpoints = self.endpoints(cluster);
             let mut pods = self.pods.pods(port.service, &endpoints);
-            let sessions: BTreeMap<&str, usize> = pods.iter().filter_map(Pod::sessions).collect();
+            let sessions: BTreeMap<_, usize> = pods.iter().filter_map(Pod::sessions).collect();
             let sessions = (!sessions.is_empty()).then(|| sessions.values().sum());
             // Where there are too many, those that somebody looks for come first.
             let rank = |pod: &Pod<'_>| (pod.look(self.search).is_nothing(), !pod.is_special());

@@ -64,14 +64,25 @@ impl<'a> Pods<'a> {
         let keeper: Arc<str> = service.namespace.as_str().into();
         let counted = self.counted.get(&(&*service.namespace, &*service.name));
         let counted = counted.map(Vec::as_slice).unwrap_or_default();
-        let by_name: BTreeMap<&str, &PodSessions> = counted.iter().map(|of| (of.pod.as_str(), *of)).collect();
+        // Several pods may have had a name: the one that is there counts, or the one of the uid.
+        let mut by_name: BTreeMap<(&str, Option<&str>), &PodSessions> = BTreeMap::new();
+        for of in counted {
+            let names = [(of.pod.as_str(), None), (of.pod.as_str(), of.uid.as_deref())];
+            for name in names {
+                let known = by_name.entry(name).or_insert(of);
+                if of.state < known.state {
+                    *known = of;
+                }
+            }
+        }
         let held = |address| self.present.held_back.contains(&(Arc::clone(&keeper), address));
         let mut there = HashSet::new();
         let mut pods: Vec<Pod<'_>> = Vec::with_capacity(endpoints.len());
         for endpoint in endpoints {
             let address = endpoint.address.to_string();
-            let counted = by_name.get(endpoint.pod.as_deref().unwrap_or(&address)).copied();
-            there.extend(counted.map(|counted| counted.pod.as_str()));
+            let name = endpoint.pod.as_deref().unwrap_or(&address);
+            let counted = by_name.get(&(name, endpoint.owner.as_deref())).copied();
+            there.extend(counted.map(|counted| (counted.pod.as_str(), counted.uid.as_deref())));
             let drains = endpoint.state == EndpointState::Draining
                 || counted.is_some_and(|counted| counted.state == PodState::Draining);
             pods.push(Pod {
@@ -83,7 +94,9 @@ impl<'a> Pods<'a> {
                 counted,
             });
         }
-        let gone = counted.iter().filter(|of| !there.contains(of.pod.as_str()));
+        let gone = counted
+            .iter()
+            .filter(|of| !there.contains(&(of.pod.as_str(), of.uid.as_deref())));
         pods.extend(gone.filter(|of| of.state == PodState::Gone).map(|of| Pod {
             name: Some(&of.pod),
             address: of.address,
@@ -115,8 +128,9 @@ impl Pod<'_> {
     }
 
     /// Who is counted, and how many sessions are. A pod may have several addresses.
-    pub(super) fn sessions(&self) -> Option<(&str, usize)> {
-        self.counted.map(|counted| (counted.pod.as_str(), counted.sessions))
+    pub(super) fn sessions(&self) -> Option<((&str, Option<&str>), usize)> {
+        self.counted
+            .map(|counted| ((counted.pod.as_str(), counted.uid.as_deref()), counted.sessions))
     }
 
     pub(super) fn view(&self) -> PodView {

@@ -15,7 +15,7 @@ use crate::cluster::reconcile::config_map::Content as _;
 use crate::cluster::reconcile::fences;
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::render::read_manifests;
-use crate::cluster::sessions::{PodSessions, PodState};
+use crate::cluster::sessions::{Gaps, PodSessions, PodState};
 use limpet_core::time::Timestamp;
 use limpet_model::build;
 
@@ -167,14 +167,15 @@ fn sessions_and_fences_are_with_their_pods() {
         namespace: "shop".to_owned(),
         service: "cart".to_owned(),
         pod: pod.to_owned(),
+        uid: pod.strip_prefix("cart-").map(|number| format!("u-{number}").into()),
         address: address.parse().unwrap(),
         state,
         sessions,
-        incomplete: false,
         streams: 1,
         requests: 70,
         last_use: Some(Timestamp::from_unix_seconds(1_763_856_001)),
         oldest: None,
+        gaps: Gaps::default(),
     };
     let sessions = [
         of("cart-0", "10.0.0.1:9999", PodState::Draining, 3),

@@ -2,19 +2,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::cluster::kube::{Cost, Deletion, Deletions};
+use crate::settling::SETTLING;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 
-/// How long a controller counts before it writes: Envoys tell a new one all that they know within seconds.
-const SETTLING: Duration = Duration::from_secs(15);
 /// How often a pod may be written.
 pub(super) const INTERVAL: Duration = Duration::from_secs(30);
 
 /// What is counted of the pods of all Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Since when.
-    pub(crate) since: Timestamp,
+    /// Since when; `None`: nothing is yet.
+    pub(crate) since: Option<Timestamp>,
     /// The Services that routes lead to.
     pub(crate) services: BTreeSet<ObjectName>,
     pub(crate) pods: Vec<Living>,
@@ -29,6 +28,8 @@ pub(crate) struct Living {
     pub(crate) is_endpoint: bool,
     /// Sessions and streams.
     pub(crate) count: u64,
+    /// Whether there are no more than these.
+    pub(crate) complete: bool,
 }
 
 /// What is to be written on a pod.
@@ -49,7 +50,7 @@ pub(super) fn writes(
     last: &BTreeMap<ObjectName, Timestamp>,
     now: Timestamp,
 ) -> BTreeMap<ObjectName, Write> {
-    if now.since(counts.since) < SETTLING {
+    if counts.since.is_none_or(|since| now.since(since) < SETTLING) {
         return BTreeMap::new();
     }
     // What no route leads to has no sessions that anybody counts.
@@ -74,23 +75,27 @@ fn own<'a>(written: &'a Deletions, pod: &ObjectName) -> Option<&'a Cost> {
 }
 
 /// The pods of asking Services whose cost must change, so that each Service's pods are in the order of their counts.
-/// Costs that are out of date and still in order stay.
+/// Costs that are out of date and still in order stay, and so do those of a Service with a pod that may have more than
+/// is counted: nobody knows its place.
 fn changed(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) -> BTreeMap<ObjectName, Write> {
     let begun = |pod: &ObjectName| matches!(written.get(pod), Some(Deletion::Begun));
     // Who ends with a pod are the sessions of all its Services.
     let mut sums: BTreeMap<&ObjectName, u64> = BTreeMap::new();
     let mut services: BTreeMap<&ObjectName, BTreeSet<&ObjectName>> = BTreeMap::new();
+    let mut unknown: BTreeSet<&ObjectName> = BTreeSet::new();
     let there = counts.pods.iter().filter(|living| living.is_endpoint);
     for living in there.filter(|living| !begun(&living.pod)) {
-        let Living {
-            service, pod, count, ..
-        } = living;
+        let Living { service, pod, .. } = living;
         let sum = sums.entry(pod).or_default();
-        *sum = sum.saturating_add(*count);
+        *sum = sum.saturating_add(living.count);
+        if !living.complete {
+            unknown.insert(pod);
+        }
         if asking.contains(service) {
             services.entry(service).or_default().insert(pod);
         }
     }
+    services.retain(|_, pods| pods.is_disjoint(&unknown));
     let counted = |pod: &ObjectName| {
         let sum = sums.get(pod).copied().unwrap_or_default();
         i32::try_from(sum).unwrap_or(i32::MAX)

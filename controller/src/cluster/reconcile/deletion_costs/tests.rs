@@ -43,6 +43,7 @@ impl World {
             pod: name(pod),
             is_endpoint: true,
             count: *count,
+            complete: true,
         }));
         self
     }
@@ -54,7 +55,15 @@ impl World {
             pod: name(pod),
             is_endpoint: false,
             count,
+            complete: true,
         });
+        self
+    }
+
+    /// There may be more at a pod.
+    fn or_more(mut self, pod: &str) -> Self {
+        let rows = self.living.iter_mut().filter(|living| living.pod.name == pod);
+        rows.for_each(|living| living.complete = false);
         self
     }
 
@@ -84,7 +93,7 @@ impl World {
     fn writes(&self) -> BTreeMap<ObjectName, Write> {
         let services: BTreeSet<_> = self.living.iter().map(|living| living.service.clone()).collect();
         let counts = Counts {
-            since: at(self.since),
+            since: Some(at(self.since)),
             services: services.difference(&self.alone).cloned().collect(),
             pods: self.living.clone(),
         };
@@ -133,6 +142,20 @@ fn only_another_order_is_written() {
     };
     assert_eq!(world(31).costs(), nothing(), "far from what is counted, and in order");
     assert_eq!(world(29).costs(), costs(&[("b", 30), ("c", 29)]), "and `a` stays");
+}
+
+#[test]
+fn a_pod_that_may_have_more_keeps_all_as_they_are() {
+    let world = || {
+        let world = World::asking(&["web", "api"]).counted("web", &[("a", 10), ("b", 0)]);
+        world.counted("api", &[("c", 10), ("d", 0)]).has("b", 7, Some(0))
+    };
+    assert_eq!(world().costs(), costs(&[("a", 10), ("b", 0), ("c", 10)]));
+    assert_eq!(world().or_more("b").costs(), costs(&[("c", 10)]));
+    // It is not known of a pod of both what it is to either.
+    assert_eq!(world().counted("api", &[("b", 1)]).or_more("b").costs(), nothing());
+    let other = world().counted("web", &[("e", 1)]).or_more("b").ends("b");
+    assert_eq!(other.costs(), costs(&[("a", 10), ("c", 10), ("e", 1)]), "it ends");
 }
 
 #[test]

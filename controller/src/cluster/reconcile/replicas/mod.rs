@@ -10,6 +10,4 @@ mod presence;
 mod report;
 
 pub(crate) use exchange::{Exchange, ReplicaLease, Replicas};
-#[cfg(test)]
-pub(crate) use report::Said;
-pub(crate) use report::{Envoys, KeyringDelivery, RefusedRoute, View, behind, digest};
+pub(crate) use report::{Envoys, KeyringDelivery, RefusedRoute, Said, View, behind, digest};

@@ -54,7 +54,7 @@ fn idle_bounds_that_no_policy_has_are_not_taken_in() {
     (0..50).for_each(|session| see(&honest, shop.backend(1), session));
     shop.hear(&honest);
     let pod = shop.pod(1).unwrap();
-    assert_eq!((pod.sessions, pod.incomplete), (50, true));
+    assert_eq!((pod.sessions, misses(&pod)), (50, true));
     // Not for longer than the longest idle bound of the policies.
     let ledger = &mut shop.book.content().ledger;
     ledger.forget(later(605));
@@ -75,7 +75,7 @@ fn all_idle_bounds_that_policies_have_count() {
     }
     shop.hear(&envoy);
     let pod = shop.pod(1).unwrap();
-    assert_eq!((pod.sessions, pod.incomplete), (40, false));
+    assert_eq!((pod.sessions, misses(&pod)), (40, false));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn what_there_is_no_room_for_is_not_nothing() {
     }
     shop.hear(&envoy);
     let pods = [shop.pod(1).unwrap(), shop.pod(2).unwrap()];
-    let mut known = pods.each_ref().map(|pod| (pod.sessions, pod.incomplete));
+    let mut known = pods.each_ref().map(|pod| (pod.sessions, misses(pod)));
     known.sort_unstable();
     assert_eq!(known, [(0, true), (100, false)]);
 }
@@ -132,6 +132,7 @@ fn numbers_do_not_overflow() {
     let shop = Shop::new();
     let two = [1, 9].map(|number| Endpoint {
         pod: Some("pod-1".into()),
+        owner: Some("u".into()),
         ..endpoint(number, EndpointState::Ready)
     });
     shop.book.observe(&shop.cluster, &two);
@@ -177,7 +178,7 @@ fn an_envoy_whose_clock_is_ahead_sees_sessions_now() {
     });
     shop.hear(&envoy);
     let pod = shop.pod(1).unwrap();
-    assert_eq!((pod.sessions, pod.incomplete), (1, false));
+    assert_eq!((pod.sessions, misses(&pod)), (1, false));
     assert!(pod.last_use <= Some(now()));
 }
 
@@ -192,8 +193,8 @@ fn sessions_that_an_envoy_sees_in_the_past_are_missing() {
         at,
     });
     shop.hear(&envoy);
-    assert!(shop.pod(1).unwrap().incomplete);
-    assert!(!shop.pod(2).unwrap().incomplete);
+    assert!(misses(&shop.pod(1).unwrap()));
+    assert!(!misses(&shop.pod(2).unwrap()));
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
         published(&evil, &bad, &other, &[600]),
         published(&victim, &cart, &web, &[600]),
     ];
-    book.publish(clusters.into_iter());
+    book.publish(clusters.into_iter(), std::iter::empty());
     book.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
     // It has the victim's address, too.
     book.observe(
@@ -286,7 +287,7 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
         published(&evil, &bad, &web, &[600]),
         published(&victim, &cart, &web, &[600]),
     ];
-    book.publish(both.into_iter());
+    book.publish(both.into_iter(), std::iter::empty());
     book.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
     book.observe(&evil, &[endpoint(66, EndpointState::Ready)]);
     see(&honest, backend, 10);

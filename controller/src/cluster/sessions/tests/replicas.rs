@@ -27,23 +27,6 @@ fn exchange(one: &Shop, two: &Shop) -> usize {
 }
 
 #[test]
-fn counting_begins_with_the_first_publication_of_any_replica() {
-    let nobody = Book::new();
-    let told = nobody.replica(After::default());
-    let shop = Shop::new();
-    let since = shop.book.sessions().since;
-    assert_eq!(shop.book.hear_replica("nobody", told), Ok(true));
-    assert_eq!(shop.book.sessions().since, since);
-
-    let mut told = shop.book.replica(After::default());
-    told.since -= 60_000;
-    assert_eq!(nobody.hear_replica("shop", told), Ok(true));
-    nobody.publish(std::iter::empty());
-    let counted = nobody.at(address(1).ip()).counted_for;
-    assert!((60..70).contains(&counted), "{counted}");
-}
-
-#[test]
 fn replicas_know_together_what_envoys_told_each() {
     let (one, two, envoys) = (Shop::new(), Shop::new(), [envoy(), envoy()]);
     for session in 1..=3 {

@@ -1,0 +1,448 @@
+//! Who tells what is known, and who does not. What nobody tells counts as nothing, so whoever ends pods has to know.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use limpet_core::census::Backend;
+use limpet_core::census::report::Report;
+use limpet_core::time::Timestamp;
+use prost::Message;
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+
+use crate::settling::SETTLING;
+
+/// So long after its last report an Envoy counts as one that tells: three signs of life.
+const PRESENT: Duration = Duration::from_secs(30);
+/// How many reporters a Gateway may have. One too many does not count, as if it told nothing.
+const REPORTERS: usize = 4096;
+
+/// Why not everything is known, in words. Without any, everything is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Gaps(Vec<Arc<str>>);
+
+/// Who tells what.
+#[derive(Debug, Default)]
+pub(super) struct Attendance {
+    /// When this replica published for the first time.
+    published: Option<Timestamp>,
+    /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
+    connected: BTreeMap<String, BTreeSet<u64>>,
+    /// Who told this replica, by Gateway.
+    reporters: BTreeMap<String, HashMap<u64, Reporter>>,
+    /// What the other replicas tell of their Envoys, by replica and Gateway.
+    elsewhere: BTreeMap<String, BTreeMap<String, Roll>>,
+    /// When all Envoys were asked to tell everything again.
+    asked: Option<Timestamp>,
+    replicas: Replicas,
+}
+
+/// Whoever sends reports: a process, or a worker of it.
+#[derive(Debug, Clone, Copy)]
+struct Reporter {
+    last: Timestamp,
+    /// Whether there was more to tell than the last report had room for.
+    more: bool,
+    /// Until when sessions may live at backends that it does not tell apart.
+    others_until: Timestamp,
+}
+
+/// The other replicas.
+#[derive(Debug, Default)]
+struct Replicas {
+    /// Why each did not answer when it was asked last; `None`: nobody knows who they are. It is not asked without a
+    /// Lease to share.
+    answers: Option<BTreeMap<String, Result<(), String>>>,
+    /// Whether there may be any.
+    expected: bool,
+    /// When one that had answered was gone. Its Envoys have not told the others everything yet.
+    lost: Option<Timestamp>,
+}
+
+/// The Envoys of a Gateway at one replica.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct Roll {
+    /// The Gateway: `node.cluster` of its Envoys.
+    #[prost(string, tag = "1")]
+    group: String,
+    /// Hashes of the ids of those that are connected.
+    #[prost(fixed64, repeated, tag = "2")]
+    connected: Vec<u64>,
+    /// Those that told anything within the last 30 seconds.
+    #[prost(fixed64, repeated, tag = "3")]
+    reporters: Vec<u64>,
+    /// Whether one of them has more to tell.
+    #[prost(bool, tag = "4")]
+    more: bool,
+    /// Whether one of them has sessions at backends that it does not tell apart.
+    #[prost(bool, tag = "5")]
+    others: bool,
+}
+
+impl Gaps {
+    /// Whether there is none.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each of them once.
+    pub(super) fn extend(&mut self, others: &Self) {
+        for why in &others.0 {
+            if !self.0.contains(why) {
+                self.0.push(Arc::clone(why));
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, why: impl Into<Arc<str>>) {
+        self.0.push(why.into());
+    }
+
+    #[cfg(test)]
+    pub(super) fn words(&self) -> Vec<&str> {
+        self.0.iter().map(|why| &**why).collect()
+    }
+}
+
+/// As the fields `complete` and, if it is false, `why`.
+impl Serialize for Gaps {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let why: Vec<&str> = self.0.iter().map(|why| &**why).collect();
+        let mut fields = serializer.serialize_struct("Gaps", 2)?;
+        fields.serialize_field("complete", &why.is_empty())?;
+        if why.is_empty() {
+            fields.skip_field("why")?;
+        } else {
+            fields.serialize_field("why", &why)?;
+        }
+        fields.end()
+    }
+}
+
+impl Reporter {
+    fn is_present(&self, now: Timestamp) -> bool {
+        now.since(self.last) <= PRESENT
+    }
+
+    fn has_others(&self, now: Timestamp) -> bool {
+        now < self.others_until
+    }
+}
+
+impl Attendance {
+    /// This replica has published.
+    pub(super) fn publish(&mut self, now: Timestamp) {
+        self.published.get_or_insert(now);
+    }
+
+    /// All Envoys are asked to tell everything again.
+    pub(super) fn ask_again(&mut self, now: Timestamp) {
+        self.asked = Some(now);
+    }
+
+    /// The clock was set: what is known begins now.
+    pub(super) fn set_clock(&mut self, now: Timestamp) {
+        self.published = self.published.map(|_| now);
+        self.reporters.clear();
+    }
+
+    /// An Envoy of a group tells something.
+    pub(super) fn hear(&mut self, group: &str, report: &Report, now: Timestamp) {
+        let reporters = match self.reporters.get_mut(group) {
+            Some(reporters) => reporters,
+            None => self.reporters.entry(group.to_owned()).or_default(),
+        };
+        reporters.retain(|_, reporter| reporter.is_present(now) || reporter.has_others(now));
+        let known = reporters.get(&report.reporter).copied();
+        if known.is_none() && reporters.len() >= REPORTERS {
+            return;
+        }
+        let others = report.backends.iter().filter_map(|change| {
+            let backend = change.backend().filter(Backend::is_others)?;
+            let last_use = Timestamp::from_unix_millis(change.last_use).min(now);
+            Some(last_use.after(Duration::from_secs(u64::from(backend.live_for) + 1)))
+        });
+        let before = known.map_or(Timestamp::UNIX_EPOCH, |known| known.others_until);
+        let reporter = Reporter {
+            last: now,
+            more: report.more,
+            others_until: others.fold(before, Timestamp::max),
+        };
+        reporters.insert(report.reporter, reporter);
+    }
+
+    /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
+    pub(super) fn connect(&mut self, connected: BTreeMap<String, BTreeSet<u64>>) {
+        self.connected = connected;
+    }
+
+    /// The other replicas that there are; `None`: nobody knows.
+    pub(super) fn expect<'a>(&mut self, replicas: Option<impl Iterator<Item = &'a String>>, now: Timestamp) {
+        self.replicas.expected = true;
+        let before = self.replicas.answers.take().unwrap_or_default();
+        // Whoever was there may still be.
+        let Some(replicas) = replicas else { return };
+        let answers = replicas.map(|name| {
+            let unasked = || Err("it was not asked yet".to_owned());
+            (name.clone(), before.get(name).cloned().unwrap_or_else(unasked))
+        });
+        let answers: BTreeMap<_, _> = answers.collect();
+        if before.keys().any(|name| !answers.contains_key(name)) {
+            self.replicas.lost = Some(now);
+        }
+        self.elsewhere.retain(|name, _| answers.contains_key(name));
+        self.replicas.answers = Some(answers);
+    }
+
+    /// Another replica has answered, or why it has not.
+    pub(super) fn answered(&mut self, replica: &str, answer: Result<(), String>) {
+        if let Some(answers) = &mut self.replicas.answers {
+            answers.insert(replica.to_owned(), answer);
+        }
+    }
+
+    /// What this replica tells the others.
+    pub(super) fn told(&self, now: Timestamp) -> Vec<Roll> {
+        let groups: BTreeSet<_> = self.connected.keys().chain(self.reporters.keys()).collect();
+        groups.into_iter().map(|group| self.roll(group, now)).collect()
+    }
+
+    fn roll(&self, group: &str, now: Timestamp) -> Roll {
+        let reporters = || self.reporters.get(group).into_iter().flatten();
+        let present = || reporters().filter(|(_, reporter)| reporter.is_present(now));
+        Roll {
+            group: group.to_owned(),
+            connected: self.connected.get(group).into_iter().flatten().copied().collect(),
+            reporters: present().map(|(reporter, _)| *reporter).collect(),
+            more: present().any(|(_, reporter)| reporter.more),
+            others: reporters().any(|(_, reporter)| reporter.has_others(now)),
+        }
+    }
+
+    /// Another replica tells of its Envoys.
+    pub(super) fn hear_replica(&mut self, name: &str, rolls: Vec<Roll>) {
+        let rolls = rolls.into_iter().map(|roll| (roll.group.clone(), roll));
+        self.elsewhere.insert(name.to_owned(), rolls.collect());
+    }
+
+    /// Why not everything is known, whatever it is about.
+    pub(super) fn gaps(&self, now: Timestamp) -> Gaps {
+        let mut gaps = Gaps::default();
+        match self.published {
+            None => gaps.push("the controller has published nothing yet"),
+            Some(published) if now.since(published) < SETTLING => gaps.push(format!(
+                "the controller has just started: Envoys tell it what they know within {} s",
+                SETTLING.as_secs()
+            )),
+            Some(_) => {}
+        }
+        if self.asked.is_some_and(|asked| now.since(asked) < SETTLING) {
+            gaps.push("Envoys told of a pod before the controller knew it: they tell everything again");
+        }
+        let Replicas {
+            answers,
+            expected,
+            lost,
+        } = &self.replicas;
+        if answers.is_none() && *expected {
+            gaps.push("the controller does not know its other replicas: it cannot read their Lease");
+        }
+        for (name, answer) in answers.iter().flatten() {
+            if let Err(why) = answer {
+                gaps.push(format!("the replica {name} of the controller does not answer: {why}"));
+            }
+        }
+        if lost.is_some_and(|lost| now.since(lost) < SETTLING) {
+            gaps.push("a replica of the controller has just ended: its Envoys tell the others what they know");
+        }
+        gaps
+    }
+
+    /// Why not everything is known of the sessions that the Envoys of a Gateway see.
+    pub(super) fn gaps_of(&self, group: &str, now: Timestamp) -> Gaps {
+        let own = self.roll(group, now);
+        let all: Vec<&Roll> = self
+            .elsewhere
+            .values()
+            .filter_map(|rolls| rolls.get(group))
+            .chain([&own])
+            .collect();
+        // An Envoy may be connected to two replicas for a moment, and tell either of them.
+        let connected: HashSet<u64> = all.iter().flat_map(|roll| &roll.connected).copied().collect();
+        let reporters: HashSet<u64> = all.iter().flat_map(|roll| &roll.reporters).copied().collect();
+        let mut gaps = Gaps::default();
+        if reporters.len() < connected.len() {
+            gaps.push(format!(
+                "{} Envoys of the Gateway {group} are connected, and {} tell of sessions",
+                connected.len(),
+                reporters.len()
+            ));
+        }
+        if all.iter().any(|roll| roll.more) {
+            gaps.push(format!("an Envoy of the Gateway {group} has more to tell"));
+        }
+        if all.iter().any(|roll| roll.others) {
+            gaps.push(format!(
+                "an Envoy of the Gateway {group} has sessions at more backends than it tells apart"
+            ));
+        }
+        gaps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limpet_core::census::report::BackendReport;
+
+    use super::*;
+
+    const GROUP: &str = "shop/web";
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_unix_seconds(1_000_000 + seconds)
+    }
+
+    /// One that has settled at the time 0.
+    fn settled() -> Attendance {
+        let mut attendance = Attendance::default();
+        attendance.publish(Timestamp::UNIX_EPOCH);
+        attendance
+    }
+
+    fn report(reporter: u64) -> Report {
+        Report {
+            reporter,
+            ..Report::default()
+        }
+    }
+
+    fn connect(attendance: &mut Attendance, nodes: &[u64]) {
+        attendance.connect([(GROUP.to_owned(), nodes.iter().copied().collect())].into());
+    }
+
+    /// A turn of one replica that asks the other.
+    fn ask(one: &mut Attendance, other: &Attendance, now: Timestamp) {
+        let name = "other".to_owned();
+        one.expect(Some([&name].into_iter()), now);
+        one.hear_replica(&name, other.told(now));
+        one.answered(&name, Ok(()));
+    }
+
+    #[test]
+    fn a_controller_that_has_just_published_does_not_know_all() {
+        let mut attendance = Attendance::default();
+        assert_eq!(
+            attendance.gaps(at(100)).words(),
+            ["the controller has published nothing yet"]
+        );
+        attendance.publish(at(100));
+        attendance.publish(at(110));
+        let gaps = attendance.gaps(at(114));
+        assert!(gaps.words()[0].contains("has just started"), "{gaps:?}");
+        assert!(attendance.gaps(at(115)).is_complete());
+    }
+
+    #[test]
+    fn an_envoy_that_is_connected_and_tells_nothing_is_missed() {
+        let mut attendance = settled();
+        connect(&mut attendance, &[1, 2]);
+        attendance.hear(GROUP, &report(7), at(0));
+        let expected = "2 Envoys of the Gateway shop/web are connected, and 1 tell of sessions";
+        assert_eq!(attendance.gaps_of(GROUP, at(0)).words(), [expected]);
+        assert!(attendance.gaps_of("shop/other", at(0)).is_complete());
+        // Workers of the first one.
+        attendance.hear(GROUP, &report(8), at(0));
+        attendance.hear(GROUP, &report(9), at(0));
+        assert!(attendance.gaps_of(GROUP, at(30)).is_complete());
+        let expected = "2 Envoys of the Gateway shop/web are connected, and 0 tell of sessions";
+        assert_eq!(attendance.gaps_of(GROUP, at(31)).words(), [expected]);
+    }
+
+    #[test]
+    fn an_envoy_counts_once_at_whatever_replica_it_is() {
+        let (mut one, mut other) = (settled(), settled());
+        connect(&mut one, &[1, 2]);
+        connect(&mut other, &[2, 3]);
+        one.hear(GROUP, &report(1), at(0));
+        other.hear(GROUP, &report(1), at(0));
+        other.hear(GROUP, &report(2), at(0));
+        ask(&mut one, &other, at(0));
+        let expected = "3 Envoys of the Gateway shop/web are connected, and 2 tell of sessions";
+        assert_eq!(one.gaps_of(GROUP, at(0)).words(), [expected]);
+        other.hear(GROUP, &report(3), at(1));
+        ask(&mut one, &other, at(1));
+        assert!(one.gaps_of(GROUP, at(1)).is_complete());
+    }
+
+    #[test]
+    fn backends_that_are_not_told_apart_are_a_gap_while_they_live() {
+        let others = Backend {
+            live_for: 60,
+            ..Backend::OTHERS
+        };
+        let told = BackendReport {
+            last_use: at(0).unix_millis(),
+            ..BackendReport::of(others)
+        };
+        let (mut one, mut other) = (settled(), settled());
+        let of_others = Report {
+            backends: vec![told],
+            ..report(7)
+        };
+        other.hear(GROUP, &of_others, at(0));
+        other.hear(GROUP, &report(7), at(10));
+        for now in [at(10), at(60)] {
+            ask(&mut one, &other, now);
+            for attendance in [&one, &other] {
+                let gaps = attendance.gaps_of(GROUP, now);
+                assert!(
+                    gaps.words()[0].contains("at more backends than it tells apart"),
+                    "{gaps:?}"
+                );
+            }
+        }
+        ask(&mut one, &other, at(62));
+        assert!(one.gaps_of(GROUP, at(62)).is_complete());
+        assert!(other.gaps_of(GROUP, at(62)).is_complete());
+    }
+
+    #[test]
+    fn a_report_that_has_more_to_follow_is_a_gap() {
+        let (mut one, mut other) = (settled(), settled());
+        let more = Report {
+            more: true,
+            ..report(7)
+        };
+        other.hear(GROUP, &more, at(0));
+        ask(&mut one, &other, at(0));
+        for attendance in [&one, &other] {
+            let expected = "an Envoy of the Gateway shop/web has more to tell";
+            assert_eq!(attendance.gaps_of(GROUP, at(0)).words(), [expected]);
+        }
+        other.hear(GROUP, &report(7), at(2));
+        ask(&mut one, &other, at(2));
+        assert!(one.gaps_of(GROUP, at(2)).is_complete());
+    }
+
+    #[test]
+    fn a_replica_that_does_not_answer_is_a_gap() {
+        let (mut one, other) = (settled(), settled());
+        assert!(one.gaps(at(0)).is_complete(), "nobody shares a Lease");
+        one.expect(None::<std::iter::Empty<_>>, at(0));
+        assert!(one.gaps(at(0)).words()[0].contains("does not know its other replicas"));
+        let name = "other".to_owned();
+        one.expect(Some([&name].into_iter()), at(1));
+        let unasked = "the replica other of the controller does not answer: it was not asked yet";
+        assert_eq!(one.gaps(at(1)).words(), [unasked]);
+        ask(&mut one, &other, at(2));
+        assert!(one.gaps(at(2)).is_complete());
+        one.answered("other", Err("no answer in time".to_owned()));
+        one.expect(Some([&name].into_iter()), at(3));
+        let silent = "the replica other of the controller does not answer: no answer in time";
+        assert_eq!(one.gaps(at(3)).words(), [silent]);
+        // It ends, and its Envoys go to others.
+        one.expect(Some(std::iter::empty()), at(4));
+        assert!(one.gaps(at(18)).words()[0].contains("has just ended"));
+        assert!(one.gaps(at(19)).is_complete());
+    }
+}

@@ -1,0 +1,204 @@
+//! Whether all is known, and of whom.
+
+use std::net::SocketAddr;
+
+use super::*;
+
+/// A pod's endpoint.
+fn of_pod(name: &str, uid: &str, address: SocketAddr) -> Endpoint {
+    Endpoint {
+        address,
+        state: EndpointState::Ready,
+        owner: Some(uid.into()),
+        pod: Some(name.into()),
+    }
+}
+
+/// The replica has published long ago.
+fn settle(shop: &Shop) {
+    shop.book.content().attendance = Attendance::default();
+    shop.book.content().attendance.publish(Timestamp::UNIX_EPOCH);
+}
+
+#[test]
+fn a_pod_that_is_made_anew_does_not_inherit_sessions() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u1", address(1))]);
+    for session in 0..5 {
+        see(&envoy, shop.backend(1), session);
+    }
+    shop.hear(&envoy);
+    assert_eq!(shop.book.at(address(1).ip()).sessions, 5);
+    shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u2", address(9))]);
+    see(&envoy, shop.backend(9), 77);
+    shop.hear(&envoy);
+    let rows = shop.book.sessions().pods;
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| (row.uid.as_deref().unwrap(), row.address, row.state, row.sessions))
+        .collect();
+    let expected = [
+        ("u1", address(1), PodState::Gone, 5),
+        ("u2", address(9), PodState::Ready, 1),
+    ];
+    assert_eq!(rows, expected);
+    for (number, sessions) in [(1, 5), (9, 1)] {
+        let own = shop.book.at(address(number).ip());
+        assert_eq!((own.known, own.sessions), (true, sessions));
+    }
+    // The former pod's address is the next one's.
+    shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u3", address(1))]);
+    let own = shop.book.at(address(1).ip());
+    assert_eq!((own.known, own.sessions), (true, 5), "it may still get their requests");
+}
+
+#[test]
+fn a_pod_is_known_by_each_of_its_addresses() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let other: SocketAddr = "[fd00::9]:80".parse().unwrap();
+    let both = [of_pod("pod-1", "u1", address(1)), of_pod("pod-1", "u1", other)];
+    shop.book.observe(&shop.cluster, &both);
+    see(&envoy, shop.backend(1), 1);
+    see(&envoy, shop.backend(1), 2);
+    see(
+        &envoy,
+        Backend {
+            host: other,
+            ..shop.backend(1)
+        },
+        3,
+    );
+    shop.hear(&envoy);
+    assert_eq!(shop.book.sessions().pods.len(), 1);
+    for address in [address(1), other] {
+        let own = shop.book.at(address.ip());
+        assert_eq!((own.known, own.sessions), (true, 3), "{address}");
+    }
+    let nobody = shop.book.at(address(3).ip());
+    assert!(!nobody.known && nobody.sessions == 0);
+}
+
+#[test]
+fn rows_say_why_there_may_be_more() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    shop.hear(&envoy);
+    let gaps = |shop: &Shop| {
+        let sessions = shop.book.sessions();
+        let own = shop.book.at(address(1).ip()).gaps;
+        assert_eq!(own, shop.pod(1).unwrap().gaps);
+        assert_eq!(own, sessions.gaps);
+        own
+    };
+    assert!(gaps(&shop).words()[0].contains("has just started"));
+    settle(&shop);
+    assert!(gaps(&shop).is_complete());
+    let two = [1, 2].into();
+    shop.book.content().attendance.connect([(GROUP.to_owned(), two)].into());
+    shop.hear_as(&envoy, 5);
+    let found = gaps(&shop);
+    assert_eq!(
+        found.words(),
+        ["2 Envoys of the Gateway shop/web are connected, and 1 tell of sessions"]
+    );
+    let json = serde_json::to_value(shop.book.sessions()).unwrap();
+    assert_eq!(
+        (&json["complete"], &json["why"][0]),
+        (&false.into(), &found.words()[0].into())
+    );
+    assert_eq!(json["pods"][0]["complete"], false);
+    shop.hear_as(&envoy, 6);
+    assert!(gaps(&shop).is_complete());
+    let json = serde_json::to_value(shop.book.sessions()).unwrap();
+    assert!(json["complete"] == true && json.get("why").is_none(), "{json}");
+}
+
+#[test]
+fn counting_begins_with_the_first_publication_of_any_replica() {
+    let nobody = Book::new();
+    assert_eq!(nobody.sessions().since, None);
+    assert!(!nobody.at(address(1).ip()).gaps.is_complete());
+    let (shop, told) = (Shop::new(), nobody.replica(After::default()));
+    let since = shop.book.sessions().since;
+    shop.book.hear_replica("nobody", told).unwrap();
+    assert_eq!((shop.book.sessions().since, since.is_some()), (since, true));
+    nobody
+        .hear_replica("shop", shop.book.replica(After::default()))
+        .unwrap();
+    assert_eq!(nobody.sessions().since, since);
+    let gaps = nobody.sessions().gaps;
+    assert_eq!(gaps.words(), ["the controller has published nothing yet"], "itself");
+}
+
+#[test]
+fn what_is_told_of_a_pod_before_it_is_known_is_asked_for_again() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    settle(&shop);
+    let hear = || {
+        let report = envoy.report(now())?;
+        let answer = shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+        envoy.arrived(&answer, now());
+        Some(answer.memory)
+    };
+    see(&envoy, shop.backend(1), 1);
+    see(&envoy, shop.backend(3), 2);
+    let memory = hear().unwrap();
+    shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
+    assert!(shop.book.sessions().gaps.is_complete());
+    shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
+    assert_eq!(shop.pod(3).unwrap().sessions, 0);
+    let gaps = shop.pod(3).unwrap().gaps;
+    assert!(gaps.words()[0].contains("tell everything again"), "{gaps:?}");
+    see(&envoy, shop.backend(1), 1);
+    assert!(hear().unwrap() < memory);
+    hear();
+    assert_eq!(shop.pod(3).unwrap().sessions, 1);
+    assert_eq!(shop.pod(1).unwrap().sessions, 1);
+}
+
+#[test]
+fn streams_outlive_the_report_of_them_for_a_while() {
+    let shop = Shop::new();
+    let load = Load {
+        destination: shop.backend(1).destination,
+        host: address(1),
+        in_flight: 2,
+    };
+    shop.book.hear(GROUP, Told::Load(7, vec![load])).unwrap();
+    shop.book.hear(GROUP, Told::LoadEnds(7)).unwrap();
+    assert_eq!(shop.pod(1).unwrap().streams, 2, "the Envoy opens another one");
+    let later = |seconds| now().after(std::time::Duration::from_secs(seconds));
+    shop.book.content().ledger.forget_loads(later(13));
+    assert_eq!(shop.pod(1).unwrap().streams, 2);
+    shop.book.content().ledger.forget_loads(later(16));
+    assert_eq!(shop.pod(1).unwrap().streams, 0);
+}
+
+#[test]
+fn a_pod_is_told_what_lives_there_and_nothing_else() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    see(&envoy, shop.backend(2), 2);
+    see(&envoy, shop.backend(2), 3);
+    shop.hear(&envoy);
+    let load = Load {
+        destination: shop.backend(2).destination,
+        host: address(2),
+        in_flight: 5,
+    };
+    shop.book.hear(GROUP, Told::Load(1, vec![load])).unwrap();
+    for number in [1, 2] {
+        let (own, row) = (shop.book.at(address(number).ip()), shop.pod(number).unwrap());
+        assert_eq!(
+            (own.known, own.sessions, own.streams),
+            (true, row.sessions, row.streams)
+        );
+    }
+    assert!(!shop.book.at(address(3).ip()).known);
+    // Who is gone is known as long as it has sessions.
+    shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
+    shop.observe(&[(3, EndpointState::Ready)]);
+    assert_eq!(shop.book.at(address(2).ip()).sessions, 2);
+    shop.observe(&[(1, EndpointState::Ready)]);
+    assert!(!shop.book.at(address(3).ip()).known);
+}
