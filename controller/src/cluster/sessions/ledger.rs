@@ -198,8 +198,8 @@ impl Ledger {
         self.loads.insert(stream, of_stream);
     }
 
-    /// A stream of load reports has ended. What it told counts until its Envoy has had time to open another one: requests
-    /// do not end with it.
+    /// A stream of load reports has ended. What it told counts until its Envoy has had time to open another one:
+    /// requests do not end with it.
     pub(super) fn end_load(&mut self, stream: u64, now: Timestamp) {
         if self.ended.len() < ENDED {
             self.ended.insert(stream, now);
