@@ -23,8 +23,8 @@ pub(crate) struct InstallArgs {
 /// Wait until this pod has no session and no stream left, for a preStop hook
 ///
 /// The command asks the controller, which knows the pod by its address, so it needs no rights and no kubeconfig. It
-/// ends when there was nothing left for 5 seconds, or when the time is over, with exit code 1. Give the pod a
-/// `terminationGracePeriodSeconds` that is longer. `limpet install` copies the command into a volume.
+/// ends when the controller has known for 15 seconds that nothing is left, or when the time is over, with exit code 1.
+/// Give the pod a `terminationGracePeriodSeconds` that is longer. `limpet install` copies the command into a volume.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct DrainedArgs {
@@ -35,12 +35,25 @@ pub(crate) struct DrainedArgs {
     #[arg(
         long,
         value_name = "ADDRESS",
-        default_value = "limpet-controller.limpet-system:18080"
+        default_value = "limpet-controller.limpet-system:18080",
+        value_parser = host_and_port
     )]
     pub(crate) controller: String,
     /// How long to wait at most
     #[arg(long, value_name = "DURATION", default_value = "30m")]
     pub(crate) timeout: GatewayDuration,
+}
+
+fn host_and_port(text: &str) -> Result<String, String> {
+    let is_address = |(host, port): (&str, &str)| {
+        let is_host = !host.is_empty() && (host.starts_with('[') && host.ends_with(']') || !host.contains([':', '/']));
+        is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+    };
+    if text.rsplit_once(':').is_some_and(is_address) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected host:port, such as limpet-controller.limpet-system:18080".to_owned())
+    }
 }
 
 // How an Envoy is drained. No doc comment: clap would take it for the command's.

@@ -79,3 +79,20 @@ fn a_controller_that_counts_no_sessions_is_not_waited_for() {
     ran.code(2).complains("it counts no sessions");
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
+
+#[test]
+fn a_wrong_address_is_refused_at_once() {
+    for address in [
+        "limpet-controller",
+        "http://limpet-controller:18080",
+        "limpet:http",
+        "limpet:0",
+        ":18080",
+        "::1:80",
+    ] {
+        let (ran, took) = drained(address, "1m");
+        assert_eq!(ran.code, 2, "{address}");
+        assert!(ran.stderr.contains("expected host:port, such as"), "{}", ran.stderr);
+        assert!(took < Duration::from_secs(30), "{took:?}");
+    }
+}

@@ -42,6 +42,9 @@ impl Collector for SessionMetrics {
         gauges::write(&mut encoder, "limpet_sessions", help, living)?;
         let help = "Requests in flight, by pod and Service, WebSockets among them.";
         gauges::write(&mut encoder, "limpet_session_streams", help, by_pod(|pod| pod.streams))?;
+        let help = "Above 0 if there may be sessions that nobody told of, by pod and Service.";
+        let doubtful = by_pod(|pod| u64::from(!pod.gaps.is_complete()));
+        gauges::write(&mut encoder, "limpet_sessions_incomplete", help, doubtful)?;
         if !sessions.moves.is_empty() {
             let help = "Sessions that did not go on where they were, by reason.";
             let mut metric = encoder.encode_descriptor("limpet_session_moves", help, None, MetricType::Counter)?;
