@@ -1,6 +1,6 @@
 //! `limpet render` on objects that nothing follows.
 
-use crate::{checkout, limpet};
+use crate::{checkout, file, limpet, path};
 
 /// The class, the Gateway and the Service of the golden case, and one of its other objects.
 fn with(object: &str) -> String {
@@ -210,4 +210,27 @@ fn metadata_that_cannot_be_read_are_told_with_their_path() {
         .complains(
             "Service a: metadata.annotations.session.limpet.dev/begin: invalid type: boolean `true`, expected a string",
         );
+}
+
+/// A file without an object would look like an answer.
+#[test]
+fn deployments_need_managed_envoys() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = folder.path().join("deployments.yaml");
+    let written = written.to_str().unwrap();
+    let render = |config: &str| {
+        let config = file(".yaml", config);
+        let arguments = ["render", "-f", "-", "--deployments", written, "--config", path(&config)];
+        limpet(&arguments).run_with(&with_rule(""))
+    };
+    let told = "--deployments needs `envoy.managed` in --config";
+    limpet(&["render", "-f", "-", "--deployments", written])
+        .run_with(&with_rule(""))
+        .code(2)
+        .complains(told);
+    render("{maxIdle: 3h}").code(2).complains(told);
+    assert!(!std::fs::exists(written).unwrap());
+    render("{envoy: {managed: {}}}").code(0);
+    let text = std::fs::read_to_string(written).unwrap();
+    assert!(text.contains("kind: Deployment"), "{text}");
 }

@@ -34,7 +34,8 @@ pub(crate) struct RenderArgs {
     /// changed file if it is moved into place
     #[arg(long, value_name = "DIR")]
     pub(crate) xds: Option<String>,
-    /// Write the objects of the Envoys that the controller would keep, for `envoy.managed` in its configuration
+    /// Write the objects of the Envoys that the controller would keep, for `envoy.managed` in its configuration, which
+    /// must be there
     #[arg(long, value_name = "FILE")]
     pub(crate) deployments: Option<String>,
     /// The environment variable of Envoy's process that holds the key (32 bytes in base64)

@@ -38,6 +38,9 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
     };
     let settings = config.settings(args.output);
     let plane = config.control_plane(args.output);
+    if args.deployments.is_some() && plane.is_none() && settings.managed.is_none() {
+        return Err(Failure("--deployments needs `envoy.managed` in --config".to_owned()));
+    }
     let rendered = render(&args.files, &settings, &config.envoy, plane.as_ref(), &inputs);
     let mut rendered = rendered.map_err(|error| Failure(error.0))?;
     if let Some(release) = args.gateway_api {
