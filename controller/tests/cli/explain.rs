@@ -10,10 +10,10 @@ use tempfile::NamedTempFile;
 
 use crate::{KEY, Ran, file, limpet, path};
 
-const NOW: &str = "2026-11-23T12:00:00Z";
+pub(crate) const NOW: &str = "2026-11-23T12:00:00Z";
 
 /// Two routes at one Gateway. Of `shop`, the rule `cart` has the sessions of a policy, `own` its own, and `plain` none.
-const OBJECTS: &str = "\
+pub(crate) const OBJECTS: &str = "\
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
 metadata: {name: limpet}
@@ -94,20 +94,20 @@ spec:
   sessionPersistence: {sessionName: newer}
 ";
 
-struct Site {
-    objects: NamedTempFile,
-    keys: NamedTempFile,
+pub(crate) struct Site {
+    pub(crate) objects: NamedTempFile,
+    pub(crate) keys: NamedTempFile,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             objects: file(".yaml", OBJECTS),
             keys: file(".yaml", "[{id: 1, env: LIMPET_KEY}, {id: 2, state: revoked}]\n"),
         }
     }
 
-    fn explain(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn explain(&self, arguments: &[&str]) -> Ran {
         let mut all = vec!["explain", "httproute/shop", "-f", path(&self.objects), "--now", NOW];
         all.extend(["--keys", path(&self.keys)]);
         all.extend(arguments);
@@ -115,7 +115,7 @@ impl Site {
     }
 
     /// What is said of a token of this scope, cookie and backend, issued and last used at this time.
-    fn token(&self, scope: &str, cookie: &str, at: (&str, &str), time: &str) -> String {
+    pub(crate) fn token(&self, scope: &str, cookie: &str, at: (&str, &str), time: &str) -> String {
         let (cluster, host) = at;
         let all = [
             "token",
@@ -138,14 +138,14 @@ impl Site {
     }
 }
 
-const CART: &str = "httproute/default/shop/cart";
+pub(crate) const CART: &str = "httproute/default/shop/cart";
 const OWN: &str = "httproute/default/shop/own";
 const PAY: &str = "httproute/default/other/pay";
-const V1: (&str, &str) = ("service/default/v1/80", "10.0.0.7:8080");
-const RECENT: &str = "2026-11-23T11:58:00Z";
+pub(crate) const V1: (&str, &str) = ("service/default/v1/80", "10.0.0.7:8080");
+pub(crate) const RECENT: &str = "2026-11-23T11:58:00Z";
 
 /// The name that the cookie of a policy of several rules has in a scope.
-fn cookie_of(site: &Site, rule: &str) -> String {
+pub(crate) fn cookie_of(site: &Site, rule: &str) -> String {
     let ran = site.explain(&["--rule", rule, "--format", "json"]).code(0);
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
     json["rules"][0]["session"]["carrier"]["name"]
@@ -405,7 +405,7 @@ fn a_route_that_is_nowhere_says_why() {
     limpet(&["explain", "httproute/gone", "-f", path(&site.objects)])
         .run()
         .code(2)
-        .complains("expected an existing route, found HTTPRoute default/gone");
+        .complains("no HTTPRoute default/gone in the files; there are default/other, default/shop");
     limpet(&["explain", "service/shop", "-f", path(&site.objects)])
         .run()
         .code(2)
@@ -464,7 +464,7 @@ spec:
         .says("its scope is contour/blog.example.com/default/v1:80");
     explain("ingressroute/blog", &[])
         .code(2)
-        .complains("expected an existing route");
+        .complains("IngressRoute default/blog is not read: the configuration has no `contour` (--config)");
 }
 
 /// Answers one request with these headers, and returns what was asked.

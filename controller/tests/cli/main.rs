@@ -20,6 +20,8 @@ mod dynamic_module;
 mod envoy_gateway;
 #[cfg(feature = "controller")]
 mod explain;
+#[cfg(feature = "controller")]
+mod explain_inputs;
 mod filter_configs;
 mod install;
 mod keys;

@@ -30,7 +30,8 @@ pub(crate) struct ExplainArgs {
     /// A token to judge: a value, `name=value`, a line of a header, or a URL
     #[arg(long, group = "judged")]
     pub(crate) token: Option<String>,
-    /// A line `Cookie: ...` or `Set-Cookie: ...` whose tokens to judge, or the value of a `Cookie`
+    /// A line `Cookie: ...` or `Set-Cookie: ...` whose tokens to judge, the value of a `Cookie`, or a row of curl's
+    /// cookie jar
     #[arg(long, value_name = "LINE", group = "judged")]
     pub(crate) cookie: Option<String>,
     /// A URL to get once: judge the tokens that the answer gives

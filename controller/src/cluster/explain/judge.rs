@@ -294,6 +294,12 @@ impl Judge<'_> {
                 }
             }
         }
+        if self.rules.is_empty() {
+            judgement.verdict = Verdict::NotVerified;
+            "nothing serves the route, so what its rules accept is not known: no verdict is possible"
+                .clone_into(&mut judgement.why);
+            return judgement;
+        }
         let names: BTreeSet<String> = self
             .rules
             .iter()

@@ -4,6 +4,7 @@
 //!
 //! - `sources`, `online`: what it is explained from: files, or a cluster with the rights of the user.
 //! - `fetch`: the answer of a server, for its sessions.
+//! - `missing`: a route that is not there, or that no Gateway serves. Pure.
 //! - `carrier`: what a client gets to see of a session. `presented`: the tokens that a person has. Pure.
 //! - `judge`: whether a token would be honoured, and if not, why. Pure: it asks the filter. `judgement`: what is said.
 //! - `text`: the explanation for people. Pure.
@@ -12,6 +13,7 @@ mod carrier;
 mod fetch;
 mod judge;
 mod judgement;
+mod missing;
 mod online;
 mod presented;
 mod sources;
@@ -108,12 +110,16 @@ impl Explanation {
         if let Some(plane) = sources.config.control_plane(args.output) {
             add_classes(&mut objects, &plane);
         }
-        if !exists(&objects, &route) {
-            return Err(Failure(format!("expected an existing route, found {route}")));
+        let place = if args.files.is_empty() { "cluster" } else { "files" };
+        if let Some(why) = missing::not_there(&objects, &route, &sources.settings, place) {
+            return Err(Failure(why));
         }
         let (graph, reports, mut rules) = explain(&objects, &sources.settings, &route);
-        let problems = problems(&reports, &route, &rules, &sources.settings);
-        if let Some(wanted) = &args.rule {
+        let mut problems = problems(&reports, &route, &rules, &sources.settings);
+        if rules.is_empty() {
+            problems.extend(missing::gateways_without_class(&objects, &route, place));
+        }
+        if let Some(wanted) = args.rule.as_ref().filter(|_| !rules.is_empty()) {
             let all = one_of(&rules);
             rules.retain(|rule| rule.is_called(wanted));
             if rules.is_empty() {
@@ -260,14 +266,6 @@ fn endpoints(sources: &Sources, to: &DestinationExplanation) -> Option<Vec<Endpo
     (sources.has_all_endpoints || !found.is_empty()).then_some(found)
 }
 
-fn exists(objects: &Objects, route: &ObjectRef) -> bool {
-    match route.kind {
-        Kind::GrpcRoute => objects.grpc_routes.contains_key(&route.name),
-        Kind::IngressRoute => objects.ingress_routes.contains_key(&route.name),
-        _ => objects.http_routes.contains_key(&route.name),
-    }
-}
-
 fn one_of(rules: &[RuleExplanation]) -> String {
     let names = rules.iter().map(|rule| rule.name.as_deref().unwrap_or(&rule.field));
     names.collect::<Vec<_>>().join(" or ")
@@ -310,7 +308,11 @@ fn problems(reports: &Reports, route: &ObjectRef, rules: &[RuleExplanation], set
         told.extend(report.notes.iter().cloned());
     }
     if rules.is_empty() && told.is_empty() && route.kind == Kind::IngressRoute {
-        told.push("the controller does not read it: its configuration has no contour, or another class".to_owned());
+        told.push(
+            "the controller does not serve it: its class is not that of `contour` in the configuration, or a Gateway \
+             has the name of `contour.gateway`"
+                .to_owned(),
+        );
     }
     if rules.is_empty() && told.is_empty() {
         let name = &settings.controller_name;

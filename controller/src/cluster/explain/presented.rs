@@ -1,6 +1,6 @@
 //! The tokens that a person has: alone, in a line of a header, or in the answer of a server.
 
-use crate::tools::token::token_argument::TokenArgument;
+use crate::tools::token::token_argument::{TokenArgument, bare, jar_row};
 use limpet_core::token::{CarrierMode, is_token};
 
 /// A token, and the header that a client would send it in.
@@ -34,10 +34,14 @@ impl Presented {
         }
     }
 
-    /// All tokens of a line `Cookie: ...` or `Set-Cookie: ...`, or of its value: that of a `Cookie` then. What is no
-    /// token is left out, unless `is_expected` says that its name is that of a session.
+    /// All tokens of a line `Cookie: ...` or `Set-Cookie: ...`, or of its value: that of a `Cookie` then; or of a row
+    /// of a cookie jar. What is no token is left out, unless `is_expected` says that its name is that of a session.
     pub(super) fn cookies(line: &str, is_expected: impl Fn(&str) -> bool) -> Vec<Self> {
-        let line = line.trim();
+        let is_one = |found: &Self| is_token(found.token.as_bytes()) || found.name.as_deref().is_some_and(&is_expected);
+        let line = bare(line);
+        if jar_row(line).is_some() {
+            return Some(Self::token(line)).filter(is_one).into_iter().collect();
+        }
         let (field, value) = match line.split_once(':') {
             Some((field, value)) if is_cookie_field(field) => (field.trim(), value.trim()),
             _ => ("cookie", line),
@@ -54,8 +58,7 @@ impl Presented {
             .map(str::trim)
             .filter(|pair| pair.contains('='));
         let all = pairs.map(|pair| Self::token(&format!("cookie: {pair}")));
-        all.filter(|found| is_token(found.token.as_bytes()) || found.name.as_deref().is_some_and(&is_expected))
-            .collect()
+        all.filter(is_one).collect()
     }
 
     /// The tokens that an answer gives: in its cookies, in other headers, and in the URL of a redirect.
@@ -113,13 +116,16 @@ mod tests {
     fn every_token_of_a_cookie_line_is_found() {
         let none = |_: &str| false;
         let line = format!("a=1; s={TOKEN}; t=\"{TOKEN}~x\"");
-        for prefix in ["", "Cookie: ", "cookie:"] {
+        for prefix in ["", "Cookie: ", "cookie:", "> Cookie: "] {
             let found = Presented::cookies(&format!("{prefix}{line}"), none);
             assert_eq!(names(&found), ["cookie s", "cookie t"], "{prefix}");
             let header = |value: String| Some(("cookie".to_owned(), value));
             assert_eq!(found[0].header, header(format!("s={TOKEN}")));
             assert_eq!(found[1].header, header(format!("t={TOKEN}~")));
         }
+        let row = format!("#HttpOnly_shop.example\tFALSE\t/\tFALSE\t0\ts\t{TOKEN}");
+        assert_eq!(names(&Presented::cookies(&row, none)), ["cookie s"]);
+        assert!(Presented::cookies(&row.replace(TOKEN, "cut"), none).is_empty());
         let set = Presented::cookies(&format!("Set-Cookie: s={TOKEN}; Path=/; t={TOKEN}"), none);
         assert_eq!(names(&set), ["cookie s"]);
         assert!(Presented::cookies("a=1; b", none).is_empty());

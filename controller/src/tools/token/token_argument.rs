@@ -14,8 +14,17 @@ pub(crate) struct TokenArgument<'a> {
 impl<'a> TokenArgument<'a> {
     /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...`, `name: value` or a URL. No token
     /// contains `=`, `:` or `~`. A cookie without `~` may also be one of mode rewrite.
+    /// Also reads such a line with what tools put around it, and a row of a cookie jar.
     pub(crate) fn parse(text: &'a str) -> Self {
-        let text = text.trim();
+        let text = bare(text);
+        if let Some((name, value)) = jar_row(text) {
+            let (token, mode) = without_value(value, CarrierMode::Cookie, CarrierMode::CookiePrefix);
+            return Self {
+                token,
+                name: Some(name),
+                mode: Some(mode),
+            };
+        }
         if let Some(argument) = Self::in_url(text) {
             return argument;
         }
@@ -85,9 +94,35 @@ fn without_value(value: &str, alone: CarrierMode, in_front: CarrierMode) -> (&st
     }
 }
 
+/// A line without what tools put around it: `< ` and `> ` of `curl -v`, and the quotes of a shell or of JSON.
+pub(crate) fn bare(text: &str) -> &str {
+    let text = text.trim();
+    let line = text.strip_prefix("< ").or_else(|| text.strip_prefix("> "));
+    unquoted(line.unwrap_or(text).trim()).trim()
+}
+
+/// The name and the value in a row of a cookie jar, as `curl --cookie-jar` writes it: domain, whether it has
+/// subdomains, path, whether it is for HTTPS alone, end, name and value, with tabs between them. A terminal makes
+/// spaces of tabs.
+pub(crate) fn jar_row(row: &str) -> Option<(&str, &str)> {
+    let fields: Vec<&str> = if row.contains('\t') {
+        row.split('\t').collect()
+    } else {
+        row.split_whitespace().collect()
+    };
+    match fields[..] {
+        [_, "TRUE" | "FALSE", path, "TRUE" | "FALSE", end, name, value, ..]
+            if path.starts_with('/') && end.bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            Some((name, value))
+        }
+        _ => None,
+    }
+}
+
 fn unquoted(value: &str) -> &str {
-    let inner = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
-    inner.unwrap_or(value)
+    let within = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+    within('"').or_else(|| within('\'')).unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -100,6 +135,21 @@ mod tests {
         for (text, name, mode) in [
             ("T", None, None),
             (" \"T\" ", None, None),
+            ("'s=T; Path=/'", Some("s"), Some(Cookie)),
+            ("< set-cookie: s=T; Path=/", Some("s"), Some(Cookie)),
+            ("> Cookie: s='T'", Some("s"), Some(Cookie)),
+            ("< x-session: T", Some("x-session"), Some(Header)),
+            ("shop.example  TRUE  /  FALSE  0  s  T", Some("s"), Some(Cookie)),
+            (
+                "#HttpOnly_shop.example\tFALSE\t/\tTRUE\t0\ts\tT",
+                Some("s"),
+                Some(Cookie),
+            ),
+            (
+                "shop.example\tTRUE\t/a\tFALSE\t1795435200\ts\t\"T~a b\"",
+                Some("s"),
+                Some(CookiePrefix),
+            ),
             ("s=T", Some("s"), Some(Cookie)),
             ("s=\"T\"; Path=/; HttpOnly", Some("s"), Some(Cookie)),
             (
