@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::cluster::cli::OutputKind;
 use crate::cluster::reconcile::certificates::AuthorityConfig;
 use crate::cluster::reconcile::keyring::KeyringConfig;
-use crate::envoy_config::config_file;
+use crate::envoy_config::{config_file, object_file};
 use crate::exit::Failure;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::GatewayDuration;
@@ -25,6 +25,9 @@ use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surro
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 use limpet_xds::{Security, TlsFiles, TlsInMemory};
+
+/// The entry of the controller's ConfigMap with its configuration.
+pub(crate) const IN_CONFIG_MAP: &str = "controller.yaml";
 
 /// The reference of all fields is `docs/reference/controller-configuration.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -229,6 +232,9 @@ impl Config {
     }
 
     fn of(file: &str, value: &serde_json::Value, output: OutputKind) -> Result<Self, Failure> {
+        if let Some(instead) = object_file::instead(value, IN_CONFIG_MAP) {
+            return Err(Failure(format!("{file}: {instead}")));
+        }
         let config: Self =
             limpet_core::config::read(value.to_string().as_bytes(), "configuration").map_err(|error| {
                 let problems = error.problems.iter().map(|problem| format!("{file}: {problem}"));

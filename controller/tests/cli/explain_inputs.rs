@@ -32,6 +32,44 @@ fn a_line_is_read_as_it_was_copied() {
 }
 
 #[test]
+fn an_object_in_place_of_its_content_is_named() {
+    let site = Site::new();
+    let token = site.token(CART, "shop", V1, RECENT);
+    let map = file(
+        ".yaml",
+        "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: limpet-system, name: limpet-controller}
+data: {controller.yaml: '{maxIdle: 3h}'}
+",
+    );
+    site.explain(&["--config", path(&map)]).code(2).complains(
+        "expected what is in the ConfigMap, found the ConfigMap itself: take it out with `kubectl get configmap \
+         --namespace limpet-system limpet-controller --output 'jsonpath={.data.controller\\.yaml}' > controller.yaml`",
+    );
+    let secret = file(
+        ".yaml",
+        "\
+apiVersion: v1
+kind: Secret
+metadata: {namespace: limpet-system, name: limpet-keyring}
+data: {keyring.json: e30=}
+",
+    );
+    let command = "(umask 077 && kubectl get secret --namespace limpet-system limpet-keyring \
+                   --output 'jsonpath={.data.keyring\\.json}' | base64 -d > keyring.json)";
+    let objects = path(&site.objects);
+    let explain = ["explain", "httproute/shop", "-f", objects, "--token", &token];
+    let explain = [&explain[..], &["--keys", path(&secret)]].concat();
+    for arguments in [&explain[..], &["keys", "rotate", path(&secret)]] {
+        let ran = limpet(arguments).run().code(2);
+        let ran = ran.complains(command);
+        assert!(!ran.stderr.contains("e30="), "{ran:?}");
+    }
+}
+
+#[test]
 fn a_route_of_another_namespace_is_named() {
     let site = Site::new();
     site.explain(&["-n", "shop"])

@@ -8,7 +8,7 @@ use kube::{Api, Client, Error};
 
 use super::sources::{Sources, assume_named, keys};
 use crate::cluster::cli::ExplainArgs;
-use crate::cluster::config::Config;
+use crate::cluster::config::{Config, IN_CONFIG_MAP};
 use crate::cluster::kube::{
     Connection, FIELD_MANAGER, Lists, PodMeta, Store, Unlisted, Update, Watched, Wiped, connect, words,
 };
@@ -20,9 +20,6 @@ use crate::tools::keys::keys_file;
 use limpet_api::{Kind, ObjectName, ParentRef};
 use limpet_core::config::schema::KeyConfig;
 use limpet_model::{Memory, Objects};
-
-/// The field of the controller's ConfigMap with its configuration.
-const CONFIG: &str = "controller.yaml";
 
 /// Reads a cluster. `judges_tokens`: whether keys and fences are needed.
 pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sources, Failure> {
@@ -168,10 +165,10 @@ async fn controllers_config(args: &ExplainArgs, client: &Client, unknown: &mut V
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let place = format!("ConfigMap {namespace}/{name}");
     match maps.get_opt(name).await {
-        Ok(Some(map)) => match map.data.as_ref().and_then(|data| data.get(CONFIG)) {
-            Some(text) => return Config::parse(&format!("{place}, {CONFIG}"), text, args.output),
+        Ok(Some(map)) => match map.data.as_ref().and_then(|data| data.get(IN_CONFIG_MAP)) {
+            Some(text) => return Config::parse(&format!("{place}, {IN_CONFIG_MAP}"), text, args.output),
             None => unknown.push(format!(
-                "{place} has no {CONFIG}: expected the controller's configuration (--config)"
+                "{place} has no {IN_CONFIG_MAP}: expected the controller's configuration (--config)"
             )),
         },
         Ok(None) => unknown.push(format!(

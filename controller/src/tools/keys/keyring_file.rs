@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::rotation::{self, Going, Phase, Step, Unfit, created, since};
-use crate::envoy_config::config_file;
+use crate::envoy_config::{config_file, object_file};
 use crate::exit::Failure;
 use crate::output::{self, Output};
 use crate::time_format;
@@ -15,6 +15,9 @@ use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::config::{KeyDocument, KeyringDocument};
 use limpet_core::keyring::Secret;
 use limpet_core::time::Timestamp;
+
+/// The field of the Secret with the keyring, in the form that `limpet keys generate FILE` writes.
+pub(crate) const IN_SECRET: &str = "keyring.json";
 
 pub(super) struct KeyringFile {
     pub(super) file: String,
@@ -25,8 +28,9 @@ impl KeyringFile {
     pub(super) fn read(file: &str) -> Result<Self, Failure> {
         let document = config_file::read(file)?;
         Self::from_document(file, &document).unwrap_or_else(|| {
-            let expected = "expected a keyring file, as `limpet keys generate FILE` makes one";
-            Err(Failure(format!("{file}: {expected}")))
+            let expected = || "expected a keyring file, as `limpet keys generate FILE` makes one".to_owned();
+            let told = object_file::instead(&document, IN_SECRET).unwrap_or_else(expected);
+            Err(Failure(format!("{file}: {told}")))
         })
     }
 

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::keyring_file::KeyringFile;
-use crate::envoy_config::config_file;
+use super::keyring_file::{IN_SECRET, KeyringFile};
+use crate::envoy_config::{config_file, object_file};
 use crate::exit::Failure;
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{InlineKey, KeyConfig};
@@ -15,10 +15,14 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
         return Ok(of_document(&keyring?.document));
     }
     let (prefix, list) = match &document {
-        Value::Object(fields) => match fields.get("keys") {
-            Some(list) => ("keys", list),
-            None => return Err(Failure(format!("{file}: keys: expected a list of keys"))),
-        },
+        Value::Object(fields) => {
+            let expected = || {
+                let told = object_file::instead(&document, IN_SECRET);
+                let told = told.unwrap_or_else(|| "keys: expected a list of keys".to_owned());
+                Failure(format!("{file}: {told}"))
+            };
+            ("keys", fields.get("keys").ok_or_else(expected)?)
+        }
         list => ("", list),
     };
     let keys: Vec<KeyConfig> = serde_path_to_error::deserialize(list).map_err(|error| {

@@ -10,6 +10,7 @@ use zeroize::Zeroize as _;
 
 use crate::cluster::kube::Wiped;
 use crate::cluster::reconcile::own_secret::{self, ROTATE, ROTATED};
+use crate::tools::keys::keyring_file::IN_SECRET as KEYRING;
 use crate::tools::keys::rotation;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, KeyStateConfig, WrappedKeysConfig};
 use limpet_core::config::{KeyDocument, KeyringDocument};
@@ -17,8 +18,6 @@ use limpet_core::keyring::{KeyId, Secret, wrapped};
 use limpet_core::time::Timestamp;
 use limpet_model::{MANAGED_BY, MANAGER};
 
-/// The field with the keyring, in the form that `limpet keys generate FILE` writes.
-const KEYRING: &str = "keyring.json";
 /// The fields with key-encryption keys are named with this prefix and an id, as are the variables of Envoy's
 /// environment.
 const KEY_ENCRYPTION_KEY: &str = "LIMPET_KEK_";
