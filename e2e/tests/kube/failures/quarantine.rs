@@ -133,18 +133,22 @@ impl Street {
     /// Waits until every Envoy is likely to answer so.
     async fn until(&self, host: &str, path: &str, status: u16, version: Option<&str>) -> Result<()> {
         let tls = self.tls(host)?;
-        poll::until(&format!("{host}{path}: {status} {version:?}"), async || {
+        let (what, mut last) = (format!("{host}{path}: {status} {version:?}"), String::new());
+        let all = poll::until(&what, async || {
             for door in &self.doors {
                 for _ in 0..8 * self.envoys.len() / self.doors.len() {
-                    let answer = get(*door, tls.as_ref(), host, path).await.ok()?;
-                    if answer.status != status || answer.header("x-version") != version {
-                        return None;
-                    }
+                    let found = match get(*door, tls.as_ref(), host, path).await {
+                        Ok(answer) if (answer.status, answer.header("x-version")) == (status, version) => continue,
+                        Ok(answer) => format!("{} {:?}", answer.status, answer.header("x-version")),
+                        Err(error) => format!("{error:#}"),
+                    };
+                    last = format!("the last was {found}");
+                    return None;
                 }
             }
             Some(())
-        })
-        .await
+        });
+        all.await.with_context(|| last)
     }
 
     async fn until_said(&self, name: &str, accepted: &str, said: &str) -> Result<Value> {
