@@ -18,10 +18,19 @@ const COUNTING: [[&str; 2]; 2] = [
     ["limpet module, default policy", "limpet module, counting sessions"],
 ];
 
-/// Measures every variant, and prints what each adds.
-pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
+/// Which variants are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// With and without counting sessions.
+    Counting,
+}
+
+/// Measures variants, and prints what each adds.
+pub(crate) async fn run(backends: &Envoy, effort: Effort, which: Which) -> Result<()> {
     let mut envoys = Vec::new();
-    for (name, config) in variants(backends)? {
+    let is_one = |name| which == Which::All || [NO_FILTER, EMPTY].contains(&name) || COUNTING.concat().contains(&name);
+    for (name, config) in variants(backends)?.into_iter().filter(|(name, _)| is_one(name)) {
         let envoy = Envoy::start(config.workers(1)).await.with_context(|| name.to_owned())?;
         envoys.push((name, envoy));
     }

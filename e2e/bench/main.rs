@@ -28,7 +28,7 @@ async fn main() -> Result<()> {
         rounds: 40,
         requests: 4000,
     };
-    let (mut filters, mut scale) = (true, true);
+    let (mut filters, mut scale) = (Some(filters::Which::All), true);
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             // Shows that the benchmark works. Its figures mean little.
@@ -39,8 +39,16 @@ async fn main() -> Result<()> {
                 }
             }
             "--filters" => scale = false,
-            "--scale" => filters = false,
-            other => bail!("expected --brief, --filters or --scale, found {other}"),
+            "--scale" => filters = None,
+            // More rounds of fewer filters: what counting costs is little.
+            "--counting" => {
+                (filters, scale) = (Some(filters::Which::Counting), false);
+                effort = Effort {
+                    rounds: 80,
+                    requests: 6000,
+                }
+            }
+            other => bail!("expected --brief, --filters, --counting or --scale, found {other}"),
         }
     }
     let backends = backends().await?;
@@ -48,8 +56,8 @@ async fn main() -> Result<()> {
         "CPU of the whole proxy per request, over no filter in the same round; medians of {} rounds\n",
         effort.rounds / 2
     );
-    if filters {
-        filters::run(&backends, effort).await?;
+    if let Some(which) = filters {
+        filters::run(&backends, effort, which).await?;
     }
     if scale {
         scale::run(&backends, effort).await?;
