@@ -20,8 +20,8 @@ const DEPLOYMENT: &str = "apps/v1/Deployment";
 
 /// How long the application takes itself when it is told to end.
 const FAREWELL: Duration = Duration::from_secs(15);
-/// What reports, the hook and the kubelet may add to an idle bound: far less than the timeout of the hook. The hook waits
-/// for 15 seconds in which nothing is left.
+/// What reports, the hook and the kubelet may add to an idle bound: far less than the timeout of the hook, which waits
+/// until nothing has been left for 15 seconds.
 const SOON: Duration = Duration::from_secs(35);
 
 /// The block of the page that has these words.
