@@ -237,32 +237,6 @@ fn no_report_makes_a_counter_useless() {
 }
 
 #[test]
-fn a_pod_is_told_what_lives_there_and_nothing_else() {
-    let (shop, envoy) = (Shop::new(), envoy());
-    see(&envoy, shop.backend(1), 1);
-    see(&envoy, shop.backend(2), 2);
-    see(&envoy, shop.backend(2), 3);
-    shop.hear(&envoy);
-    let load = Load {
-        destination: shop.backend(2).destination,
-        host: address(2),
-        in_flight: 5,
-    };
-    shop.book.hear(GROUP, Told::Load(1, vec![load])).unwrap();
-    for number in [1, 2] {
-        let (own, pod) = (shop.book.at(address(number).ip()), shop.pod(number).unwrap());
-        assert_eq!((own.sessions, own.streams), (pod.sessions, pod.streams));
-    }
-    assert!(!shop.book.at(address(3).ip()).known);
-    // Who is gone is known as long as it has sessions.
-    shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
-    shop.observe(&[(3, EndpointState::Ready)]);
-    assert_eq!(shop.book.at(address(2).ip()).sessions, 2);
-    shop.observe(&[(1, EndpointState::Ready)]);
-    assert!(!shop.book.at(address(3).ip()).known);
-}
-
-#[test]
 fn who_asks_within_a_second_gets_what_is_known() {
     let shop = Shop::new();
     let first = shop.book.recent();
