@@ -59,8 +59,7 @@ impl Account {
                 oldest: u64::MAX,
             });
             let before = (known.sketch.estimate(), known.oldest);
-            known.sketch.merge(&sketch);
-            known.sketch.recount();
+            known.sketch = Sketch::union([&known.sketch, &sketch]);
             known.oldest = known.oldest.min(window.oldest);
             is_new |= before != (known.sketch.estimate(), known.oldest);
         }
@@ -123,28 +122,27 @@ impl Account {
 
     /// The sessions that live here, without those that began anew elsewhere.
     pub(super) fn staying(&self, live_for: u32, now: Timestamp) -> u64 {
-        let living = self.living(live_for, now).0.estimate() as u64;
+        let living = Sketch::union(self.living(live_for, now).0).estimate() as u64;
         let since = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
         let all = std::iter::once(&self.rebalanced).chain(self.rebalanced_of_others.values());
         let left = all.flat_map(|windows| windows.range(since..)).map(|(_, left)| *left);
         living.saturating_sub(left.fold(0, u64::saturating_add))
     }
 
-    /// The sessions that live, and when the oldest of them began.
-    pub(super) fn living(&self, live_for: u32, now: Timestamp) -> (Sketch, Option<Timestamp>) {
-        let mut all = Sketch::default();
-        let mut oldest = None::<u64>;
-        if self.is_alive(live_for, now) {
-            let newest = sub_window(live_for, now);
-            for window in self
-                .windows
-                .range(newest.saturating_sub(SUB_WINDOWS)..)
-                .map(|(_, window)| window)
-            {
-                all.merge(&window.sketch);
-                oldest = Some(oldest.map_or(window.oldest, |oldest| oldest.min(window.oldest)));
-            }
-        }
-        (all, oldest.map(Timestamp::from_unix_millis))
+    /// The sessions that live, in sketches, and when the oldest of them began.
+    pub(super) fn living(
+        &self,
+        live_for: u32,
+        now: Timestamp,
+    ) -> (impl Iterator<Item = &Sketch> + use<'_>, Option<Timestamp>) {
+        let oldest = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
+        // None, if nobody has been here for the whole idle bound.
+        let since = if self.is_alive(live_for, now) { oldest } else { u64::MAX };
+        let windows = self.windows.range(since..).map(|(_, window)| window);
+        let oldest = windows.clone().map(|window| window.oldest).min();
+        (
+            windows.map(|window| &window.sketch),
+            oldest.map(Timestamp::from_unix_millis),
+        )
     }
 }

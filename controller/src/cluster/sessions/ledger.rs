@@ -361,16 +361,18 @@ impl Ledger {
             incomplete: self.incomplete.get(&host).is_some_and(|until| *until > now),
             ..Summary::default()
         };
-        let mut by_bound: BTreeMap<u32, Sketch> = BTreeMap::new();
+        let mut by_bound: BTreeMap<u32, Vec<&Sketch>> = BTreeMap::new();
         for ((live_for, _), account) in self.accounts.get(&host).into_iter().flatten() {
             let (living, oldest) = account.living(*live_for, now);
             // A session may use several Gateways.
-            by_bound.entry(*live_for).or_default().merge(&living);
+            by_bound.entry(*live_for).or_default().extend(living);
             summary.requests = summary.requests.saturating_add(account.requests());
             summary.last_use = summary.last_use.max(Some(account.last_use));
             summary.oldest = [summary.oldest, oldest].into_iter().flatten().min();
         }
-        let counts = by_bound.values().map(|sketch| sketch.estimate() as u64);
+        let counts = by_bound
+            .into_values()
+            .map(|living| Sketch::union(living).estimate() as u64);
         summary.sessions = counts.fold(0, u64::saturating_add);
         summary
     }

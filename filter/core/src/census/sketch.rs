@@ -46,17 +46,19 @@ impl Sketch {
         usize::try_from(sessions).unwrap_or(usize::MAX)
     }
 
-    /// Counts what the other one has counted.
-    pub fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
+    /// One that has counted what any of these has, whoever made them. To merge what was made up can leave rounding
+    /// errors that take the estimate to zero. Of registers that only grow, the estimate only grows, so it is computed
+    /// from them.
+    #[must_use]
+    pub fn union<'s>(sketches: impl IntoIterator<Item = &'s Self>) -> Self {
+        let mut all = Self::default();
+        sketches.into_iter().for_each(|sketch| all.merge(sketch));
+        Self::from_bytes(&all.to_bytes()).unwrap_or(all)
     }
 
-    /// Computes anew what follows from the registers. To merge a sketch that was made up can leave rounding errors that
-    /// take the estimate to zero; of registers that only grow, the estimate only grows.
-    pub fn recount(&mut self) {
-        if let Some(exact) = Self::from_bytes(&self.to_bytes()) {
-            *self = exact;
-        }
+    /// Counts what another one of this Envoy has counted.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
     }
 
     /// Its form in reports.
@@ -218,10 +220,15 @@ mod tests {
         let mut all = sketch(0..2_000);
         for rank in [13, 20, 53] {
             let before = all.estimate();
-            all.merge(&Sketch::from_bytes(&of_rank(rank).to_bytes()).unwrap());
-            all.recount();
+            all = Sketch::union([&all, &Sketch::from_bytes(&of_rank(rank).to_bytes()).unwrap()]);
             assert!(all.estimate() >= before, "{rank}: {} after {before}", all.estimate());
         }
         assert!(u32::try_from(all.estimate()).is_ok());
+        // Not in between either.
+        let [honest, made_up, more] = [sketch(0..200), of_rank(13), of_rank(53)];
+        for made_up in [vec![&made_up], vec![&made_up, &more]] {
+            let all = Sketch::union(std::iter::once(&honest).chain(made_up));
+            assert!(all.estimate() >= honest.estimate(), "{}", all.estimate());
+        }
     }
 }
