@@ -3,6 +3,7 @@
 mod metrics;
 mod overload;
 mod ready;
+mod watched;
 
 pub use overload::Limits;
 

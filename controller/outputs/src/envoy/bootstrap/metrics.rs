@@ -10,21 +10,18 @@ use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::ClusterDiscoveryType;
 use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, Cluster};
 use envoy_types::pb::envoy::config::core::v3::HttpProtocolOptions;
-use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
+use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3::route::Action;
 use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
 use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
-use envoy_types::pb::envoy::config::route::v3::{Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost};
+use envoy_types::pb::envoy::config::route::v3::{Route, RouteAction, RouteMatch, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
-use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
-    CodecType, RouteSpecifier,
-};
 
 use super::super::chain::router;
 use super::super::clusters::one_endpoint;
-use super::super::listeners::{bind, network_filter};
-use super::super::pack::{duration, no, number};
+use super::super::pack::{duration, number};
 use super::super::routes::{answer_all, exactly};
+use super::watched;
 
 /// The name of the listener, and the prefix of its statistics, by which `limpet drain` tells them from those of
 /// clients.
@@ -39,20 +36,7 @@ const CONNECTIONS: f64 = 16.0;
 const REQUESTS: u32 = 2;
 
 pub(super) fn listener(address: SocketAddr) -> Listener {
-    Listener {
-        name: NAME.to_owned(),
-        stat_prefix: NAME.to_owned(),
-        address: Some(bind(address.ip(), address.port())),
-        filter_chains: vec![FilterChain {
-            filters: vec![network_filter(manager())],
-            ..FilterChain::default()
-        }],
-        per_connection_buffer_limit_bytes: number(32 * 1024),
-        // Whoever watches an Envoy must see that it is full.
-        ignore_global_conn_limit: true,
-        bypass_overload_manager: true,
-        ..Listener::default()
-    }
+    watched::listener(address, 32 * 1024, manager())
 }
 
 /// The listener's own limit, as a runtime setting: Envoy has no field for it.
@@ -84,25 +68,15 @@ pub(super) fn cluster(admin_port: u16) -> Cluster {
 
 fn manager() -> HttpConnectionManager {
     HttpConnectionManager {
-        stat_prefix: NAME.to_owned(),
-        codec_type: CodecType::Http1.into(),
-        route_specifier: Some(RouteSpecifier::RouteConfig(RouteConfiguration {
-            name: NAME.to_owned(),
-            virtual_hosts: vec![routes()],
-            ..RouteConfiguration::default()
-        })),
         http_filters: vec![router()],
-        normalize_path: no(),
         max_request_headers_kb: number(8),
-        request_headers_timeout: duration(Duration::from_secs(2)),
-        request_timeout: duration(Duration::from_secs(2)),
         stream_idle_timeout: duration(Duration::from_secs(30)),
         common_http_protocol_options: Some(HttpProtocolOptions {
             idle_timeout: duration(Duration::from_secs(10)),
             max_connection_duration: duration(Duration::from_secs(300)),
             ..HttpProtocolOptions::default()
         }),
-        ..HttpConnectionManager::default()
+        ..watched::manager(routes())
     }
 }
 
