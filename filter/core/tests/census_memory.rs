@@ -37,7 +37,8 @@ fn seen(number: u32, session: u32, seconds: u64) -> Seen {
 /// One test, because another one's allocations would count.
 #[test]
 fn memory_by_backend_and_no_allocation_in_the_steady_state() {
-    for (sessions, most) in [(1, 700), (10, 1_300), (100, 4_600), (1_000, 17_000), (10_000, 17_000)] {
+    // A run differs from another by up to 100 bytes: which of the map's shards have grown depends on a random seed.
+    for (sessions, most) in [(1, 850), (10, 1_450), (100, 4_800), (1_000, 17_000), (10_000, 17_000)] {
         let backends = 200;
         let census = Census::new([0; 16], backends as usize);
         let region = Region::new(COUNTING);
