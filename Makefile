@@ -24,7 +24,8 @@ too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
 host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources \
-	-p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-repo-tests -p limpet-panicking-module
+	-p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-repo-tests -p limpet-panicking-module \
+	-p limpet-bench-instructions
 wasm_crates := -p limpet-proxy-wasm -p limpet-bench-noop
 with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
 # Tests use a debug build of the command. An optimised build takes minutes, because of the controller's dependencies.
@@ -49,7 +50,7 @@ endif
 .PHONY: conformance chaos
 .PHONY: static-cli
 .PHONY: e2e-envoy-gateway envoy-gateway e2e-istio istiod
-.PHONY: demo demo-kube asan fuzz bench bench-controller clean
+.PHONY: demo demo-kube asan fuzz bench bench-instructions bench-controller clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -271,6 +272,12 @@ bench: build ## Measure what the filter costs: native code, then CPU per request
 	@cp $(cargo_target)/wasm32-wasip1/wasm/limpet_bench_noop.wasm dist/bench-noop.wasm
 	@cargo build --locked --release -p limpet-e2e --bin bench
 	@FORMER=$(FORMER) $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/release/bench
+
+bench-instructions: module ## Count the instructions of the filter's work, and say what grew (UPDATE_INSTRUCTIONS=1)
+	@command -v valgrind >/dev/null || { echo "expected valgrind (Debian: valgrind)"; exit 1; }
+	@cargo build --locked -p limpet-bench-instructions --profile module
+	@cc -O2 -Wall -Werror -rdynamic -o $(cargo_target)/module/bench-host e2e/bench/instructions/host.c -ldl
+	@$(cargo_target)/module/limpet-bench-instructions $(cargo_target)/module/bench-host dist/liblimpet.so
 
 bench-controller: wasm cli ## Measure the controller with 500, 5,000 and 20,000 rules: time, memory, bytes sent
 	@echo "Measuring (about 10 minutes, and 5 more the first time; run nothing else meanwhile)"

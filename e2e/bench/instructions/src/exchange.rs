@@ -1,0 +1,67 @@
+//! A request on a route with a session, and the response of a backend.
+
+use std::borrow::Cow;
+
+use limpet_core::token::Destination;
+use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+
+pub(crate) struct Exchange {
+    pub(crate) cookie: Option<Vec<u8>>,
+    /// Whether another host answers than the one that was asked for.
+    pub(crate) other_host: bool,
+}
+
+impl RequestView for Exchange {
+    fn route_session(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"shop/HTTPRoute/shop/web/all")))
+    }
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn route_name(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn virtual_host(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"backends")))
+    }
+    fn client_address(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn header(&self, name: &str) -> Answer<'_> {
+        let cookie = self.cookie.as_deref().filter(|_| name == "cookie");
+        Ok(cookie.map(Cow::Borrowed))
+    }
+    fn reroute(&mut self, _: Destination) -> Answer<'_> {
+        Ok(None)
+    }
+}
+
+impl ResponseView for Exchange {
+    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
+        Ok(self.other_host)
+    }
+    fn code_details(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"via_upstream")))
+    }
+    fn upstream_address(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"10.0.0.7:8080")))
+    }
+    fn cluster_name(&self) -> Answer<'_> {
+        Ok(Some(Cow::Borrowed(b"backends")))
+    }
+    fn cluster_session(&self) -> Answer<'_> {
+        Ok(None)
+    }
+    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
+        Ok(Vec::new())
+    }
+    fn is_https(&self) -> Result<bool, ViewError> {
+        Ok(true)
+    }
+    fn nonce(&self) -> Result<[u8; 4], ViewError> {
+        Ok([1, 2, 3, 4])
+    }
+}
