@@ -63,7 +63,7 @@ pub(super) fn assemble(
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
             add_clusters(&mut graph, rule, &session.session, all);
             for backend in &rule.backends {
-                let namespaces = graph.led_from.entry(backend.spec.service.clone()).or_default();
+                let namespaces = Arc::make_mut(graph.led_from.entry(backend.spec.service.clone()).or_default());
                 namespaces.insert(Arc::clone(&namespace));
                 if backend.spec.balance == Balance::RingHash {
                     // Fences hold for the namespace in a session's scope, which is that of the Service.
@@ -78,7 +78,7 @@ pub(super) fn assemble(
                     gateways: served.iter().map(|attachment| attachment.gateway.clone()).collect(),
                     asked_by: asked_by.clone(),
                 };
-                graph.rules.entry(rule.name.clone()).or_insert(origin);
+                graph.rules.entry(rule.name.clone()).or_insert(Arc::new(origin));
             }
             let followed = rule.matches.iter().enumerate().map(|(place, matches)| {
                 let made = make(rule, matches, session.of_path(&matches.path), all);
@@ -105,10 +105,13 @@ pub(super) fn assemble(
         if state.serves() {
             let gateway = gateway(name, state, &mut found);
             add_certificates(&mut graph, objects, &gateway);
-            graph.gateways.insert((*name).clone(), gateway);
+            graph.gateways.insert((*name).clone(), Arc::new(gateway));
         }
     }
-    graph.policies.clone_from(&all.policies);
+    let policies = all.policies.iter();
+    graph.policies = policies
+        .map(|(name, policy)| (name.clone(), Arc::new(policy.clone())))
+        .collect();
     graph
 }
 
@@ -127,8 +130,8 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
         let cluster = graph
             .clusters
             .entry(backend.cluster.clone())
-            .or_insert_with(|| backend.spec.clone());
-        cluster.session = own_session(backend, all);
+            .or_insert_with(|| Arc::new(backend.spec.clone()));
+        Arc::make_mut(cluster).session = own_session(backend, all);
     }
     for backend in rule
         .backends
@@ -136,7 +139,7 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
         .filter(|backend| is_by_address(backend, session, all))
     {
         if let Some(cluster) = graph.clusters.get_mut(&backend.cluster) {
-            cluster.balance = Balance::RingHash;
+            Arc::make_mut(cluster).balance = Balance::RingHash;
         }
     }
 }
@@ -176,7 +179,7 @@ fn add_certificates(graph: &mut Graph, objects: &Objects, gateway: &Gateway) {
         .flatten()
     {
         if let Some(Ok(certificate)) = objects.certificates.get(name) {
-            graph.certificates.insert(name.clone(), certificate.clone());
+            graph.certificates.insert(name.clone(), Arc::new(certificate.clone()));
         }
     }
 }
@@ -277,7 +280,7 @@ fn gateway<'a>(
             hostname: listener.hostname.clone(),
             certificates: listener.certificates.clone(),
             tls_minimum: None,
-            virtual_hosts: virtual_hosts.collect(),
+            virtual_hosts: Listener::hosts(virtual_hosts),
         };
         gateway.ports.entry(listener.listener.port).or_default().push(made);
     }

@@ -1,6 +1,7 @@
 //! Builds the graph and the reports: classes, then Gateways, routes and sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::backend_tls::TlsPolicies;
 use super::contour::Contour;
@@ -106,7 +107,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explain
     graph.envoys = gateways
         .iter()
         .filter(|(_, gateway)| gateway.envoys != Envoys::default())
-        .map(|(name, gateway)| ((*name).clone(), gateway.envoys.clone()))
+        .map(|(name, gateway)| ((*name).clone(), Arc::new(gateway.envoys.clone())))
         .collect();
     let forgot = graph.memory.fit(&pruned_policies(objects), most_bytes);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);

@@ -1,5 +1,6 @@
 //! What is to be served, independent of any proxy. Outputs translate the graph and do not look at objects. Everything
-//! is sorted, so equal objects make equal graphs, in whatever order they arrive.
+//! is sorted, so equal objects make equal graphs, in whatever order they arrive. What may be many is a [`Map`], so that
+//! a graph shares with the former one what did not change.
 
 mod action;
 mod cluster;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use imbl::OrdMap;
 use serde::Serialize;
 
 use super::certificate::Certificate;
@@ -32,38 +34,39 @@ pub use matches::{Match, PathMatch, ValueMatch};
 pub use session::{Session, SessionUse};
 pub use traffic::{Cors, Mirror, Retry};
 
+/// A sorted map. A copy costs nothing and shares all but what differs, so what differs between two is found without a
+/// look at the rest ([`OrdMap::diff`]).
+pub type Map<K, V> = OrdMap<K, Arc<V>>;
+
 /// Everything that the Gateways of our class serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Graph {
     /// By name.
-    pub gateways: BTreeMap<ObjectName, Gateway>,
+    pub gateways: Map<ObjectName, Gateway>,
     /// The clusters that routes lead to.
-    pub clusters: BTreeMap<ClusterName, Cluster>,
+    pub clusters: Map<ClusterName, Cluster>,
     /// The session policies, by a name that is made from their content, so equal policies are one.
-    pub policies: BTreeMap<String, PolicyConfig>,
+    pub policies: Map<String, PolicyConfig>,
     /// The origins of the rules that have sessions.
     #[serde(skip)]
-    pub rules: BTreeMap<RuleName, RuleOrigin>,
+    pub rules: Map<RuleName, RuleOrigin>,
     /// What to remember for the next graph.
     #[serde(skip)]
     pub memory: Memory,
     /// The namespaces of the routes that lead to a Service.
     #[serde(skip)]
-    pub led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    pub led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
     /// The Envoys of Gateways, where anything is known of them.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub envoys: BTreeMap<ObjectName, Envoys>,
+    #[serde(skip_serializing_if = "OrdMap::is_empty")]
+    pub envoys: Map<ObjectName, Envoys>,
     /// The certificates of listeners, by their Secrets.
     #[serde(serialize_with = "names")]
-    pub certificates: BTreeMap<ObjectName, Certificate>,
+    pub certificates: Map<ObjectName, Certificate>,
 }
 
 /// Only the names of Secrets are written.
-fn names<S: serde::Serializer>(
-    certificates: &BTreeMap<ObjectName, Certificate>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn names<S: serde::Serializer>(certificates: &Map<ObjectName, Certificate>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(certificates.keys())
 }
 
@@ -113,7 +116,21 @@ pub struct Listener {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_minimum: Option<TlsVersion>,
     /// By hostname, the more specific ones first. A request without a virtual host gets 404.
-    pub virtual_hosts: Vec<VirtualHost>,
+    #[serde(serialize_with = "hosts")]
+    pub virtual_hosts: Map<Hostname, VirtualHost>,
+}
+
+/// Each of them has its hostname.
+fn hosts<S: serde::Serializer>(hosts: &Map<Hostname, VirtualHost>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(hosts.values())
+}
+
+impl Listener {
+    /// These virtual hosts by their hostnames.
+    pub fn hosts(hosts: impl IntoIterator<Item = VirtualHost>) -> Map<Hostname, VirtualHost> {
+        let by_name = |host: VirtualHost| (host.hostname.clone(), Arc::new(host));
+        hosts.into_iter().map(by_name).collect()
+    }
 }
 
 /// The routes of some hosts.

@@ -56,7 +56,7 @@ pub use envoys::{
 };
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
-pub use graph::Graph;
+pub use graph::{Graph, Map};
 pub use manager::{MANAGED_BY, MANAGER};
 pub use memory::Memory;
 pub use objects::{InPlace, Objects, Quarantined, RouteReferences, SessionPolicyKind, SessionPolicyName};

@@ -56,6 +56,15 @@ pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, Po
     Used::by(graph, gateway).policies(graph)
 }
 
+/// All policies of a graph.
+#[must_use]
+pub fn all_policies(graph: &Graph) -> BTreeMap<String, PolicyConfig> {
+    let policies = graph.policies.iter();
+    policies
+        .map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)))
+        .collect()
+}
+
 /// The clusters whose sessions may begin anew to even out the load, on the routes of these Gateways.
 #[must_use]
 pub fn rebalancing_clusters<'g>(
@@ -106,7 +115,7 @@ impl<'a> Used<'a> {
         let gateway = graph.gateways.get(gateway);
         for listener in gateway.iter().flat_map(|gateway| gateway.ports.values()).flatten() {
             used.certificates.extend(listener.certificates.iter().flatten());
-            for route in listener.virtual_hosts.iter().flat_map(|host| &host.routes) {
+            for route in listener.virtual_hosts.values().flat_map(|host| &host.routes) {
                 if let Action::Forward(forward) = &route.action {
                     used.add(graph, forward);
                 }
@@ -121,7 +130,8 @@ impl<'a> Used<'a> {
             .policies
             .iter()
             .filter_map(|name| graph.policies.get_key_value(*name));
-        used.map(|(name, policy)| (name.clone(), policy.clone())).collect()
+        used.map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)))
+            .collect()
     }
 
     fn add(&mut self, graph: &'a Graph, forward: &'a Forward) {

@@ -1,11 +1,11 @@
 //! Envoy resources by type and name: an output makes them, and an xDS server sends them. Contents are opaque bytes
 //! here.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
+use imbl::OrdMap;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -245,6 +245,15 @@ impl Resource {
     }
 }
 
+/// Equal versions are equal contents.
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        (self.of_type, &self.name, self.version) == (other.of_type, &other.name, other.version)
+    }
+}
+
+impl Eq for Resource {}
+
 /// Leaves out the content, which may be a secret.
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,11 +267,15 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// All resources of one group of nodes. Clones are cheap, because they share the resources.
+/// Resources of one type, by name. A copy costs nothing and shares all but what differs, so what differs between two is
+/// found without a look at the rest ([`OrdMap::diff`]).
+pub type ByName = OrdMap<Name, Arc<Resource>>;
+
+/// All resources of one group of nodes. Copies share all but what differs.
 #[derive(Debug, Clone, Default)]
 pub struct Resources {
-    by_type: PerType<BTreeMap<Name, Arc<Resource>>>,
-    units: BTreeMap<Name, Arc<Resource>>,
+    by_type: PerType<ByName>,
+    units: ByName,
 }
 
 impl Resources {
@@ -291,7 +304,7 @@ impl Resources {
     }
 
     /// Takes out the units of the preflight.
-    pub fn take_units(&mut self) -> BTreeMap<Name, Arc<Resource>> {
+    pub fn take_units(&mut self) -> ByName {
         std::mem::take(&mut self.units)
     }
 
@@ -329,7 +342,7 @@ impl Resources {
     }
 
     /// Takes out all resources of a type, by name.
-    pub fn take(&mut self, resource_type: ResourceType) -> BTreeMap<Name, Arc<Resource>> {
+    pub fn take(&mut self, resource_type: ResourceType) -> ByName {
         std::mem::take(&mut self.by_type[resource_type])
     }
 }

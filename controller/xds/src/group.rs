@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::hosts::{by_host, parent, with_hosts};
-use limpet_resources::{Name, PREFLIGHT, PerType, Resource, ResourceType, Resources};
+use limpet_resources::{ByName, Name, PREFLIGHT, PerType, Resource, ResourceType, Resources};
 
 /// How many removed names are remembered. A stream that is further behind compares everything.
 const REMOVALS_KEPT: usize = 4096;
@@ -112,14 +112,14 @@ impl Group {
 }
 
 /// Puts the virtual hosts into their route configurations, and returns what these are without.
-fn compose(resources: &mut Resources) -> BTreeMap<Name, Arc<Resource>> {
+fn compose(resources: &mut Resources) -> ByName {
     let mut hosts: BTreeMap<Name, Vec<Arc<Resource>>> = BTreeMap::new();
     for host in resources.of_type(ResourceType::VirtualHost) {
         if let Some(routes) = parent(host.name()) {
             hosts.entry(routes.into()).or_default().push(Arc::clone(host));
         }
     }
-    let mut frames = BTreeMap::new();
+    let mut frames = ByName::new();
     let all: Vec<_> = resources.of_type(ResourceType::RouteConfiguration).cloned().collect();
     for routes in all {
         let frame = match hosts.get(routes.name()) {
@@ -186,12 +186,12 @@ impl Catalogue {
         Changes::Names(self.changes.range(sequence + 1..).map(|(_, name)| name).collect())
     }
 
-    fn replace(&mut self, resources: BTreeMap<Name, Arc<Resource>>, sequence: &mut u64) {
+    fn replace(&mut self, resources: ByName, sequence: &mut u64) {
         let gone = self.resources.keys().filter(|name| !resources.contains_key(*name));
         for name in gone.cloned().collect::<Vec<_>>() {
             self.remove(&name, sequence);
         }
-        for resource in resources.into_values() {
+        for (_, resource) in resources {
             self.insert(resource, sequence);
         }
     }

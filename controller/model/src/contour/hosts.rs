@@ -282,10 +282,10 @@ impl Hosts {
         };
         for (name, (cluster, used)) in self.clusters {
             let session = used.and_then(session);
-            graph.clusters.insert(name, Cluster { session, ..cluster });
+            graph.clusters.insert(name, Arc::new(Cluster { session, ..cluster }));
         }
         for (service, namespaces) in self.led_from {
-            graph.led_from.entry(service).or_default().extend(namespaces);
+            Arc::make_mut(graph.led_from.entry(service).or_default()).extend(namespaces);
         }
         let mut gateway = Gateway {
             connections: Connections {
@@ -326,19 +326,18 @@ impl Hosts {
             });
             if let Some((secret, minimum)) = host.tls {
                 if let Some(Ok(certificate)) = objects.certificates.get(&secret) {
-                    graph.certificates.insert(secret.clone(), certificate.clone());
+                    graph.certificates.insert(secret.clone(), Arc::new(certificate.clone()));
                 }
                 secure.push(listener_of(&host.name, hostname, with_tls, secret, minimum));
             }
         }
         if !plain.is_empty() {
-            plain.sort_by(|one, other| one.hostname.cmp(&other.hostname));
             let listener = Listener {
                 name: PLAIN.to_owned(),
                 hostname: Hostname::Any,
                 certificates: None,
                 tls_minimum: None,
-                virtual_hosts: plain,
+                virtual_hosts: Listener::hosts(plain),
             };
             gateway.ports.insert(settings.ports.http.get(), vec![listener]);
         }
@@ -346,7 +345,7 @@ impl Hosts {
             secure.sort_by(|one: &Listener, other| one.hostname.cmp(&other.hostname));
             gateway.ports.insert(settings.ports.https.get(), secure);
         }
-        graph.gateways.insert(settings.gateway.clone(), gateway);
+        graph.gateways.insert(settings.gateway.clone(), Arc::new(gateway));
     }
 }
 
@@ -382,7 +381,7 @@ fn listener_of(
         hostname,
         certificates: Some(vec![secret]),
         tls_minimum: Some(minimum),
-        virtual_hosts: vec![own, others],
+        virtual_hosts: Listener::hosts([own, others]),
     }
 }
 

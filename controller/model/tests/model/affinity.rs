@@ -52,7 +52,7 @@ fn session(graph: &Graph, name: &str) -> Option<(String, Value)> {
     let used = cluster(graph, name).session.as_ref()?;
     Some((
         used.scope.clone(),
-        json!(graph.policies[&used.policy])["source"].clone(),
+        json!(*graph.policies[&used.policy])["source"].clone(),
     ))
 }
 

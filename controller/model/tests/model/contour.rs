@@ -43,7 +43,8 @@ fn built(manifests: &str) -> (Graph, Reports) {
 fn hosts(graph: &Graph) -> Vec<&VirtualHost> {
     let gateway = &graph.gateways[&ObjectName::new("limpet", "contour")];
     let listeners = gateway.ports.values().flatten();
-    listeners.flat_map(|listener| &listener.virtual_hosts).collect()
+    let hosts = listeners.flat_map(|listener| listener.virtual_hosts.values());
+    hosts.map(|host| &**host).collect()
 }
 
 fn report<'r>(reports: &'r Reports, name: &str) -> &'r IngressRouteReport {

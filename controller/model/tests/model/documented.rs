@@ -73,7 +73,10 @@ spec:
         (ConditionStatus::True, 1),
         "{annotation:?}: {accepted:?}"
     );
-    graph.policies
+    let policies = graph.policies.into_iter();
+    policies
+        .map(|(name, policy)| (name, PolicyConfig::clone(&policy)))
+        .collect()
 }
 
 /// What the status of a policy with this annotation says was expected.

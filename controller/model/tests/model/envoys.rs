@@ -1,5 +1,7 @@
 //! Who runs the Envoys of a Gateway, and how.
 
+use std::sync::Arc;
+
 use super::{CLASS, expect, objects, of_type};
 use limpet_api::{Autoscaling, EnvoyDeploymentSpec, ObjectName};
 use limpet_model::reports::ConditionStatus::False;
@@ -78,7 +80,7 @@ spec:
     let (mut graph, mut reports) = build(&objects::read_any(&manifests), settings);
     let name = ObjectName::new("shop", "web");
     Built {
-        envoys: graph.envoys.remove(&name).unwrap_or_default(),
+        envoys: graph.envoys.remove(&name).map(Arc::unwrap_or_clone).unwrap_or_default(),
         conditions: reports.gateways.remove(&name).expect("a report").conditions,
         is_served: graph.gateways.contains_key(&name),
     }

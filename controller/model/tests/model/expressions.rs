@@ -232,7 +232,7 @@ spec:
         expect(accepted, False, "UnsupportedValue", &["spec.rules: expected ", words]);
         // Said once, not for each rule.
         assert_eq!(accepted.message.matches("spec.rules: ").count(), 1, "{accepted:?}");
-        let [large, other, ..] = hosts(&graph) else {
+        let [large, other, ..] = hosts(&graph)[..] else {
             panic!("{words}: expected two hosts, found {:?}", hosts(&graph))
         };
         assert!(matches!(&large.routes[..], [all] if answers_500(all)), "{words}");

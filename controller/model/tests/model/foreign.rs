@@ -116,7 +116,9 @@ fn unknown_parts_of_a_rule_are_theirs_and_its_sessions_ours() {
                 {type: ExtensionRef, extensionRef: {}}], retry: {attempts: 2}, backendRefs: [{name: v1, port: 80}]}";
     let (graph, reports) = built(&format!("{}{}", gateway("web", "theirs"), route(rule)));
     let listener = &graph.gateways[&ObjectName::new("shop", "web")].ports[&80][0];
-    let limpet_model::graph::Action::Forward(forward) = &listener.virtual_hosts[0].routes[0].action else {
+    let limpet_model::graph::Action::Forward(forward) =
+        &listener.virtual_hosts[&limpet_model::graph::Hostname::Any].routes[0].action
+    else {
         panic!("{listener:?}");
     };
     assert!(matches!(forward.session, limpet_model::graph::Session::Rule(_)));
@@ -130,7 +132,11 @@ fn unknown_parts_of_a_rule_are_theirs_and_its_sessions_ours() {
         ]
     );
     assert!(forward.retry.is_none() && forward.mirrors.is_empty());
-    assert!(listener.virtual_hosts[0].routes[0].cors.is_none());
+    assert!(
+        listener.virtual_hosts[&limpet_model::graph::Hostname::Any].routes[0]
+            .cors
+            .is_none()
+    );
     assert_eq!(partly_invalid(&reports), None);
 }
 

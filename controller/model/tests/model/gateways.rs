@@ -374,7 +374,11 @@ kind: HTTPRoute
 metadata: {namespace: shop, name: shop}
 spec: {parentRefs: [{name: web, port: 8443}], rules: [{filters: [{type: RequestRedirect, requestRedirect: {}}]}]}",
     );
-    let routes = |port: u16| web(&graph).ports[&port][0].virtual_hosts[0].routes.len();
+    let routes = |port: u16| {
+        web(&graph).ports[&port][0].virtual_hosts[&limpet_model::graph::Hostname::Any]
+            .routes
+            .len()
+    };
     assert_eq!((routes(8080), routes(8443)), (0, 1));
     let attached: Vec<i32> = report(&reports)
         .listeners

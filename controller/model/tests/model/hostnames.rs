@@ -53,7 +53,7 @@ spec:
     let text = |listener: &limpet_model::graph::Listener| {
         let hosts: Vec<String> = listener
             .virtual_hosts
-            .iter()
+            .values()
             .filter(|host| !host.routes.is_empty())
             .map(|host| host.hostname.to_string())
             .collect();
@@ -92,7 +92,7 @@ fn a_host_that_a_listener_has_for_itself_is_no_other_ones() {
 #[test]
 fn what_a_listener_has_no_route_for_is_not_found() {
     let (graph, _) = built(SHOP);
-    let [host] = hosts(&graph) else {
+    let [host] = hosts(&graph)[..] else {
         panic!("{:?}", hosts(&graph))
     };
     assert_eq!((host.hostname.to_string().as_str(), host.routes.len()), ("*", 0));

@@ -82,16 +82,16 @@ fn web(graph: &Graph) -> &Gateway {
 }
 
 /// The virtual hosts of the only listener of the Gateway.
-fn hosts(graph: &Graph) -> &[VirtualHost] {
+fn hosts(graph: &Graph) -> Vec<&VirtualHost> {
     let mut listeners = web(graph).ports.values().flatten();
     let listener = listeners.next().expect("a listener");
     assert!(listeners.next().is_none(), "one listener");
-    &listener.virtual_hosts
+    listener.virtual_hosts.values().map(|host| &**host).collect()
 }
 
 /// The routes of the only virtual host.
 fn routes(graph: &Graph) -> &[Route] {
-    let [host] = hosts(graph) else {
+    let [host] = hosts(graph)[..] else {
         panic!("expected one virtual host, found {:?}", hosts(graph))
     };
     &host.routes

@@ -39,7 +39,7 @@ fn served(serves: InPlace) -> (Option<Route>, Vec<(&'static str, ConditionStatus
     objects.quarantined.insert(object, quarantined);
     let (graph, reports) = build(&objects, &Settings::default());
     let listener = &graph.gateways[&ObjectName::new("shop", "web")].ports[&80][0];
-    let mut hosts = listener.virtual_hosts.iter();
+    let mut hosts = listener.virtual_hosts.values();
     let host = hosts.find(|host| host.hostname.to_string() == "shop.example");
     let host = host.expect("the host stays its own");
     let report = &reports.http_routes[&name];

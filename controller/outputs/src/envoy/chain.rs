@@ -1,6 +1,8 @@
 //! The HTTP filters of a listener, and what each route needs of them. "The chain" in
 //! `docs/reference/envoy-configuration.md` explains each part.
 
+use std::sync::Arc;
+
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
 use envoy_types::pb::envoy::config::accesslog::v3::{AccessLogFilter, ResponseFlagFilter};
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Change;
@@ -224,7 +226,7 @@ pub(crate) struct Steering {
 
 impl Steering {
     /// Of a route that steers requests of this policy.
-    pub(crate) fn of(policy: Option<&PolicyConfig>) -> Self {
+    pub(crate) fn of(policy: Option<&Arc<PolicyConfig>>) -> Self {
         Self {
             soft: policy.is_none_or(|policy| policy.may_steer(false)),
             strict: policy.is_some_and(|policy| policy.may_steer(true)),

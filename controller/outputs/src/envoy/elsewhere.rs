@@ -42,7 +42,7 @@ impl RoutesElsewhere {
             .get(gateway)
             .into_iter()
             .flat_map(|gateway| gateway.ports.values().flatten());
-        for host in listeners.flat_map(|listener| &listener.virtual_hosts) {
+        for host in listeners.flat_map(|listener| listener.virtual_hosts.values()) {
             for route in &host.routes {
                 let Action::Forward(forward) = &route.action else {
                     continue;

@@ -112,7 +112,7 @@ fn live(
         }
     }
     let clusters = used.clusters.iter().filter_map(|name| graph.clusters.get(*name));
-    for (name, secret) in backend_tls::secrets(clusters, options) {
+    for (name, secret) in backend_tls::secrets(clusters.map(|cluster| &**cluster), options) {
         all.push(resource(ResourceType::Secret, &name, &secret));
     }
     if let Some(cluster) = code::cluster(&options.filter) {

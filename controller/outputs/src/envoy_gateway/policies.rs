@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use limpet_core::config::schema::DefaultConfig;
+use limpet_core::config::schema::{DefaultConfig, PolicyConfig};
 use limpet_core::envoy::FILTER_NAME;
 use serde_json::{Value, json};
 
@@ -59,8 +59,11 @@ fn target(rule: &SessionRule<'_>) -> Value {
 /// policy.
 fn config(source: &Source<'_>, rule: &SessionRule<'_>) -> Value {
     let policy = &rule.session.policy;
-    let content = source.graph.policies.get(policy).cloned();
-    let policies = content.map(|content| (policy.clone(), content)).into_iter().collect();
+    let content = source.graph.policies.get(policy);
+    let policies = content
+        .map(|content| (policy.clone(), PolicyConfig::clone(content)))
+        .into_iter()
+        .collect();
     let inputs = FilterInputs {
         retained_policies: BTreeMap::new(),
         ..source.inputs.clone()

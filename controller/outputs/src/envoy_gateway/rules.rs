@@ -54,7 +54,7 @@ fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
         .flat_map(|gateway| gateway.ports.values())
         .flatten();
     let routes = listeners
-        .flat_map(|listener| &listener.virtual_hosts)
+        .flat_map(|listener| listener.virtual_hosts.values())
         .flat_map(|host| &host.routes);
     routes
         .filter_map(|route| match &route.action {

@@ -53,7 +53,7 @@ impl<'a> Names<'a> {
         let mut places: BTreeMap<&'a RuleName, BTreeSet<HostPort<'a>>> = BTreeMap::new();
         let mut names = Self::default();
         for (port, listeners) in &gateway.ports {
-            for host in listeners.iter().flat_map(|listener| &listener.virtual_hosts) {
+            for host in listeners.iter().flat_map(|listener| listener.virtual_hosts.values()) {
                 for route in &host.routes {
                     places.entry(&route.rule).or_default().insert(HostPort {
                         hostname: &host.hostname,

@@ -1,6 +1,6 @@
 //! Where a rule's routes are found, and what is lost where they are not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
@@ -38,10 +38,10 @@ fn gateway(places: &[(u16, &str, &[&str])]) -> Gateway {
             hostname: hostname.clone(),
             certificates: None,
             tls_minimum: None,
-            virtual_hosts: vec![VirtualHost {
+            virtual_hosts: Listener::hosts([VirtualHost {
                 hostname,
                 routes: rules.iter().map(|rule| route(rule)).collect(),
-            }],
+            }]),
         });
     }
     gateway
@@ -63,7 +63,7 @@ fn origin(kind: Kind, route: &str, index: usize, name: Option<&str>) -> RuleOrig
 /// Two rules with sessions, both named `cart`, of two routes.
 fn two_carts() -> Graph {
     Graph {
-        rules: BTreeMap::from([
+        rules: [
             (
                 RuleName("httproute/shop/a/cart".to_owned()),
                 origin(Kind::HttpRoute, "a", 0, Some("cart")),
@@ -72,7 +72,9 @@ fn two_carts() -> Graph {
                 RuleName("httproute/shop/b/cart".to_owned()),
                 origin(Kind::HttpRoute, "b", 3, Some("cart")),
             ),
-        ]),
+        ]
+        .into_iter()
+        .collect(),
         ..Graph::default()
     }
 }
@@ -143,10 +145,12 @@ fn a_rule_without_a_name_has_its_routes_and_its_place() {
     let rule = "httproute/shop/a/1a2b3c4d";
     let of_grpc = "grpcroute/shop/a/5e6f7a8b";
     let graph = Graph {
-        rules: BTreeMap::from([
+        rules: [
             (RuleName(rule.to_owned()), origin(Kind::HttpRoute, "a", 2, None)),
             (RuleName(of_grpc.to_owned()), origin(Kind::GrpcRoute, "a", 2, None)),
-        ]),
+        ]
+        .into_iter()
+        .collect(),
         ..Graph::default()
     };
     let alone = gateway(&[(80, "*", &[rule])]);

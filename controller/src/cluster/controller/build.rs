@@ -9,12 +9,11 @@ use super::retained_policies::{RetainedPolicies, retained_policies};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::FilterConfig;
-use limpet_model::graph::Graph;
-use limpet_model::{Envoys, Memory, Objects, Reports, Settings};
+use limpet_model::{Graph, Map, Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions, ManagedOptions, MovingFilter};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
-use limpet_outputs::{ControlPlane, FilterInputs};
+use limpet_outputs::{ControlPlane, FilterInputs, all_policies};
 use limpet_resources::{Name, Resources, Version};
 
 /// The result of a build.
@@ -24,7 +23,7 @@ pub(crate) struct Built {
     pub(crate) objects: Arc<Objects>,
     pub(crate) memory: Memory,
     /// The namespaces of the routes that lead to a Service.
-    pub(crate) led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    pub(crate) led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
     /// The Services that lead to Envoys.
     pub(crate) services_of_envoys: BTreeSet<ObjectName>,
     pub(crate) took: Duration,
@@ -55,7 +54,7 @@ struct Attempt {
     made: Made,
     reports: Reports,
     memory: Memory,
-    led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
     services_of_envoys: BTreeSet<ObjectName>,
 }
 
@@ -135,7 +134,8 @@ impl Builder {
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
         let led_from = std::mem::take(&mut graph.led_from);
-        let services_of_envoys = graph.envoys.values().filter_map(Envoys::service).cloned().collect();
+        let envoys = graph.envoys.values();
+        let services_of_envoys = envoys.filter_map(|envoys| envoys.service()).cloned().collect();
         // A Gateway without any route gets resources, too. Contour's is no object.
         let contour = settings.contour.iter().map(|contour| &contour.gateway);
         let gateways = reports.gateways.keys().chain(graph.gateways.keys()).chain(contour);
@@ -213,7 +213,7 @@ impl Builder {
     }
 
     fn life(&self, graph: &Graph) -> Duration {
-        let mut config = FilterConfig::without_keys(graph.policies.clone());
+        let mut config = FilterConfig::without_keys(all_policies(graph));
         config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
         config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
         longest_life(&config)

@@ -208,14 +208,12 @@ mod tests {
                 ..Gateway::default()
             };
             Graph {
-                gateways: [(name.clone(), gateway)].into(),
+                gateways: [(name.clone(), gateway)].into_iter().collect(),
                 ..Graph::default()
             }
         };
         let (first, mut second, other) = (served(0), served(0), served(1));
-        second
-            .gateways
-            .insert(ObjectName::new("shop", "web"), Gateway::default());
+        second.gateways.insert(ObjectName::new("shop", "web"), Arc::default());
         let none = reports(&[]);
         let some = reports(&[("a", "root", report(IngressRouteStatus::Valid, "", true))]);
         let mut last = LastChange::default();

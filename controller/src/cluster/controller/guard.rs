@@ -1,6 +1,6 @@
 //! Fences in the event loop: decides which endpoints are published.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::fences::{self, Fences, List, RoutedPort};
 use crate::time_format;
 use limpet_api::ObjectName;
+use limpet_model::Map;
 use limpet_model::endpoints::Endpoint;
 
 /// How often to check whether Envoys have the fence of an address that is held back.
@@ -23,7 +24,7 @@ const CLEAN: Duration = Duration::from_secs(60);
 pub(crate) struct Guard {
     fences: Fences,
     /// The namespaces of the routes that lead to a Service.
-    led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
+    led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
     kept: watch::Receiver<Option<List>>,
     wanted: watch::Sender<Option<List>>,
     delivery: Delivery,
@@ -51,7 +52,7 @@ impl Guard {
     ) -> Self {
         Self {
             fences: Fences::default(),
-            led_from: BTreeMap::new(),
+            led_from: Map::new(),
             kept,
             wanted,
             delivery,
@@ -71,7 +72,7 @@ impl Guard {
     /// Takes in all endpoints of a Service's port and returns those to publish.
     pub(crate) fn endpoints(&mut self, service: &ObjectName, port: &str, mut all: Vec<Endpoint>) -> Vec<Endpoint> {
         let now = time_format::now();
-        for namespace in self.led_from.get(service).into_iter().flatten() {
+        for namespace in self.led_from.get(service).into_iter().flat_map(|from| &**from) {
             let port = RoutedPort {
                 service: service.clone(),
                 port: port.to_owned(),
@@ -88,7 +89,7 @@ impl Guard {
 
     /// Sets the namespaces of the routes that lead to each Service from now on. Call it before the first call of
     /// `endpoints`.
-    pub(crate) fn lead(&mut self, led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>) {
+    pub(crate) fn lead(&mut self, led_from: Map<ObjectName, BTreeSet<Arc<str>>>) {
         self.led_from = led_from;
     }
 
@@ -164,6 +165,8 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use limpet_outputs::{FilterInputs, FilterKeys};
 
     use super::*;
@@ -200,7 +203,8 @@ mod tests {
         };
         let mut guard = Guard::new(kept, wanted, delivery);
         let from: BTreeSet<Arc<str>> = ["routes".into()].into();
-        guard.lead(["first", "second"].map(|name| (service(name), from.clone())).into());
+        let led_from = ["first", "second"].map(|name| (service(name), from.clone()));
+        guard.lead(led_from.into_iter().collect());
         // One more than there is room for. Nobody waits for them: another namespace shows the new owner.
         guard.endpoints(&service("first"), "http", endpoints(5001, "a"));
         guard.endpoints(&service("first"), "http", Vec::new());

@@ -395,7 +395,7 @@ impl Publisher {
 
 /// All clusters. Another control plane publishes their endpoints, but an address that changes its owner is fenced here.
 fn fenced_clusters(graph: &Graph, endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>) -> ServedClusters {
-    let observe = |(name, cluster): (&ClusterName, &Cluster)| {
+    let observe = |(name, cluster): (&ClusterName, &Arc<Cluster>)| {
         endpoints(&cluster.service, &cluster.port_name);
         (name.clone(), Vec::new())
     };
@@ -484,7 +484,7 @@ mod tests {
                 session: None,
             };
             let graph = Arc::make_mut(&mut changes.made.graph);
-            graph.clusters.insert(ClusterName(name.to_owned()), cluster);
+            graph.clusters.insert(ClusterName(name.to_owned()), Arc::new(cluster));
             for resources in changes.resources.values_mut() {
                 resources.insert(Resource::new(ResourceType::Cluster, name, Vec::new()));
             }

@@ -21,7 +21,7 @@ pub(super) fn retained_policies(published: &Graph, kept: &RetainedPolicies, grap
     for gateway in published
         .gateways
         .keys()
-        .filter(|gateway| graph.gateways.contains_key(gateway))
+        .filter(|gateway| graph.gateways.contains_key(*gateway))
     {
         let mut policies = kept.get(gateway).cloned().unwrap_or_default();
         policies.extend(used_policies(published, gateway));

@@ -423,7 +423,7 @@ fn forwards(graph: &Graph) -> impl Iterator<Item = (&Route, &Forward)> {
         .gateways
         .values()
         .flat_map(|gateway| gateway.ports.values().flatten());
-    let routes = listeners.flat_map(|listener| listener.virtual_hosts.iter().flat_map(|host| &host.routes));
+    let routes = listeners.flat_map(|listener| listener.virtual_hosts.values().flat_map(|host| &host.routes));
     routes.filter_map(|route| match &route.action {
         Action::Forward(forward) => Some((route, forward)),
         Action::Redirect(_) | Action::Respond { .. } => None,

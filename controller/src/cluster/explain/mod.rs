@@ -42,7 +42,7 @@ use limpet_model::explanation::{
 };
 use limpet_model::reports::{Condition, ConditionStatus, IngressRouteStatus};
 use limpet_model::{Graph, Objects, Reports, Settings, explain};
-use limpet_outputs::{FilterInputs, FilterKeys, filter_config};
+use limpet_outputs::{FilterInputs, FilterKeys, all_policies, filter_config};
 use presented::Presented;
 use sources::Sources;
 
@@ -246,7 +246,7 @@ fn judged(
     };
     let endpoints = |to: &DestinationExplanation| endpoints(sources, to);
     let judge = Judge {
-        config: Rc::new(filter_config(graph.policies.clone(), false, &inputs)),
+        config: Rc::new(filter_config(all_policies(graph), false, &inputs)),
         no_keys,
         graph,
         rules,

@@ -60,7 +60,7 @@ impl Routes<'_> {
 
     fn configuration(&self, name: String, port: u16, listeners: &[&Listener]) -> RouteConfiguration {
         let hosts = listeners.iter().flat_map(|listener| {
-            listener.virtual_hosts.iter().map(move |host| EnvoyVirtualHost {
+            listener.virtual_hosts.values().map(move |host| EnvoyVirtualHost {
                 name: format!("{}/{}", listener.name, host.hostname),
                 domains: vec![host.hostname.to_string()],
                 routes: host
@@ -88,8 +88,7 @@ impl Routes<'_> {
     /// this one, if the certificate has their names. It sends a request that is answered with 421 (Misdirected
     /// Request) once more, on another connection.
     fn misdirected(&self, listener: &Listener, listeners: &[Listener]) -> Option<EnvoyVirtualHost> {
-        let is_any = |host: &limpet_model::graph::VirtualHost| host.hostname == Hostname::Any;
-        if listener.hostname != Hostname::Any && listener.virtual_hosts.iter().any(is_any) {
+        if listener.hostname != Hostname::Any && listener.virtual_hosts.contains_key(&Hostname::Any) {
             // It answers for all other hosts itself.
             return None;
         }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::{all, cluster, forward, gateway, graph, route, to, with_session};
@@ -41,7 +43,7 @@ fn a_cluster_may_speak_http2_and_have_sessions_of_its_own() {
         policy: "web".to_owned(),
         scope: "XBackend/shop/v1".to_owned(),
     });
-    graph.clusters.insert(ClusterName("v1".to_owned()), spec);
+    graph.clusters.insert(ClusterName("v1".to_owned()), Arc::new(spec));
     let made = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster).remove(0);
     assert_eq!(
         made["metadata"],
@@ -58,7 +60,7 @@ fn a_cluster_may_be_one_in_which_the_address_chooses() {
     let mut graph = graph(vec![with_session(forward, "web")]);
     let mut spec = cluster("v1");
     spec.balance = Balance::RingHash;
-    graph.clusters.insert(ClusterName("v1".to_owned()), spec);
+    graph.clusters.insert(ClusterName("v1".to_owned()), Arc::new(spec));
     let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
     let policies: Vec<&str> = clusters.iter().filter_map(|made| made["lb_policy"].as_str()).collect();
     assert_eq!(policies, ["RING_HASH", "LEAST_REQUEST"]);
@@ -92,7 +94,7 @@ fn a_cluster_over_tls_names_its_authorities_by_content() {
             ],
             authorities: TrustedAuthorities::Certificates(authorities.clone()),
         });
-        graph.clusters.insert(ClusterName(name.to_owned()), spec);
+        graph.clusters.insert(ClusterName(name.to_owned()), Arc::new(spec));
     }
     let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
     let names = json!([
@@ -138,7 +140,7 @@ fn system_authorities_are_the_file_of_the_options() {
         subject_alt_names: vec![SubjectAltName::Dns("web.internal".to_owned())],
         authorities: TrustedAuthorities::System,
     });
-    graph.clusters.insert(ClusterName("v1".to_owned()), spec);
+    graph.clusters.insert(ClusterName("v1".to_owned()), Arc::new(spec));
     let file = |options: &EnvoyOptions| {
         let secret = all(&graph, options, ResourceType::Secret).remove(0);
         assert_eq!(secret["name"], "limpet.authorities/system");

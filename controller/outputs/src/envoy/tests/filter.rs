@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use limpet_core::Filter;
 use limpet_core::config::Environment;
 use limpet_core::config::schema::{FenceConfig, KeyEncryptionKeyConfig, WrappedKeysConfig};
@@ -46,7 +48,7 @@ fn sessions_of_destinations_bring_their_policies() {
         policy: "strict".to_owned(),
         scope: "XBackend/shop/v2".to_owned(),
     };
-    graph.clusters.get_mut(&ClusterName("v2".to_owned())).unwrap().session = Some(used);
+    Arc::make_mut(graph.clusters.get_mut(&ClusterName("v2".to_owned())).unwrap()).session = Some(used);
     let policies = |graph: &Graph| {
         let config = filter_config(used_policies(graph, &gateway()), false, &inputs());
         config.policies.into_keys().collect::<Vec<_>>()
@@ -54,10 +56,10 @@ fn sessions_of_destinations_bring_their_policies() {
     assert_eq!(policies(&graph), ["web"]);
     let mut action = forward(vec![to("v2", 1)]);
     action.session = Session::Destinations;
-    let listener = &mut graph.gateways.get_mut(&gateway()).unwrap().ports.get_mut(&80).unwrap()[0];
-    listener.virtual_hosts[0]
-        .routes
-        .push(super::acting(Action::Forward(action)));
+    let web = Arc::make_mut(graph.gateways.get_mut(&gateway()).unwrap());
+    let hosts = &mut web.ports.get_mut(&80).unwrap()[0].virtual_hosts;
+    let host = Arc::make_mut(hosts.get_mut(&limpet_model::graph::Hostname::Any).unwrap());
+    host.routes.push(super::acting(Action::Forward(action)));
     assert_eq!(policies(&graph), ["strict", "web"]);
 }
 

@@ -178,10 +178,10 @@ fn tls(name: &str, hostname: &str, certificates: &[&str]) -> Listener {
         hostname: Hostname::parse(Some(hostname)),
         certificates: Some(certificates.collect()),
         tls_minimum: None,
-        virtual_hosts: vec![VirtualHost {
+        virtual_hosts: Listener::hosts([VirtualHost {
             hostname: Hostname::parse(Some(hostname)),
             routes: vec![route(vec![to("v1", 1)])],
-        }],
+        }]),
     }
 }
 
@@ -200,7 +200,7 @@ fn listeners_with_tls_have_a_chain_and_routes_each() {
     for name in ["shop", "rest", "more"] {
         graph
             .certificates
-            .insert(ObjectName::new("shop", name), certificate(name));
+            .insert(ObjectName::new("shop", name), Arc::new(certificate(name)));
     }
     let listener = only(&graph, &EnvoyOptions::default(), ResourceType::Listener);
     assert_eq!(listener["name"], "https-443");

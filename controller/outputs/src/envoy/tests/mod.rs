@@ -11,6 +11,7 @@ mod routes;
 mod sessions;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig, PolicyConfig};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Balance, Cluster, ClusterLimits, ClusterName, Cors, Destination, Forward, Gateway, HeaderChanges, Hostname,
-    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
+    Listener, Map, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
 };
 use limpet_resources::ResourceType;
 
@@ -72,10 +73,10 @@ pub(super) fn graph(routes: Vec<Route>) -> Graph {
         hostname: Hostname::Any,
         certificates: None,
         tls_minimum: None,
-        virtual_hosts: vec![VirtualHost {
+        virtual_hosts: Listener::hosts([VirtualHost {
             hostname: Hostname::Any,
             routes,
-        }],
+        }]),
     };
     listening(BTreeMap::from([(80, vec![listener])]))
 }
@@ -83,15 +84,15 @@ pub(super) fn graph(routes: Vec<Route>) -> Graph {
 pub(super) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));
     Graph {
-        gateways: BTreeMap::from([(
+        gateways: Map::unit(
             gateway(),
-            Gateway {
+            Arc::new(Gateway {
                 ports,
                 ..Gateway::default()
-            },
-        )]),
-        clusters: BTreeMap::from(clusters),
-        policies: policies(),
+            }),
+        ),
+        clusters: clusters.into_iter().collect(),
+        policies: policies().into_iter().collect(),
         ..Graph::default()
     }
 }

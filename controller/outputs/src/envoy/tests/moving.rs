@@ -62,7 +62,7 @@ fn sessions_of_a_destination_move_within_it() {
     for (cluster, policy) in [("v1", "web"), ("v2", "moving")] {
         let scope = "scope".to_owned();
         let policy = policy.to_owned();
-        graph.clusters.get_mut(&name(cluster)).unwrap().session = Some(SessionUse { policy, scope });
+        Arc::make_mut(graph.clusters.get_mut(&name(cluster)).unwrap()).session = Some(SessionUse { policy, scope });
     }
     let filter = filter(&graph).unwrap();
     assert!(!filter.needs(&name("v1")) && filter.needs(&name("v2")));

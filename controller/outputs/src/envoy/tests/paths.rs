@@ -55,10 +55,10 @@ fn redirected(port: u16, tls: bool, redirect: Redirect) -> Value {
         hostname: Hostname::Any,
         certificates: tls.then(Vec::new),
         tls_minimum: None,
-        virtual_hosts: vec![VirtualHost {
+        virtual_hosts: Listener::hosts([VirtualHost {
             hostname: Hostname::Any,
             routes: vec![wanted],
-        }],
+        }]),
     };
     let graph = listening([(port, vec![listener])].into());
     let made = super::only(&graph, &EnvoyOptions::default(), ResourceType::RouteConfiguration);

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::{acting, cluster, forward, graph, made, module, nowhere, routes, routes_with, to, with_session};
@@ -171,7 +173,7 @@ fn of_one_cluster_in_two_settings_the_one_with_tokens_is_led_to() {
                 never_begins,
                 ..cluster("v1")
             };
-            graph.clusters.insert(ClusterName(name.to_owned()), cluster);
+            graph.clusters.insert(ClusterName(name.to_owned()), Arc::new(cluster));
         }
         let made = routes(&graph);
         assert_eq!(made.iter().map(led_to).collect::<Vec<_>>(), [Some(V1), Some(V2), None]);

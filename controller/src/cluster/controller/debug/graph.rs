@@ -175,7 +175,7 @@ impl<'a> Shown<'a> {
     /// The words that are found where a route leads to.
     fn lead(&self, route: &Route<'a>, services: &BTreeMap<ServicePort<'a>, Found>) -> Found {
         let clusters = route.rules.values().flat_map(Rule::clusters);
-        let ports = clusters.filter_map(|name| self.graph.clusters.get(name).map(ServicePort::of));
+        let ports = clusters.filter_map(|name| self.graph.clusters.get(name).map(|cluster| ServicePort::of(cluster)));
         ports.fold(Found::default(), |found, port| {
             found.or(services.get(&port).copied().unwrap_or_default())
         })
@@ -265,7 +265,8 @@ impl<'a> Shown<'a> {
                 shown += 1;
                 view.rules.push(rules::view(self.graph, name, rule));
                 let clusters = rule.clusters();
-                let found = clusters.filter_map(|name| self.graph.clusters.get(name).map(ServicePort::of));
+                let found =
+                    clusters.filter_map(|name| self.graph.clusters.get(name).map(|cluster| ServicePort::of(cluster)));
                 ports.extend(found.filter(|port| known.insert(*port)));
             }
             view

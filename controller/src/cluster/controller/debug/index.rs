@@ -63,13 +63,13 @@ impl<'a> Index<'a> {
             }
         }
         let clusters = graph.clusters.values();
-        index.services = clusters.map(|cluster| (ServicePort::of(cluster), cluster)).collect();
+        index.services = clusters.map(|cluster| (ServicePort::of(cluster), &**cluster)).collect();
         index
     }
 
     fn add(&mut self, name: &'a ObjectName, gateway: &'a Gateway) {
         let hosts = gateway.ports.values().flatten();
-        for host in hosts.flat_map(|listener| &listener.virtual_hosts) {
+        for host in hosts.flat_map(|listener| listener.virtual_hosts.values()) {
             for served in &host.routes {
                 let Some((object, _)) = origin(&served.rule) else {
                     continue;
