@@ -1,6 +1,7 @@
 //! The addresses of a Gateway: those that its Envoys' Service has, and those that it asks for.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::Objects;
 use super::envoys::Envoys;
@@ -135,7 +136,7 @@ pub(super) fn missing(
 
 /// Why a Service has no address of a node; empty if it wants none.
 fn without_node(service: &ObjectName, objects: &Objects) -> String {
-    let is_node_port = |service: &Object<ServiceSpec>| is_node_port(&service.spec);
+    let is_node_port = |service: &Arc<Object<ServiceSpec>>| is_node_port(&service.spec);
     if !objects.services.get(service).is_some_and(is_node_port) {
         return String::new();
     }

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::backend_tls::TlsPolicies;
+use super::context::Context;
 use super::contour::Contour;
 use super::explained;
 use super::explanation::RuleExplanation;
-use super::memory::{MOST_BYTES, Memory};
+use super::maps::shared;
+use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
-use super::sessions::{RuleFacts, RuleSession, former_sessions, pruned_policies, sessions};
+use super::sessions::{InCommon, RuleFacts, RuleSession, former_sessions, pruned_policies, sessions};
 use super::{
     Envoys, Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
     without_status,
@@ -18,12 +20,12 @@ use super::{
 use limpet_api::{Kind, ObjectRef};
 
 /// How often to build at most until the memory leads to itself. More than three times were never needed.
-const MOST_BUILDS: usize = 8;
+pub(super) const MOST_BUILDS: usize = 8;
 
 /// The graph that `objects` describe, and a report on each object.
 #[must_use]
 pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
-    let built = build_within(objects, settings, MOST_BYTES, None);
+    let built = build_within(objects, settings, Context::default());
     (built.graph, built.reports)
 }
 
@@ -31,14 +33,18 @@ pub fn build(objects: &Objects, settings: &Settings) -> (Graph, Reports) {
 /// to none of our Gateways.
 #[must_use]
 pub fn explain(objects: &Objects, settings: &Settings, route: &ObjectRef) -> (Graph, Reports, Vec<RuleExplanation>) {
-    let built = build_within(objects, settings, MOST_BYTES, Some(route));
+    let context = Context {
+        explained: Some(route),
+        ..Context::default()
+    };
+    let built = build_within(objects, settings, context);
     (built.graph, built.reports, built.explained)
 }
 
-/// As [`build`], with a memory of so many bytes. What is forgotten because there is no room for it is not known to the
+/// As [`build`]. What is forgotten because there is no room for it is not known to the
 /// next build, nor to another replica. So the graph is built without it.
-fn build_within(objects: &Objects, settings: &Settings, most_bytes: usize, route: Option<&ObjectRef>) -> Built {
-    let mut built = build_once(objects, settings, most_bytes, route);
+pub(super) fn build_within(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
+    let mut built = build_once(objects, settings, context);
     let mut again: Option<Objects> = None;
     for _ in 1..MOST_BUILDS {
         let known = again.as_ref().unwrap_or(objects);
@@ -47,20 +53,25 @@ fn build_within(objects: &Objects, settings: &Settings, most_bytes: usize, route
         }
         let next = again.get_or_insert_with(|| objects.clone());
         next.memory.clone_from(&built.graph.memory);
-        built = build_once(next, settings, most_bytes, route);
+        built = build_once(next, settings, context);
     }
     built
 }
 
-struct Built {
-    graph: Graph,
-    reports: Reports,
+/// What a build makes.
+pub(super) struct Built {
+    pub(super) graph: Graph,
+    pub(super) reports: Reports,
     explained: Vec<RuleExplanation>,
+    /// What its sessions have in common with others.
+    pub(super) in_common: InCommon,
     /// Whether something was forgotten because there is no room for it.
     forgot: bool,
 }
 
-fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explained_route: Option<&ObjectRef>) -> Built {
+/// Builds once, whatever is forgotten.
+pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
+    let explained_route = context.explained;
     // Another control plane serves the policies itself.
     let tls = if settings.judges() {
         TlsPolicies::read(objects)
@@ -76,7 +87,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explain
     let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
     let mut contour = Contour::of(objects, &references, settings, explained_route);
     let policies = contour.as_mut().map(Contour::take_policies).unwrap_or_default();
-    let mut sessions = sessions(objects, settings, &facts.concat(), policies, explained_route);
+    let mut sessions = sessions(objects, settings, &facts.concat(), policies, context);
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
     let of_routes = rules_of_routes
         .into_iter()
@@ -109,24 +120,22 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explain
         .filter(|(_, gateway)| gateway.envoys != Envoys::default())
         .map(|(name, gateway)| ((*name).clone(), Arc::new(gateway.envoys.clone())))
         .collect();
-    let forgot = graph.memory.fit(&pruned_policies(objects), most_bytes);
+    let forgot = graph.memory.fit(&pruned_policies(objects), context.most_bytes);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);
+    without_status::add(objects, settings, &mut sessions.without_status);
+    let of_gateways = gateways.iter().filter(|_| settings.judges());
+    let of_gateways = of_gateways.map(|(name, gateway)| ((*name).clone(), gateway.report()));
     let mut reports = Reports {
-        gateway_classes,
-        gateways: gateways
-            .iter()
-            .filter(|_| settings.judges())
-            .map(|(name, gateway)| ((*name).clone(), gateway.report()))
-            .collect(),
-        session_policies: sessions.session_policies,
-        backends: sessions.backends,
-        backend_tls_policies,
-        ingress_routes,
-        without_status: sessions.without_status,
+        gateway_classes: shared(gateway_classes),
+        gateways: shared(of_gateways),
+        session_policies: shared(sessions.session_policies),
+        backends: shared(sessions.backends),
+        backend_tls_policies: shared(backend_tls_policies),
+        ingress_routes: shared(ingress_routes),
+        without_status: shared(sessions.without_status),
         ..Reports::default()
     };
-    without_status::add(objects, settings, &mut reports.without_status);
     for (route, sessions) in routes.iter().zip(&of_routes) {
         let of_kind = if route.object.kind == Kind::HttpRoute {
             &mut reports.http_routes
@@ -138,7 +147,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explain
         } else {
             foreign::route_report(route, sessions)
         };
-        of_kind.insert(route.object.name.clone(), report);
+        of_kind.insert(route.object.name.clone(), Arc::new(report));
     }
     if !settings.judges() {
         reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
@@ -148,6 +157,7 @@ fn build_once(objects: &Objects, settings: &Settings, most_bytes: usize, explain
         graph,
         reports,
         explained,
+        in_common: sessions.in_common,
         forgot,
     }
 }

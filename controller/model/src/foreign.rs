@@ -1,6 +1,7 @@
 //! Reports on routes that another control plane serves: on their sessions only.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::gateways::GatewayState;
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
@@ -111,7 +112,7 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
                 class.unwrap_or_default()
             );
             let condition = Condition::fails("Accepted", "TargetNotFound", message);
-            report.ancestors.push(ancestor(gateway, vec![condition]));
+            Arc::make_mut(report).ancestors.push(ancestor(gateway, vec![condition]));
             reports.without_status.remove(&name.object_ref());
         }
     }

@@ -1,9 +1,11 @@
 //! What is remembered of the sessions of a policy.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Map;
+use crate::maps::changed;
 use limpet_api::Meta;
 
 /// The fields of `spec.sessionPersistence` that release 1.7 of the Gateway API took away.
@@ -26,12 +28,22 @@ pub(crate) struct FormerSession {
 
 /// By policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FormerSessions(BTreeMap<String, FormerSession>);
+pub(crate) struct FormerSessions(Map<String, FormerSession>);
 
 impl FormerSessions {
     /// In their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &FormerSession> {
-        self.0.values()
+        self.0.values().map(|session| &**session)
+    }
+
+    /// The policies that are remembered in another way.
+    pub(crate) fn changed<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a String> {
+        changed(&self.0, &other.0)
+    }
+
+    /// Adds those of other policies.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     pub(crate) fn forget(&mut self, policy: &str) {
@@ -39,8 +51,8 @@ impl FormerSessions {
     }
 
     pub(crate) fn of(&self, meta: &Meta) -> Option<&FormerSession> {
-        let known = self.0.get(&meta.object_name().to_string());
-        known.filter(|known| meta.uid.is_empty() || known.uid == meta.uid)
+        let known = self.0.get(&meta.object_name().to_string())?;
+        (meta.uid.is_empty() || known.uid == meta.uid).then_some(known)
     }
 }
 
@@ -49,7 +61,7 @@ impl FromIterator<FormerSession> for FormerSessions {
         Self(
             sessions
                 .into_iter()
-                .map(|session| (session.policy.clone(), session))
+                .map(|session| (session.policy.clone(), Arc::new(session)))
                 .collect(),
         )
     }

@@ -210,6 +210,17 @@ fn for_nobody(object: &Object<GatewaySpec>, envoys: &Envoys) -> impl Iterator<It
     given.map(|(name, _)| format!("spec.infrastructure.{name}"))
 }
 
+/// The Service that leads to the Envoys of a Gateway, if it is known.
+pub(super) fn envoys_service(
+    gateway: &Object<GatewaySpec>,
+    objects: &Objects,
+    settings: &Settings,
+) -> Option<ObjectName> {
+    envoys(gateway, class_layer(gateway, objects), objects, settings)
+        .0
+        .service
+}
+
 /// The parameters of a Gateway's class.
 fn class_layer<'a>(object: &Object<GatewaySpec>, objects: &'a Objects) -> Result<Layer<'a>, String> {
     let name = &object.spec.gateway_class_name;

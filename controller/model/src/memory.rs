@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use serde::{Deserialize, Serialize};
 
 use crate::fair_share;
@@ -60,6 +61,50 @@ impl Memory {
     #[must_use]
     pub fn count(&self) -> usize {
         self.rule_names.routes().count() + self.sessions.iter().count()
+    }
+
+    /// The objects that are remembered in another way in `other`.
+    pub(crate) fn changed(&self, other: &Self) -> BTreeSet<ObjectRef> {
+        let routes = self.rule_names.changed(&other.rule_names).filter_map(|route| {
+            let mut parts = route.split('/');
+            let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+            let mut kinds = [Kind::HttpRoute, Kind::GrpcRoute].into_iter();
+            let kind = kinds.find(|known| known.as_str().eq_ignore_ascii_case(kind))?;
+            let name = ObjectName::new(namespace, name);
+            Some(ObjectRef { kind, name })
+        });
+        let policies = self.sessions.changed(&other.sessions);
+        let policies = policies
+            .filter_map(|policy| policy.split_once('/'))
+            .flat_map(|(namespace, name)| {
+                let kinds = [Kind::BackendLbPolicy, Kind::XBackendTrafficPolicy];
+                kinds.map(|kind| ObjectRef {
+                    kind,
+                    name: ObjectName::new(namespace, name),
+                })
+            });
+        routes.chain(policies).collect()
+    }
+
+    /// Forgets what is remembered of one object.
+    pub(crate) fn forget(&mut self, object: &ObjectRef) {
+        match object.kind {
+            Kind::HttpRoute | Kind::GrpcRoute => self.rule_names.forget(&object.key()),
+            Kind::XBackendTrafficPolicy => self.sessions.forget(&object.name.to_string()),
+            _ => {}
+        }
+    }
+
+    /// Adds what is remembered of other objects.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.rule_names.add(other.rule_names);
+        self.sessions.add(other.sessions);
+    }
+
+    /// The size of all that is remembered.
+    pub(crate) fn bytes(&self) -> usize {
+        let routes = self.rule_names.routes().map(size);
+        routes.chain(self.sessions.iter().map(size)).sum()
     }
 
     /// Forgets what there is no room for, and tells whether that is anything. Each namespace has a fair share of

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use imbl::OrdMap;
 use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
 use super::endpoints::Readiness;
+use super::graph::Map;
 use super::memory::Memory;
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, Filter,
@@ -12,49 +14,49 @@ use limpet_api::{
     ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
-/// The objects that a graph is built from. They come from an API server or from files.
+/// The objects that a graph is built from. They come from an API server or from files. A copy costs nothing. A copy costs nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
     /// By name.
-    pub gateway_classes: BTreeMap<String, Object<GatewayClassSpec>>,
+    pub gateway_classes: Map<String, Object<GatewayClassSpec>>,
     /// `Gateway`.
-    pub gateways: BTreeMap<ObjectName, Object<GatewaySpec>>,
+    pub gateways: Map<ObjectName, Object<GatewaySpec>>,
     /// `HTTPRoute`.
-    pub http_routes: BTreeMap<ObjectName, Object<HttpRouteSpec>>,
+    pub http_routes: Map<ObjectName, Object<HttpRouteSpec>>,
     /// `GRPCRoute`.
-    pub grpc_routes: BTreeMap<ObjectName, Object<GrpcRouteSpec>>,
+    pub grpc_routes: Map<ObjectName, Object<GrpcRouteSpec>>,
     /// `ReferenceGrant`.
-    pub reference_grants: BTreeMap<ObjectName, Object<ReferenceGrantSpec>>,
+    pub reference_grants: Map<ObjectName, Object<ReferenceGrantSpec>>,
     /// `Service`.
-    pub services: BTreeMap<ObjectName, Object<ServiceSpec>>,
+    pub services: Map<ObjectName, Object<ServiceSpec>>,
     /// Session policies of both kinds.
-    pub session_policies: BTreeMap<SessionPolicyName, Object<SessionPolicySpec>>,
+    pub session_policies: Map<SessionPolicyName, Object<SessionPolicySpec>>,
     /// `XBackend`.
-    pub backends: BTreeMap<ObjectName, Object<XBackendSpec>>,
+    pub backends: Map<ObjectName, Object<XBackendSpec>>,
     /// `BackendTLSPolicy`.
-    pub backend_tls_policies: BTreeMap<ObjectName, Object<BackendTlsPolicySpec>>,
+    pub backend_tls_policies: Map<ObjectName, Object<BackendTlsPolicySpec>>,
     /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are
     /// none.
-    pub authorities: BTreeMap<ObjectName, Result<Authorities, String>>,
+    pub authorities: OrdMap<ObjectName, Result<Authorities, String>>,
     /// `EnvoyDeployment`.
-    pub envoy_deployments: BTreeMap<ObjectName, Object<EnvoyDeploymentSpec>>,
+    pub envoy_deployments: Map<ObjectName, Object<EnvoyDeploymentSpec>>,
     /// `IngressRoute`.
-    pub ingress_routes: BTreeMap<ObjectName, Object<IngressRouteSpec>>,
+    pub ingress_routes: Map<ObjectName, Object<IngressRouteSpec>>,
     /// `TLSCertificateDelegation`.
-    pub certificate_delegations: BTreeMap<ObjectName, Object<CertificateDelegationSpec>>,
+    pub certificate_delegations: Map<ObjectName, Object<CertificateDelegationSpec>>,
     /// The Secrets that listeners and `IngressRoute`s name: their certificates, or why they are not valid certificates.
-    pub certificates: BTreeMap<ObjectName, Result<Certificate, String>>,
+    pub certificates: OrdMap<ObjectName, Result<Certificate, String>>,
     /// Where the pods are ready that a Service leads to which leads to Envoys. A Service that is missing here was not
     /// looked at yet.
-    pub readiness: BTreeMap<ObjectName, Readiness>,
+    pub readiness: OrdMap<ObjectName, Readiness>,
     /// The IP addresses of the nodes with Envoys that are reached by a port of their node, or why they are not known.
-    pub nodes: BTreeMap<ObjectName, Result<Vec<String>, String>>,
+    pub nodes: OrdMap<ObjectName, Result<Vec<String>, String>>,
     /// Namespaces with their labels.
-    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    pub namespaces: OrdMap<String, BTreeMap<String, String>>,
     /// What is remembered of the objects as they were.
     pub memory: Memory,
     /// The routes that Envoys refused.
-    pub quarantined: BTreeMap<ObjectRef, Quarantined>,
+    pub quarantined: OrdMap<ObjectRef, Quarantined>,
 }
 
 /// A route that Envoys refused, although it passed all checks here.
@@ -83,14 +85,11 @@ impl Objects {
     /// The objects that could not be read, with the path of the field and what was expected there.
     #[must_use]
     pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
-        fn of<'a, N, S: 'a>(
+        fn of<'a, N: Ord, S: 'a>(
             kind: impl Fn(&N) -> Kind,
             name: impl Fn(&N) -> ObjectName,
-            objects: impl IntoIterator<Item = (&'a N, &'a Object<S>)>,
-        ) -> Vec<(ObjectRef, &'a DecodeError)>
-        where
-            N: 'a,
-        {
+            objects: &'a Map<N, Object<S>>,
+        ) -> Vec<(ObjectRef, &'a DecodeError)> {
             let malformed = objects.into_iter().filter_map(|(key, object)| {
                 let object_ref = || ObjectRef {
                     kind: kind(key),
@@ -195,15 +194,21 @@ fn mirrors(filters: &[Filter]) -> impl Iterator<Item = &BackendRef> {
 impl Objects {
     /// The references of all routes.
     pub fn routes(&self) -> impl Iterator<Item = RouteReferences<'_>> {
-        let http = self.http_routes.values().map(RouteReferences::of_http);
-        http.chain(self.grpc_routes.values().map(RouteReferences::of_grpc))
+        let http = self.http_routes.values().map(|route| RouteReferences::of_http(route));
+        http.chain(self.grpc_routes.values().map(|route| RouteReferences::of_grpc(route)))
     }
 
     /// The references of this route.
     pub(super) fn route(&self, route: &ObjectRef) -> Option<RouteReferences<'_>> {
         match route.kind {
-            Kind::HttpRoute => self.http_routes.get(&route.name).map(RouteReferences::of_http),
-            Kind::GrpcRoute => self.grpc_routes.get(&route.name).map(RouteReferences::of_grpc),
+            Kind::HttpRoute => self
+                .http_routes
+                .get(&route.name)
+                .map(|route| RouteReferences::of_http(route)),
+            Kind::GrpcRoute => self
+                .grpc_routes
+                .get(&route.name)
+                .map(|route| RouteReferences::of_grpc(route)),
             _ => None,
         }
     }

@@ -1,11 +1,11 @@
 //! The conditions of each object, by GEP-713 for policies and by the Gateway API for all other objects. Times, the
 //! entries of other controllers and what Envoys have acknowledged are not known here; the writer of a status adds them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+use super::graph::Map;
 use super::objects::SessionPolicyName;
 use limpet_api::{KindRef, ObjectName, ObjectRef, ParentRef};
 
@@ -18,29 +18,29 @@ pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
 #[serde(rename_all = "camelCase")]
 pub struct Reports {
     /// GatewayClasses with our controller's name.
-    pub gateway_classes: BTreeMap<String, ClassReport>,
+    pub gateway_classes: Map<String, ClassReport>,
     /// Gateways of these classes.
-    pub gateways: BTreeMap<ObjectName, GatewayReport>,
+    pub gateways: Map<ObjectName, GatewayReport>,
     /// HTTPRoutes that attach to such Gateways.
-    pub http_routes: BTreeMap<ObjectName, RouteReport>,
+    pub http_routes: Map<ObjectName, RouteReport>,
     /// GRPCRoutes that attach to such Gateways.
-    pub grpc_routes: BTreeMap<ObjectName, RouteReport>,
+    pub grpc_routes: Map<ObjectName, RouteReport>,
     /// Session policies.
-    pub session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
+    pub session_policies: Map<SessionPolicyName, PolicyReport>,
     /// XBackends.
-    pub backends: BTreeMap<ObjectName, PolicyReport>,
+    pub backends: Map<ObjectName, PolicyReport>,
     /// Policies of the kind `BackendTLSPolicy`.
     #[serde(rename = "backendTLSPolicies")]
-    pub backend_tls_policies: BTreeMap<ObjectName, PolicyReport>,
+    pub backend_tls_policies: Map<ObjectName, PolicyReport>,
     /// `IngressRoute`s of our class.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub ingress_routes: BTreeMap<ObjectName, IngressRouteReport>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub ingress_routes: Map<ObjectName, IngressRouteReport>,
     /// What is wrong with objects whose status has no place for it. It becomes an Event.
-    #[serde(serialize_with = "by_name", skip_serializing_if = "BTreeMap::is_empty")]
-    pub without_status: BTreeMap<ObjectRef, Condition>,
+    #[serde(serialize_with = "by_name", skip_serializing_if = "Map::is_empty")]
+    pub without_status: Map<ObjectRef, Condition>,
 }
 
-fn by_name<S: Serializer>(all: &BTreeMap<ObjectRef, Condition>, serializer: S) -> Result<S::Ok, S::Error> {
+fn by_name<S: Serializer>(all: &Map<ObjectRef, Condition>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(all.iter().map(|(object, condition)| (object.to_string(), condition)))
 }
 

@@ -6,14 +6,17 @@
 //! finds them again with the memory that results.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Map;
+use crate::maps::changed;
 use crate::short_hash::short_hash;
 
 /// The names of the rules without a name, by route.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct RuleNames(BTreeMap<String, RouteNames>);
+pub(crate) struct RuleNames(Map<String, RouteNames>);
 
 /// The names of a route's rules without a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,14 +60,24 @@ impl RuleNames {
             if !route.rules.iter().all(Unnamed::is_valid) {
                 return Err(format!("{}: expected names of eight hexadecimal digits", route.route));
             }
-            names.0.insert(route.route.clone(), route);
+            names.0.insert(route.route.clone(), Arc::new(route));
         }
         Ok(names)
     }
 
     /// In their order.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &RouteNames> {
-        self.0.values()
+        self.0.values().map(|names| &**names)
+    }
+
+    /// The routes that are remembered in another way.
+    pub(crate) fn changed<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a String> {
+        changed(&self.0, &other.0)
+    }
+
+    /// Adds those of other routes.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 
     pub(crate) fn forget(&mut self, route: &str) {
@@ -87,7 +100,7 @@ impl RuleNames {
                 uid: uid.to_owned(),
                 rules,
             };
-            self.0.insert(route, names);
+            self.0.insert(route, Arc::new(names));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What an output cannot express, reported on the object that asks for it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::graph::{AskedBy, Graph, RuleName};
-use super::reports::{Condition, Reports, UNSUPPORTED_VALUE};
+use super::reports::{Condition, PolicyReport, Reports, UNSUPPORTED_VALUE};
 use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 
 /// Something that a rule asks for and an output cannot express.
@@ -60,20 +61,19 @@ impl Reports {
             if told.messages.is_empty() {
                 continue;
             }
-            let reports = match asked_by {
-                AskedBy::Rule => Vec::new(),
-                AskedBy::Policy(policy) => self.session_policies.get_mut(policy).into_iter().collect(),
-                AskedBy::Backends(backends) => self
-                    .backends
-                    .iter_mut()
-                    .filter(|(name, _)| backends.contains(name))
-                    .map(|(_, report)| report)
-                    .collect(),
-            };
-            for report in reports {
-                let ancestors = report.ancestors.iter_mut();
+            let tell = |report: &mut Arc<PolicyReport>| {
+                let ancestors = Arc::make_mut(report).ancestors.iter_mut();
                 for ancestor in ancestors.filter(|ancestor| is_gateway(&ancestor.ancestor_ref, gateway)) {
                     told.add_to(&mut ancestor.conditions);
+                }
+            };
+            match asked_by {
+                AskedBy::Rule => {}
+                AskedBy::Policy(policy) => self.session_policies.get_mut(policy).into_iter().for_each(tell),
+                AskedBy::Backends(backends) => {
+                    for backend in backends {
+                        self.backends.get_mut(backend).into_iter().for_each(tell);
+                    }
                 }
             }
         }
@@ -88,7 +88,7 @@ impl Reports {
         let parents = reports
             .get_mut(&route.name)
             .into_iter()
-            .flat_map(|report| &mut report.parents);
+            .flat_map(|report| &mut Arc::make_mut(report).parents);
         for parent in parents.filter(|parent| {
             let namespace = parent.parent_ref.namespace.as_deref().unwrap_or(&route.name.namespace);
             namespace == gateway.namespace && parent.parent_ref.name == gateway.name

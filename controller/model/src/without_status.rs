@@ -114,7 +114,7 @@ fn leave_to_others(objects: &Objects, settings: &Settings, found: &mut WithoutSt
 }
 
 /// Whether the Gateway is of another controller's class.
-fn is_others(objects: &Objects, settings: &Settings, gateway: &Object<GatewaySpec>) -> bool {
+pub(super) fn is_others(objects: &Objects, settings: &Settings, gateway: &Object<GatewaySpec>) -> bool {
     let class = objects.gateway_classes.get(&gateway.spec.gateway_class_name);
     class.is_some_and(|class| !settings.reads(&class.spec.controller_name))
 }

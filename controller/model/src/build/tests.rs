@@ -4,12 +4,20 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::sessions::DIGITS;
 use crate::{SessionPolicyKind, SessionPolicyName};
 use limpet_api::{Object, ObjectName, Spec};
 
 const NAMESPACES: [&str; 2] = ["a", "b"];
 /// Room for a few routes.
 const ROOM: usize = 300;
+
+const LITTLE_ROOM: Context<'_> = Context {
+    most_bytes: ROOM,
+    digits: DIGITS,
+    elsewhere: None,
+    explained: None,
+};
 
 fn read<S: Spec>(mut object: Value, namespace: &str, name: &str) -> (ObjectName, Object<S>) {
     object["metadata"]["namespace"] = namespace.into();
@@ -22,7 +30,7 @@ fn cluster() -> Objects {
     let mut objects = Objects::default();
     let class = json!({"spec": {"controllerName": "limpet.dev/controller"}});
     let (_, class) = read(class, "", "limpet");
-    objects.gateway_classes.insert("limpet".to_owned(), class);
+    objects.gateway_classes.insert("limpet".to_owned(), class.into());
     for namespace in NAMESPACES {
         let gateway = json!({"spec": {
             "gatewayClassName": "limpet",
@@ -66,7 +74,7 @@ fn add_policy(objects: &mut Objects, namespace: &str, name: &str, pruned: bool) 
     let kind = SessionPolicyKind::XBackendTrafficPolicy;
     objects
         .session_policies
-        .insert(SessionPolicyName { kind, name }, object);
+        .insert(SessionPolicyName { kind, name }, object.into());
 }
 
 type State = Vec<(usize, usize, Vec<char>, Option<bool>)>;
@@ -106,10 +114,10 @@ proptest! {
         for state in &states {
             let mut objects = objects(state);
             objects.memory = memory;
-            let graph = build_within(&objects, &Settings::default(), ROOM, None).graph;
+            let graph = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
             prop_assert!(graph.memory.text().len() <= ROOM + 50, "{}", graph.memory.text());
             objects.memory = graph.memory.clone();
-            let again = build_within(&objects, &Settings::default(), ROOM, None).graph;
+            let again = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
             prop_assert_eq!(&again, &graph);
             memory = graph.memory;
         }
@@ -125,7 +133,7 @@ proptest! {
             // Its only rule changes its matches each time.
             add_route(&mut objects, "a", "own", &[char::from(b'a' + u8::try_from(number).unwrap())]);
             objects.memory = memory;
-            let graph = build_within(&objects, &Settings::default(), ROOM, None).graph;
+            let graph = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
             let own = graph.rules.keys().filter_map(|rule| rule.0.strip_prefix("httproute/a/own/"));
             let own: Vec<&str> = own.collect();
             let first = first_name();

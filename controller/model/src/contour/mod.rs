@@ -155,7 +155,7 @@ pub(super) fn ours<'a>(
     objects: &'a Objects,
     settings: &ContourSettings,
 ) -> BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>> {
-    let all = objects.ingress_routes.iter();
+    let all = objects.ingress_routes.iter().map(|(name, object)| (name, &**object));
     all.filter(|(_, object)| is_ours(&object.meta, settings)).collect()
 }
 

@@ -14,6 +14,7 @@ mod rule_name;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rule::{Refused, RouteInput, RuleInput, not_supported, quarantine};
 
@@ -63,12 +64,12 @@ pub(super) fn routes<'a>(
             .filter_map(|parent| attach::gateway_name(&meta.namespace, parent));
         names.any(|name| gateways.contains_key(&name))
     };
-    let http: Vec<&Object<_>> = objects
+    let http: Vec<&Arc<Object<_>>> = objects
         .http_routes
         .values()
         .filter(|route| names_ours(&route.meta, &route.spec.parent_refs))
         .collect();
-    let grpc: Vec<&Object<_>> = objects
+    let grpc: Vec<&Arc<Object<_>>> = objects
         .grpc_routes
         .values()
         .filter(|route| names_ours(&route.meta, &route.spec.parent_refs))

@@ -173,6 +173,7 @@ pub(crate) fn pruned_policies(objects: &Objects) -> BTreeSet<String> {
 /// Those of the kind that an upgrade changes.
 fn policies(objects: &Objects) -> impl Iterator<Item = (&SessionPolicyName, &Object<SessionPolicySpec>)> {
     let policies = objects.session_policies.iter();
+    let policies = policies.map(|(name, object)| (name, &**object));
     policies.filter(|(name, _)| name.kind == SessionPolicyKind::XBackendTrafficPolicy)
 }
 

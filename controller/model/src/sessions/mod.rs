@@ -42,6 +42,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
+use super::context::{Context, Elsewhere};
 use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
 use super::problem::Problem;
 use super::reports::{Condition, PolicyReport};
@@ -55,17 +56,18 @@ pub use defaults::check as check_defaults;
 pub(crate) use explain::{Explained, affinity_fields};
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};
+pub(crate) use names::{DIGITS, PolicyId};
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{never_begins, problems as service_problems};
-pub(crate) use shared_names::SharedNames;
+pub(crate) use shared_names::{SharedNames, WrittenCookie, wider};
 pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;
 use backends::Backends;
 use explain::Explainer;
 use facts::{RuleId, services};
-use names::{Policies, PolicyId};
+use names::Policies;
 use objects::{PolicyObject, PolicyTargets, ValidPolicy};
 use policy::Draft;
 use policy_status::Statuses;
@@ -92,6 +94,17 @@ pub(crate) struct Sessions {
     pub(crate) without_status: BTreeMap<ObjectRef, Condition>,
     /// Of the rules of the route to explain, in their order.
     pub(crate) explained: Vec<Explained>,
+    /// What these sessions have in common with others elsewhere.
+    pub(crate) in_common: InCommon,
+}
+
+/// What sessions have in common with those of objects elsewhere, and what came of it. Not known where there are none.
+#[derive(Debug, Default)]
+pub(crate) struct InCommon {
+    /// The cookies that they write, and whether somebody elsewhere writes them, if that was asked.
+    pub(crate) cookies: Vec<(WrittenCookie, Option<bool>)>,
+    /// Their policies, each with its name.
+    pub(crate) policies: Vec<(PolicyId, String)>,
 }
 
 /// The session of one rule.
@@ -119,13 +132,13 @@ impl RuleSession {
 }
 
 /// Decides on the sessions of all rules at once, since rules that share a policy affect each other. `others`: the
-/// policies of what is no rule, which get names among those of rules; `route`: that to explain.
+/// policies of what is no rule, which get names among those of rules.
 pub(crate) fn sessions(
     objects: &Objects,
     settings: &Settings,
     rules: &[RuleFacts<'_>],
     others: Vec<PolicyConfig>,
-    route: Option<&ObjectRef>,
+    context: Context<'_>,
 ) -> Sessions {
     let policies = objects::read(objects, settings);
     let targets = PolicyTargets::new(&policies);
@@ -145,7 +158,11 @@ pub(crate) fn sessions(
     let mut emitted = Policies::default();
     let governed = governed(&chosen);
     let used = used_backends(&chosen, &backends);
-    let sharing = sharing(&chosen, &governed, &used);
+    let mut sharing = sharing(&chosen, &governed, &used);
+    let mut in_common = InCommon::default();
+    if let Some(elsewhere) = context.elsewhere {
+        in_common.cookies = share_elsewhere(&chosen, &governed, &used, elsewhere, &mut sharing);
+    }
     let of_rules: Vec<Emitted> = chosen
         .iter()
         .map(|rule| {
@@ -167,7 +184,15 @@ pub(crate) fn sessions(
         .collect();
 
     let of_others: Vec<PolicyId> = others.into_iter().map(|policy| emitted.add(policy)).collect();
-    let (names, by_name) = emitted.named();
+    let ids: Vec<PolicyId> = context.elsewhere.iter().flat_map(|_| emitted.ids()).cloned().collect();
+    let (names, by_name) = emitted.named(context);
+    in_common.policies = ids
+        .into_iter()
+        .map(|id| {
+            let name = names.of(&id);
+            (id, name)
+        })
+        .collect();
     let session_use = |policy: &PolicyId, scope: String| SessionUse {
         policy: names.of(policy),
         scope,
@@ -210,7 +235,8 @@ pub(crate) fn sessions(
         policies: &by_name,
     };
     Sessions {
-        explained: route
+        explained: context
+            .explained
             .map(|route| explainer.route(route, &chosen, &of_rules))
             .unwrap_or_default(),
         rules: of_rules,
@@ -227,6 +253,7 @@ pub(crate) fn sessions(
         session_policies: statuses.reports(&chosen),
         backends: of_backends_with_rules,
         without_status,
+        in_common,
     }
 }
 
@@ -340,6 +367,47 @@ fn sharing<'a>(
     sharing.retain(|writer| !policies.contains(writer));
     sharing.extend(of_policies.shared());
     sharing
+}
+
+/// The cookies that are written. Adds who writes one that somebody elsewhere writes as well to `sharing`.
+fn share_elsewhere<'a>(
+    chosen: &'a [RuleChoice<'a>],
+    governed: &BTreeMap<&PolicyObject<'_>, usize>,
+    used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
+    elsewhere: &dyn Elsewhere,
+    sharing: &mut HashSet<Writer<'a>>,
+) -> Vec<(WrittenCookie, Option<bool>)> {
+    let mut written = Vec::new();
+    let mut ask = |writer, cookie: WrittenCookie| {
+        let is_shared = elsewhere.writes(&cookie);
+        if is_shared {
+            sharing.insert(writer);
+        }
+        written.push((cookie, Some(is_shared)));
+    };
+    let mut of_policies = Vec::new();
+    for rule in chosen.iter().filter(|rule| !is_one_of_several(rule, governed)) {
+        let facts = rule.facts;
+        let writer = Writer::Rule(facts.id());
+        for cookie in rule.named_cookies() {
+            let cookies = |among| WrittenCookie::all(among, &facts.name.0, &facts.hosts, cookie);
+            if matches!(rule.source, Source::Policy(_)) {
+                cookies(true).for_each(|cookie| ask(writer, cookie));
+                of_policies.extend(cookies(false).map(|cookie| (cookie, None)));
+            } else {
+                cookies(false).for_each(|cookie| ask(writer, cookie));
+            }
+        }
+    }
+    for (name, backend) in used {
+        if let Some(cookie) = backend.draft.named_cookie() {
+            let hosts = backend.hosts.iter().copied();
+            let cookies = WrittenCookie::all(false, &backend.scope, hosts, cookie);
+            cookies.for_each(|cookie| ask(Writer::Backend(name), cookie));
+        }
+    }
+    written.extend(of_policies);
+    written
 }
 
 /// Whether its policy governs others, too. Then it writes a cookie for each (GEP-1619: they "MUST NOT share persistent

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::context::{Context, Elsewhere};
 use crate::short_hash::hash;
 use limpet_core::config::schema::PolicyConfig;
 
 /// The longest name of a policy is 128 characters, 17 of which are a hyphen and a hash.
 const MAX_STEM: usize = 111;
 /// How many digits of the hash a name has, unless two names would be equal.
-const DIGITS: usize = 8;
+pub(crate) const DIGITS: usize = 8;
 /// How many digits it has then.
 const MORE_DIGITS: usize = 16;
 
@@ -21,9 +22,9 @@ pub(super) struct Policies {
 
 /// What the policy's name is made of. The name itself depends on what other policies there are ([`Names`]).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PolicyId {
+pub(crate) struct PolicyId {
     stem: String,
-    digest: String,
+    pub(crate) digest: String,
 }
 
 impl Policies {
@@ -39,9 +40,13 @@ impl Policies {
         id
     }
 
+    pub(super) fn ids(&self) -> impl Iterator<Item = &PolicyId> {
+        self.all.keys()
+    }
+
     /// The names of all, and the policies by name.
-    pub(super) fn named(self) -> (Names, BTreeMap<String, PolicyConfig>) {
-        let names = Names::new(self.all.keys());
+    pub(super) fn named(self, context: Context<'_>) -> (Names, BTreeMap<String, PolicyConfig>) {
+        let names = Names::new(self.all.keys(), context);
         let by_name = self.all.into_iter().map(|(id, config)| (names.of(&id), config));
         let by_name = by_name.collect();
         (names, by_name)
@@ -59,7 +64,7 @@ impl PolicyId {
         }
     }
 
-    fn with_digits(&self, digits: usize) -> String {
+    pub(crate) fn with_digits(&self, digits: usize) -> String {
         format!("{}-{}", self.stem, self.digest.get(..digits).unwrap_or(&self.digest))
     }
 }
@@ -68,21 +73,27 @@ impl PolicyId {
 /// in common, both have 16.
 #[derive(Debug)]
 pub(super) struct Names {
+    /// How many digits there are in a short name.
+    digits: usize,
     /// How many policies have each short name.
     short: HashMap<String, usize>,
 }
 
 impl Names {
-    fn new<'a>(ids: impl IntoIterator<Item = &'a PolicyId>) -> Self {
+    fn new<'a>(ids: impl IntoIterator<Item = &'a PolicyId>, context: Context<'_>) -> Self {
+        let digits = context.digits;
         let mut short = HashMap::new();
         for id in ids {
-            *short.entry(id.with_digits(DIGITS)).or_default() += 1;
+            let name = id.with_digits(digits);
+            let is_elsewhere = |elsewhere: &dyn Elsewhere| elsewhere.has_policy(&name, &id.digest);
+            let others = usize::from(context.elsewhere.is_some_and(is_elsewhere));
+            *short.entry(name).or_default() += 1 + others;
         }
-        Self { short }
+        Self { digits, short }
     }
 
     pub(super) fn of(&self, id: &PolicyId) -> String {
-        let name = id.with_digits(DIGITS);
+        let name = id.with_digits(self.digits);
         match self.short.get(&name) {
             Some(1) => name,
             _ => id.with_digits(MORE_DIGITS),
@@ -109,7 +120,7 @@ mod tests {
         let strict = policies.add(policy("shop", true));
         let odd = policies.add(policy("a!#$%&'*+^_`|~z", false));
         let long = policies.add(policy(&"x".repeat(128), false));
-        let (names, by_name) = policies.named();
+        let (names, by_name) = policies.named(Context::default());
         assert_eq!(by_name.len(), 4);
         let name = names.of(&shop);
         assert_eq!(by_name.get(&name), Some(&policy("shop", false)));
@@ -129,7 +140,7 @@ mod tests {
             digest: digest.to_owned(),
         };
         let ids = ["0123456789abcdef", "01234567fedcba98", "89abcdef01234567"].map(id);
-        let names = Names::new(&ids);
+        let names = Names::new(&ids, Context::default());
         assert_eq!(
             ids.map(|id| names.of(&id)),
             ["shop-0123456789abcdef", "shop-01234567fedcba98", "shop-89abcdef"]

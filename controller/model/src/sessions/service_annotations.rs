@@ -81,6 +81,7 @@ fn problems_of(service: &Object<ServiceSpec>) -> Vec<Problem> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use imbl::OrdMap;
     use serde_json::json;
 
     use super::*;
@@ -96,7 +97,7 @@ mod tests {
     /// What is said of it.
     fn problem(service: &Object<ServiceSpec>, settings: &Settings) -> Option<String> {
         let objects = Objects {
-            services: [(service.meta.object_name(), service.clone())].into(),
+            services: OrdMap::unit(service.meta.object_name(), service.clone().into()),
             ..Objects::default()
         };
         let told = problems(&objects, settings).into_values().next();

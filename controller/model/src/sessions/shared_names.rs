@@ -39,7 +39,7 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
         cookie: &'a CookieConfig,
     ) {
         let cookies = self.cookies.entry((&cookie.name, &cookie.path)).or_default();
-        let mut add = |host: Hostname| {
+        let add = |host: Hostname| {
             let writers = cookies.entry(host).or_insert_with(|| Writers {
                 all: Vec::new(),
                 scope: Some(scope),
@@ -47,11 +47,7 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
             writers.all.push(writer);
             writers.scope = writers.scope.filter(|known| *known == scope);
         };
-        // With a domain, it is one cookie for all hosts of the domain.
-        match &cookie.domain {
-            Some(domain) => add(Hostname::parse(Some(domain.trim_start_matches('.')))),
-            None => hosts.into_iter().cloned().for_each(add),
-        }
+        cookie_hosts(cookie, hosts).for_each(add);
     }
 
     /// The writers whose cookie another scope writes as well. The time is linear in the number of hosts.
@@ -76,8 +72,48 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     }
 }
 
+/// The hosts of a cookie that is written for clients of these. With a domain, it is one cookie for all of the domain.
+fn cookie_hosts<'a>(
+    cookie: &CookieConfig,
+    hosts: impl IntoIterator<Item = &'a Hostname>,
+) -> impl Iterator<Item = Hostname> {
+    let domain = cookie.domain.as_ref();
+    let domain = domain.map(|domain| Hostname::parse(Some(domain.trim_start_matches('.'))));
+    let hosts = hosts.into_iter().filter(|_| cookie.domain.is_none()).cloned();
+    domain.into_iter().chain(hosts)
+}
+
+/// A cookie that sessions of a scope write for clients of a host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WrittenCookie {
+    /// Whether it counts among the cookies of policies alone, to which those of others are nothing.
+    pub(crate) among_policies: bool,
+    pub(crate) name: String,
+    pub(crate) path: String,
+    pub(crate) host: Hostname,
+    pub(crate) scope: String,
+}
+
+impl WrittenCookie {
+    /// One for each of these hosts.
+    pub(super) fn all<'a>(
+        among_policies: bool,
+        scope: &str,
+        hosts: impl IntoIterator<Item = &'a Hostname>,
+        cookie: &CookieConfig,
+    ) -> impl Iterator<Item = Self> {
+        cookie_hosts(cookie, hosts).map(move |host| Self {
+            among_policies,
+            name: cookie.name.clone(),
+            path: cookie.path.clone(),
+            host,
+            scope: scope.to_owned(),
+        })
+    }
+}
+
 /// The wildcards that contain all of these hosts, without the set itself.
-fn wider(host: &Hostname) -> impl Iterator<Item = Hostname> + '_ {
+pub(crate) fn wider(host: &Hostname) -> impl Iterator<Item = Hostname> + '_ {
     let (text, is_any) = match host {
         Hostname::Exact(text) => (text.as_str(), false),
         Hostname::Suffix(text) => (text.get(1..).unwrap_or_default(), false),

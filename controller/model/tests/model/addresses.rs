@@ -41,7 +41,7 @@ spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: 80, protocol: 
             ip: Some((*ip).to_owned()),
             hostname: None,
         };
-        service.spec.ingress = ingress.iter().map(ip).collect();
+        Arc::make_mut(service).spec.ingress = ingress.iter().map(ip).collect();
     }
     let settings = Settings {
         managed: Some(ManagedEnvoys {
@@ -52,7 +52,7 @@ spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: 80, protocol: 
     };
     let (graph, mut reports) = build(&objects, &settings);
     let report = reports.gateways.remove(&name).expect("a report");
-    (report, graph.gateways.contains_key(&name))
+    (Arc::unwrap_or_clone(report), graph.gateways.contains_key(&name))
 }
 
 /// The Gateway with a Service of the type `NodePort` with these `externalIPs`, whose pods are ready on these nodes, and

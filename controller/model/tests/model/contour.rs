@@ -291,7 +291,7 @@ fn descriptions_and_notes_are_bounded() {
     let mut objects = objects("");
     let mut add = |name: &str, spec: &Value| {
         let object: Object<_> = readable(&json!({"metadata": {"namespace": "shop", "name": name}, "spec": spec}));
-        objects.ingress_routes.insert(object.meta.object_name(), object);
+        objects.ingress_routes.insert(object.meta.object_name(), object.into());
     };
     for name in &names {
         add(name, &json!({"virtualhost": {"fqdn": "one.example"}}));

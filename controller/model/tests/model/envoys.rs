@@ -81,7 +81,7 @@ spec:
     let name = ObjectName::new("shop", "web");
     Built {
         envoys: graph.envoys.remove(&name).map(Arc::unwrap_or_clone).unwrap_or_default(),
-        conditions: reports.gateways.remove(&name).expect("a report").conditions,
+        conditions: reports.gateways.remove(&name).expect("a report").conditions.clone(),
         is_served: graph.gateways.contains_key(&name),
     }
 }

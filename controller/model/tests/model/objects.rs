@@ -27,13 +27,13 @@ fn add(objects: &mut Objects, value: &Value) {
     macro_rules! insert {
         ($into:ident) => {{
             let read = limpet_api::readable(value);
-            objects.$into.insert(read.meta.object_name(), read);
+            objects.$into.insert(read.meta.object_name(), read.into());
         }};
     }
     match value["kind"].as_str().expect("a kind") {
         "GatewayClass" => {
             let read: limpet_api::Object<limpet_api::GatewayClassSpec> = limpet_api::readable(value);
-            objects.gateway_classes.insert(read.meta.name.clone(), read);
+            objects.gateway_classes.insert(read.meta.name.clone(), read.into());
         }
         "Gateway" => insert!(gateways),
         "HTTPRoute" => insert!(http_routes),
@@ -64,7 +64,7 @@ fn add(objects: &mut Objects, value: &Value) {
                 },
                 name: read.meta.object_name(),
             };
-            objects.session_policies.insert(name, read);
+            objects.session_policies.insert(name, read.into());
         }
         "Namespace" => {
             let labels = serde_json::from_value(value["metadata"]["labels"].clone()).unwrap_or_default();

@@ -15,9 +15,9 @@ use super::context::Context;
 use super::gauges;
 use crate::cluster::reconcile::reported::Reported;
 use limpet_api::ObjectName;
-use limpet_model::Reports;
 use limpet_model::graph::Graph;
 use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
+use limpet_model::{Map, Reports};
 
 /// When the last build was that changed anything of `IngressRoute`s.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl Collector for ContourMetrics {
 
 /// How many of these objects there are, by labels.
 fn count<L: Ord>(
-    routes: &BTreeMap<ObjectName, IngressRouteReport>,
+    routes: &Map<ObjectName, IngressRouteReport>,
     is_counted: impl Fn(&IngressRouteReport) -> bool,
     labels: impl Fn(&ObjectName, &IngressRouteReport) -> L,
 ) -> BTreeMap<L, u64> {

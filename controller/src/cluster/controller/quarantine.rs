@@ -7,10 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use imbl::ordmap::DiffItem;
+
 use crate::cluster::reconcile::replicas::{RefusedRoute, View};
 use crate::cluster::reconcile::status::shortened;
 use limpet_api::{GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Object, ObjectName, ObjectRef};
-use limpet_model::{InPlace, Objects, Quarantined};
+use limpet_model::{InPlace, Map, Objects, Quarantined};
 use limpet_resources::{Name, Resources, Version};
 use limpet_xds::Disapproval;
 
@@ -156,17 +158,18 @@ impl Quarantine {
 
     /// Remembers routes as they are before a change.
     pub(crate) fn remember(&mut self, before: &Objects, after: &Objects, standing: impl Fn(&ObjectRef) -> Standing) {
-        self.former.retain(|object, _| exists(after, object));
-        let http = changed(&before.http_routes, &after.http_routes)
-            .map(|(name, was)| (Kind::HttpRoute, name, Route::Http(was)));
-        let grpc = changed(&before.grpc_routes, &after.grpc_routes)
-            .map(|(name, was)| (Kind::GrpcRoute, name, Route::Grpc(was)));
-        let ingress = changed(&before.ingress_routes, &after.ingress_routes)
-            .map(|(name, was)| (Kind::IngressRoute, name, Route::Ingress(was)));
-        for (kind, name, was) in http.chain(grpc).chain(ingress) {
-            let object = ObjectRef {
-                kind,
-                name: name.clone(),
+        let http = changed(Kind::HttpRoute, &before.http_routes, &after.http_routes, Route::Http);
+        let grpc = changed(Kind::GrpcRoute, &before.grpc_routes, &after.grpc_routes, Route::Grpc);
+        let ingress = changed(
+            Kind::IngressRoute,
+            &before.ingress_routes,
+            &after.ingress_routes,
+            Route::Ingress,
+        );
+        for (object, was) in http.chain(grpc).chain(ingress) {
+            let Some(was) = was else {
+                self.former.remove(&object);
+                continue;
             };
             match standing(&object) {
                 Standing::Refused => {}
@@ -189,57 +192,39 @@ pub(crate) enum Standing {
     Unknown,
 }
 
-fn exists(objects: &Objects, object: &ObjectRef) -> bool {
-    match object.kind {
-        Kind::HttpRoute => objects.http_routes.contains_key(&object.name),
-        Kind::GrpcRoute => objects.grpc_routes.contains_key(&object.name),
-        Kind::IngressRoute => objects.ingress_routes.contains_key(&object.name),
-        _ => false,
-    }
-}
-
-/// The objects that are there before and after, and differ.
-fn changed<'a, S: Clone + PartialEq>(
-    before: &'a BTreeMap<ObjectName, Object<S>>,
-    after: &'a BTreeMap<ObjectName, Object<S>>,
-) -> impl Iterator<Item = (&'a ObjectName, Arc<Object<S>>)> {
-    let differs = |(name, was): &(&ObjectName, &Object<S>)| after.get(*name).is_some_and(|is| is != *was);
-    before
-        .iter()
-        .filter(differs)
-        .map(|(name, was)| (name, Arc::new(was.clone())))
+/// The objects that differ, as they were, and those that are gone. The time is that of these objects alone.
+fn changed<'a, S: Eq>(
+    kind: Kind,
+    before: &'a Map<ObjectName, Object<S>>,
+    after: &'a Map<ObjectName, Object<S>>,
+    route: impl Fn(Arc<Object<S>>) -> Route + 'a,
+) -> impl Iterator<Item = (ObjectRef, Option<Route>)> + 'a {
+    before.diff(after).filter_map(move |item| {
+        let (name, was) = match item {
+            DiffItem::Add(..) => return None,
+            DiffItem::Update { old: (name, was), .. } => (name, Some(route(Arc::clone(was)))),
+            DiffItem::Remove(name, _) => (name, None),
+        };
+        let name = name.clone();
+        Some((ObjectRef { kind, name }, was))
+    })
 }
 
 impl Route {
     fn find(objects: &Objects, object: &ObjectRef) -> Option<Self> {
         match object.kind {
-            Kind::HttpRoute => objects
-                .http_routes
-                .get(&object.name)
-                .cloned()
-                .map(Arc::new)
-                .map(Self::Http),
-            Kind::GrpcRoute => objects
-                .grpc_routes
-                .get(&object.name)
-                .cloned()
-                .map(Arc::new)
-                .map(Self::Grpc),
-            Kind::IngressRoute => objects
-                .ingress_routes
-                .get(&object.name)
-                .cloned()
-                .map(Arc::new)
-                .map(Self::Ingress),
+            Kind::HttpRoute => objects.http_routes.get(&object.name).cloned().map(Self::Http),
+            Kind::GrpcRoute => objects.grpc_routes.get(&object.name).cloned().map(Self::Grpc),
+            Kind::IngressRoute => objects.ingress_routes.get(&object.name).cloned().map(Self::Ingress),
             _ => None,
         }
     }
 
     fn put_into(&self, objects: &mut Objects, name: &ObjectName) {
         match self {
-            Self::Http(route) => drop(objects.http_routes.insert(name.clone(), Object::clone(route))),
-            Self::Grpc(route) => drop(objects.grpc_routes.insert(name.clone(), Object::clone(route))),
-            Self::Ingress(route) => drop(objects.ingress_routes.insert(name.clone(), Object::clone(route))),
+            Self::Http(route) => drop(objects.http_routes.insert(name.clone(), Arc::clone(route))),
+            Self::Grpc(route) => drop(objects.grpc_routes.insert(name.clone(), Arc::clone(route))),
+            Self::Ingress(route) => drop(objects.ingress_routes.insert(name.clone(), Arc::clone(route))),
         }
     }
 

@@ -68,7 +68,7 @@ fn addresses(node: &RawNode) -> Vec<String> {
 /// The nodes that count for the addresses of Gateways.
 pub(super) fn wanted(objects: &Objects) -> BTreeSet<ObjectName> {
     let by_node = objects.readiness.iter().filter(|(service, _)| {
-        let service = objects.services.get(service);
+        let service = objects.services.get(*service);
         service.is_some_and(|service| is_node_port(&service.spec))
     });
     let nodes = by_node.flat_map(|(_, readiness)| &readiness.nodes);

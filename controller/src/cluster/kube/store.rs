@@ -5,6 +5,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use imbl::OrdMap;
 use kube::core::ApiResource;
 
 use super::decode::{Content, Entry};
@@ -116,8 +117,7 @@ impl Store {
         }
     }
 
-    /// Everything except EndpointSlices. Cheap to call: the objects are copied only if they change while somebody has
-    /// them.
+    /// Everything except EndpointSlices. Cheap to call: two states share the objects that are the same in both.
     pub(crate) fn objects(&self) -> Arc<Objects> {
         Arc::clone(&self.objects)
     }
@@ -281,11 +281,11 @@ impl Store {
     }
 
     /// Takes in what a single object holds. Returns whether that says anything new.
-    fn answer<T: PartialEq>(
+    fn answer<T: Clone + PartialEq>(
         &mut self,
         object: Wanted,
-        known: impl Fn(&Objects) -> &BTreeMap<ObjectName, T>,
-        kept: impl Fn(&mut Objects) -> &mut BTreeMap<ObjectName, T>,
+        known: impl Fn(&Objects) -> &OrdMap<ObjectName, T>,
+        kept: impl Fn(&mut Objects) -> &mut OrdMap<ObjectName, T>,
         found: Option<T>,
     ) -> bool {
         // An update of an object that is not wanted any more may still be on its way.
@@ -380,12 +380,18 @@ impl Store {
     }
 
     fn insert_content(&mut self, name: ObjectName, content: Content, change: &mut Change) {
-        /// Whether that changed anything. `make_mut` would copy everything, so it is not called for equal objects.
+        /// Whether that changed anything.
         macro_rules! put {
             ($map:ident, $name:expr, $object:expr) => {{
-                let changed = self.objects.$map.get(&$name) != Some(&$object);
+                let changed = self
+                    .objects
+                    .$map
+                    .get(&$name)
+                    .is_none_or(|known| **known != $object);
                 if changed {
-                    Arc::make_mut(&mut self.objects).$map.insert($name, $object);
+                    Arc::make_mut(&mut self.objects)
+                        .$map
+                        .insert($name, Arc::new($object));
                 }
                 changed
             }};
@@ -402,7 +408,14 @@ impl Store {
             Content::EnvoyDeployment(object) => put!(envoy_deployments, name, *object),
             Content::IngressRoute(object) => put!(ingress_routes, name, object),
             Content::CertificateDelegation(object) => put!(certificate_delegations, name, object),
-            Content::Namespace(labels) => put!(namespaces, name.name, labels),
+            Content::Namespace(labels) => {
+                let changed = self.objects.namespaces.get(&name.name) != Some(&labels);
+                if changed {
+                    let objects = Arc::make_mut(&mut self.objects);
+                    objects.namespaces.insert(name.name, labels);
+                }
+                changed
+            }
             Content::SessionPolicy(kind, object) => {
                 let name = SessionPolicyName { kind, name };
                 put!(session_policies, name, object)

@@ -31,7 +31,8 @@ pub(super) fn all(reports: &Reports) -> bool {
         .flat_map(|ancestor| &ancestor.conditions);
     let all = classes.chain(of_gateways).chain(of_routes).chain(of_policies);
     let mut routes = ingress_routes.values();
-    all.chain(without_status.values()).all(is_good)
+    all.chain(without_status.values().map(|condition| &**condition))
+        .all(is_good)
         && routes.all(|report| report.status == IngressRouteStatus::Valid && report.notes.is_empty())
 }
 

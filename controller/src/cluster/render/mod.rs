@@ -141,10 +141,8 @@ pub fn render(
 /// Adds the classes that the control plane itself creates, and that no manifest has.
 pub(crate) fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
     for (name, controller) in plane.own_classes() {
-        objects
-            .gateway_classes
-            .entry((*name).to_owned())
-            .or_insert_with(|| Object {
+        objects.gateway_classes.entry((*name).to_owned()).or_insert_with(|| {
+            Arc::new(Object {
                 meta: Meta {
                     name: (*name).to_owned(),
                     ..Meta::default()
@@ -155,7 +153,8 @@ pub(crate) fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
                 },
                 unread: Vec::new(),
                 malformed: None,
-            });
+            })
+        });
     }
 }
 

@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{RuleFacts, RuleSession, Sessions, sessions};
+use crate::context::Context;
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
 use crate::objects::RuleBackend;
 use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
@@ -60,12 +61,16 @@ impl World {
         let objects = &mut self.objects;
         let kind = value["kind"].as_str().unwrap().to_owned();
         match kind.as_str() {
-            "HTTPRoute" => drop(objects.http_routes.insert(name, decode(&value))),
-            "GRPCRoute" => drop(objects.grpc_routes.insert(name, decode(&value))),
-            "Service" => drop(objects.services.insert(name, decode(&value))),
-            "Gateway" => drop(objects.gateways.insert(name, decode(&value))),
-            "XBackend" => drop(objects.backends.insert(name, decode(&value))),
-            kind => drop(objects.session_policies.insert(policy_name(kind, name), decode(&value))),
+            "HTTPRoute" => drop(objects.http_routes.insert(name, decode(&value).into())),
+            "GRPCRoute" => drop(objects.grpc_routes.insert(name, decode(&value).into())),
+            "Service" => drop(objects.services.insert(name, decode(&value).into())),
+            "Gateway" => drop(objects.gateways.insert(name, decode(&value).into())),
+            "XBackend" => drop(objects.backends.insert(name, decode(&value).into())),
+            kind => drop(
+                objects
+                    .session_policies
+                    .insert(policy_name(kind, name), decode(&value).into()),
+            ),
         }
     }
 
@@ -158,7 +163,7 @@ impl World {
 
     pub(super) fn sessions(&self) -> Sessions {
         let rules = self.rules();
-        let sessions = sessions(&self.objects, &self.settings, &rules, Vec::new(), None);
+        let sessions = sessions(&self.objects, &self.settings, &rules, Vec::new(), Context::default());
         assert_eq!(sessions.rules.len(), rules.len());
         check_references(&sessions);
         sessions

@@ -118,7 +118,7 @@ impl<'a> Judged<'a> {
             all.add_ingress_route(name, report);
         }
         for (object, condition) in without_status {
-            all.add(object.kind, &object.name, None, [condition]);
+            all.add(object.kind, &object.name, None, [&**condition]);
         }
         all
     }

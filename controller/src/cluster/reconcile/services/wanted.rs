@@ -43,7 +43,10 @@ pub(super) fn changes<'a>(
         // A backend that cannot be read keeps its Service: it may still need it.
         if backend.malformed.is_none()
             && pods(&backend.spec).is_none()
-            && objects.services.get(&service).is_some_and(limpet_model::is_ours)
+            && objects
+                .services
+                .get(&service)
+                .is_some_and(|service| limpet_model::is_ours(service))
         {
             let object = None;
             changes.insert(name.clone(), Change { service, object });

@@ -1,0 +1,37 @@
+//! What a build depends on beside the objects and the settings.
+
+use super::memory::MOST_BYTES;
+use super::sessions::{DIGITS, WrittenCookie};
+use limpet_api::ObjectRef;
+
+/// Limits, and what there is beside the objects of the build.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// The greatest size of the memory.
+    pub(crate) most_bytes: usize,
+    /// How many digits of the hash of a policy are in its name, unless two names would be equal.
+    pub(crate) digits: usize,
+    /// The rest, if the objects are a part of all; `None`: they are all that there are.
+    pub(crate) elsewhere: Option<&'a dyn Elsewhere>,
+    /// The route to explain.
+    pub(crate) explained: Option<&'a ObjectRef>,
+}
+
+impl Default for Context<'_> {
+    fn default() -> Self {
+        Self {
+            most_bytes: MOST_BYTES,
+            digits: DIGITS,
+            elsewhere: None,
+            explained: None,
+        }
+    }
+}
+
+/// What objects that are no part of a build have in common with those that are.
+pub(crate) trait Elsewhere {
+    /// Whether sessions of another scope write this cookie, so that a client would keep one of them alone.
+    fn writes(&self, cookie: &WrittenCookie) -> bool;
+    /// Whether a policy with another digest has this short name.
+    fn has_policy(&self, short: &str, digest: &str) -> bool;
+}

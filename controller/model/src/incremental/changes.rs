@@ -1,0 +1,80 @@
+//! What differs between two states of the objects. The time is that of what differs.
+
+use std::collections::BTreeSet;
+
+use limpet_api::{Kind, ObjectName, ObjectRef};
+
+use super::links::{Link, Member};
+use crate::maps::changed;
+use crate::{Objects, SessionPolicyName};
+
+/// What has changed.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) members: BTreeSet<Member>,
+    /// What is no member.
+    pub(super) links: BTreeSet<Link>,
+    /// Gateways whose routes may have other links.
+    pub(super) gateways: BTreeSet<ObjectName>,
+}
+
+impl Changes {
+    pub(super) fn between(before: &Objects, after: &Objects) -> Self {
+        let mut changes = Self::default();
+        macro_rules! of_kind {
+            ($map:ident, $kind:expr) => {
+                for name in changed(&before.$map, &after.$map) {
+                    changes.object($kind, name);
+                }
+            };
+        }
+        of_kind!(http_routes, Kind::HttpRoute);
+        of_kind!(grpc_routes, Kind::GrpcRoute);
+        of_kind!(services, Kind::Service);
+        of_kind!(backends, Kind::XBackend);
+        of_kind!(backend_tls_policies, Kind::BackendTlsPolicy);
+        of_kind!(gateways, Kind::Gateway);
+        for SessionPolicyName { kind, name } in changed(&before.session_policies, &after.session_policies) {
+            changes.object((*kind).into(), name);
+        }
+        let gateways = changed(&before.gateways, &after.gateways);
+        changes.gateways.extend(gateways.cloned());
+        macro_rules! links {
+            ($map:ident, $link:expr) => {
+                let names = changed(&before.$map, &after.$map);
+                changes.links.extend(names.map($link));
+            };
+        }
+        links!(namespaces, |name| Link::Namespace(name.clone()));
+        links!(reference_grants, |name| Link::Grants(name.namespace.clone()));
+        links!(certificates, |name| Link::Secret(name.clone()));
+        links!(authorities, |name| Link::Authorities(name.clone()));
+        links!(readiness, |name| Link::Readiness(name.clone()));
+        links!(nodes, |_| Link::Nodes);
+        links!(envoy_deployments, |_| Link::Deployments);
+        if before.reference_grants != after.reference_grants || before.gateway_classes != after.gateway_classes {
+            changes.members.insert(Member::Classes);
+        }
+        if before.ingress_routes != after.ingress_routes
+            || before.certificate_delegations != after.certificate_delegations
+        {
+            changes.members.insert(Member::Contour);
+        }
+        for object in changed(&before.quarantined, &after.quarantined) {
+            if object.kind == Kind::IngressRoute {
+                changes.members.insert(Member::Contour);
+            } else {
+                changes.object(object.kind, &object.name);
+            }
+        }
+        for object in before.memory.changed(&after.memory) {
+            changes.object(object.kind, &object.name);
+        }
+        changes
+    }
+
+    fn object(&mut self, kind: Kind, name: &ObjectName) {
+        let name = name.clone();
+        self.members.insert(Member::Object(ObjectRef { kind, name }));
+    }
+}

@@ -1,0 +1,244 @@
+//! What an object shares with others, or reads of them. It is found in the object itself, and in no result of a build.
+//!
+//! A link may be more than a build needs, and then costs time. One that is missing makes the result wrong, so whoever
+//! lets one object of a build look at another one adds the link here.
+
+use limpet_api::{
+    BackendTlsPolicySpec, GatewaySpec, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPolicySpec,
+};
+
+use crate::contour;
+use crate::gateways::envoys_service;
+use crate::graph::Hostname;
+use crate::references::selector_service;
+use crate::routes::gateway_name;
+use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
+
+/// What is built for its own result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Member {
+    /// GatewayClasses and ReferenceGrants, all at once.
+    Classes,
+    /// `IngressRoute`s, all at once: any may delegate to any.
+    Contour,
+    /// One object.
+    Object(ObjectRef),
+}
+
+/// Something that members have to do with.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Link {
+    /// What has this name among what rules lead to and policies target, of whatever kind.
+    Backend(ObjectName),
+    /// Routes of this name, as targets of policies.
+    Route(ObjectName),
+    /// A Gateway, as a parent and as a target of policies.
+    Gateway(ObjectName),
+    /// The virtual host of a listener, by its index.
+    Host(ObjectName, usize, Hostname),
+    /// Every backend of a namespace, which a policy with an unreadable target may mean.
+    AnyBackend(String),
+    /// The labels of a namespace.
+    Namespace(String),
+    /// The ReferenceGrants of a namespace.
+    Grants(String),
+    /// A Secret with a certificate.
+    Secret(ObjectName),
+    /// A ConfigMap with authorities.
+    Authorities(ObjectName),
+    /// Where the pods of a Service are ready.
+    Readiness(ObjectName),
+    /// All nodes.
+    Nodes,
+    /// All `EnvoyDeployment`s.
+    Deployments,
+    /// Whether another controller has Gateways.
+    OthersGateways,
+}
+
+/// What a link means to a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hold {
+    /// All who join or may be joined there are built together.
+    Joins,
+    /// The same, if somebody joins.
+    MayBeJoined,
+    /// It is built anew if a member changes that joins, and else has nothing to do with the others.
+    Reads,
+}
+
+/// In order, each link once.
+pub(super) type Links = Vec<(Link, Hold)>;
+
+/// The links of a member; `None` if it does not exist.
+pub(super) fn links(member: &Member, objects: &Objects, settings: &Settings) -> Option<Links> {
+    let mut links = match member {
+        Member::Classes => vec![(Link::Deployments, Hold::Reads)],
+        Member::Contour => of_contour(objects, settings)?,
+        Member::Object(object) => of_object(object, objects, settings)?,
+    };
+    // The strongest hold of a link comes first.
+    links.sort_unstable();
+    links.dedup_by(|next, kept| next.0 == kept.0);
+    Some(links)
+}
+
+fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings) -> Option<Links> {
+    let name = &object.name;
+    Some(match object.kind {
+        Kind::HttpRoute => {
+            let hostnames = &objects.http_routes.get(name)?.spec.hostnames;
+            of_route(object, hostnames, objects)?
+        }
+        Kind::GrpcRoute => {
+            let hostnames = &objects.grpc_routes.get(name)?.spec.hostnames;
+            of_route(object, hostnames, objects)?
+        }
+        Kind::Service => {
+            objects.services.get(name)?;
+            vec![(Link::Backend(name.clone()), Hold::Joins)]
+        }
+        Kind::XBackend => {
+            objects.backends.get(name)?;
+            let own = Link::Backend(name.clone());
+            let made = Link::Backend(selector_service(name));
+            vec![(own, Hold::Joins), (made, Hold::Joins)]
+        }
+        Kind::BackendLbPolicy => of_policy(name, policy(SessionPolicyKind::BackendLbPolicy, name, objects)?),
+        Kind::XBackendTrafficPolicy => {
+            of_policy(name, policy(SessionPolicyKind::XBackendTrafficPolicy, name, objects)?)
+        }
+        Kind::BackendTlsPolicy => of_tls_policy(name, &objects.backend_tls_policies.get(name)?.spec),
+        Kind::Gateway => of_gateway(objects.gateways.get(name)?, objects, settings),
+        _ => return None,
+    })
+}
+
+fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects) -> Option<Links> {
+    let references = objects.route(route)?;
+    let namespace = &route.name.namespace;
+    let mut links = vec![
+        (Link::Route(route.name.clone()), Hold::MayBeJoined),
+        (Link::Namespace(namespace.clone()), Hold::Reads),
+    ];
+    for parent in references.parents {
+        match gateway_name(namespace, parent) {
+            Some(name) => {
+                if let Some(gateway) = objects.gateways.get(&name) {
+                    links.extend(hosts(&name, gateway, parent, hostnames));
+                }
+                links.push((Link::Gateway(name), Hold::MayBeJoined));
+            }
+            None => links.push((Link::OthersGateways, Hold::Reads)),
+        }
+    }
+    for backend in references.reached() {
+        let of = backend.namespace.as_deref().unwrap_or(namespace);
+        links.push((Link::Backend(ObjectName::new(of, &backend.name)), Hold::Joins));
+        links.push((Link::AnyBackend(of.to_owned()), Hold::MayBeJoined));
+        if of != namespace {
+            links.push((Link::Grants(of.to_owned()), Hold::Reads));
+        }
+    }
+    Some(links)
+}
+
+/// The virtual hosts that a route may have at a Gateway.
+fn hosts<'a>(
+    name: &'a ObjectName,
+    gateway: &'a Object<GatewaySpec>,
+    parent: &'a ParentRef,
+    hostnames: &'a [String],
+) -> impl Iterator<Item = (Link, Hold)> + 'a {
+    let listeners = gateway.spec.listeners.iter().enumerate();
+    let named = listeners.filter(move |(_, listener)| {
+        parent.section_name.as_ref().is_none_or(|name| *name == listener.name)
+            && parent.port.is_none_or(|port| port == listener.port)
+    });
+    named.flat_map(move |(index, listener)| {
+        let of_listener = Hostname::parse(listener.hostname.as_deref());
+        let all = hostnames.is_empty().then(|| of_listener.clone());
+        let of_both = hostnames
+            .iter()
+            .filter_map(move |hostname| of_listener.intersection(&Hostname::parse(Some(hostname))));
+        let link = move |hostname| (Link::Host(name.clone(), index, hostname), Hold::Joins);
+        all.into_iter().chain(of_both).map(link)
+    })
+}
+
+fn policy<'a>(kind: SessionPolicyKind, name: &ObjectName, objects: &'a Objects) -> Option<&'a SessionPolicySpec> {
+    let name = name.clone();
+    let policy = objects.session_policies.get(&SessionPolicyName { kind, name })?;
+    Some(&policy.spec)
+}
+
+fn of_policy(policy: &ObjectName, spec: &SessionPolicySpec) -> Links {
+    let mut links = Links::new();
+    for target in &spec.target_refs {
+        let name = ObjectName::new(&policy.namespace, &target.name);
+        // Policies apply to neither, but say so where they target one.
+        if target.kind == Kind::Gateway.as_str() {
+            links.push((Link::Gateway(name.clone()), Hold::Joins));
+        } else if [Kind::HttpRoute, Kind::GrpcRoute]
+            .iter()
+            .any(|kind| target.kind == kind.as_str())
+        {
+            links.push((Link::Route(name.clone()), Hold::Joins));
+        }
+        links.push((Link::Backend(name), Hold::Joins));
+    }
+    links
+}
+
+fn of_tls_policy(policy: &ObjectName, spec: &BackendTlsPolicySpec) -> Links {
+    let namespace = &policy.namespace;
+    let targets = spec.target_refs.iter().map(|target| &target.name);
+    let targets = targets.chain(spec.unclear_targets.iter().flatten());
+    let targets = targets.map(|name| (Link::Backend(ObjectName::new(namespace, name)), Hold::Joins));
+    let unreadable = spec.unclear_targets.contains(&None);
+    let unreadable = unreadable.then(|| (Link::AnyBackend(namespace.clone()), Hold::Joins));
+    let authorities = spec.validation.ca_certificate_refs.iter();
+    let authorities = authorities.map(|reference| {
+        let name = ObjectName::new(namespace, &reference.name);
+        (Link::Authorities(name), Hold::Reads)
+    });
+    targets.chain(unreadable).chain(authorities).collect()
+}
+
+fn of_gateway(gateway: &Object<GatewaySpec>, objects: &Objects, settings: &Settings) -> Links {
+    let namespace = &gateway.meta.namespace;
+    let mut links = vec![(Link::Deployments, Hold::Reads)];
+    let tls = gateway
+        .spec
+        .listeners
+        .iter()
+        .filter_map(|listener| listener.tls.as_ref());
+    for reference in tls.flat_map(|tls| &tls.certificate_refs) {
+        let of = reference.namespace.as_deref().unwrap_or(namespace);
+        links.push((Link::Secret(ObjectName::new(of, &reference.name)), Hold::Reads));
+        if of != namespace {
+            links.push((Link::Grants(of.to_owned()), Hold::Reads));
+        }
+    }
+    if let Some(service) = envoys_service(gateway, objects, settings) {
+        links.push((Link::Readiness(service.clone()), Hold::Reads));
+        links.push((Link::Backend(service), Hold::Reads));
+        links.push((Link::Nodes, Hold::Reads));
+    }
+    links
+}
+
+fn of_contour(objects: &Objects, settings: &Settings) -> Option<Links> {
+    let contour = settings.contour.as_ref()?;
+    let mut links = vec![(Link::Gateway(contour.gateway.clone()), Hold::Reads)];
+    for (name, route) in contour::ours(objects, contour) {
+        for service in route.spec.routes.iter().flat_map(|route| &route.services) {
+            let service = ObjectName::new(&name.namespace, &service.name);
+            links.push((Link::Backend(service), Hold::Reads));
+            links.push((Link::AnyBackend(name.namespace.clone()), Hold::Reads));
+        }
+    }
+    let secrets = contour::contour_secrets(objects, contour).into_iter();
+    links.extend(secrets.map(|secret| (Link::Secret(secret), Hold::Reads)));
+    Some(links)
+}

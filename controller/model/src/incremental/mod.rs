@@ -1,0 +1,259 @@
+//! Builds again what a change concerns.
+//!
+//! Objects fall into islands: what has to do with each other in any way (`links`) is in one (`partition`). An island is
+//! built as all objects are, by the same code, of its own objects and of those that it reads (`restrict`). What an
+//! island makes is put in the place of what it made before (`merge`). What islands have in common although nothing joins
+//! them, a build asks for (`common`): names of policies, and cookies of which a client keeps one alone.
+//!
+//! So a build costs what changed (`changes`) with the islands around it. Some changes concern all islands: of the
+//! settings and of GatewayClasses. Those of a Gateway concern all of its routes.
+
+mod changes;
+mod common;
+mod links;
+mod merge;
+mod partition;
+mod restrict;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use limpet_api::{Kind, ObjectName};
+
+use super::build::{Built, MOST_BUILDS, build_once};
+use super::context::Context;
+use super::graph::Graph;
+use super::memory::{MOST_BYTES, Memory};
+use super::reports::ListenerReport;
+use super::sessions::{DIGITS, pruned_policies};
+use super::{Objects, Reports, Settings, contour, without_status};
+use changes::Changes;
+use common::{Common, Difference};
+use links::{Link, Member, links};
+use merge::{Merged, Part};
+use partition::{Island, Partition, Settled};
+use restrict::restricted;
+
+/// Builds as [`build`](super::build) does, and keeps the results of its parts for the next time.
+#[derive(Debug)]
+pub struct Incremental {
+    /// The greatest size of the memory.
+    most_bytes: usize,
+    /// What all of this was built of.
+    objects: Objects,
+    settings: Option<Settings>,
+    partition: Partition,
+    common: Common,
+    parts: HashMap<Island, Part>,
+    merged: Merged,
+    /// The Gateways of other controllers.
+    others: BTreeSet<ObjectName>,
+    /// Which listeners of each Gateway serve, which is what its routes read of it beside the object.
+    serving: BTreeMap<ObjectName, Serving>,
+}
+
+/// Whether a Gateway serves, and which of its listeners.
+type Serving = (bool, Option<Vec<bool>>);
+
+impl Default for Incremental {
+    fn default() -> Self {
+        Self::with_limits(MOST_BYTES, DIGITS)
+    }
+}
+
+impl Incremental {
+    fn with_limits(most_bytes: usize, digits: usize) -> Self {
+        Self {
+            most_bytes,
+            objects: Objects::default(),
+            settings: None,
+            partition: Partition::default(),
+            common: Common::new(digits),
+            parts: HashMap::new(),
+            merged: Merged::default(),
+            others: BTreeSet::new(),
+            serving: BTreeMap::new(),
+        }
+    }
+
+    /// The graph that `objects` describe, and a report on each object.
+    #[must_use]
+    pub fn build(&mut self, objects: &Objects, settings: &Settings) -> (Graph, Reports) {
+        let mut objects = objects.clone();
+        self.apply(&objects, settings);
+        let (mut memory, mut forgot) = self.memory();
+        for _ in 1..MOST_BUILDS {
+            if !forgot || memory == objects.memory {
+                break;
+            }
+            objects.memory = memory;
+            self.apply(&objects, settings);
+            (memory, forgot) = self.memory();
+        }
+        let graph = Graph {
+            memory,
+            ..self.merged.graph.clone()
+        };
+        (graph, self.merged.reports.clone())
+    }
+
+    /// What is remembered, and whether something was forgotten because there is no room for it.
+    fn memory(&self) -> (Memory, bool) {
+        let mut memory = self.merged.graph.memory.clone();
+        let forgot =
+            self.merged.bytes > self.most_bytes && memory.fit(&pruned_policies(&self.objects), self.most_bytes);
+        (memory, forgot)
+    }
+
+    fn apply(&mut self, objects: &Objects, settings: &Settings) {
+        if self.settings.as_ref() != Some(settings) || self.objects.gateway_classes != objects.gateway_classes {
+            *self = Self {
+                settings: Some(settings.clone()),
+                ..Self::with_limits(self.most_bytes, self.common.digits())
+            };
+            self.partition
+                .set(Member::Classes, links(&Member::Classes, objects, settings));
+            self.partition
+                .set(Member::Contour, links(&Member::Contour, objects, settings));
+        }
+        let changes = Changes::between(&self.objects, objects);
+        self.objects = objects.clone();
+        self.note(changes, settings);
+        loop {
+            let settled = self.partition.settle();
+            if settled.is_empty() {
+                break;
+            }
+            self.build_islands(&settled, settings);
+        }
+        self.merged.finish();
+    }
+
+    /// Tells the partition what has changed.
+    fn note(&mut self, changes: Changes, settings: &Settings) {
+        let mut members = changes.members;
+        let had_others = !self.others.is_empty();
+        for name in changes.gateways {
+            if self.is_others(&name, settings) {
+                self.others.insert(name.clone());
+            } else {
+                self.others.remove(&name);
+            }
+            // The hosts of its routes are those of its listeners.
+            let link = Link::Gateway(name);
+            members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
+            self.partition.touch(&link);
+        }
+        if had_others == self.others.is_empty() {
+            self.partition.touch(&Link::OthersGateways);
+        }
+        for link in changes.links {
+            if link == Link::Deployments {
+                // They may name the Services of Gateways.
+                members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
+            }
+            self.partition.touch(&link);
+        }
+        for member in members {
+            let links = links(&member, &self.objects, settings);
+            self.partition.set(member, links);
+        }
+    }
+
+    /// Whether the Gateway is of another controller's class.
+    fn is_others(&self, name: &ObjectName, settings: &Settings) -> bool {
+        let gateway = self.objects.gateways.get(name);
+        gateway.is_some_and(|gateway| without_status::is_others(&self.objects, settings, gateway))
+    }
+
+    fn build_islands(&mut self, settled: &Settled, settings: &Settings) {
+        let mut difference = Difference::default();
+        self.take_out(&settled.gone, &mut difference);
+        let is_gateway = |island: &Island| self.gateway_of(*island).is_some();
+        let (gateways, mut others): (BTreeSet<_>, BTreeSet<_>) = settled.dirty.iter().copied().partition(is_gateway);
+        self.take_out(&gateways, &mut difference);
+        for island in gateways {
+            self.build_island(island, settings, &mut difference);
+        }
+        // A Gateway that serves in another way has its routes built again.
+        others.extend(self.partition.settle().dirty);
+        self.take_out(&others, &mut difference);
+        for island in &others {
+            self.build_island(*island, settings, &mut difference);
+        }
+        let mut concerned = self.common.concerned(&difference);
+        concerned.extend(others);
+        for island in concerned {
+            let part = self.parts.get(&island);
+            if part.is_some_and(|part| !self.common.agrees(&part.in_common)) {
+                self.partition.touch_island(island);
+            }
+        }
+    }
+
+    fn gateway_of(&self, island: Island) -> Option<&ObjectName> {
+        match &**self.partition.members(island).first()? {
+            Member::Object(object) if object.kind == Kind::Gateway => Some(&object.name),
+            _ => None,
+        }
+    }
+
+    fn take_out(&mut self, islands: &BTreeSet<Island>, difference: &mut Difference) {
+        for island in islands {
+            if let Some(part) = self.parts.remove(island) {
+                self.merged.take_out(&part);
+                self.common.take_out(*island, &part.in_common, difference);
+            }
+        }
+    }
+
+    fn build_island(&mut self, island: Island, settings: &Settings, difference: &mut Difference) {
+        let members = self.partition.members(island);
+        let objects = restricted(&self.objects, &self.partition, island, self.others.first());
+        let context = Context {
+            most_bytes: usize::MAX,
+            digits: self.common.digits(),
+            elsewhere: Some(&self.common),
+            explained: None,
+        };
+        let is_taken = contour::is_taken(&objects, settings);
+        let (is_contour, reads_contour) = match members.first().map(|member| &**member) {
+            Some(Member::Contour) => (true, true),
+            // A Gateway with Contour's name is told so.
+            Some(Member::Object(object)) => (false, object.kind == Kind::Gateway && is_taken),
+            Some(Member::Classes) | None => (false, false),
+        };
+        let mut built = if reads_contour || settings.contour.is_none() {
+            build_once(&objects, settings, context)
+        } else {
+            let without_contour = Settings {
+                contour: None,
+                ..settings.clone()
+            };
+            build_once(&objects, &without_contour, context)
+        };
+        if is_contour && is_taken {
+            built.graph.gateways.clear();
+        }
+        if let Some(name) = self.gateway_of(island).cloned() {
+            let serving = serving(&name, &built);
+            if self.serving.insert(name.clone(), serving.clone()) != Some(serving) {
+                self.partition.touch(&Link::Gateway(name));
+            }
+        }
+        let part = self.merged.put_in(self.partition.members(island), built);
+        self.common.put_in(island, &part.in_common, difference);
+        self.parts.insert(island, part);
+    }
+}
+
+fn serving(name: &ObjectName, built: &Built) -> Serving {
+    let serves = |listener: &ListenerReport| {
+        let mut conditions = listener.conditions.iter();
+        conditions.all(|condition| condition.is_true() != (condition.kind == "Conflicted"))
+    };
+    let report = built.reports.gateways.get(name);
+    let listeners = report.map(|report| report.listeners.iter().map(serves).collect());
+    (built.graph.gateways.contains_key(name), listeners)
+}

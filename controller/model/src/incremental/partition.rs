@@ -1,0 +1,228 @@
+//! Which members are built together: islands, which have nothing to do with each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::links::{Hold, Link, Links, Member};
+
+/// The number of an island. No island gets the number of a former one.
+pub(super) type Island = u64;
+
+/// All members with their links, and the islands that result.
+#[derive(Debug, Default)]
+pub(super) struct Partition {
+    members: HashMap<Arc<Member>, State>,
+    links: HashMap<Arc<Link>, Holders>,
+    islands: HashMap<Island, Vec<Arc<Member>>>,
+    next: Island,
+    /// Members that may be in another island than before.
+    loose: BTreeSet<Arc<Member>>,
+    /// Islands that may fall apart.
+    stale: BTreeSet<Island>,
+    /// Members whose islands are to be built.
+    dirty: BTreeSet<Arc<Member>>,
+}
+
+#[derive(Debug)]
+struct State {
+    links: Vec<(Arc<Link>, Hold)>,
+    /// `None`: in none yet.
+    island: Option<Island>,
+}
+
+/// Who holds a link.
+#[derive(Debug, Default)]
+struct Holders {
+    all: BTreeMap<Arc<Member>, Hold>,
+    /// How many of them join.
+    joining: usize,
+}
+
+impl Holders {
+    /// Those who are built together if anybody joins.
+    fn joined(&self) -> impl Iterator<Item = &Arc<Member>> {
+        let all = self.all.iter().filter(|(_, hold)| **hold != Hold::Reads);
+        all.map(|(member, _)| member)
+    }
+}
+
+/// Which islands are others than before.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    /// Those that are no more.
+    pub(super) gone: BTreeSet<Island>,
+    /// Those that are to be built.
+    pub(super) dirty: BTreeSet<Island>,
+}
+
+impl Settled {
+    pub(super) fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.dirty.is_empty()
+    }
+}
+
+impl Partition {
+    /// Notes that a member has changed. `links`: those that it has now; `None`: it is no more.
+    pub(super) fn set(&mut self, member: Member, links: Option<Links>) {
+        let (member, known) = match self.members.remove_entry(&member) {
+            Some((member, state)) => (member, Some(state)),
+            None if links.is_none() => return,
+            None => (Arc::new(member), None),
+        };
+        let State { links: former, island } = known.unwrap_or(State {
+            links: Vec::new(),
+            island: None,
+        });
+        let is_same = |links: &Links| {
+            let former = former.iter().map(|(link, hold)| (&**link, *hold));
+            former.eq(links.iter().map(|(link, hold)| (link, *hold)))
+        };
+        if island.is_some() && links.as_ref().is_some_and(is_same) {
+            self.tell_readers(&former);
+            self.dirty.insert(Arc::clone(&member));
+            let links = former;
+            self.members.insert(member, State { links, island });
+            return;
+        }
+        self.stale.extend(island);
+        for (link, hold) in &former {
+            self.leave(&member, link, *hold);
+        }
+        self.loose.remove(&member);
+        self.dirty.remove(&member);
+        if let Some(links) = links {
+            let links = links
+                .into_iter()
+                .map(|(link, hold)| (self.enter(&member, link, hold), hold));
+            let links: Vec<_> = links.collect();
+            self.loose.insert(Arc::clone(&member));
+            self.members.insert(member, State { links, island });
+        }
+    }
+
+    fn leave(&mut self, member: &Arc<Member>, link: &Arc<Link>, hold: Hold) {
+        let Some(holders) = self.links.get_mut(link) else {
+            return;
+        };
+        holders.all.remove(member);
+        if hold == Hold::Joins {
+            holders.joining -= 1;
+            self.loose.extend(holders.joined().cloned());
+            self.dirty.extend(holders.all.keys().cloned());
+        }
+        if holders.all.is_empty() {
+            self.links.remove(link);
+        }
+    }
+
+    fn enter(&mut self, member: &Arc<Member>, link: Link, hold: Hold) -> Arc<Link> {
+        let link = match self.links.get_key_value(&link) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::new(link),
+        };
+        let holders = self.links.entry(Arc::clone(&link)).or_default();
+        if hold == Hold::Joins {
+            holders.joining += 1;
+            self.loose.extend(holders.joined().cloned());
+            self.dirty.extend(holders.all.keys().cloned());
+        }
+        holders.all.insert(Arc::clone(member), hold);
+        link
+    }
+
+    /// Whoever reads one of these links, which a member joins that has changed, is built again.
+    fn tell_readers(&mut self, links: &[(Arc<Link>, Hold)]) {
+        for (link, _) in links.iter().filter(|(_, hold)| *hold == Hold::Joins) {
+            let holders = self.links.get(link).into_iter().flat_map(|holders| &holders.all);
+            let readers = holders.filter(|(_, hold)| **hold == Hold::Reads);
+            self.dirty.extend(readers.map(|(member, _)| Arc::clone(member)));
+        }
+    }
+
+    /// Notes that what a link stands for has changed.
+    pub(super) fn touch(&mut self, link: &Link) {
+        let holders: Vec<_> = self.holders(link).cloned().collect();
+        self.dirty.extend(holders);
+    }
+
+    /// Notes that an island is to be built again.
+    pub(super) fn touch_island(&mut self, island: Island) {
+        self.dirty.extend(self.members(island).first().cloned());
+    }
+
+    /// Who holds a link.
+    pub(super) fn holders(&self, link: &Link) -> impl Iterator<Item = &Arc<Member>> {
+        self.links.get(link).into_iter().flat_map(|holders| holders.all.keys())
+    }
+
+    /// The links of a member.
+    pub(super) fn links_of(&self, member: &Member) -> impl Iterator<Item = &Link> {
+        let state = self.members.get(member);
+        state
+            .into_iter()
+            .flat_map(|state| &state.links)
+            .map(|(link, _)| &**link)
+    }
+
+    pub(super) fn members(&self, island: Island) -> &[Arc<Member>] {
+        self.islands.get(&island).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Finds the islands of all members that have changed. Looks at no islands but theirs.
+    pub(super) fn settle(&mut self) -> Settled {
+        let mut settled = Settled::default();
+        let loose = std::mem::take(&mut self.loose);
+        self.stale
+            .extend(loose.iter().filter_map(|member| self.members.get(member)?.island));
+        let stale = std::mem::take(&mut self.stale);
+        let of_stale = stale.iter().flat_map(|island| self.members(*island)).cloned();
+        let starts: Vec<_> = loose.iter().cloned().chain(of_stale).collect();
+        settled.gone.extend(stale);
+        let mut seen = HashSet::new();
+        for start in starts {
+            if seen.contains(&start) || !self.members.contains_key(&start) {
+                continue;
+            }
+            let island = self.component(start, &mut seen);
+            let number = self.next;
+            self.next += 1;
+            for member in &island {
+                if let Some(state) = self.members.get_mut(member) {
+                    settled.gone.extend(state.island.replace(number));
+                }
+            }
+            self.islands.insert(number, island);
+            settled.dirty.insert(number);
+        }
+        for island in &settled.gone {
+            self.islands.remove(island);
+        }
+        let dirty = std::mem::take(&mut self.dirty);
+        settled
+            .dirty
+            .extend(dirty.iter().filter_map(|member| self.members.get(member)?.island));
+        settled
+    }
+
+    /// Everybody whom links join with this one.
+    fn component(&self, start: Arc<Member>, seen: &mut HashSet<Arc<Member>>) -> Vec<Arc<Member>> {
+        seen.insert(Arc::clone(&start));
+        let mut found = vec![start];
+        let mut followed: HashSet<&Link> = HashSet::new();
+        let mut next = 0;
+        while let Some(member) = found.get(next) {
+            next += 1;
+            let links = self.members.get(member).into_iter().flat_map(|state| &state.links);
+            let links = links.filter(|(link, hold)| *hold != Hold::Reads && followed.insert(link));
+            let holders = links.filter_map(|(link, _)| self.links.get(link));
+            let joined: Vec<_> = holders
+                .filter(|holders| holders.joining > 0)
+                .flat_map(Holders::joined)
+                .filter(|member| seen.insert(Arc::clone(member)))
+                .cloned()
+                .collect();
+            found.extend(joined);
+        }
+        found
+    }
+}

@@ -1,0 +1,131 @@
+//! The objects that a build of an island needs.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use limpet_api::{Kind, ObjectName, ObjectRef};
+
+use super::links::{Link, Member};
+use super::partition::{Island, Partition};
+use crate::{Objects, SessionPolicyKind, SessionPolicyName};
+
+/// The members of an island and what they read. `others`: a Gateway of another controller, if there is any.
+pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, others: Option<&ObjectName>) -> Objects {
+    let mut part = Objects {
+        gateway_classes: all.gateway_classes.clone(),
+        authorities: all.authorities.clone(),
+        envoy_deployments: all.envoy_deployments.clone(),
+        certificates: all.certificates.clone(),
+        readiness: all.readiness.clone(),
+        nodes: all.nodes.clone(),
+        namespaces: all.namespaces.clone(),
+        memory: all.memory.clone(),
+        quarantined: all.quarantined.clone(),
+        ..Objects::default()
+    };
+    for member in partition.members(island) {
+        match &**member {
+            Member::Classes => part.reference_grants.clone_from(&all.reference_grants),
+            Member::Contour => {
+                part.ingress_routes.clone_from(&all.ingress_routes);
+                part.certificate_delegations.clone_from(&all.certificate_delegations);
+                add_read_by_contour(&mut part, all, partition);
+            }
+            Member::Object(object) => {
+                add(&mut part, all, object);
+                if object.kind == Kind::Gateway {
+                    for service in backends(partition, member) {
+                        copy(&mut part.services, &all.services, service);
+                    }
+                }
+            }
+        }
+        for link in partition.links_of(member) {
+            match link {
+                Link::Gateway(name) => add_gateway(&mut part, all, partition, name),
+                Link::Grants(namespace) => add_grants(&mut part, all, namespace),
+                _ => {}
+            }
+        }
+    }
+    if let Some(name) = others {
+        copy(&mut part.gateways, &all.gateways, name);
+    }
+    part
+}
+
+fn backends<'p>(partition: &'p Partition, member: &Member) -> impl Iterator<Item = &'p ObjectName> {
+    partition.links_of(member).filter_map(|link| match link {
+        Link::Backend(name) => Some(name),
+        _ => None,
+    })
+}
+
+/// Its Services, and the policies that say how they are reached.
+fn add_read_by_contour(part: &mut Objects, all: &Objects, partition: &Partition) {
+    for link in partition.links_of(&Member::Contour) {
+        if let Link::Backend(name) = link {
+            copy(&mut part.services, &all.services, name);
+        }
+        if let Link::Backend(_) | Link::AnyBackend(_) = link {
+            for holder in partition.holders(link) {
+                if let Member::Object(object) = &**holder
+                    && object.kind == Kind::BackendTlsPolicy
+                {
+                    add(part, all, object);
+                }
+            }
+        }
+    }
+}
+
+fn add_gateway(part: &mut Objects, all: &Objects, partition: &Partition, name: &ObjectName) {
+    copy(&mut part.gateways, &all.gateways, name);
+    let (kind, name) = (Kind::Gateway, name.clone());
+    for link in partition.links_of(&Member::Object(ObjectRef { kind, name })) {
+        if let Link::Grants(namespace) = link {
+            add_grants(part, all, namespace);
+        }
+    }
+}
+
+fn add_grants(part: &mut Objects, all: &Objects, namespace: &str) {
+    let first = ObjectName::new(namespace, "");
+    let grants = all.reference_grants.range((Bound::Included(first), Bound::Unbounded));
+    let grants = grants.take_while(|(name, _)| name.namespace == namespace);
+    for (name, grant) in grants {
+        part.reference_grants.insert(name.clone(), Arc::clone(grant));
+    }
+}
+
+fn add(part: &mut Objects, all: &Objects, object: &ObjectRef) {
+    let name = &object.name;
+    let policy = |kind| SessionPolicyName {
+        kind,
+        name: name.clone(),
+    };
+    match object.kind {
+        Kind::HttpRoute => copy(&mut part.http_routes, &all.http_routes, name),
+        Kind::GrpcRoute => copy(&mut part.grpc_routes, &all.grpc_routes, name),
+        Kind::Service => copy(&mut part.services, &all.services, name),
+        Kind::XBackend => copy(&mut part.backends, &all.backends, name),
+        Kind::BackendTlsPolicy => copy(&mut part.backend_tls_policies, &all.backend_tls_policies, name),
+        Kind::Gateway => copy(&mut part.gateways, &all.gateways, name),
+        Kind::BackendLbPolicy => {
+            let name = policy(SessionPolicyKind::BackendLbPolicy);
+            copy(&mut part.session_policies, &all.session_policies, &name);
+        }
+        Kind::XBackendTrafficPolicy => {
+            let name = policy(SessionPolicyKind::XBackendTrafficPolicy);
+            copy(&mut part.session_policies, &all.session_policies, &name);
+        }
+        _ => {}
+    }
+}
+
+fn copy<K: Ord + Clone, V: Clone>(to: &mut OrdMap<K, V>, from: &OrdMap<K, V>, key: &K) {
+    if let Some(value) = from.get(key) {
+        to.insert(key.clone(), value.clone());
+    }
+}

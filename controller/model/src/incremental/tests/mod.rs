@@ -1,0 +1,83 @@
+//! The same from a build of what changed as from a build of everything, after each of many random changes.
+
+mod world;
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::*;
+use crate::build::build_within;
+use crate::{Gateways, ManagedEnvoys};
+use world::{Random, World};
+
+/// How many changes there are in one world.
+const CHANGES: usize = 500;
+
+/// Ours, with Envoys that the controller keeps or not; with Contour; and another control plane's.
+fn settings(seed: u64) -> Settings {
+    let contour = json!({"gateway": "a/contour"});
+    let contour = serde_json::from_value(contour).unwrap();
+    let controllers = BTreeSet::from(["limpet.dev/controller".to_owned()]);
+    match seed % 4 {
+        0 => Settings::default(),
+        1 => Settings {
+            managed: Some(ManagedEnvoys::default()),
+            ..Settings::default()
+        },
+        2 => Settings {
+            contour: Some(contour),
+            ..Settings::default()
+        },
+        _ => Settings {
+            gateways: Gateways::Of(controllers),
+            ..Settings::default()
+        },
+    }
+}
+
+/// So few digits that names of policies collide, and sometimes so little room that something is forgotten.
+fn context(seed: u64) -> Context<'static> {
+    Context {
+        digits: 1,
+        most_bytes: if seed % 3 == 0 { 1_000 } else { MOST_BYTES },
+        ..Context::default()
+    }
+}
+
+fn run(seed: u64, changes: usize) {
+    let mut random = Random::new(seed);
+    let mut world = World::default();
+    let (settings, context) = (settings(seed), context(seed));
+    let mut incremental = Incremental::with_limits(context.most_bytes, context.digits);
+    let mut memory = Memory::default();
+    for change in 0..changes {
+        // Several changes may come before a build.
+        for _ in 0..[1, 1, 1, 3][random.below(4)] {
+            world.change(&mut random, &memory);
+        }
+        let (graph, reports) = incremental.build(&world.objects, &settings);
+        let expected = build_within(&world.objects, &settings, context);
+        let at = || format!("seed {seed}, change {change}");
+        assert_eq!(graph, expected.graph, "{}", at());
+        assert_eq!(graph.memory, expected.graph.memory, "{}", at());
+        assert_eq!(reports, expected.reports, "{}", at());
+        memory = graph.memory;
+    }
+}
+
+#[test]
+fn a_build_of_what_changed_is_a_build_of_everything() {
+    for seed in 0..4 {
+        run(seed, CHANGES);
+    }
+}
+
+/// As many as the documentation says. Takes minutes without optimization.
+#[test]
+#[ignore = "takes long"]
+fn so_it_is_after_ten_thousand_changes() {
+    for seed in 100..120 {
+        run(seed, CHANGES);
+    }
+}

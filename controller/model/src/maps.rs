@@ -1,0 +1,24 @@
+//! Persistent maps.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+
+use super::graph::Map;
+
+/// The same as such a map.
+pub(crate) fn shared<K: Ord + Clone, V>(all: impl IntoIterator<Item = (K, V)>) -> Map<K, V> {
+    let all = all.into_iter();
+    all.map(|(key, value)| (key, Arc::new(value))).collect()
+}
+
+/// The keys whose values differ, and those that are in one of the two alone. The time is that of what differs.
+pub(crate) fn changed<'a, K: Ord, V: PartialEq>(
+    before: &'a OrdMap<K, V>,
+    after: &'a OrdMap<K, V>,
+) -> impl Iterator<Item = &'a K> {
+    before.diff(after).map(|item| match item {
+        DiffItem::Add(key, _) | DiffItem::Remove(key, _) | DiffItem::Update { new: (key, _), .. } => key,
+    })
+}
