@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use limpet_api::{Kind, ObjectName};
 
-use super::build::{Built, MOST_BUILDS, build_once};
+use super::build::{Built, MOST_BUILDS, build_once, build_within};
 use super::context::Context;
 use super::graph::Graph;
 use super::memory::{MOST_BYTES, Memory};
@@ -34,6 +34,10 @@ use links::{Link, Member, links};
 use merge::{Merged, Part};
 use partition::{Island, Partition, Settled};
 use restrict::restricted;
+
+/// How often islands are built at most until they agree about what they have in common. More than three times are not
+/// needed: which cookies an island writes does not depend on others, and names of policies depend on cookies alone.
+const MOST_ROUNDS: usize = 8;
 
 /// Builds as [`build`](super::build) does, and keeps the results of its parts for the next time.
 #[derive(Debug)]
@@ -80,22 +84,37 @@ impl Incremental {
     /// The graph that `objects` describe, and a report on each object.
     #[must_use]
     pub fn build(&mut self, objects: &Objects, settings: &Settings) -> (Graph, Reports) {
+        self.build_parts(objects, settings).unwrap_or_else(|| {
+            let (most_bytes, digits) = (self.most_bytes, self.common.digits());
+            *self = Self::with_limits(most_bytes, digits);
+            let context = Context {
+                most_bytes,
+                digits,
+                ..Context::default()
+            };
+            let built = build_within(objects, settings, context);
+            (built.graph, built.reports)
+        })
+    }
+
+    /// `None`: it came to no end.
+    fn build_parts(&mut self, objects: &Objects, settings: &Settings) -> Option<(Graph, Reports)> {
         let mut objects = objects.clone();
-        self.apply(&objects, settings);
+        let mut is_settled = self.apply(&objects, settings);
         let (mut memory, mut forgot) = self.memory();
         for _ in 1..MOST_BUILDS {
-            if !forgot || memory == objects.memory {
+            if !forgot || memory == objects.memory || !is_settled {
                 break;
             }
             objects.memory = memory;
-            self.apply(&objects, settings);
+            is_settled = self.apply(&objects, settings);
             (memory, forgot) = self.memory();
         }
         let graph = Graph {
             memory,
             ..self.merged.graph.clone()
         };
-        (graph, self.merged.reports.clone())
+        is_settled.then(|| (graph, self.merged.reports.clone()))
     }
 
     /// What is remembered, and whether something was forgotten because there is no room for it.
@@ -106,7 +125,8 @@ impl Incremental {
         (memory, forgot)
     }
 
-    fn apply(&mut self, objects: &Objects, settings: &Settings) {
+    /// Builds what differs. Returns whether that came to an end.
+    fn apply(&mut self, objects: &Objects, settings: &Settings) -> bool {
         if self.settings.as_ref() != Some(settings) || self.objects.gateway_classes != objects.gateway_classes {
             *self = Self {
                 settings: Some(settings.clone()),
@@ -120,14 +140,17 @@ impl Incremental {
         let changes = Changes::between(&self.objects, objects);
         self.objects = objects.clone();
         self.note(changes, settings);
-        loop {
+        let mut is_settled = false;
+        for _ in 0..MOST_ROUNDS {
             let settled = self.partition.settle();
-            if settled.is_empty() {
+            is_settled = settled.is_empty();
+            if is_settled {
                 break;
             }
             self.build_islands(&settled, settings);
         }
         self.merged.finish();
+        is_settled
     }
 
     /// Tells the partition what has changed.

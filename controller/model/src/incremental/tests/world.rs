@@ -6,7 +6,10 @@ use limpet_api::{Kind, Object, ObjectName, ObjectRef, Spec};
 use serde_json::{Value, json};
 
 use crate::endpoints::Readiness;
-use crate::{Authorities, Certificate, InPlace, Memory, Objects, Quarantined, SessionPolicyKind, SessionPolicyName};
+use crate::references::selector_service;
+use crate::{
+    Authorities, Certificate, InPlace, Memory, Objects, Quarantined, SessionPolicyKind, SessionPolicyName, envoys_name,
+};
 
 /// xorshift64*, which is the same everywhere.
 pub(super) struct Random(u64);
@@ -66,7 +69,7 @@ impl World {
                 }
             }};
         }
-        match random.below(40) {
+        match random.below(42) {
             0..=9 => put!(http_routes, "r", 6, route(random, namespace, true)),
             10..=12 => put!(grpc_routes, "r", 3, route(random, namespace, false)),
             13..=16 => {
@@ -108,7 +111,7 @@ impl World {
                     self.objects.gateways.remove(&name);
                 } else {
                     let mut object = self.object(&name, gateway(random), random);
-                    if random.one_in(4) {
+                    if random.one_in(2) {
                         object["metadata"]["annotations"]["limpet.dev/service"] = json!("s0");
                     }
                     self.objects.gateways.insert(name, read(&object));
@@ -141,8 +144,11 @@ impl World {
                     self.objects.authorities.insert(name, found);
                 }
             }
-            32 => {
-                let name = self.service_name(random, namespace);
+            32 | 40 | 41 => {
+                let name = match random.below(2) {
+                    0 => ObjectName::new(namespace, "s0"),
+                    _ => ObjectName::new(namespace, &envoys_name(&ObjectName::new(namespace, "web"))),
+                };
                 let nodes = (0..random.below(3)).map(|node| format!("n{node}").into());
                 let nodes = nodes.collect();
                 let any = random.one_in(2);
@@ -241,13 +247,13 @@ impl World {
         })
     }
 
-    /// Sometimes that of the Service that is made for a backend.
+    /// Sometimes that of the Service that is made for a backend, or for the Envoys of a Gateway.
     fn service_name(&self, random: &mut Random, namespace: &str) -> ObjectName {
         let name = ObjectName::new(namespace, &format!("s{}", random.below(5)));
-        if random.one_in(6) {
-            crate::references::selector_service(&name)
-        } else {
-            name
+        match random.below(8) {
+            0 => selector_service(&name),
+            1 => ObjectName::new(namespace, &envoys_name(&ObjectName::new(namespace, "web"))),
+            _ => name,
         }
     }
 }
@@ -341,8 +347,8 @@ fn service(random: &mut Random) -> Value {
         2 => spec["type"] = "ExternalName".into(),
         3 => spec["ports"] = json!([{"port": 443, "appProtocol": "https"}]),
         4 => spec["ports"] = json!("none"),
-        5 => spec["type"] = "NodePort".into(),
-        6 => spec["sessionAffinity"] = "Other".into(),
+        5 | 6 => spec["type"] = "NodePort".into(),
+        7 => spec["sessionAffinity"] = "Other".into(),
         _ => {}
     }
     spec

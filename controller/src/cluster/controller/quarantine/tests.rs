@@ -13,7 +13,7 @@ fn objects(a: i64, b: i64) -> Objects {
             "spec": {"hostnames": [format!("{generation}.example")]},
         });
         let route: Object<HttpRouteSpec> = limpet_api::readable(&route);
-        objects.http_routes.insert(route.meta.object_name(), route);
+        objects.http_routes.insert(route.meta.object_name(), route.into());
     }
     objects
 }
@@ -168,7 +168,7 @@ fn a_refused_ingress_route_gets_its_former_version() {
         });
         let route: Object<IngressRouteSpec> = limpet_api::readable(&route);
         let mut objects = Objects::default();
-        objects.ingress_routes.insert(route.meta.object_name(), route);
+        objects.ingress_routes.insert(route.meta.object_name(), route.into());
         objects
     };
     let (before, now) = (objects("one.example"), objects("two.example"));

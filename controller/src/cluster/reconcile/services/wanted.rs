@@ -112,6 +112,8 @@ fn object(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use limpet_api::{BackendPort, EndpointSelector, Meta, ServicePort};
 
     use super::*;
@@ -149,7 +151,7 @@ mod tests {
             ..XBackendSpec::default()
         };
         let mut objects = Objects::default();
-        objects.backends.insert(shop(), of(meta, spec));
+        objects.backends.insert(shop(), of(meta, spec).into());
         if let Some((by, port)) = service {
             let meta = Meta {
                 labels: [(MANAGED_BY.to_owned(), by.to_owned())].into(),
@@ -164,7 +166,9 @@ mod tests {
                 selector,
                 ..ServiceSpec::default()
             };
-            objects.services.insert(selector_service(&shop()), of(meta, spec));
+            objects
+                .services
+                .insert(selector_service(&shop()), of(meta, spec).into());
         }
         objects
     }
@@ -199,7 +203,8 @@ mod tests {
             field: "spec.port".to_owned(),
             message: "a number".to_owned(),
         };
-        objects.backends.get_mut(&shop()).unwrap().malformed = Some(malformed);
+        let backend = objects.backends.get_mut(&shop()).unwrap();
+        Arc::make_mut(backend).malformed = Some(malformed);
         assert_eq!(changes(&objects, [&shop()], VERSION), Changes::default());
     }
 

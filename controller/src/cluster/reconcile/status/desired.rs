@@ -193,6 +193,7 @@ fn backend(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wa
 mod tests {
     use super::*;
 
+    use limpet_model::Map;
     use limpet_model::reports::{AncestorReport, GatewayReport, ListenerReport};
 
     /// Of a Gateway with this condition, whose listener is valid.
@@ -219,7 +220,7 @@ mod tests {
             ..GatewayReport::default()
         };
         let reports = Reports {
-            gateways: BTreeMap::from([(name.clone(), report)]),
+            gateways: Map::unit(name.clone(), report.into()),
             ..Reports::default()
         };
         let facts = Facts {
@@ -277,7 +278,7 @@ mod tests {
                 ..GatewayReport::default()
             };
             let reports = Reports {
-                gateways: BTreeMap::from([(name.clone(), report)]),
+                gateways: Map::unit(name.clone(), report.into()),
                 ..Reports::default()
             };
             let without = Condition::fails("Programmed", NO_RESOURCES, "no node");
