@@ -19,4 +19,4 @@ mod used;
 
 pub use control_plane::ControlPlane;
 pub use filter::{FilterInputs, FilterKeys, filter_config, needed_variables, variables};
-pub use used::{all_policies, idle_bounds, rebalancing_clusters, used_policies};
+pub use used::{Used, all_policies, used_policies};

@@ -1,14 +1,19 @@
 //! The part of a graph that the Envoys of one Gateway need.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
+use std::sync::Arc;
 
+use imbl::OrdSet;
+use imbl::ordset::DiffItem;
 use limpet_core::config::live_for;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::time::GatewayDuration;
 
+use crate::envoy::authorities_secret;
 use limpet_api::ObjectName;
 use limpet_model::Graph;
-use limpet_model::graph::{Action, ClusterName, Forward, Session, SessionUse, Target};
+use limpet_model::graph::{Action, ClusterName, Forward, Gateway, Hostname, Session, Target, VirtualHost};
 
 /// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may have
 /// there, and for what.
@@ -53,7 +58,7 @@ pub(crate) fn without_budgets(graph: &Graph, policy: &str) -> Option<String> {
 /// The policies that the routes of a Gateway use.
 #[must_use]
 pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
-    Used::by(graph, gateway).policies(graph)
+    Used::by(graph, gateway).policies_of(graph)
 }
 
 /// All policies of a graph.
@@ -65,123 +70,282 @@ pub fn all_policies(graph: &Graph) -> BTreeMap<String, PolicyConfig> {
         .collect()
 }
 
-/// The clusters whose sessions may begin anew to even out the load, on the routes of these Gateways.
-#[must_use]
-pub fn rebalancing_clusters<'g>(
-    graph: &'g Graph,
-    gateways: impl Iterator<Item = &'g ObjectName>,
-) -> BTreeSet<&'g ClusterName> {
-    let none = graph.policies.values().all(|policy| policy.rebalance.is_none());
-    let gateways = gateways.filter(|_| !none);
-    gateways
-        .flat_map(|gateway| Used::by(graph, gateway).rebalancing)
-        .collect()
+/// A virtual host of a Gateway. In its order, they are as the Gateway has them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) port: u16,
+    /// The index of its listener among those of the port.
+    pub(crate) listener: usize,
+    pub(crate) hostname: Hostname,
 }
 
-/// The idle bounds of sessions by cluster, in whole seconds: those that the Envoys of a Gateway count them by.
-/// `max_idle` is that of the filter's configuration, or its default.
-#[must_use]
-pub fn idle_bounds<'g>(
-    graph: &'g Graph,
-    gateway: &ObjectName,
-    max_idle: Option<GatewayDuration>,
-) -> BTreeMap<&'g ClusterName, BTreeSet<u32>> {
-    let max_idle = max_idle.unwrap_or_else(|| FilterConfig::without_keys(BTreeMap::new()).max_idle);
-    let bound = |policy: &str| Some(live_for(graph.policies.get(policy)?, max_idle));
-    let mut bounds: BTreeMap<_, BTreeSet<u32>> = BTreeMap::new();
-    for (cluster, policy) in Used::by(graph, gateway).sessions {
-        bounds.entry(cluster).or_default().extend(bound(policy));
+impl Place {
+    /// The virtual host that is there.
+    pub(crate) fn find<'g>(&self, gateway: &'g Gateway) -> Option<&'g Arc<VirtualHost>> {
+        let listener = gateway.ports.get(&self.port)?.get(self.listener)?;
+        listener.virtual_hosts.get(&self.hostname)
     }
-    bounds
 }
 
-/// What the listeners and routes of a Gateway refer to.
-#[derive(Debug, Default)]
-pub(crate) struct Used<'a> {
-    pub(crate) clusters: BTreeSet<&'a ClusterName>,
-    pub(crate) policies: BTreeSet<&'a str>,
-    /// Which policies the sessions of a cluster have.
-    pub(crate) sessions: BTreeSet<(&'a ClusterName, &'a str)>,
-    /// The clusters whose sessions their application moves.
-    pub(crate) moving: BTreeSet<&'a ClusterName>,
-    /// The clusters whose sessions may begin anew to even out the load.
-    pub(crate) rebalancing: BTreeSet<&'a ClusterName>,
-    pub(crate) certificates: BTreeSet<&'a ObjectName>,
+/// What the routes of a virtual host refer to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reference {
+    /// The object that routes come from, as the names of its rules begin.
+    Object(Arc<str>),
+    Cluster(ClusterName),
+    Policy(String),
+    /// A cluster, and a policy that its sessions have.
+    Session(ClusterName, String),
+    /// The authorities that vouch for a cluster, by the name of their secret.
+    Authorities(String),
 }
 
-impl<'a> Used<'a> {
-    pub(crate) fn by(graph: &'a Graph, gateway: &ObjectName) -> Self {
+/// Where a reference is, and the ends of all that are places.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum At {
+    First,
+    Host(Arc<Place>),
+    Last,
+}
+
+/// What the virtual hosts of a Gateway refer to, and which of them do. A copy costs nothing and shares all but what
+/// differs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Used(OrdSet<(Reference, At)>);
+
+impl Used {
+    /// Of a Gateway of the graph.
+    #[must_use]
+    pub fn by(graph: &Graph, gateway: &ObjectName) -> Self {
         let mut used = Self::default();
-        let gateway = graph.gateways.get(gateway);
-        for listener in gateway.iter().flat_map(|gateway| gateway.ports.values()).flatten() {
-            used.certificates.extend(listener.certificates.iter().flatten());
-            for route in listener.virtual_hosts.values().flat_map(|host| &host.routes) {
-                if let Action::Forward(forward) = &route.action {
-                    used.add(graph, forward);
-                }
-            }
+        for (place, host) in graph
+            .gateways
+            .get(gateway)
+            .into_iter()
+            .flat_map(|gateway| hosts(gateway))
+        {
+            used.add(&Arc::new(place), references(graph, host));
         }
         used
     }
 
-    /// The used policies with their content.
-    pub(crate) fn policies(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
-        let used = self
-            .policies
-            .iter()
-            .filter_map(|name| graph.policies.get_key_value(*name));
+    pub(crate) fn add(&mut self, place: &Arc<Place>, references: BTreeSet<Reference>) {
+        let pairs = references.into_iter().map(|of| (of, At::Host(Arc::clone(place))));
+        self.0.extend(pairs);
+    }
+
+    pub(crate) fn remove(&mut self, place: &Arc<Place>, references: BTreeSet<Reference>) {
+        for reference in references {
+            self.0.remove(&(reference, At::Host(Arc::clone(place))));
+        }
+    }
+
+    /// The virtual hosts that refer to this, in their order.
+    pub(crate) fn places<'u>(&'u self, of: &'u Reference) -> impl Iterator<Item = &'u Arc<Place>> {
+        let pairs = self
+            .from(of, At::First)
+            .take_while(move |(reference, _)| reference == of);
+        pairs.filter_map(|(_, at)| match at {
+            At::Host(place) => Some(place),
+            At::First | At::Last => None,
+        })
+    }
+
+    pub(crate) fn has(&self, reference: &Reference) -> bool {
+        self.places(reference).next().is_some()
+    }
+
+    /// Whether a virtual host refers to the cluster.
+    #[must_use]
+    pub fn has_cluster(&self, cluster: &ClusterName) -> bool {
+        self.has(&Reference::Cluster(cluster.clone()))
+    }
+
+    /// Whether a virtual host refers to the policy.
+    #[must_use]
+    pub fn has_policy(&self, policy: &str) -> bool {
+        self.has(&Reference::Policy(policy.to_owned()))
+    }
+
+    /// The clusters.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.each(&Reference::Cluster(ClusterName(String::new())))
+            .map_while(|reference| match reference {
+                Reference::Cluster(cluster) => Some(cluster),
+                _ => None,
+            })
+    }
+
+    /// The names of the policies.
+    pub fn policies(&self) -> impl Iterator<Item = &String> {
+        self.each(&Reference::Policy(String::new()))
+            .map_while(|reference| match reference {
+                Reference::Policy(policy) => Some(policy),
+                _ => None,
+            })
+    }
+
+    /// The policies with their content.
+    pub(crate) fn policies_of(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
+        let used = self.policies().filter_map(|name| graph.policies.get_key_value(name));
         used.map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)))
             .collect()
     }
 
-    fn add(&mut self, graph: &'a Graph, forward: &'a Forward) {
-        let clusters = forward
+    /// The policies that the sessions of a cluster have.
+    pub(crate) fn policies_at<'u>(&'u self, cluster: &'u ClusterName) -> impl Iterator<Item = &'u String> {
+        let first = Reference::Session(cluster.clone(), String::new());
+        self.each(&first).map_while(move |reference| match reference {
+            Reference::Session(of, policy) if of == cluster => Some(policy),
+            _ => None,
+        })
+    }
+
+    /// The clusters whose sessions their application moves.
+    pub(crate) fn moving(&self, graph: &Graph) -> BTreeSet<ClusterName> {
+        let moves = |policy: &String| moves(graph, policy);
+        if !self.policies().any(moves) {
+            return BTreeSet::new();
+        }
+        let clusters = self.clusters().filter(|cluster| self.policies_at(cluster).any(moves));
+        clusters.cloned().collect()
+    }
+
+    /// Whether sessions of a cluster may begin anew to even out the load.
+    #[must_use]
+    pub fn rebalances(&self, graph: &Graph, cluster: &ClusterName) -> bool {
+        self.policies_at(cluster).any(|policy| {
+            let policy = graph.policies.get(policy);
+            policy.is_some_and(|policy| policy.rebalance.is_some())
+        })
+    }
+
+    /// The idle bounds of a cluster's sessions, in whole seconds: those that Envoys count them by. `max_idle` is that of
+    /// the filter's configuration, or its default.
+    #[must_use]
+    pub fn idle_bounds(
+        &self,
+        graph: &Graph,
+        cluster: &ClusterName,
+        max_idle: Option<GatewayDuration>,
+    ) -> BTreeSet<u32> {
+        let max_idle = max_idle.unwrap_or_else(|| FilterConfig::without_keys(BTreeMap::new()).max_idle);
+        let policies = self.policies_at(cluster);
+        let bounds = policies.filter_map(|policy| Some(live_for(graph.policies.get(policy)?, max_idle)));
+        bounds.collect()
+    }
+
+    /// The clusters to which virtual hosts refer otherwise than in `before`.
+    #[must_use]
+    pub fn changed_clusters(&self, before: &Self) -> BTreeSet<ClusterName> {
+        let changed = self.changes(before).filter_map(|reference| match reference {
+            Reference::Cluster(cluster) | Reference::Session(cluster, _) => Some(cluster.clone()),
+            _ => None,
+        });
+        changed.collect()
+    }
+
+    /// The policies that virtual hosts of `before` refer to, and none of these.
+    #[must_use]
+    pub fn dropped_policies(&self, before: &Self) -> BTreeSet<String> {
+        let changed = self.changes(before).filter_map(|reference| match reference {
+            Reference::Policy(policy) => Some(policy),
+            _ => None,
+        });
+        changed.filter(|policy| !self.has_policy(policy)).cloned().collect()
+    }
+
+    /// To what virtual hosts refer otherwise than in `before`, more than once at times.
+    pub(crate) fn changes<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u Reference> {
+        before.0.diff(&self.0).map(|item| match item {
+            DiffItem::Add((reference, _)) | DiffItem::Remove((reference, _)) => reference,
+        })
+    }
+
+    fn from<'u>(&'u self, first: &Reference, at: At) -> impl Iterator<Item = &'u (Reference, At)> + use<'u> {
+        self.0.range((first.clone(), at)..)
+    }
+
+    /// Each reference from this one on.
+    fn each<'u>(&'u self, first: &Reference) -> impl Iterator<Item = &'u Reference> + use<'u> {
+        let mut next = self.from(first, At::First).next();
+        iter::from_fn(move || {
+            let (reference, _) = next?;
+            next = self.from(reference, At::Last).next();
+            Some(reference)
+        })
+    }
+}
+
+/// Whether applications move the sessions of a policy.
+pub(crate) fn moves(graph: &Graph, policy: &str) -> bool {
+    let policy = graph.policies.get(policy);
+    policy.is_some_and(|policy| policy.r#move.is_some())
+}
+
+/// The virtual hosts of a Gateway.
+fn hosts(gateway: &Gateway) -> impl Iterator<Item = (Place, &Arc<VirtualHost>)> {
+    gateway.ports.iter().flat_map(|(port, listeners)| {
+        listeners.iter().enumerate().flat_map(move |(index, listener)| {
+            listener.virtual_hosts.iter().map(move |(hostname, host)| {
+                let place = Place {
+                    port: *port,
+                    listener: index,
+                    hostname: hostname.clone(),
+                };
+                (place, host)
+            })
+        })
+    })
+}
+
+/// What the routes of a virtual host refer to.
+pub(crate) fn references(graph: &Graph, host: &VirtualHost) -> BTreeSet<Reference> {
+    let mut all = BTreeSet::new();
+    for route in &host.routes {
+        all.extend(object_of(&route.rule.0).map(|object| Reference::Object(object.into())));
+        if let Action::Forward(forward) = &route.action {
+            add_forward(&mut all, graph, forward);
+        }
+    }
+    all
+}
+
+/// `<kind>/<namespace>/<route>` of a rule's name. Routes of no object have no name.
+pub(crate) fn object_of(rule: &str) -> Option<&str> {
+    let (end, _) = rule.match_indices('/').nth(2)?;
+    rule.get(..end)
+}
+
+fn add_forward(all: &mut BTreeSet<Reference>, graph: &Graph, forward: &Forward) {
+    let clusters = || {
+        forward
             .destinations
             .iter()
             .filter_map(|destination| match &destination.target {
                 Target::Cluster(cluster) => Some(cluster),
                 Target::Invalid { .. } => None,
-            });
-        self.clusters.extend(clusters.clone());
-        self.clusters
-            .extend(forward.mirrors.iter().map(|mirror| &mirror.cluster));
-        match &forward.session {
-            Session::None => {}
-            Session::Rule(session) => {
-                self.policies.insert(&session.policy);
-                self.sessions
-                    .extend(clusters.clone().map(|cluster| (cluster, session.policy.as_str())));
-                if moves(graph, session) {
-                    self.moving.extend(clusters.clone());
-                }
-                if rebalances(graph, session) {
-                    self.rebalancing.extend(clusters);
-                }
-            }
-            Session::Destinations => {
-                for name in clusters {
-                    let session = graph.clusters.get(name).and_then(|cluster| cluster.session.as_ref());
-                    let policy = session.map(|session| session.policy.as_str());
-                    self.policies.extend(policy);
-                    self.sessions.extend(policy.map(|policy| (name, policy)));
-                    if session.is_some_and(|session| moves(graph, session)) {
-                        self.moving.insert(name);
-                    }
-                    if session.is_some_and(|session| rebalances(graph, session)) {
-                        self.rebalancing.insert(name);
-                    }
+            })
+    };
+    for cluster in clusters().chain(forward.mirrors.iter().map(|mirror| &mirror.cluster)) {
+        all.insert(Reference::Cluster(cluster.clone()));
+        let tls = graph.clusters.get(cluster).and_then(|cluster| cluster.tls.as_ref());
+        all.extend(tls.map(|tls| Reference::Authorities(authorities_secret(&tls.authorities))));
+    }
+    match &forward.session {
+        Session::None => {}
+        Session::Rule(session) => {
+            all.insert(Reference::Policy(session.policy.clone()));
+            all.extend(clusters().map(|cluster| Reference::Session(cluster.clone(), session.policy.clone())));
+        }
+        Session::Destinations => {
+            for cluster in clusters() {
+                let session = graph.clusters.get(cluster).and_then(|cluster| cluster.session.as_ref());
+                if let Some(session) = session {
+                    all.insert(Reference::Policy(session.policy.clone()));
+                    all.insert(Reference::Session(cluster.clone(), session.policy.clone()));
                 }
             }
         }
     }
-}
-
-fn moves(graph: &Graph, session: &SessionUse) -> bool {
-    let policy = graph.policies.get(&session.policy);
-    policy.is_some_and(|policy| policy.r#move.is_some())
-}
-
-fn rebalances(graph: &Graph, session: &SessionUse) -> bool {
-    let policy = graph.policies.get(&session.policy);
-    policy.is_some_and(|policy| policy.rebalance.is_some())
 }

@@ -6,6 +6,7 @@ use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
@@ -271,6 +272,34 @@ impl fmt::Debug for Resource {
 /// found without a look at the rest ([`OrdMap::diff`]).
 pub type ByName = OrdMap<Name, Arc<Resource>>;
 
+/// What differs between two maps: each key, with its values before and after. Equal values do not differ. What the maps
+/// share is not looked at.
+pub fn changes<'m, K: Ord, V: PartialEq>(
+    before: &'m OrdMap<K, V>,
+    after: &'m OrdMap<K, V>,
+) -> impl Iterator<Item = (&'m K, Option<&'m V>, Option<&'m V>)> {
+    before.diff(after).map(|item| match item {
+        DiffItem::Add(key, value) => (key, None, Some(value)),
+        DiffItem::Remove(key, value) => (key, Some(value), None),
+        DiffItem::Update {
+            old: (_, before),
+            new: (key, after),
+        } => (key, Some(before), Some(after)),
+    })
+}
+
+fn patch(map: &mut ByName, before: &ByName, after: &ByName) -> bool {
+    let mut is_changed = false;
+    for (name, _, resource) in changes(before, after) {
+        is_changed = true;
+        match resource {
+            Some(resource) => map.insert(Arc::clone(name), Arc::clone(resource)),
+            None => map.remove(name),
+        };
+    }
+    is_changed
+}
+
 /// All resources of one group of nodes. Copies share all but what differs.
 #[derive(Debug, Clone, Default)]
 pub struct Resources {
@@ -298,14 +327,29 @@ impl Resources {
         self.units.insert(Arc::clone(&unit.name), unit);
     }
 
+    /// Changes what differs between `before` and `after`. Returns whether anything does.
+    pub fn catch_up(&mut self, before: &Self, after: &Self) -> bool {
+        let mut is_changed = false;
+        for each in ResourceType::ALL {
+            is_changed |= patch(&mut self.by_type[each], &before.by_type[each], &after.by_type[each]);
+        }
+        is_changed | patch(&mut self.units, &before.units, &after.units)
+    }
+
+    /// Removes a unit of the preflight.
+    pub fn remove_unit(&mut self, name: &str) {
+        self.units.remove(name);
+    }
+
+    /// The unit of this name.
+    #[must_use]
+    pub fn unit(&self, name: &str) -> Option<&Arc<Resource>> {
+        self.units.get(name)
+    }
+
     /// The units of the preflight, by name.
     pub fn units(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.units.values()
-    }
-
-    /// Takes out the units of the preflight.
-    pub fn take_units(&mut self) -> ByName {
-        std::mem::take(&mut self.units)
     }
 
     /// Removes a resource.
@@ -317,6 +361,18 @@ impl Resources {
     #[must_use]
     pub fn get(&self, resource_type: ResourceType, name: &str) -> Option<&Arc<Resource>> {
         self.by_type[resource_type].get(name)
+    }
+
+    /// All resources of a type, by name.
+    #[must_use]
+    pub fn by_name(&self, resource_type: ResourceType) -> &ByName {
+        &self.by_type[resource_type]
+    }
+
+    /// The units of the preflight, by name.
+    #[must_use]
+    pub fn units_by_name(&self) -> &ByName {
+        &self.units
     }
 
     /// All resources of a type, by name.

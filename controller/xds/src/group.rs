@@ -1,10 +1,10 @@
 //! The resources that the nodes of one group should have, and what changed when. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::hosts::{by_host, parent, with_hosts};
-use limpet_resources::{ByName, Name, PREFLIGHT, PerType, Resource, ResourceType, Resources};
+use limpet_resources::{ByName, Name, PREFLIGHT, PerType, Resource, ResourceType, Resources, changes};
 
 /// How many removed names are remembered. A stream that is further behind compares everything.
 const REMOVALS_KEPT: usize = 4096;
@@ -12,21 +12,26 @@ const REMOVALS_KEPT: usize = 4096;
 /// The resources of a group.
 ///
 /// Each change has a number, and the group remembers the last change of each name. So the changes since a number are
-/// found without a look at the rest, and a slow stream needs no more memory than a fast one.
+/// found without a look at the rest, and a slow stream needs no more memory than a fast one. What a publication changes
+/// is found by what it differs in from the former one.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    published: bool,
+    /// What was published last. None: nobody knows what the nodes should have.
+    published: Option<Resources>,
     sequence: u64,
+    /// Route configurations are without their virtual hosts here, as nodes have them that take these one by one.
     catalogues: PerType<Catalogue>,
-    /// Route configurations as they are for nodes that take virtual hosts one by one.
-    frames: Catalogue,
+    /// Route configurations with their virtual hosts, while a node wants them.
+    wholes: Option<Catalogue>,
     units: Catalogue,
+    /// How many virtual hosts each route configuration has.
+    hosts: BTreeMap<Name, usize>,
 }
 
 impl Group {
     /// Whether something was published. Until then nobody knows what the nodes should have.
     pub(super) fn is_published(&self) -> bool {
-        self.published
+        self.published.is_some()
     }
 
     /// The number of the last change.
@@ -34,14 +39,33 @@ impl Group {
         self.sequence
     }
 
-    /// All resources of a type.
+    /// All resources of a type. Route configurations are without their virtual hosts.
     pub(super) fn catalogue(&self, resource_type: ResourceType) -> &Catalogue {
         &self.catalogues[resource_type]
     }
 
-    /// The route configurations for nodes that take virtual hosts one by one.
-    pub(super) fn frames(&self) -> &Catalogue {
-        &self.frames
+    /// The route configurations for nodes that do not take virtual hosts one by one. See [`Self::want_wholes`].
+    pub(super) fn wholes(&self) -> &Catalogue {
+        self.wholes
+            .as_ref()
+            .unwrap_or(self.catalogue(ResourceType::RouteConfiguration))
+    }
+
+    /// Says whether there is a node that does not take virtual hosts one by one.
+    pub(super) fn want_wholes(&mut self, wanted: bool) {
+        if !wanted {
+            self.wholes = None;
+        } else if self.wholes.is_none() {
+            // Nothing is known of what such a node has.
+            let floor = self.sequence;
+            self.wholes = Some(Catalogue {
+                floor,
+                ..Catalogue::default()
+            });
+            let all = self.catalogue(ResourceType::RouteConfiguration).iter();
+            let all: BTreeSet<Name> = all.map(|routes| Arc::clone(routes.name())).collect();
+            self.make_wholes(&all);
+        }
     }
 
     /// The units of the preflight.
@@ -54,84 +78,129 @@ impl Group {
     pub(super) fn weight(&self, resource_type: ResourceType, name: &str) -> usize {
         let published = self.catalogue(resource_type).get(name);
         let own = published.map_or(0, |resource| resource.body().len());
-        if resource_type != ResourceType::RouteConfiguration || name != PREFLIGHT {
+        if resource_type != ResourceType::RouteConfiguration {
             return own;
         }
-        let units = self.units.iter().map(|unit| unit.body().len());
-        own + units.sum::<usize>()
+        let of_hosts = self.hosts_of(name).map(|host| host.body().len());
+        let units = self.units.iter().filter(|_| name == PREFLIGHT);
+        own + of_hosts.sum::<usize>() + units.map(|unit| unit.body().len()).sum::<usize>()
     }
 
     /// Replaces all resources. Returns whether anything changed.
-    pub(super) fn publish(&mut self, mut resources: Resources) -> bool {
-        let before = self.sequence;
-        if !self.published {
-            self.published = true;
+    pub(super) fn publish(&mut self, resources: Resources) -> bool {
+        let start = self.sequence;
+        if self.published.is_none() {
             self.sequence += 1;
             for each in ResourceType::ALL {
                 // A node may have resources that this server never heard of. They are removed.
                 self.catalogues[each].floor = self.sequence;
             }
-            self.frames.floor = self.sequence;
             self.units.floor = self.sequence;
+            if let Some(wholes) = &mut self.wholes {
+                wholes.floor = self.sequence;
+            }
         }
-        self.frames.replace(compose(&mut resources), &mut self.sequence);
-        for each in ResourceType::ALL {
-            self.catalogues[each].replace(resources.take(each), &mut self.sequence);
+        let after = resources.clone();
+        let before = self.published.replace(resources).unwrap_or_default();
+        let others = ResourceType::ALL.into_iter();
+        for each in others.filter(|each| *each != ResourceType::RouteConfiguration) {
+            self.catalogues[each].catch_up(before.by_name(each), after.by_name(each), &mut self.sequence);
         }
-        self.units.replace(resources.take_units(), &mut self.sequence);
-        self.sequence != before
+        self.units
+            .catch_up(before.units_by_name(), after.units_by_name(), &mut self.sequence);
+        self.publish_routes(&before, &after);
+        self.sequence != start
+    }
+
+    fn publish_routes(&mut self, before: &Resources, after: &Resources) {
+        let [routes, hosts] = [ResourceType::RouteConfiguration, ResourceType::VirtualHost];
+        let changed = changes(before.by_name(routes), after.by_name(routes));
+        let mut frames: BTreeSet<Name> = changed.map(|(name, ..)| Arc::clone(name)).collect();
+        let mut wholes = frames.clone();
+        for (name, before, after) in changes(before.by_name(hosts), after.by_name(hosts)) {
+            let Some(parent) = parent(name).map(Name::from) else {
+                continue;
+            };
+            let had_any = self.hosts.contains_key(&parent);
+            let count = self.hosts.entry(Arc::clone(&parent)).or_default();
+            *count = (*count + usize::from(before.is_none())).saturating_sub(usize::from(after.is_none()));
+            if *count == 0 {
+                self.hosts.remove(&parent);
+            }
+            if had_any != self.hosts.contains_key(&parent) {
+                frames.insert(Arc::clone(&parent));
+            }
+            wholes.insert(parent);
+        }
+        for name in frames {
+            let frame = after.get(routes, &name).map(|routes| {
+                if self.hosts.contains_key(&name) {
+                    Arc::new(by_host(routes))
+                } else {
+                    Arc::clone(routes)
+                }
+            });
+            self.catalogues[routes].set(&name, frame, &mut self.sequence);
+        }
+        self.make_wholes(&wholes);
+    }
+
+    /// Makes these route configurations with their virtual hosts, if a node wants them.
+    fn make_wholes(&mut self, names: &BTreeSet<Name>) {
+        let Some(mut wholes) = self.wholes.take() else {
+            return;
+        };
+        for name in names {
+            let routes = self
+                .published
+                .as_ref()
+                .and_then(|published| published.get(ResourceType::RouteConfiguration, name));
+            let whole = routes.map(|routes| {
+                if self.hosts.contains_key(name) {
+                    Arc::new(with_hosts(routes, self.hosts_of(name)))
+                } else {
+                    Arc::clone(routes)
+                }
+            });
+            wholes.set(name, whole, &mut self.sequence);
+        }
+        self.wholes = Some(wholes);
+    }
+
+    /// The virtual hosts of a route configuration.
+    fn hosts_of<'g>(&'g self, routes: &'g str) -> impl Iterator<Item = &'g Arc<Resource>> {
+        let hosts = self.catalogue(ResourceType::VirtualHost).iter();
+        let is_known = self.hosts.contains_key(routes);
+        hosts.filter(move |host| is_known && parent(host.name()) == Some(routes))
     }
 
     /// Replaces one resource, other than a virtual host or a route configuration that has such. Returns whether
     /// anything changed, which is never so in a group that is not published.
     pub(super) fn publish_one(&mut self, resource: Arc<Resource>) -> bool {
-        if !self.published {
+        let Some(mut resources) = self.published.clone() else {
             return false;
-        }
-        if resource.resource_type() == ResourceType::RouteConfiguration {
-            self.frames.insert(Arc::clone(&resource), &mut self.sequence);
-        }
-        self.catalogues[resource.resource_type()].insert(resource, &mut self.sequence)
+        };
+        resources.insert(resource);
+        self.publish(resources)
     }
 
     /// Removes one resource. Returns whether it existed.
     pub(super) fn remove_one(&mut self, resource_type: ResourceType, name: &str) -> bool {
-        if resource_type == ResourceType::RouteConfiguration {
-            self.frames.remove(name, &mut self.sequence);
-        }
-        self.catalogues[resource_type].remove(name, &mut self.sequence)
+        let Some(mut resources) = self.published.clone() else {
+            return false;
+        };
+        resources.remove(resource_type, name);
+        self.publish(resources)
     }
 
     /// Forgets what the nodes should have.
     pub(super) fn forget(&mut self) {
         *self = Self {
             sequence: self.sequence + 1,
+            wholes: self.wholes.as_ref().map(|_| Catalogue::default()),
             ..Self::default()
         };
     }
-}
-
-/// Puts the virtual hosts into their route configurations, and returns what these are without.
-fn compose(resources: &mut Resources) -> ByName {
-    let mut hosts: BTreeMap<Name, Vec<Arc<Resource>>> = BTreeMap::new();
-    for host in resources.of_type(ResourceType::VirtualHost) {
-        if let Some(routes) = parent(host.name()) {
-            hosts.entry(routes.into()).or_default().push(Arc::clone(host));
-        }
-    }
-    let mut frames = ByName::new();
-    let all: Vec<_> = resources.of_type(ResourceType::RouteConfiguration).cloned().collect();
-    for routes in all {
-        let frame = match hosts.get(routes.name()) {
-            None => routes,
-            Some(hosts) => {
-                resources.insert(with_hosts(&routes, hosts));
-                Arc::new(by_host(&routes))
-            }
-        };
-        frames.insert(Arc::clone(frame.name()), frame);
-    }
-    frames
 }
 
 /// The resources of one type.
@@ -186,13 +255,23 @@ impl Catalogue {
         Changes::Names(self.changes.range(sequence + 1..).map(|(_, name)| name).collect())
     }
 
-    fn replace(&mut self, resources: ByName, sequence: &mut u64) {
-        let gone = self.resources.keys().filter(|name| !resources.contains_key(*name));
-        for name in gone.cloned().collect::<Vec<_>>() {
-            self.remove(&name, sequence);
+    fn catch_up(&mut self, before: &ByName, after: &ByName, sequence: &mut u64) {
+        let mut updates = Vec::new();
+        for (name, _, resource) in changes(before, after) {
+            match resource {
+                Some(resource) => updates.push(resource),
+                None => drop(self.remove(name, sequence)),
+            }
         }
-        for (_, resource) in resources {
-            self.insert(resource, sequence);
+        for resource in updates {
+            self.insert(Arc::clone(resource), sequence);
+        }
+    }
+
+    fn set(&mut self, name: &str, resource: Option<Arc<Resource>>, sequence: &mut u64) -> bool {
+        match resource {
+            Some(resource) => self.insert(resource, sequence),
+            None => self.remove(name, sequence),
         }
     }
 

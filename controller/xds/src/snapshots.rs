@@ -54,6 +54,8 @@ pub(super) struct Connected {
     pub(super) since: SystemTime,
     /// When the node's certificate is valid, if it has one.
     pub(super) validity: Option<Validity>,
+    /// Whether the node gets route configurations with their virtual hosts in them.
+    wants_wholes: bool,
     /// Locked before the group, where both are.
     subscriber: Mutex<Subscriber>,
 }
@@ -65,6 +67,7 @@ impl Connected {
             origin,
             since: SystemTime::now(),
             validity,
+            wants_wholes: subscriber.wants_wholes(),
             subscriber: Mutex::new(subscriber),
         }
     }
@@ -199,6 +202,9 @@ impl Shared {
         if own.count() >= STREAMS {
             return None;
         }
+        if stream.wants_wholes {
+            cell.group().want_wholes(true);
+        }
         streams.insert(number, stream);
         drop((streams, groups));
         self.status_changed();
@@ -207,7 +213,14 @@ impl Shared {
 
     /// Removes a stream from its group.
     pub(super) fn disconnect(&self, cell: &GroupCell, number: u64) {
-        lock(&cell.streams).remove(&number);
+        // Hold the lock: otherwise a stream could come meanwhile that wants them.
+        let groups = lock(&self.groups);
+        let mut streams = lock(&cell.streams);
+        streams.remove(&number);
+        let wanted = streams.values().any(|stream| stream.wants_wholes);
+        drop(streams);
+        cell.group().want_wholes(wanted);
+        drop(groups);
         self.drop_unused(&cell.name);
         self.status_changed();
         self.judgements_changed();

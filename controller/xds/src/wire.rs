@@ -210,6 +210,7 @@ mod tests {
             resources.insert_unit(resource(ResourceType::VirtualHost, name, 5000));
         }
         let mut group = Group::default();
+        group.want_wholes(true);
         group.publish(resources);
         let abilities = Abilities {
             takes_hosts: true,

@@ -5,8 +5,6 @@
 //! refuses the secret, or does not have it yet, the backend cannot be reached. The name of the secret is made from its
 //! content, so a cluster never meets authorities of another time.
 
-use std::collections::BTreeMap;
-
 use envoy_types::pb::envoy::config::core::v3::{DataSource, TransportSocket, data_source, transport_socket};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
     CombinedCertificateValidationContext, ValidationContextType,
@@ -80,29 +78,17 @@ fn matcher(name: &SubjectAltName) -> SubjectAltNameMatcher {
     }
 }
 
-fn secret_name(authorities: &TrustedAuthorities) -> String {
+/// The name of the secret that has these authorities.
+pub(crate) fn secret_name(authorities: &TrustedAuthorities) -> String {
     match authorities {
         TrustedAuthorities::System => format!("{PREFIX}/system"),
         TrustedAuthorities::Certificates(authorities) => format!("{PREFIX}/{}", authorities.name()),
     }
 }
 
-/// The secrets that these clusters need, by name.
-pub(super) fn secrets<'a>(
-    clusters: impl Iterator<Item = &'a Cluster>,
-    options: &EnvoyOptions,
-) -> BTreeMap<String, Secret> {
-    let authorities = clusters
-        .filter_map(|cluster| cluster.tls.as_ref())
-        .map(|tls| &tls.authorities);
-    let named = authorities.map(|authorities| {
-        let name = secret_name(authorities);
-        (name.clone(), secret(name, authorities, options))
-    });
-    named.collect()
-}
-
-fn secret(name: String, authorities: &TrustedAuthorities, options: &EnvoyOptions) -> Secret {
+/// The secret that a cluster needs.
+pub(super) fn secret(cluster: &Cluster, options: &EnvoyOptions) -> Option<Secret> {
+    let authorities = &cluster.tls.as_ref()?.authorities;
     let source = match authorities {
         TrustedAuthorities::System => data_source::Specifier::Filename(options.system_authorities.clone()),
         TrustedAuthorities::Certificates(authorities) => {
@@ -116,8 +102,8 @@ fn secret(name: String, authorities: &TrustedAuthorities, options: &EnvoyOptions
         }),
         ..CertificateValidationContext::default()
     };
-    Secret {
-        name,
+    Some(Secret {
+        name: secret_name(authorities),
         r#type: Some(secret::Type::ValidationContext(context)),
-    }
+    })
 }

@@ -15,17 +15,19 @@ const ROUTES: u32 = 3;
 /// A route configuration whose routes are encoded.
 pub(super) struct Encoded {
     frame: RouteConfiguration,
-    hosts: Vec<Host>,
+    hosts: Vec<EncodedHost>,
 }
 
-struct Host {
+/// A virtual host whose routes are encoded.
+pub(super) struct EncodedHost {
     /// Without its routes and domains.
     rest: VirtualHost,
     domains: Vec<String>,
-    routes: Vec<EncodedRoute>,
+    pub(super) routes: Vec<EncodedRoute>,
 }
 
 /// A route, as a field of its virtual host.
+#[derive(Clone)]
 pub(super) struct EncodedRoute {
     pub(super) name: String,
     pub(super) field: Vec<u8>,
@@ -36,7 +38,7 @@ impl Encoded {
         let hosts = std::mem::take(&mut configuration.virtual_hosts);
         Self {
             frame: configuration,
-            hosts: hosts.into_iter().map(Host::of).collect(),
+            hosts: hosts.into_iter().map(EncodedHost::of).collect(),
         }
     }
 
@@ -46,26 +48,31 @@ impl Encoded {
     }
 
     /// The route configuration without virtual hosts, and its virtual hosts, one for each domain.
-    ///
-    /// A virtual host is called `<route configuration>/<domain>`, so a domain never moves from one to another: Envoy
-    /// refuses a domain that two have, even for the moment between two changes.
     pub(super) fn apart(&self) -> Vec<Resource> {
-        let mut all = Vec::new();
-        for host in &self.hosts {
-            for domain in &host.domains {
-                let name = format!("{}/{domain}", self.frame.name);
-                let fields = host.routes.iter().map(|route| &*route.field);
-                all.push(virtual_host(&name, domain, fields, &host.rest));
-            }
-        }
+        let hosts = self.hosts.iter().flat_map(|host| host.apart(&self.frame.name));
+        let mut all: Vec<Resource> = hosts.collect();
         let frame = resource(ResourceType::RouteConfiguration, &self.frame.name, &self.frame);
         all.push(frame);
         all
     }
 }
 
-impl Host {
-    fn of(mut host: VirtualHost) -> Self {
+/// The name of the virtual host of one domain. A domain never moves from one to another: Envoy refuses a domain that
+/// two have, even for the moment between two changes.
+pub(super) fn host_name(configuration: &str, domain: &str) -> String {
+    format!("{configuration}/{domain}")
+}
+
+impl EncodedHost {
+    /// As a resource for each domain.
+    pub(super) fn apart(&self, configuration: &str) -> impl Iterator<Item = Resource> {
+        self.domains.iter().map(move |domain| {
+            let fields = self.routes.iter().map(|route| &*route.field);
+            virtual_host(&host_name(configuration, domain), domain, fields, &self.rest)
+        })
+    }
+
+    pub(super) fn of(mut host: VirtualHost) -> Self {
         let encoded = |route: envoy_types::pb::envoy::config::route::v3::Route| {
             let mut field = Vec::new();
             encode_key(ROUTES, WireType::LengthDelimited, &mut field);

@@ -10,7 +10,7 @@
 //!   and endpoints. `backend_tls`: TLS towards them. `filter`: the filter and its configuration. `code`: the server
 //!   that Envoy downloads the wasm filter from.
 //! - `preflight`: what Envoys are asked before routes go live.
-//! - `hosts`: virtual hosts as resources of their own.
+//! - `hosts`: virtual hosts as resources of their own. `served`: all resources of a Gateway, kept up to date.
 //! - `moving`: the filter with the hosts of clusters whose sessions move.
 //! - `elsewhere`: the filter for Envoys whose routes come from another control plane.
 //! - `bootstrap`: the bootstrap of an Envoy. `standalone`: all resources in one file.
@@ -30,13 +30,17 @@ mod options;
 pub(super) mod pack;
 mod preflight;
 pub(super) mod routes;
+mod served;
 mod standalone;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};
 use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
 use prost::Message;
 
+pub(crate) use backend_tls::secret_name as authorities_secret;
 pub use bootstrap::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap_secrets};
 pub use elsewhere::RoutesElsewhere;
 pub use filter::extension_config;
@@ -44,13 +48,14 @@ use filter::reports;
 pub use managed::{EnvoysNamespace, ManagedOptions, Surroundings};
 pub use moving::{HostNames, MovingFilter, host_names};
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
+pub use served::Served;
 pub use standalone::static_bootstrap;
 
 use crate::filter::{FilterInputs, filter_config};
 use crate::used::Used;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
-use limpet_model::graph::ClusterName;
+use limpet_model::graph::{Cluster, ClusterName, Gateway};
 use limpet_model::{Certificate, Graph};
 use limpet_resources::{Resource, ResourceType, Resources};
 use routes::Routes;
@@ -93,43 +98,33 @@ fn live(
 ) -> (Vec<Resource>, Vec<RouteConfiguration>) {
     let options = &*options.of(graph, gateway);
     let used = Used::by(graph, gateway);
-    let mut all = Vec::new();
-    let mut filter = filter_config(used.policies(graph), options.access_log, inputs);
-    if let Some(elsewhere) = options.elsewhere(gateway) {
-        filter.routes = elsewhere.table(graph, gateway);
-        let filter = extension_config(&filter, options);
-        let filter = resource(ResourceType::ExtensionConfig, &filter.name, &filter);
-        return (vec![filter], Vec::new());
+    let mut all = vec![filter_resource(graph, gateway, &used, options, inputs)];
+    if options.elsewhere(gateway).is_some() {
+        return (all, Vec::new());
     }
-    filter.report_sessions = reports(gateway, inputs);
-    for name in &used.clusters {
-        if let Some(cluster) = graph.clusters.get(*name) {
-            all.push(resource(
-                ResourceType::Cluster,
-                &name.0,
-                &clusters::cluster(name, cluster),
-            ));
+    let mut secrets = BTreeMap::new();
+    for name in used.clusters() {
+        if let Some(cluster) = graph.clusters.get(name) {
+            all.push(cluster_resource(name, cluster));
+            let secret = backend_tls::secret(cluster, options);
+            secrets.extend(secret.map(|secret| (secret.name.clone(), secret)));
         }
     }
-    let clusters = used.clusters.iter().filter_map(|name| graph.clusters.get(*name));
-    for (name, secret) in backend_tls::secrets(clusters.map(|cluster| &**cluster), options) {
-        all.push(resource(ResourceType::Secret, &name, &secret));
-    }
+    let secrets = secrets.into_iter();
+    all.extend(secrets.map(|(name, secret)| resource(ResourceType::Secret, &name, &secret)));
     if let Some(cluster) = code::cluster(&options.filter) {
         all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));
-    }
-    let filter = extension_config(&filter, options);
-    all.push(resource(ResourceType::ExtensionConfig, &filter.name, &filter));
-    for name in &used.certificates {
-        if let Some(certificate) = graph.certificates.get(*name) {
-            all.push(certificate_resource(name, certificate));
-        }
     }
     let routes = Routes {
         graph,
         build: &options.filter,
     };
     let gateway = graph.gateways.get(gateway);
+    for name in gateway.map(|gateway| certificates(gateway)).unwrap_or_default() {
+        if let Some(certificate) = graph.certificates.get(name) {
+            all.push(certificate_resource(name, certificate));
+        }
+    }
     let connections = gateway.map(|gateway| gateway.connections).unwrap_or_default();
     let ports = gateway.into_iter().flat_map(|gateway| &gateway.ports);
     for (port, listeners) in ports.clone() {
@@ -141,6 +136,35 @@ fn live(
         .flat_map(|(port, listeners)| routes.of_port(*port, listeners))
         .collect();
     (all, configurations)
+}
+
+/// The filter, with the policies that are used.
+fn filter_resource(
+    graph: &Graph,
+    gateway: &ObjectName,
+    used: &Used,
+    options: &EnvoyOptions,
+    inputs: &FilterInputs,
+) -> Resource {
+    let mut filter = filter_config(used.policies_of(graph), options.access_log, inputs);
+    match options.elsewhere(gateway) {
+        Some(elsewhere) => filter.routes = elsewhere.table(graph, gateway),
+        None => filter.report_sessions = reports(gateway, inputs),
+    }
+    let filter = extension_config(&filter, options);
+    resource(ResourceType::ExtensionConfig, &filter.name, &filter)
+}
+
+fn cluster_resource(name: &ClusterName, cluster: &Cluster) -> Resource {
+    resource(ResourceType::Cluster, &name.0, &clusters::cluster(name, cluster))
+}
+
+/// The certificates of a Gateway's listeners.
+fn certificates(gateway: &Gateway) -> BTreeSet<&ObjectName> {
+    let listeners = gateway.ports.values().flatten();
+    listeners
+        .flat_map(|listener| listener.certificates.iter().flatten())
+        .collect()
 }
 
 /// The endpoints of a cluster.

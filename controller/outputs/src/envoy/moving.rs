@@ -41,19 +41,36 @@ impl MovingFilter {
     /// `None` if no session of the Gateway is moved by its application, or if other control planes name its clusters.
     #[must_use]
     pub fn of(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Option<Self> {
-        let used = Used::by(graph, gateway);
+        Self::with_used(graph, gateway, &Used::by(graph, gateway), options, inputs)
+    }
+
+    /// The same, if it is known what the Gateway uses.
+    pub(super) fn with_used(
+        graph: &Graph,
+        gateway: &ObjectName,
+        used: &Used,
+        options: &EnvoyOptions,
+        inputs: &FilterInputs,
+    ) -> Option<Self> {
         let options = options.of(graph, gateway);
-        if used.moving.is_empty() || options.elsewhere(gateway).is_some() {
+        let clusters = used.moving(graph);
+        if clusters.is_empty() || options.elsewhere(gateway).is_some() {
             return None;
         }
         Some(Self {
             config: FilterConfig {
                 report_sessions: reports(gateway, inputs),
-                ..filter_config(used.policies(graph), options.access_log, inputs)
+                ..filter_config(used.policies_of(graph), options.access_log, inputs)
             },
-            clusters: used.moving.into_iter().cloned().collect(),
+            clusters,
             options: Arc::new(options.into_owned()),
         })
+    }
+
+    /// The clusters whose hosts it needs.
+    #[must_use]
+    pub fn clusters(&self) -> &BTreeSet<ClusterName> {
+        &self.clusters
     }
 
     /// Whether it needs the hosts of a cluster.

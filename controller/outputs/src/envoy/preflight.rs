@@ -12,6 +12,7 @@ use super::hosts::{EncodedRoute, virtual_host};
 use super::listeners::unbound_manager;
 use super::pack::{no, socket};
 use super::resource;
+use crate::used::object_of;
 use limpet_resources::{PREFLIGHT, PREFLIGHT_METADATA, Resource, ResourceType};
 
 /// Never bound. No Gateway's listener has it, because it is an address for documentation (RFC 5737), and no host's.
@@ -69,8 +70,10 @@ pub(super) fn units<'a>(routes: impl Iterator<Item = &'a EncodedRoute>) -> Vec<R
     units.into_iter().map(unit).collect()
 }
 
-/// `<kind>/<namespace>/<route>` of a rule's name. Routes of no object have no name.
-fn object_of(rule: &str) -> Option<&str> {
-    let (end, _) = rule.match_indices('/').nth(2)?;
-    rule.get(..end)
+/// The unit of one object with these routes.
+pub(super) fn unit<'a>(object: &str, routes: impl Iterator<Item = &'a EncodedRoute>) -> Option<Resource> {
+    let mut known: HashSet<&[u8]> = HashSet::new();
+    let fields = routes.map(|route| &*route.field).filter(|field| known.insert(field));
+    let fields: Vec<&[u8]> = fields.collect();
+    (!fields.is_empty()).then(|| virtual_host(object, object, fields, &VirtualHost::default()))
 }

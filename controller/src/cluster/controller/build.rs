@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::quarantine::Quarantine;
-use super::retained_policies::{RetainedPolicies, retained_policies};
+use super::retained_policies::{RetainedPolicies, UsedByGateway, retained_policies};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::longest_life;
-use limpet_core::config::schema::FilterConfig;
+use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_model::{Graph, Map, Memory, Objects, Reports, Settings};
-use limpet_outputs::envoy::{self, EnvoyOptions, ManagedOptions, MovingFilter};
+use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, all_policies};
@@ -34,6 +34,18 @@ pub(crate) struct Built {
     pub(super) quarantine: Arc<Quarantine>,
     /// `None`: the same is published already.
     pub(super) changes: Option<Changes>,
+    /// For the next build.
+    pub(super) stages: Stages,
+}
+
+/// The last input and output of each stage of a build. The next one makes only what differs.
+#[derive(Debug, Default)]
+pub(crate) struct Stages {
+    graph: Arc<Graph>,
+    used: UsedByGateway,
+    served: BTreeMap<ObjectName, Served>,
+    /// Of these policies and inputs.
+    life: Option<(Map<String, PolicyConfig>, Arc<FilterInputs>, Duration)>,
 }
 
 #[derive(Debug)]
@@ -44,7 +56,7 @@ pub(super) struct Changes {
     /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
     pub(super) resources: ByGateway,
     /// The filters of Gateways whose sessions are moved, without the hosts. Empty if a control plane gets objects.
-    pub(super) moving: BTreeMap<ObjectName, MovingFilter>,
+    pub(super) moving: BTreeMap<ObjectName, Arc<MovingFilter>>,
 }
 
 pub(super) type ByGateway = BTreeMap<ObjectName, Resources>;
@@ -63,6 +75,8 @@ struct Attempt {
 pub(super) struct Made {
     pub(super) graph: Arc<Graph>,
     pub(super) gateways: BTreeSet<ObjectName>,
+    /// What they use.
+    pub(super) used: UsedByGateway,
     pub(super) inputs: Arc<FilterInputs>,
     pub(super) retained: RetainedPolicies,
     pub(super) manifests: Option<Arc<Manifests>>,
@@ -83,10 +97,11 @@ pub(crate) struct Builder {
     pub(super) asked: BTreeSet<ObjectName>,
     /// Whether Envoys may still have earlier routes than the published ones.
     pub(super) keeps_retained: bool,
+    pub(super) stages: Stages,
 }
 
 impl Builder {
-    pub(crate) fn build(&self, objects: Arc<Objects>, settings: &Settings) -> Built {
+    pub(crate) fn build(mut self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
         let mut hits = BTreeSet::new();
         let mut tried = Arc::clone(&objects);
@@ -94,7 +109,7 @@ impl Builder {
         // Each turn puts something else in the place of a route, and there are few such things.
         let mut resources = None;
         while !self.quarantine.is_empty() {
-            let of_attempt = resources.insert(self.resources(&attempt.made));
+            let of_attempt = &*resources.insert(self.resources(&attempt.made));
             let refused = self.quarantine.of(of_attempt, &self.asked, &mut hits);
             if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
                 break;
@@ -112,7 +127,7 @@ impl Builder {
         let changes = (!is_published).then(|| Changes {
             life: self.life(&made.graph),
             resources: resources.unwrap_or_else(|| self.resources(&made)),
-            moving: self.moving(&made),
+            moving: self.moving(),
             made,
         });
         Built {
@@ -126,10 +141,11 @@ impl Builder {
             services_of_envoys,
             took: start.elapsed(),
             changes,
+            stages: self.stages,
         }
     }
 
-    fn attempt(&self, objects: &Objects, settings: &Settings) -> Attempt {
+    fn attempt(&mut self, objects: &Objects, settings: &Settings) -> Attempt {
         let (mut graph, mut reports) = limpet_model::build(objects, settings);
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
@@ -140,7 +156,9 @@ impl Builder {
         let contour = settings.contour.iter().map(|contour| &contour.gateway);
         let gateways = reports.gateways.keys().chain(graph.gateways.keys()).chain(contour);
         let gateways: BTreeSet<ObjectName> = gateways.cloned().collect();
-        let retained = self.retained(&graph);
+        let graph = Arc::new(graph);
+        let used = self.used(&graph);
+        let retained = self.retained(&used);
         let source = Source {
             objects,
             graph: &graph,
@@ -155,8 +173,9 @@ impl Builder {
             reports.add_unsupported(&graph, &manifests.unsupported);
         }
         let made = Made {
-            graph: Arc::new(graph),
+            graph,
             gateways,
+            used,
             inputs: Arc::clone(&self.inputs),
             retained,
             manifests,
@@ -171,7 +190,19 @@ impl Builder {
         }
     }
 
-    fn retained(&self, graph: &Graph) -> RetainedPolicies {
+    /// What the Gateways of a graph use.
+    fn used(&mut self, graph: &Arc<Graph>) -> UsedByGateway {
+        let before = std::mem::replace(&mut self.stages.graph, Arc::clone(graph));
+        let mut known = std::mem::take(&mut self.stages.used);
+        for gateway in graph.gateways.keys() {
+            let mut used = known.remove(gateway).unwrap_or_default();
+            used.catch_up(gateway, &before, graph);
+            self.stages.used.insert(gateway.clone(), used);
+        }
+        self.stages.used.clone()
+    }
+
+    fn retained(&self, used: &UsedByGateway) -> RetainedPolicies {
         let Some(published) = &self.published else {
             return RetainedPolicies::new();
         };
@@ -181,41 +212,58 @@ impl Builder {
         } else {
             &none
         };
-        retained_policies(&published.graph, kept, graph)
+        retained_policies(&published.graph, kept, &published.used, used)
     }
 
     /// Empty if a control plane gets objects instead.
-    fn resources(&self, made: &Made) -> ByGateway {
-        let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
-        let resources = of_envoys.map(|gateway| {
+    fn resources(&mut self, made: &Made) -> ByGateway {
+        let mut known = std::mem::take(&mut self.stages.served);
+        for gateway in made.gateways.iter().filter(|_| self.plane.is_none()) {
             let inputs = self.inputs_of(made, gateway);
-            let resources = envoy::served(&made.graph, gateway, &self.options, &inputs);
-            (gateway.clone(), resources)
-        });
-        resources.collect()
+            let used = made.used.get(gateway).cloned().unwrap_or_default();
+            let served = match known.remove(gateway) {
+                Some(mut served) => {
+                    served.catch_up(&made.graph, used, &self.options, &inputs);
+                    served
+                }
+                None => Served::new(&made.graph, gateway, used, &self.options, &inputs),
+            };
+            self.stages.served.insert(gateway.clone(), served);
+        }
+        let served = self.stages.served.iter();
+        served
+            .map(|(gateway, served)| (gateway.clone(), served.resources().clone()))
+            .collect()
     }
 
-    fn moving(&self, made: &Made) -> BTreeMap<ObjectName, MovingFilter> {
-        let of_envoys = made.gateways.iter().filter(|_| self.plane.is_none());
-        let filters = of_envoys.filter_map(|gateway| {
-            let inputs = self.inputs_of(made, gateway);
-            let filter = MovingFilter::of(&made.graph, gateway, &self.options, &inputs)?;
-            Some((gateway.clone(), filter))
-        });
+    /// Of the Gateways whose resources were made last.
+    fn moving(&self) -> BTreeMap<ObjectName, Arc<MovingFilter>> {
+        let served = self.stages.served.iter();
+        let filters = served.filter_map(|(gateway, served)| Some((gateway.clone(), Arc::clone(served.moving()?))));
         filters.collect()
     }
 
-    fn inputs_of(&self, made: &Made, gateway: &ObjectName) -> FilterInputs {
-        FilterInputs {
-            retained_policies: made.retained.get(gateway).cloned().unwrap_or_default(),
+    fn inputs_of(&self, made: &Made, gateway: &ObjectName) -> Arc<FilterInputs> {
+        let Some(retained) = made.retained.get(gateway) else {
+            return Arc::clone(&self.inputs);
+        };
+        Arc::new(FilterInputs {
+            retained_policies: retained.clone(),
             ..FilterInputs::clone(&self.inputs)
-        }
+        })
     }
 
-    fn life(&self, graph: &Graph) -> Duration {
+    fn life(&mut self, graph: &Graph) -> Duration {
+        if let Some((policies, inputs, life)) = &self.stages.life
+            && (policies, inputs) == (&graph.policies, &self.inputs)
+        {
+            return *life;
+        }
         let mut config = FilterConfig::without_keys(all_policies(graph));
         config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
         config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
-        longest_life(&config)
+        let life = longest_life(&config);
+        self.stages.life = Some((graph.policies.clone(), Arc::clone(&self.inputs), life));
+        life
     }
 }

@@ -410,7 +410,9 @@ impl Control {
 
     fn publish(&mut self, mut built: Built) {
         self.memory.remember(std::mem::take(&mut built.memory));
-        self.guard.lead(std::mem::take(&mut built.led_from));
+        let mut services = self.guard.lead(std::mem::take(&mut built.led_from));
+        // Before the routes of a namespace lead to a Service, its endpoints have to be looked at for that namespace.
+        self.publish_endpoints(&services);
         let followed = self.store.follow(std::mem::take(&mut built.services_of_envoys));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.metrics.built(built.took, now);
@@ -422,12 +424,13 @@ impl Control {
             publisher,
             ..
         } = self;
-        let reports = publisher.publish(built, |service, port| {
+        let (reports, changed) = publisher.publish(built, |service, port| {
             let all = store.endpoints(service, port);
             guard.endpoints(service, port, all)
         });
+        services.extend(changed);
         self.replicas.say_refused_routes(publisher.refused_routes());
-        guard.watch(|service, port| publisher.serves(service, port));
+        guard.watch(&services, |service, port| publisher.serves(service, port));
         if publisher.has_retained() {
             self.retained_check.get_or_insert(Instant::now() + RETAINED);
         }

@@ -13,6 +13,7 @@ use crate::time_format;
 use limpet_api::ObjectName;
 use limpet_model::Map;
 use limpet_model::endpoints::Endpoint;
+use limpet_resources::changes;
 
 /// How often to check whether Envoys have the fence of an address that is held back.
 const LOOK: Duration = Duration::from_millis(100);
@@ -88,19 +89,22 @@ impl Guard {
     }
 
     /// Sets the namespaces of the routes that lead to each Service from now on. Call it before the first call of
-    /// `endpoints`.
-    pub(crate) fn lead(&mut self, led_from: Map<ObjectName, BTreeSet<Arc<str>>>) {
-        self.led_from = led_from;
+    /// `endpoints`. Returns the Services that others lead to than before.
+    pub(crate) fn lead(&mut self, led_from: Map<ObjectName, BTreeSet<Arc<str>>>) -> BTreeSet<ObjectName> {
+        let before = std::mem::replace(&mut self.led_from, led_from);
+        changes(&before, &self.led_from)
+            .map(|(service, ..)| service.clone())
+            .collect()
     }
 
-    /// Sets the Services and ports that are published from now on.
-    pub(crate) fn watch(&mut self, watched: impl Fn(&ObjectName, &str) -> bool) {
+    /// Sets which ports of these Services are published from now on.
+    pub(crate) fn watch(&mut self, services: &BTreeSet<ObjectName>, watched: impl Fn(&ObjectName, &str) -> bool) {
         let led_from = &self.led_from;
         let is_watched = |port: &RoutedPort| {
             let leads = led_from.get(&port.service);
             leads.is_some_and(|from| from.contains(&port.namespace)) && watched(&port.service, &port.port)
         };
-        self.fences.watch(is_watched, time_format::now());
+        self.fences.watch(services, is_watched, time_format::now());
     }
 
     /// The Services with addresses that are held back, if any address was added since the last call. Another Service

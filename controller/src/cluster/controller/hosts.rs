@@ -2,7 +2,7 @@
 //!
 //! Endpoints go to Envoys at once. These hosts are gathered, because each change makes Envoy set up the filter again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use limpet_api::ObjectName;
@@ -17,26 +17,39 @@ pub(super) struct MovingGateways(BTreeMap<ObjectName, MovingGateway>);
 
 #[derive(Debug)]
 struct MovingGateway {
-    filter: MovingFilter,
+    filter: Arc<MovingFilter>,
     hosts: BTreeMap<ClusterName, HostNames>,
     /// Whether the hosts are others than those that were published last.
     has_changed: bool,
 }
 
 impl MovingGateways {
-    /// With these filters, and without hosts.
-    pub(super) fn new(filters: BTreeMap<ObjectName, MovingFilter>) -> Self {
-        let gateway = |filter| MovingGateway {
-            filter,
-            hosts: BTreeMap::new(),
-            has_changed: true,
-        };
-        Self(
-            filters
-                .into_iter()
-                .map(|(name, filter)| (name, gateway(filter)))
-                .collect(),
-        )
+    /// Takes in all filters. Returns the clusters whose hosts are not known.
+    pub(super) fn catch_up(&mut self, filters: BTreeMap<ObjectName, Arc<MovingFilter>>) -> BTreeSet<ClusterName> {
+        let mut unknown = BTreeSet::new();
+        let mut known = std::mem::take(&mut self.0);
+        for (name, filter) in filters {
+            let former = known.remove(&name);
+            let has_changed = former
+                .as_ref()
+                .is_none_or(|former| !Arc::ptr_eq(&former.filter, &filter));
+            let mut gateway = MovingGateway {
+                has_changed: has_changed || former.as_ref().is_some_and(|former| former.has_changed),
+                hosts: former.map(|former| former.hosts).unwrap_or_default(),
+                filter,
+            };
+            if has_changed {
+                gateway.hosts.retain(|cluster, _| gateway.filter.needs(cluster));
+                let clusters = gateway.filter.clusters().iter();
+                unknown.extend(
+                    clusters
+                        .filter(|cluster| !gateway.hosts.contains_key(*cluster))
+                        .cloned(),
+                );
+            }
+            self.0.insert(name, gateway);
+        }
+        unknown
     }
 
     /// Takes in the endpoints of a cluster.

@@ -1,9 +1,10 @@
 //! Publishes what was built.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::build::{Builder, Built, ByGateway, Changes, Made};
+use super::build::{Builder, Built, ByGateway, Changes, Made, Stages};
 use super::hosts::MovingGateways;
 use super::metrics::Metrics;
 use super::quarantine::{Quarantine, Standing};
@@ -13,13 +14,12 @@ use crate::cluster::reconcile::manifests::Wanted;
 use crate::cluster::reconcile::replicas::{RefusedRoute, View};
 use crate::cluster::sessions::{Book, Published};
 use limpet_api::{ObjectName, ObjectRef};
-use limpet_core::time::GatewayDuration;
 use limpet_model::endpoints::Endpoint;
-use limpet_model::graph::{Cluster, ClusterName, Graph};
+use limpet_model::graph::{ClusterName, Graph};
 use limpet_model::{Objects, Reports};
 use limpet_outputs::envoy::{self, EnvoyOptions};
-use limpet_outputs::{FilterInputs, filter_config, idle_bounds, rebalancing_clusters, variables};
-use limpet_resources::{Name, ResourceType, Resources, Version};
+use limpet_outputs::{FilterInputs, Used, filter_config, variables};
+use limpet_resources::{ResourceType, Resources, changes};
 use limpet_xds::Snapshots;
 
 #[derive(Debug)]
@@ -37,6 +37,13 @@ pub(crate) struct Publisher {
     quarantined: BTreeSet<ObjectRef>,
     /// The published clusters, by Service.
     clusters: BTreeMap<ObjectName, Vec<Served>>,
+    /// Those whose sessions may begin anew.
+    rebalancing: BTreeSet<ClusterName>,
+    /// By Gateway, everything except endpoints, as the last build made it.
+    built: ByGateway,
+    /// By Gateway, everything that is published.
+    sent: ByGateway,
+    stages: Stages,
     moving: MovingGateways,
     book: Book,
     /// Deleted Gateways that still have connected Envoys.
@@ -50,17 +57,6 @@ struct Served {
     port_name: String,
     gateways: Vec<ObjectName>,
 }
-
-/// What was published to Envoys.
-#[derive(Debug, Default)]
-struct Sent {
-    clusters: ServedClusters,
-    /// The filter's configuration, and its version, by xDS group.
-    versions: BTreeMap<Name, (Name, Version)>,
-    counts: BTreeMap<&'static str, usize>,
-}
-
-type ServedClusters = BTreeMap<ClusterName, Vec<ObjectName>>;
 
 impl Publisher {
     /// `book` is told which pods clusters have.
@@ -83,13 +79,17 @@ impl Publisher {
             objects: None,
             quarantined: BTreeSet::new(),
             clusters: BTreeMap::new(),
+            rebalancing: BTreeSet::new(),
+            built: ByGateway::new(),
+            sent: ByGateway::new(),
+            stages: Stages::default(),
             moving: MovingGateways::default(),
             book,
             left: BTreeSet::new(),
         }
     }
 
-    pub(crate) fn builder(&self, inputs: Arc<FilterInputs>, keeps_retained: bool) -> Builder {
+    pub(crate) fn builder(&mut self, inputs: Arc<FilterInputs>, keeps_retained: bool) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
             plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
@@ -99,6 +99,7 @@ impl Publisher {
             quarantine: Arc::clone(&self.quarantine),
             asked: self.asked(),
             keeps_retained,
+            stages: std::mem::take(&mut self.stages),
         }
     }
 
@@ -136,13 +137,16 @@ impl Publisher {
             .all(|gateway| status.is_settled(&gateway.to_string()))
     }
 
-    /// Publishes a build. Resources that did not change are not sent again.
+    /// Publishes a build. Resources that did not change are not sent again. Returns the reports, and the Services whose
+    /// clusters are others.
     pub(crate) fn publish(
         &mut self,
         built: Built,
         mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
-    ) -> Reports {
+    ) -> (Reports, BTreeSet<ObjectName>) {
+        let mut services = BTreeSet::new();
         self.remember(&built);
+        self.stages = built.stages;
         if let Some(changes) = built.changes {
             let Changes {
                 made,
@@ -151,27 +155,30 @@ impl Publisher {
                 moving,
             } = changes;
             self.leave(&made.gateways);
-            self.moving = MovingGateways::new(moving);
-            let sent = self.publish_resources(&made.graph, made.inputs.max_idle, resources, &mut endpoints);
-            let mut clusters = sent.clusters;
+            let unknown = self.moving.catch_up(moving);
+            services = self.publish_resources(&made, resources, unknown, &mut endpoints);
             self.hand_over_envoys(&made);
-            if self.hand_over_objects(&made) {
-                clusters.extend(fenced_clusters(&made.graph, &mut endpoints));
-            }
+            self.hand_over_objects(&made);
             for of_type in ResourceType::ALL {
-                let count = sent.counts.get(of_type.name()).copied().unwrap_or_default();
-                self.metrics.count_resources(of_type.name(), count);
+                let counts = self.sent.values().map(|sent| sent.by_name(of_type).len());
+                self.metrics.count_resources(of_type.name(), counts.sum());
             }
+            let versions = self.sent.iter().filter_map(|(gateway, sent)| {
+                let filter = sent.of_type(ResourceType::ExtensionConfig).next()?;
+                Some((
+                    gateway.to_string().into(),
+                    (Arc::clone(filter.name()), filter.version()),
+                ))
+            });
             self.published_filter = Some(PublishedFilter {
                 inputs: Arc::clone(&made.inputs),
                 life,
-                versions: sent.versions,
+                versions: versions.collect(),
                 generation: self.generation,
             });
-            self.clusters = by_service(&made.graph, clusters);
             self.published = Some(made);
         }
-        built.reports
+        (built.reports, services)
     }
 
     /// Takes in what Envoys refuse. Returns whether anything is new, which a build has to look at.
@@ -213,77 +220,190 @@ impl Publisher {
         }
     }
 
-    /// Publishes the resources of each Gateway, with the endpoints of its clusters.
+    /// Publishes what differs from what is published, with the endpoints of clusters. `unknown`: the clusters whose
+    /// endpoints are needed besides. Returns the Services whose clusters are others.
     fn publish_resources(
         &mut self,
-        graph: &Graph,
-        max_idle: Option<GatewayDuration>,
-        mut resources: ByGateway,
+        made: &Made,
+        resources: ByGateway,
+        unknown: BTreeSet<ClusterName>,
         endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
-    ) -> Sent {
-        let mut sent = Sent::default();
-        let mut assignments = BTreeMap::new();
+    ) -> BTreeSet<ObjectName> {
+        let clusters = self.changed_clusters(made, &resources, unknown);
+        let mut changed = BTreeSet::new();
+        for (gateway, built) in &resources {
+            let nothing = Resources::new();
+            let before = self.built.get(gateway).unwrap_or(&nothing);
+            let sent = self.sent.entry(gateway.clone());
+            let is_new = matches!(sent, Entry::Vacant(_));
+            if sent.or_default().catch_up(before, built) || is_new {
+                changed.insert(gateway.clone());
+            }
+        }
         let mut observed = Vec::new();
-        for (gateway, all) in &mut resources {
-            let clusters = all.of_type(ResourceType::Cluster);
-            let names: Vec<_> = clusters.map(|of| ClusterName(of.name().to_string())).collect();
-            for name in names {
-                // A cluster that is not a backend, or that DNS has the endpoints of, has none from us.
-                let known = graph.clusters.get(&name);
-                let Some(cluster) = known.filter(|cluster| cluster.external_name.is_none()) else {
-                    continue;
-                };
-                let assignment = assignments.entry(name.clone()).or_insert_with(|| {
-                    let endpoints = endpoints(&cluster.service, &cluster.port_name);
-                    self.moving.observe(&name, &endpoints);
-                    let assignment = Arc::new(envoy::load_assignment(&name, &endpoints));
-                    observed.push((name.clone(), endpoints));
-                    assignment
-                });
-                all.insert(Arc::clone(assignment));
-                sent.clusters.entry(name).or_default().push(gateway.clone());
-            }
+        for name in &clusters {
+            let gateways = self.leave_cluster(name);
+            let gateways_now = self.serve_cluster(name, made, &resources, endpoints, &mut observed);
+            changed.extend(gateways.into_iter().chain(gateways_now));
         }
-        let bounds = |gateway| (gateway, idle_bounds(graph, gateway, max_idle));
-        let bounds: BTreeMap<_, _> = resources.keys().map(bounds).collect();
-        let of = |gateway, cluster| bounds.get(gateway).and_then(|of| of.get(cluster)).cloned();
-        let published = sent.clusters.iter().filter_map(|(cluster, gateways)| {
-            let gateways = gateways.iter();
-            Some(Published {
-                cluster,
-                service: &graph.clusters.get(cluster)?.service,
-                gateways: gateways
-                    .map(|gateway| (gateway, of(gateway, cluster).unwrap_or_default()))
-                    .collect(),
-            })
-        });
-        let endpoints = observed.iter().map(|(name, endpoints)| (name, endpoints.as_slice()));
-        self.book.publish(published, endpoints);
-        let rebalancing = rebalancing_clusters(graph, resources.keys());
-        self.book.rebalance(rebalancing.into_iter());
+        self.built = resources;
+        self.tell_book(&clusters, made, &observed);
         for (gateway, filter) in self.moving.changed() {
-            if let Some(all) = resources.get_mut(&gateway) {
-                all.insert(filter);
+            if let Some(sent) = self.sent.get_mut(&gateway) {
+                sent.insert(filter);
+                changed.insert(gateway);
             }
         }
-        for (gateway, all) in resources {
-            for of_type in ResourceType::ALL {
-                *sent.counts.entry(of_type.name()).or_insert(0) += all.of_type(of_type).count();
+        for gateway in changed {
+            if let Some(sent) = self.sent.get(&gateway) {
+                self.snapshots.publish(&gateway.to_string(), sent.clone());
             }
-            let group = gateway.to_string();
-            if let Some(filter) = all.of_type(ResourceType::ExtensionConfig).next() {
-                let version = (filter.name().clone(), filter.version());
-                sent.versions.insert(group.as_str().into(), version);
-            }
-            self.snapshots.publish(&group, all);
         }
-        sent
+        let graphs = self.published.iter().map(|published| &published.graph);
+        let graphs = graphs.chain([&made.graph]);
+        let of_graph = graphs.flat_map(|graph| clusters.iter().filter_map(|name| graph.clusters.get(name)));
+        of_graph.map(|cluster| cluster.service.clone()).collect()
     }
 
-    /// Passes the objects for a control plane on. Returns whether there is one.
-    fn hand_over_objects(&mut self, made: &Made) -> bool {
+    /// The clusters of which anything is not as it is published, and these.
+    fn changed_clusters(
+        &self,
+        made: &Made,
+        resources: &ByGateway,
+        more: BTreeSet<ClusterName>,
+    ) -> BTreeSet<ClusterName> {
+        let published = self.published.as_ref();
+        let (no_graph, no_use, nothing) = (Graph::default(), Used::default(), Resources::new());
+        let graph = published.map_or(&no_graph, |published| &*published.graph);
+        let mut clusters = more;
+        let same_bounds = published.is_some_and(|published| published.inputs.max_idle == made.inputs.max_idle);
+        if !same_bounds {
+            clusters.extend(made.graph.clusters.keys().cloned());
+        }
+        clusters.extend(changes(&graph.clusters, &made.graph.clusters).map(|(name, ..)| name.clone()));
+        let before = published.map(|published| &published.used);
+        let gateways: BTreeSet<_> = self.built.keys().chain(resources.keys()).collect();
+        for gateway in gateways {
+            let used = made.used.get(gateway).unwrap_or(&no_use);
+            let was = before.and_then(|before| before.get(gateway)).unwrap_or(&no_use);
+            clusters.extend(used.changed_clusters(was));
+            let [was, is] = [&self.built, resources].map(|of| of.get(gateway).unwrap_or(&nothing));
+            let [was, is] = [was, is].map(|resources| resources.by_name(ResourceType::Cluster));
+            clusters.extend(changes(was, is).map(|(name, ..)| ClusterName(name.to_string())));
+        }
+        clusters
+    }
+
+    /// Takes the endpoints of a cluster from the Gateways that have it, and returns these.
+    fn leave_cluster(&mut self, name: &ClusterName) -> Vec<ObjectName> {
+        let published = self.published.as_ref();
+        let cluster = published.and_then(|published| published.graph.clusters.get(name));
+        let Some(service) = cluster.map(|cluster| &cluster.service) else {
+            return Vec::new();
+        };
+        let Some(served) = self.clusters.get_mut(service) else {
+            return Vec::new();
+        };
+        let mut gateways = Vec::new();
+        served.retain(|served| {
+            if served.cluster == *name {
+                gateways.clone_from(&served.gateways);
+            }
+            served.cluster != *name
+        });
+        if served.is_empty() {
+            self.clusters.remove(service);
+        }
+        for gateway in &gateways {
+            if let Some(sent) = self.sent.get_mut(gateway) {
+                sent.remove(ResourceType::ClusterLoadAssignment, &name.0);
+            }
+        }
+        gateways
+    }
+
+    /// Gives the endpoints of a cluster to the Gateways that have it, and returns these. Another control plane publishes
+    /// them itself, but an address that changes its owner is fenced here.
+    fn serve_cluster(
+        &mut self,
+        name: &ClusterName,
+        made: &Made,
+        resources: &ByGateway,
+        endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+        observed: &mut Vec<(ClusterName, Vec<Endpoint>)>,
+    ) -> Vec<ObjectName> {
+        let Some(cluster) = made.graph.clusters.get(name) else {
+            return Vec::new();
+        };
+        let has_it = |resources: &Resources| resources.get(ResourceType::Cluster, &name.0).is_some();
+        let gateways = resources.iter().filter(|(_, resources)| has_it(resources));
+        let gateways: Vec<ObjectName> = gateways.map(|(gateway, _)| gateway.clone()).collect();
+        let is_elsewhere = self.target.objects.is_some();
+        // A cluster that DNS has the endpoints of has none from us.
+        if !is_elsewhere && (gateways.is_empty() || cluster.external_name.is_some()) {
+            return Vec::new();
+        }
+        let endpoints = endpoints(&cluster.service, &cluster.port_name);
+        if !gateways.is_empty() {
+            self.moving.observe(name, &endpoints);
+            let assignment = Arc::new(envoy::load_assignment(name, &endpoints));
+            for gateway in &gateways {
+                if let Some(sent) = self.sent.get_mut(gateway) {
+                    sent.insert(Arc::clone(&assignment));
+                }
+            }
+            observed.push((name.clone(), endpoints));
+        }
+        self.clusters.entry(cluster.service.clone()).or_default().push(Served {
+            cluster: name.clone(),
+            port_name: cluster.port_name.clone(),
+            gateways: gateways.clone(),
+        });
+        gateways
+    }
+
+    /// Tells which pods these clusters have, and which sessions.
+    fn tell_book(&mut self, changed: &BTreeSet<ClusterName>, made: &Made, observed: &[(ClusterName, Vec<Endpoint>)]) {
+        let published = self.published.as_ref();
+        let mut rebalances = false;
+        let mut told = Vec::new();
+        for name in changed {
+            let before = published.and_then(|published| published.graph.clusters.get(name));
+            let Some(cluster) = made.graph.clusters.get(name).or(before) else {
+                continue;
+            };
+            let mut served = self.clusters.get(&cluster.service).into_iter().flatten();
+            let served = served.find(|served| served.cluster == *name);
+            let mut gateways = Vec::new();
+            let mut begins_anew = false;
+            for gateway in served.iter().flat_map(|served| &served.gateways) {
+                let Some(used) = made.used.get(gateway) else {
+                    continue;
+                };
+                gateways.push((gateway, used.idle_bounds(&made.graph, name, made.inputs.max_idle)));
+                begins_anew |= used.rebalances(&made.graph, name);
+            }
+            rebalances |= begins_anew | self.rebalancing.remove(name);
+            if begins_anew {
+                self.rebalancing.insert(name.clone());
+            }
+            told.push(Published {
+                cluster: name,
+                service: &cluster.service,
+                gateways,
+            });
+        }
+        let endpoints = observed.iter().map(|(name, endpoints)| (name, endpoints.as_slice()));
+        self.book.publish(told.into_iter(), endpoints);
+        if rebalances {
+            self.book.rebalance(self.rebalancing.iter());
+        }
+    }
+
+    /// Passes the objects for a control plane on, if there is one.
+    fn hand_over_objects(&mut self, made: &Made) {
         let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) else {
-            return false;
+            return;
         };
         self.generation += 1;
         let config = filter_config(BTreeMap::new(), false, &made.inputs);
@@ -293,7 +413,6 @@ impl Publisher {
             gateways: made.gateways.clone(),
             variables: variables(&config).into_iter().collect(),
         })));
-        true
     }
 
     /// Passes on what is wanted for the Envoys that the controller keeps.
@@ -338,6 +457,7 @@ impl Publisher {
         let before = self.published.iter().flat_map(|published| &published.gateways);
         for gone in before.filter(|gateway| !gateways.contains(gateway)) {
             self.snapshots.publish(&gone.to_string(), Resources::new());
+            self.sent.remove(gone);
             self.left.insert(gone.clone());
         }
         let status = self.snapshots.status();
@@ -366,8 +486,10 @@ impl Publisher {
                 self.book.observe(&served.cluster, &endpoints);
                 let assignment = Arc::new(envoy::load_assignment(&served.cluster, &endpoints));
                 for gateway in &served.gateways {
-                    self.snapshots
-                        .publish_one(&gateway.to_string(), Arc::clone(&assignment));
+                    if let Some(sent) = self.sent.get_mut(gateway) {
+                        sent.insert(Arc::clone(&assignment));
+                        self.snapshots.publish(&gateway.to_string(), sent.clone());
+                    }
                 }
                 published += 1;
             }
@@ -388,32 +510,12 @@ impl Publisher {
                 let version = (filter.name().clone(), filter.version());
                 published.versions.insert(group.as_str().into(), version);
             }
-            self.snapshots.publish_one(&group, filter);
+            if let Some(sent) = self.sent.get_mut(&gateway) {
+                sent.insert(filter);
+                self.snapshots.publish(&group, sent.clone());
+            }
         }
     }
-}
-
-/// All clusters. Another control plane publishes their endpoints, but an address that changes its owner is fenced here.
-fn fenced_clusters(graph: &Graph, endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>) -> ServedClusters {
-    let observe = |(name, cluster): (&ClusterName, &Arc<Cluster>)| {
-        endpoints(&cluster.service, &cluster.port_name);
-        (name.clone(), Vec::new())
-    };
-    graph.clusters.iter().map(observe).collect()
-}
-
-fn by_service(graph: &Graph, clusters: ServedClusters) -> BTreeMap<ObjectName, Vec<Served>> {
-    let mut services: BTreeMap<ObjectName, Vec<Served>> = BTreeMap::new();
-    for (name, gateways) in clusters {
-        if let Some(cluster) = graph.clusters.get(&name) {
-            services.entry(cluster.service.clone()).or_default().push(Served {
-                cluster: name,
-                port_name: cluster.port_name.clone(),
-                gateways,
-            });
-        }
-    }
-    services
 }
 
 #[cfg(test)]
@@ -421,7 +523,7 @@ mod tests {
     use super::*;
 
     use limpet_model::Settings;
-    use limpet_model::graph::{Balance, ClusterLimits, Protocol};
+    use limpet_model::graph::{Balance, Cluster, ClusterLimits, Protocol};
     use limpet_outputs::FilterKeys;
     use limpet_resources::Resource;
 
@@ -437,7 +539,7 @@ mod tests {
         (publisher, snapshots)
     }
 
-    fn built(publisher: &Publisher) -> Built {
+    fn built(publisher: &mut Publisher) -> Built {
         let contour = serde_json::json!({"gateway": "web/contour"});
         let settings = Settings {
             contour: Some(serde_json::from_value(contour).unwrap()),
@@ -450,7 +552,7 @@ mod tests {
     #[test]
     fn contours_envoys_get_resources_before_there_is_any_object() {
         let (mut publisher, snapshots) = publisher();
-        let built = built(&publisher);
+        let built = built(&mut publisher);
         assert_eq!(built.reports, Reports::default());
         let gateway = ObjectName::new("web", "contour");
         let changes = built.changes.as_ref().unwrap();
@@ -466,7 +568,7 @@ mod tests {
     #[test]
     fn what_dns_has_the_endpoints_of_gets_none_from_us() {
         let (mut publisher, _) = publisher();
-        let mut built = built(&publisher);
+        let mut built = built(&mut publisher);
         let changes = built.changes.as_mut().unwrap();
         let service = |name: &str| ObjectName::new("shop", name);
         for (name, external_name) in [("inside", None), ("outside", Some("shop.example".to_owned()))] {

@@ -107,16 +107,18 @@ impl Quarantine {
         hits: &mut BTreeSet<(Name, Version)>,
     ) -> BTreeMap<ObjectRef, Arc<str>> {
         let mut found = BTreeMap::new();
-        let units = resources
-            .iter()
-            .flat_map(|(gateway, resources)| resources.units().map(move |unit| (gateway, unit)));
-        for (gateway, unit) in units {
-            let key = (Arc::clone(unit.name()), unit.version());
-            let own = self.refused.get(&key).map(|decided| &decided.words);
-            let words = own.or_else(|| self.elsewhere.get(&key).filter(|_| !asked.contains(gateway)));
-            if let (Some(words), Some(object)) = (words, object_of(unit.name())) {
-                found.insert(object, Arc::clone(words));
-                hits.insert(key);
+        for key in self.refused.keys().chain(self.elsewhere.keys()) {
+            let (name, version) = key;
+            let own = self.refused.get(key).map(|decided| &decided.words);
+            let elsewhere = self.elsewhere.get(key);
+            let has_it = |resources: &Resources| resources.unit(name).is_some_and(|unit| unit.version() == *version);
+            let gateways = resources.iter().filter(|(_, resources)| has_it(resources));
+            for (gateway, _) in gateways {
+                let words = own.or_else(|| elsewhere.filter(|_| !asked.contains(gateway)));
+                if let (Some(words), Some(object)) = (words, object_of(name)) {
+                    found.insert(object, Arc::clone(words));
+                    hits.insert(key.clone());
+                }
             }
         }
         found

@@ -10,23 +10,33 @@ use std::collections::BTreeMap;
 use limpet_api::ObjectName;
 use limpet_core::config::schema::PolicyConfig;
 use limpet_model::Graph;
-use limpet_outputs::used_policies;
+use limpet_outputs::Used;
 
 /// By Gateway, and by the policy's name.
 pub(super) type RetainedPolicies = BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>;
 
-/// The policies of `published`, and of what it retains in `kept`, that `graph` does not use.
-pub(super) fn retained_policies(published: &Graph, kept: &RetainedPolicies, graph: &Graph) -> RetainedPolicies {
+/// What Gateways use.
+pub(super) type UsedByGateway = BTreeMap<ObjectName, Used>;
+
+/// The policies of `published`, and of what it retains in `kept`, that the Gateways of a graph do not use. `before` and
+/// `now`: what those of both use.
+pub(super) fn retained_policies(
+    published: &Graph,
+    kept: &RetainedPolicies,
+    before: &UsedByGateway,
+    now: &UsedByGateway,
+) -> RetainedPolicies {
     let mut retained = RetainedPolicies::new();
-    for gateway in published
-        .gateways
-        .keys()
-        .filter(|gateway| graph.gateways.contains_key(*gateway))
-    {
+    for (gateway, used) in now {
+        let Some(before) = before.get(gateway) else {
+            continue;
+        };
         let mut policies = kept.get(gateway).cloned().unwrap_or_default();
-        policies.extend(used_policies(published, gateway));
-        let used = used_policies(graph, gateway);
-        policies.retain(|name, _| !used.contains_key(name));
+        policies.retain(|name, _| !used.has_policy(name));
+        for name in used.dropped_policies(before) {
+            let policy = published.policies.get(&name);
+            policies.extend(policy.map(|policy| (name, PolicyConfig::clone(policy))));
+        }
         if !policies.is_empty() {
             retained.insert(gateway.clone(), policies);
         }

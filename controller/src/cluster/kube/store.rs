@@ -16,7 +16,7 @@ use super::update::Update;
 use super::wanted::{self, Choice, Wanted};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::endpoints::{self, Endpoint};
-use limpet_model::{Memory, Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
 pub(crate) use slices::{Deletions, Slices};
 
 /// What the API server has now, as far as the watches have told.
@@ -25,7 +25,7 @@ pub(crate) struct Store {
     watched: Watched,
     objects: Arc<Objects>,
     slices: Arc<Slices>,
-    observed: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
+    observed: Arc<BTreeMap<Kind, Map<ObjectName, Observed>>>,
     served: BTreeMap<Kind, ApiResource>,
     /// The required kinds that are not served.
     unserved: BTreeSet<Kind>,
@@ -58,7 +58,7 @@ pub(crate) struct Observed {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Observation {
     /// By kind and name, those that can have a status of ours.
-    pub(crate) objects: Arc<BTreeMap<Kind, BTreeMap<ObjectName, Observed>>>,
+    pub(crate) objects: Arc<BTreeMap<Kind, Map<ObjectName, Observed>>>,
     /// The version and the plural of each served kind.
     pub(crate) served: BTreeMap<Kind, ApiResource>,
 }
@@ -357,9 +357,9 @@ impl Store {
                 status,
                 without_addresses,
             };
-            if self.observed.get(&kind).and_then(|known| known.get(&name)) != Some(&observed) {
+            if self.observed.get(&kind).and_then(|known| known.get(&name)).map(|known| &**known) != Some(&observed) {
                 let all = Arc::make_mut(&mut self.observed);
-                all.entry(kind).or_default().insert(name.clone(), observed);
+                all.entry(kind).or_default().insert(name.clone(), Arc::new(observed));
                 change.statuses = true;
             }
         }

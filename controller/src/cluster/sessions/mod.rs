@@ -236,17 +236,17 @@ impl Book {
         self.content().ledger.forget_loads_of_others(is_there);
     }
 
-    /// The clusters that are published, and for which Gateways, and their endpoints. All other clusters are gone. It is
-    /// one step: what Envoys tell of an endpoint that is not known is not taken.
+    /// What changed of the published clusters, and their endpoints. It is one step: what Envoys tell of an endpoint that
+    /// is not known is not taken.
     pub(crate) fn publish<'a>(
         &self,
-        clusters: impl Iterator<Item = Published<'a>>,
+        changed: impl Iterator<Item = Published<'a>>,
         endpoints: impl Iterator<Item = (&'a ClusterName, &'a [Endpoint])>,
     ) {
         let (mut content, now) = self.content_now();
         content.since.get_or_insert(now);
         content.attendance.publish(now);
-        content.places.publish(clusters, now);
+        content.places.publish(changed, now);
         for (cluster, endpoints) in endpoints {
             content.places.observe(cluster, endpoints, now);
         }
@@ -392,7 +392,7 @@ impl Content {
     fn forget(&mut self, now: Timestamp) {
         if self.clock.is_settled() {
             self.ledger.forget(now);
-            self.places.forget(&self.ledger.hosts());
+            self.places.forget(&self.ledger.hosts(), now);
         }
     }
 

@@ -35,7 +35,7 @@ impl ClusterId {
 /// A host of a cluster.
 pub(super) type HostKey = (ClusterId, SocketAddr);
 
-/// A cluster that is published, and for whom.
+/// A cluster that is published, and for whom; for nobody, if it is published no longer.
 #[derive(Debug)]
 pub(crate) struct Published<'a> {
     pub(crate) cluster: &'a ClusterName,
@@ -46,13 +46,23 @@ pub(crate) struct Published<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    groups: BTreeSet<Arc<str>>,
-    clusters: BTreeMap<ClusterName, ClusterId>,
+    /// How many clusters a group of Envoys has.
+    groups: BTreeMap<Arc<str>, usize>,
+    /// What is published.
+    clusters: BTreeMap<ClusterName, Given>,
     served: HashMap<ClusterId, Served>,
     /// The clusters that reports may mean.
     by_destination: HashMap<Destination, BTreeSet<ClusterId>>,
     /// How often hosts or idle bounds became known that were not.
     additions: u64,
+}
+
+/// A published cluster.
+#[derive(Debug)]
+struct Given {
+    id: ClusterId,
+    /// The idle bounds, by the group of Envoys that have it.
+    groups: BTreeMap<Arc<str>, BTreeSet<u32>>,
 }
 
 /// A Service that Envoys were given.
@@ -134,10 +144,10 @@ pub(super) fn known_move(word: &str) -> Option<&'static str> {
 
 impl Bounds {
     /// These are published. Returns whether one is new.
-    fn give(&mut self, bounds: BTreeSet<u32>) -> bool {
+    fn give(&mut self, bounds: &BTreeSet<u32>) -> bool {
         let mut is_new = false;
         for bound in bounds {
-            is_new |= self.former.insert(bound, None).is_none();
+            is_new |= self.former.insert(*bound, None).is_none();
         }
         is_new
     }
@@ -170,19 +180,17 @@ fn stays(bound: u32, since: Timestamp, now: Timestamp) -> bool {
 }
 
 impl Places {
-    pub(super) fn publish<'a>(&mut self, clusters: impl Iterator<Item = Published<'a>>, now: Timestamp) {
-        self.clusters.clear();
-        self.groups.clear();
-        for bounds in self.served.values_mut().flat_map(|served| served.groups.values_mut()) {
-            bounds.is_given = false;
-            bounds.leave(now);
-        }
-        // A route may lead to one cluster of a base, and another one to another.
-        let mut given: BTreeMap<(ClusterId, Arc<str>), BTreeSet<u32>> = BTreeMap::new();
-        for published in clusters {
+    /// Takes in what changed of the published clusters.
+    pub(super) fn publish<'a>(&mut self, changed: impl Iterator<Item = Published<'a>>, now: Timestamp) {
+        let mut ids = BTreeSet::new();
+        for published in changed {
             let id = ClusterId::of(published.cluster);
+            ids.insert((id, published.cluster));
+            self.ungive(published.cluster);
+            if published.gateways.is_empty() {
+                continue;
+            }
             let destination = Destination::of_cluster(published.cluster.0.as_bytes());
-            self.clusters.insert(published.cluster.clone(), id);
             self.by_destination.entry(destination).or_default().insert(id);
             self.served.entry(id).or_insert_with(|| Served {
                 service: published.service.clone(),
@@ -190,34 +198,63 @@ impl Places {
                 groups: BTreeMap::new(),
                 hosts: BTreeMap::new(),
             });
-            for (gateway, bounds) in published.gateways {
-                let group: Arc<str> = gateway.to_string().into();
-                self.groups.insert(Arc::clone(&group));
-                given.entry((id, group)).or_default().extend(bounds);
+            let group = |(gateway, bounds): (&ObjectName, BTreeSet<u32>)| (Arc::from(gateway.to_string()), bounds);
+            let groups: BTreeMap<Arc<str>, BTreeSet<u32>> = published.gateways.into_iter().map(group).collect();
+            for group in groups.keys() {
+                *self.groups.entry(Arc::clone(group)).or_default() += 1;
+            }
+            self.clusters.insert(published.cluster.clone(), Given { id, groups });
+        }
+        for (id, cluster) in ids {
+            self.give(id, cluster, now);
+        }
+    }
+
+    fn ungive(&mut self, cluster: &ClusterName) {
+        let given = self.clusters.remove(cluster);
+        for group in given.into_iter().flat_map(|given| given.groups.into_keys()) {
+            if let Some(count) = self.groups.get_mut(&group) {
+                *count -= 1;
+                if *count == 0 {
+                    self.groups.remove(&group);
+                }
             }
         }
-        for ((id, group), bounds) in given {
-            let Some(served) = self.served.get_mut(&id) else {
-                continue;
-            };
-            let of_group = served.groups.entry(group).or_default();
-            of_group.is_given = true;
-            self.additions += u64::from(of_group.give(bounds));
+    }
+
+    /// Gives the groups of Envoys what they have of one base. A route may lead to one cluster of it, and another route
+    /// to another.
+    fn give(&mut self, id: ClusterId, cluster: &ClusterName, now: Timestamp) {
+        let Some(served) = self.served.get_mut(&id) else {
+            return;
+        };
+        for bounds in served.groups.values_mut() {
+            bounds.is_given = false;
+            bounds.leave(now);
         }
-        for served in self.served.values_mut() {
-            served.groups.retain(|_, bounds| {
-                bounds.forget(now);
-                bounds.is_given || !bounds.former.is_empty()
-            });
+        let base = ClusterName(String::from_utf8_lossy(cluster.base()).into_owned());
+        let with_base = self
+            .clusters
+            .range(&base..)
+            .take_while(|(name, _)| name.0.starts_with(&base.0));
+        let mut is_published = false;
+        for given in with_base.map(|(_, given)| given).filter(|given| given.id == id) {
+            is_published = true;
+            for (group, bounds) in &given.groups {
+                let of_group = served.groups.entry(Arc::clone(group)).or_default();
+                of_group.is_given = true;
+                self.additions += u64::from(of_group.give(bounds));
+            }
         }
-        let kept: HashSet<_> = self.clusters.values().copied().collect();
-        for (_, served) in self.served.iter_mut().filter(|(id, _)| !kept.contains(*id)) {
+        served.forget_bounds(now);
+        if !is_published {
             served.hosts.values_mut().for_each(|host| host.leave(now));
         }
     }
 
     pub(super) fn observe(&mut self, cluster: &ClusterName, endpoints: &[Endpoint], now: Timestamp) {
-        let served = self.clusters.get(cluster).and_then(|id| self.served.get_mut(id));
+        let given = self.clusters.get(cluster);
+        let served = given.and_then(|given| self.served.get_mut(&given.id));
         let Some(served) = served else { return };
         // Clusters of one base have the same Service, and so the same endpoints.
         for host in served.hosts.values_mut() {
@@ -250,18 +287,18 @@ impl Places {
 
     /// The Services that are published.
     pub(super) fn services(&self) -> BTreeSet<ObjectName> {
-        let published = self.clusters.values().filter_map(|of| self.served.get(of));
+        let published = self.clusters.values().filter_map(|of| self.served.get(&of.id));
         published.map(|served| served.service.clone()).collect()
     }
 
     /// The Gateways that anything is published for.
     pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
-        self.groups.iter().map(|group| &**group)
+        self.groups.keys().map(|group| &**group)
     }
 
     /// Whether anything is published for a group.
     pub(super) fn knows(&self, group: &str) -> bool {
-        self.groups.contains(group)
+        self.groups.contains_key(group)
     }
 
     /// How often something became known that reports may be about.
@@ -318,11 +355,12 @@ impl Places {
         self.served.iter()
     }
 
-    /// Forgets hosts that are gone and are none of these.
-    pub(super) fn forget(&mut self, lived: &HashSet<HostKey>) {
-        let published: BTreeSet<_> = self.clusters.values().collect();
+    /// Forgets hosts that are gone and are none of these, and idle bounds that no Envoy has any more.
+    pub(super) fn forget(&mut self, lived: &HashSet<HostKey>, now: Timestamp) {
+        let published: BTreeSet<_> = self.clusters.values().map(|given| &given.id).collect();
         let by_destination = &mut self.by_destination;
         self.served.retain(|id, served| {
+            served.forget_bounds(now);
             served
                 .hosts
                 .retain(|host, at| at.standing != Standing::Gone || lived.contains(&(*id, *host)));
@@ -337,6 +375,13 @@ impl Places {
 }
 
 impl Served {
+    fn forget_bounds(&mut self, now: Timestamp) {
+        self.groups.retain(|_, bounds| {
+            bounds.forget(now);
+            bounds.is_given || !bounds.former.is_empty()
+        });
+    }
+
     /// The Gateways whose Envoys have it.
     pub(super) fn groups(&self) -> impl Iterator<Item = &str> {
         self.groups.keys().map(|group| &**group)

@@ -45,7 +45,7 @@ impl Subscriber {
     /// route configuration when they are gone.
     pub(super) fn keep_hosts(&mut self, group: &Group) {
         let hosts = &mut self.types[ResourceType::VirtualHost];
-        let is_gone = |routes: &&Name| group.frames().get(routes).is_none();
+        let is_gone = |routes: &&Name| group.catalogue(ResourceType::RouteConfiguration).get(routes).is_none();
         hosts.kept = hosts.parents.iter().filter(is_gone).cloned().collect();
     }
 

@@ -140,6 +140,11 @@ impl Subscriber {
         self.is_aggregated() || resource_type == ResourceType::ExtensionConfig
     }
 
+    /// Whether the node gets route configurations with their virtual hosts in them.
+    pub(super) fn wants_wholes(&self) -> bool {
+        self.is_aggregated() && !self.takes_hosts
+    }
+
     /// Whether the node asked for this resource.
     pub(super) fn subscribes(&self, resource_type: ResourceType, name: &str) -> bool {
         self.types[resource_type].subscribes(name)
@@ -354,8 +359,8 @@ impl Subscriber {
 
 /// What is published for a node: with `takes_hosts`, its route configurations are without virtual hosts.
 fn catalogue(takes_hosts: bool, resource_type: ResourceType, group: &Group) -> &Catalogue {
-    if takes_hosts && resource_type == ResourceType::RouteConfiguration {
-        group.frames()
+    if !takes_hosts && resource_type == ResourceType::RouteConfiguration {
+        group.wholes()
     } else {
         group.catalogue(resource_type)
     }

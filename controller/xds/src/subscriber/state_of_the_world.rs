@@ -6,7 +6,7 @@ use std::sync::Arc;
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 
 use super::subscription::{Former, Held, WILDCARD, version_of};
-use super::{Answer, Subscriber};
+use super::{Answer, Subscriber, catalogue};
 use crate::group::Group;
 use limpet_resources::{Name, ResourceType};
 
@@ -25,7 +25,7 @@ impl Subscriber {
         }
         let error = request.error_detail.as_ref().map(|error| error.message.as_str());
         let answer = self.answer(resource_type, nonce, error, group);
-        let catalogue = group.catalogue(resource_type);
+        let catalogue = catalogue(self.takes_hosts, resource_type, group);
         let subscription = &mut self.types[resource_type];
 
         let mut names: BTreeSet<Name> = request.resource_names.into_iter().map(Name::from).collect();
@@ -70,7 +70,7 @@ impl Subscriber {
         };
         let version = version.clone();
         subscription.former = Former::Something;
-        let catalogue = group.catalogue(resource_type);
+        let catalogue = catalogue(self.takes_hosts, resource_type, group);
         let asked_for: Vec<_> = catalogue
             .iter()
             .filter(|resource| subscription.subscribes(resource.name()))

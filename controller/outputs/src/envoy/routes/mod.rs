@@ -33,8 +33,16 @@ use super::pack::{self, duration, in_order, metadata, no, number, session};
 use limpet_core::envoy::{DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
 use limpet_model::Graph;
 use limpet_model::graph::{
-    Action, ClusterName, Destination, Forward, HashOn, Hostname, Listener, Match, Route, Session, Target,
+    Action, ClusterName, Destination, Forward, HashOn, Hostname, Listener, Match, Route, Session, Target, VirtualHost,
 };
+
+/// The name of the route configuration that has a listener's virtual hosts.
+pub(super) fn configuration_name(port: u16, listener: &Listener) -> String {
+    match listener.certificates {
+        None => plain_name(port),
+        Some(_) => tls_name(port, listener),
+    }
+}
 
 /// Builds route configurations.
 pub(super) struct Routes<'a> {
@@ -49,7 +57,7 @@ impl Routes<'_> {
         let plain: Vec<&Listener> = listeners.iter().filter(is_plain).collect();
         if plain.is_empty() {
             let made = listeners.iter().map(|listener| {
-                let mut made = self.configuration(tls_name(port, listener), port, &[listener]);
+                let mut made = self.configuration(configuration_name(port, listener), port, &[listener]);
                 made.virtual_hosts.extend(self.misdirected(listener, listeners));
                 made
             });
@@ -58,18 +66,21 @@ impl Routes<'_> {
         vec![self.configuration(plain_name(port), port, &plain)]
     }
 
+    /// A virtual host of one of them.
+    pub(super) fn host(&self, port: u16, listener: &Listener, host: &VirtualHost) -> EnvoyVirtualHost {
+        let routes = host.routes.iter();
+        EnvoyVirtualHost {
+            name: format!("{}/{}", listener.name, host.hostname),
+            domains: vec![host.hostname.to_string()],
+            routes: routes.flat_map(|route| self.routes(port, listener, route)).collect(),
+            ..EnvoyVirtualHost::default()
+        }
+    }
+
     fn configuration(&self, name: String, port: u16, listeners: &[&Listener]) -> RouteConfiguration {
         let hosts = listeners.iter().flat_map(|listener| {
-            listener.virtual_hosts.values().map(move |host| EnvoyVirtualHost {
-                name: format!("{}/{}", listener.name, host.hostname),
-                domains: vec![host.hostname.to_string()],
-                routes: host
-                    .routes
-                    .iter()
-                    .flat_map(|route| self.routes(port, listener, route))
-                    .collect(),
-                ..EnvoyVirtualHost::default()
-            })
+            let hosts = listener.virtual_hosts.values();
+            hosts.map(move |host| self.host(port, listener, host))
         });
         RouteConfiguration {
             name,
@@ -103,7 +114,7 @@ impl Routes<'_> {
         })
     }
 
-    fn routes(&self, port: u16, listener: &Listener, route: &Route) -> Vec<EnvoyRoute> {
+    pub(super) fn routes(&self, port: u16, listener: &Listener, route: &Route) -> Vec<EnvoyRoute> {
         #[cfg_attr(
             not(feature = "refused-on-purpose"),
             expect(unused_mut, reason = "only tests change them")

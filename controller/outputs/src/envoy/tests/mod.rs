@@ -8,6 +8,7 @@ mod listeners;
 mod moving;
 mod paths;
 mod routes;
+mod served;
 mod sessions;
 
 use std::collections::BTreeMap;

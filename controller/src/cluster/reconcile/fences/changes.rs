@@ -84,9 +84,14 @@ impl Fences {
         self.note(new, now)
     }
 
-    /// Sets the ports that are watched from now on, and forgets the endpoints of all others.
-    pub(crate) fn watch(&mut self, watched: impl Fn(&RoutedPort) -> bool, now: Timestamp) {
-        let new = self.owners.retain(watched, now);
+    /// Says which ports of these Services are watched from now on, and forgets the endpoints of their others.
+    pub(crate) fn watch(
+        &mut self,
+        services: &BTreeSet<ObjectName>,
+        watched: impl Fn(&RoutedPort) -> bool,
+        now: Timestamp,
+    ) {
+        let new = self.owners.retain(services, watched, now);
         self.note(new, now);
     }
 

@@ -5,7 +5,7 @@
 //! to. Among these, a namespace that shows an address keeps it: what another namespace says of it does not count
 //! meanwhile, because whoever may write EndpointSlices can write any address and any owner into them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,10 +115,24 @@ impl Owners {
         new
     }
 
-    /// Forgets the endpoints of ports that are not watched any more. Returns the addresses that another namespace keeps
-    /// now, with another owner.
-    pub(super) fn retain(&mut self, watched: impl Fn(&RoutedPort) -> bool, now: Timestamp) -> Vec<Changed> {
-        let unwatched = self.seen.keys().filter(|port| !watched(port));
+    /// Forgets the endpoints of ports of these Services that are not watched any more. Returns the addresses that another
+    /// namespace keeps now, with another owner.
+    pub(super) fn retain(
+        &mut self,
+        services: &BTreeSet<ObjectName>,
+        watched: impl Fn(&RoutedPort) -> bool,
+        now: Timestamp,
+    ) -> Vec<Changed> {
+        let ports = services.iter().flat_map(|service| {
+            let first = RoutedPort {
+                service: service.clone(),
+                port: String::new(),
+                namespace: "".into(),
+            };
+            let ports = self.seen.range(first..).map(|(port, _)| port);
+            ports.take_while(move |port| port.service == *service)
+        });
+        let unwatched = ports.filter(|port| !watched(port));
         let unwatched: Vec<RoutedPort> = unwatched.cloned().collect();
         unwatched.iter().flat_map(|port| self.see(port, &[], now)).collect()
     }

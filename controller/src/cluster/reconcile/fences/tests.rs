@@ -203,7 +203,8 @@ fn a_new_process_knows_the_owners_in_the_list() {
 fn services_that_are_not_watched_are_remembered() {
     let mut fences = Fences::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
-    fences.watch(|port| port.service.name != "shop", at(0));
+    let services = [service("shop")].into();
+    fences.watch(&services, |_| false, at(0));
     assert!(observe(&mut fences, "shop", &[(A, "heir")], 0));
     observe(&mut fences, "shop", &[], 0);
     fences.forget(LIFE, at(3_599_999));

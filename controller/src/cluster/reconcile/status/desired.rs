@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
@@ -8,6 +8,7 @@ use crate::cluster::reconcile::services::Refused;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::Reports;
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
+use limpet_resources::changes;
 
 /// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays as
 /// it is.
@@ -34,53 +35,69 @@ pub(super) const SERVICE_REFUSED: &str = "ServiceRefused";
 /// Makes statuses of reports.
 pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
     let mut desired = Desired::new();
-    let mut add = |kind: Kind, name: ObjectName, wanted: Option<Wanted>| {
-        let Some(wanted) = wanted else {
-            desired.entry(kind).or_default().insert(name, None);
-            return;
+    catch_up(&mut desired, &Reports::default(), reports, facts);
+    desired
+}
+
+/// Brings statuses up to date that were made of `before` and the same facts. Returns whose these are.
+pub(crate) fn catch_up(
+    desired: &mut Desired,
+    before: &Reports,
+    reports: &Reports,
+    facts: &Facts,
+) -> BTreeSet<(Kind, ObjectName)> {
+    let mut changed = BTreeSet::new();
+    // The object may be gone, and its status may not be known yet.
+    let mut set = |kind: Kind, name: &ObjectName, wanted: Option<Option<Wanted>>| {
+        let digested = |wanted: Wanted| {
+            let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
+            Some(Some((status_digest(kind, &alone, &facts.controller)?, wanted)))
         };
-        let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
-        if let Some(digest) = status_digest(kind, &alone, &facts.controller) {
-            desired.entry(kind).or_default().insert(name, Some((digest, wanted)));
+        let of_kind = desired.entry(kind).or_default();
+        match wanted.and_then(|wanted| wanted.map_or(Some(None), digested)) {
+            Some(wanted) => drop(of_kind.insert(name.clone(), wanted)),
+            None => drop(of_kind.remove(name)),
         }
+        changed.insert((kind, name.clone()));
     };
-    for (name, report) in &reports.gateway_classes {
-        let wanted = Wanted::Whole {
+    for (name, _, report) in changes(&before.gateway_classes, &reports.gateway_classes) {
+        let wanted = report.map(|report| Wanted::Whole {
             generation: report.observed_generation,
             conditions: report.conditions.clone(),
             rest: Rest::Class,
-        };
-        add(Kind::GatewayClass, ObjectName::new("", name), Some(wanted));
+        });
+        set(Kind::GatewayClass, &ObjectName::new("", name), wanted.map(Some));
     }
-    for name in reports.gateways.keys() {
-        add(Kind::Gateway, name.clone(), gateway(reports, name, facts));
+    for (name, _, report) in changes(&before.gateways, &reports.gateways) {
+        set(Kind::Gateway, name, report.map(|_| gateway(reports, name, facts)));
     }
-    for (kind, routes) in [
-        (Kind::HttpRoute, &reports.http_routes),
-        (Kind::GrpcRoute, &reports.grpc_routes),
+    for (kind, before, after) in [
+        (Kind::HttpRoute, &before.http_routes, &reports.http_routes),
+        (Kind::GrpcRoute, &before.grpc_routes, &reports.grpc_routes),
     ] {
-        for (name, report) in routes {
-            add(kind, name.clone(), Some(route(report)));
+        for (name, _, report) in changes(before, after) {
+            set(kind, name, report.map(|report| Some(route(report))));
         }
     }
-    for (name, report) in &reports.session_policies {
-        add(name.kind.into(), name.name.clone(), policy(&name.name, report, facts));
+    for (name, _, report) in changes(&before.session_policies, &reports.session_policies) {
+        let wanted = report.map(|report| policy(&name.name, report, facts));
+        set(name.kind.into(), &name.name, wanted);
     }
-    for (name, report) in &reports.backends {
-        add(Kind::XBackend, name.clone(), backend(name, report, facts));
+    for (name, _, report) in changes(&before.backends, &reports.backends) {
+        set(Kind::XBackend, name, report.map(|report| backend(name, report, facts)));
     }
-    for (name, report) in &reports.backend_tls_policies {
-        add(Kind::BackendTlsPolicy, name.clone(), policy(name, report, facts));
+    for (name, _, report) in changes(&before.backend_tls_policies, &reports.backend_tls_policies) {
+        set(Kind::BackendTlsPolicy, name, report.map(|report| policy(name, report, facts)));
     }
-    for (name, report) in &reports.ingress_routes {
-        let wanted = Wanted::Contour {
+    for (name, _, report) in changes(&before.ingress_routes, &reports.ingress_routes) {
+        let wanted = report.map(|report| Wanted::Contour {
             status: report.status,
             description: Arc::clone(&report.description),
             notes: report.notes.clone(),
-        };
-        add(Kind::IngressRoute, name.clone(), Some(wanted));
+        });
+        set(Kind::IngressRoute, name, wanted.map(Some));
     }
-    desired
+    changed
 }
 
 fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted> {

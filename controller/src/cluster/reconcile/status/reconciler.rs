@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use kube::Client;
 use tokio::sync::watch;
 
-use super::desired::{Desired, Facts, desired};
+use super::desired::{Desired, Facts, catch_up, desired};
 use super::events::{EventRecorder, Problem, Regarding, problem, problems};
 use super::metrics::StatusMetrics;
 use super::programmed::{Programmed, seen};
@@ -21,7 +21,8 @@ use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::services::Refused;
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::reports::Condition;
-use limpet_model::{Objects, Reports};
+use limpet_model::{Map, Objects, Reports};
+use limpet_resources::changes;
 
 /// How many writes run at once.
 const PARALLEL: usize = 4;
@@ -57,6 +58,12 @@ pub(crate) struct Reconciler {
     desired: Desired,
     /// The reports from which `desired` was made.
     of: Option<Arc<Reports>>,
+    /// The problems that wanted statuses tell of.
+    problems: BTreeMap<(Kind, ObjectName), BTreeSet<Problem>>,
+    /// What statuses were compared with last.
+    observed: Observation,
+    /// The objects whose statuses have changed since, on either side, or were not as they should be.
+    unequal: BTreeSet<(Kind, ObjectName)>,
     /// What was written, and the version of the object before that. It is not written again until the watch brings
     /// another version.
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
@@ -103,6 +110,7 @@ impl Reconcile for Reconciler {
         if !leads {
             // Another replica writes now, so this one does not know what was written.
             self.written.clear();
+            self.observed = Observation::default();
             return look;
         }
         if !self.is_due {
@@ -150,6 +158,9 @@ impl Reconciler {
             others: Arc::default(),
             desired: Desired::new(),
             of: None,
+            problems: BTreeMap::new(),
+            observed: Observation::default(),
+            unequal: BTreeSet::new(),
             written: BTreeMap::new(),
             backoff: Backoff::of_the_api(),
             is_due: true,
@@ -189,14 +200,38 @@ impl Reconciler {
             without_envoys: envoys.conditions,
             stuck: envoys.stuck,
         };
-        if !is_known || facts != self.facts {
+        let same_facts = facts == self.facts;
+        if !is_known || !same_facts {
             self.log_refusals(&facts.programmed);
             self.facts = facts;
-            self.desired = desired(&reported.reports, &self.facts);
-            self.of = Some(Arc::clone(&reported.reports));
+            self.want(Arc::clone(&reported.reports), same_facts);
             self.is_due = true;
         }
         again
+    }
+
+    /// Makes the statuses of reports. `same_facts`: of those alone that changed.
+    fn want(&mut self, reports: Arc<Reports>, same_facts: bool) {
+        let before = self.of.replace(Arc::clone(&reports)).unwrap_or_default();
+        let mut changed: BTreeSet<(Kind, ObjectName)> = BTreeSet::new();
+        if same_facts {
+            changed.extend(catch_up(&mut self.desired, &before, &reports, &self.facts));
+        } else {
+            let former = std::mem::replace(&mut self.desired, desired(&reports, &self.facts));
+            let all = [&former, &self.desired].into_iter().flatten();
+            changed.extend(all.flat_map(|(kind, of_kind)| of_kind.keys().map(|name| (*kind, name.clone()))));
+        }
+        for of in &changed {
+            let wanted = self.desired.get(&of.0).and_then(|of_kind| of_kind.get(&of.1));
+            let problems = wanted.iter().filter_map(|wanted| wanted.as_ref()).flat_map(|(_, wanted)| problems(wanted));
+            let problems: BTreeSet<Problem> = problems.collect();
+            if problems.is_empty() {
+                self.problems.remove(of);
+            } else {
+                self.problems.insert(of.clone(), problems);
+            }
+        }
+        self.unequal.extend(changed);
     }
 
     /// The xDS server logs Envoy's words alone.
@@ -208,49 +243,62 @@ impl Reconciler {
         }
     }
 
-    /// The statuses that differ.
+    /// The statuses that differ, of those that changed since they were compared last, on either side.
     fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
-        let mut jobs = Vec::new();
-        let nothing = Digest::of_nothing();
-        let is_judged = |kind: Kind| matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
+        if self.observed.served != observation.served {
+            self.observed = Observation::default();
+        }
+        let nothing = Map::new();
         for (kind, observed) in &*observation.objects {
-            let Some(resource) = observation.served.get(kind).filter(|_| is_judged(*kind)) else {
-                continue;
-            };
-            let of_kind = self.desired.get(kind);
-            for (name, observed) in observed {
-                if jobs.len() >= ROUND {
-                    return jobs;
-                }
-                let (digest, wanted) = match of_kind.and_then(|of_kind| of_kind.get(name)) {
-                    Some(Some((digest, wanted))) => (*digest, wanted.clone()),
-                    Some(None) => continue,
-                    // An object of another controller or class.
-                    None if matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::IngressRoute) => continue,
-                    None => (nothing, Wanted::Entries(Vec::new())),
-                };
-                let written = self.written.get(&(*kind, name.clone()));
-                let is_written = written.is_some_and(|(version, of)| *version == observed.version && *of == digest);
-                let there = if wanted.leaves_addresses() {
-                    observed.without_addresses
-                } else {
-                    observed.status
-                };
-                if there == digest || is_written {
-                    continue;
-                }
-                jobs.push(Job {
-                    kind: *kind,
-                    resource: resource.clone(),
-                    name: name.clone(),
-                    uid: observed.uid.clone(),
-                    version: observed.version.clone(),
-                    digest,
-                    wanted,
-                });
+            let before = self.observed.objects.get(kind).unwrap_or(&nothing);
+            let changed = changes(before, observed).map(|(name, ..)| (*kind, name.clone()));
+            self.unequal.extend(changed);
+        }
+        self.observed = observation.clone();
+        let mut jobs = Vec::new();
+        for of in std::mem::take(&mut self.unequal) {
+            let job = if jobs.len() < ROUND { self.job(&of) } else { None };
+            // Until it is known to be written.
+            if job.is_some() || jobs.len() >= ROUND {
+                self.unequal.insert(of);
             }
+            jobs.extend(job);
         }
         jobs
+    }
+
+    /// What is to be written of an object as it is observed; nothing if its status is as it should be.
+    fn job(&self, (kind, name): &(Kind, ObjectName)) -> Option<Job> {
+        let is_judged = matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
+        let resource = self.observed.served.get(kind).filter(|_| is_judged)?;
+        let observed = self.observed.objects.get(kind)?.get(name)?;
+        let nothing = Digest::of_nothing();
+        let (digest, wanted) = match self.desired.get(kind).and_then(|of_kind| of_kind.get(name)) {
+            Some(Some((digest, wanted))) => (*digest, wanted.clone()),
+            Some(None) => return None,
+            // An object of another controller or class.
+            None if matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::IngressRoute) => return None,
+            None => (nothing, Wanted::Entries(Vec::new())),
+        };
+        let written = self.written.get(&(*kind, name.clone()));
+        let is_written = written.is_some_and(|(version, of)| *version == observed.version && *of == digest);
+        let there = if wanted.leaves_addresses() {
+            observed.without_addresses
+        } else {
+            observed.status
+        };
+        if there == digest || is_written {
+            return None;
+        }
+        Some(Job {
+            kind: *kind,
+            resource: resource.clone(),
+            name: name.clone(),
+            uid: observed.uid.clone(),
+            version: observed.version.clone(),
+            digest,
+            wanted,
+        })
     }
 
     /// Returns whether any write must be tried again.
@@ -318,12 +366,8 @@ impl Reconciler {
                 all.entry(regarding).or_default().extend(problems);
             }
         };
-        for (kind, of_kind) in &self.desired {
-            for (name, wanted) in of_kind {
-                if let Some((_, wanted)) = wanted {
-                    add(*kind, name, problems(wanted));
-                }
-            }
+        for ((kind, name), problems) in &self.problems {
+            add(*kind, name, problems.clone());
         }
         for (gateway, message) in &self.facts.stuck {
             let problem = Problem::of_object(ENVOYS_NOT_UPDATED, message.clone());
@@ -334,10 +378,7 @@ impl Reconciler {
             add(object.kind, &object.name, [problem(condition)].into());
         }
         // If a condition of the object says it, it was added above.
-        let has_condition = |kind: Kind, name: &ObjectName| {
-            let wanted = self.desired.get(&kind).and_then(|of_kind| of_kind.get(name));
-            matches!(wanted, Some(Some((_, wanted))) if !problems(wanted).is_empty())
-        };
+        let has_condition = |kind: Kind, name: &ObjectName| self.problems.contains_key(&(kind, name.clone()));
         let is_foreign = |object: &ObjectRef| {
             let of = self.of.as_ref().filter(|_| object.kind == Kind::IngressRoute);
             of.is_some_and(|of| !of.ingress_routes.contains_key(&object.name))
@@ -501,7 +542,7 @@ mod tests {
         let all = all.map(|(name, status)| (ObjectName::new("shop", name), observed(&status)));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("contour.heptio.com", "v1beta1", "IngressRoute"));
         let observation = Observation {
-            objects: Arc::new([(Kind::IngressRoute, all.into())].into()),
+            objects: Arc::new([(Kind::IngressRoute, all.into_iter().collect())].into()),
             served: [(Kind::IngressRoute, resource)].into(),
         };
         let mut site = site(Reports::default());

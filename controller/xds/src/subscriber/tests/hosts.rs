@@ -69,7 +69,13 @@ fn a_node_that_comes_back_gets_what_changed_meanwhile() {
     let mut bed = settled();
     bed.ask(RouteConfiguration, &["web"]);
     bed.settle();
-    let frame = bed.group.frames().get("web").unwrap().version().to_string();
+    let frame = bed
+        .group
+        .catalogue(ResourceType::RouteConfiguration)
+        .get("web")
+        .unwrap()
+        .version()
+        .to_string();
     bed.publish(&[(VirtualHost, "web/b", "2"), (VirtualHost, "web/a", "")]);
     bed.reconnect();
     bed.come_with(Listener, &[], &[("web", "1"), ("other", "1")]);

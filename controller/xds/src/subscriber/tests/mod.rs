@@ -35,8 +35,10 @@ struct Bed {
 
 impl Bed {
     fn new(protocol: Protocol) -> Self {
+        let mut group = Group::default();
+        group.want_wholes(true);
         Self {
-            group: Group::default(),
+            group,
             stream: Subscriber::new(protocol, Service::Aggregated, Abilities::default()),
             resources: Resources::new(),
             now: Instant::now(),

@@ -249,7 +249,14 @@ fn back_with_routes(changed: &[(ResourceType, &str, &str)]) -> Bed {
     bed.settle();
     bed.ask(RouteConfiguration, &["web"]);
     bed.settle();
-    let version = |name: &str| bed.group.frames().get(name).unwrap().version().to_string();
+    let version = |name: &str| {
+        bed.group
+            .catalogue(ResourceType::RouteConfiguration)
+            .get(name)
+            .unwrap()
+            .version()
+            .to_string()
+    };
     let had = [PREFLIGHT, "web"].map(|name| (name.to_owned(), version(name)));
     for (_, _, content) in changed {
         bed.resources.insert_unit(resource(VirtualHost, "a", content));

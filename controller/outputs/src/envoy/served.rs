@@ -1,0 +1,343 @@
+//! The resources of one Gateway's Envoys, kept up to date.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::hosts::{EncodedHost, EncodedRoute, host_name};
+use super::moving::MovingFilter;
+use super::options::EnvoyOptions;
+use super::routes::{Routes, configuration_name};
+use super::{backend_tls, certificate_resource, certificates, cluster_resource, filter_resource, preflight, resource};
+use crate::filter::FilterInputs;
+use crate::used::{Place, Reference, Used, moves, object_of, references};
+use limpet_api::ObjectName;
+use limpet_model::Graph;
+use limpet_model::graph::{Cluster, ClusterName, Gateway, Hostname, Listener, Route, VirtualHost};
+use limpet_resources::{ResourceType, Resources, changes};
+
+/// What [`super::served`] makes of the last graph that it has caught up with. A copy shares all but what differs.
+#[derive(Debug, Clone)]
+pub struct Served {
+    gateway: ObjectName,
+    /// The last input.
+    graph: Graph,
+    options: Arc<EnvoyOptions>,
+    inputs: Arc<FilterInputs>,
+    used: Used,
+    resources: Resources,
+    moving: Option<Arc<MovingFilter>>,
+}
+
+impl Served {
+    /// All of it, made anew. `used`: what the Gateway uses.
+    #[must_use]
+    pub fn new(
+        graph: &Graph,
+        gateway: &ObjectName,
+        used: Used,
+        options: &Arc<EnvoyOptions>,
+        inputs: &Arc<FilterInputs>,
+    ) -> Self {
+        let moving = MovingFilter::with_used(graph, gateway, &used, options, inputs);
+        Self {
+            gateway: gateway.clone(),
+            resources: super::served(graph, gateway, options, inputs),
+            graph: graph.clone(),
+            options: Arc::clone(options),
+            inputs: Arc::clone(inputs),
+            moving: moving.map(Arc::new),
+            used,
+        }
+    }
+
+    /// The resources, except endpoints.
+    #[must_use]
+    pub fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// What the Gateway uses.
+    #[must_use]
+    pub fn used(&self) -> &Used {
+        &self.used
+    }
+
+    /// The filter, if it needs the hosts of clusters.
+    #[must_use]
+    pub fn moving(&self) -> Option<&Arc<MovingFilter>> {
+        self.moving.as_ref()
+    }
+
+    /// Takes in another graph. What did not change is not made again.
+    pub fn catch_up(&mut self, graph: &Graph, used: Used, options: &Arc<EnvoyOptions>, inputs: &Arc<FilterInputs>) {
+        let gateways = (
+            self.graph.gateways.get(&self.gateway),
+            graph.gateways.get(&self.gateway),
+        );
+        let (Some(before), Some(after)) = gateways else {
+            *self = Self::new(graph, &self.gateway, used, options, inputs);
+            return;
+        };
+        let is_alike = self.options == *options
+            && options.elsewhere(&self.gateway).is_none()
+            && self.options.of(&self.graph, &self.gateway) == options.of(graph, &self.gateway)
+            && are_alike(before, after);
+        if !is_alike {
+            *self = Self::new(graph, &self.gateway, used, options, inputs);
+            return;
+        }
+        let options = options.of(graph, &self.gateway);
+        let mut resources = self.resources.clone();
+        let change = Change {
+            before: &self.graph,
+            after: graph,
+            from: before,
+            to: after,
+            routes: Routes {
+                graph,
+                build: &options.filter,
+            },
+        };
+        let places = changed_places(&self.used, (&self.graph, before), (graph, after));
+        change.patch_hosts(&places, &used, &mut resources);
+        let referred: BTreeSet<&Reference> = used.changes(&self.used).collect();
+        // What was used and is not, or the other way round.
+        let swapped = referred.iter().copied().filter(|of| used.has(of) != self.used.has(of));
+        let swapped: BTreeSet<&Reference> = swapped.collect();
+        change.patch_clusters(&swapped, &used, &options, &mut resources);
+        let policies = || changes(&self.graph.policies, &graph.policies).map(|(name, ..)| name);
+        let other_filter = self.inputs != *inputs
+            || policies().any(|name| used.has_policy(name))
+            || swapped.iter().any(|of| matches!(of, Reference::Policy(_)));
+        if other_filter {
+            resources.insert(filter_resource(graph, &self.gateway, &used, &options, inputs));
+        }
+        let sessions = referred.iter().filter_map(|of| match of {
+            Reference::Session(_, policy) => Some(policy),
+            _ => None,
+        });
+        let moves = sessions
+            .chain(policies())
+            .any(|policy| moves(&self.graph, policy) || moves(graph, policy));
+        if moves || other_filter && self.moving.is_some() {
+            let moving = MovingFilter::with_used(graph, &self.gateway, &used, &options, inputs);
+            self.moving = moving.map(Arc::new);
+        }
+        let secrets = certificates(after);
+        for (name, _, certificate) in changes(&self.graph.certificates, &graph.certificates) {
+            match certificate.filter(|_| secrets.contains(name)) {
+                Some(certificate) => resources.insert(certificate_resource(name, certificate)),
+                None => drop(resources.remove(ResourceType::Secret, &name.to_string())),
+            }
+        }
+        (self.resources, self.used) = (resources, used);
+        (self.graph, self.inputs) = (graph.clone(), Arc::clone(inputs));
+    }
+}
+
+impl Used {
+    /// Takes in another graph. These are of `before`.
+    pub fn catch_up(&mut self, gateway: &ObjectName, before: &Graph, after: &Graph) {
+        let gateways = (before.gateways.get(gateway), after.gateways.get(gateway));
+        let (Some(from), Some(to)) = gateways else {
+            *self = Self::by(after, gateway);
+            return;
+        };
+        if !are_alike(from, to) {
+            *self = Self::by(after, gateway);
+            return;
+        }
+        for place in changed_places(self, (before, from), (after, to)) {
+            if let Some(host) = place.find(from) {
+                self.remove(&place, references(before, host));
+            }
+            if let Some(host) = place.find(to) {
+                self.add(&place, references(after, host));
+            }
+        }
+    }
+}
+
+/// Whether all but the virtual hosts is the same. It seldom is not; then everything is made anew.
+fn are_alike(before: &Gateway, after: &Gateway) -> bool {
+    let listener = |before: &Listener, after: &Listener| {
+        let any = |listener: &Listener| listener.virtual_hosts.contains_key(&Hostname::Any);
+        let rest = |listener: &'_ Listener| (listener.certificates.is_some(), listener.tls_minimum);
+        (&before.name, &before.hostname, &before.certificates) == (&after.name, &after.hostname, &after.certificates)
+            && rest(before) == rest(after)
+            // Whether it answers for all other hosts.
+            && any(before) == any(after)
+    };
+    let port = |before: &Vec<Listener>, after: &Vec<Listener>| {
+        before.len() == after.len() && before.iter().zip(after).all(|(before, after)| listener(before, after))
+    };
+    before.connections == after.connections
+        && before.ports.keys().eq(after.ports.keys())
+        && before
+            .ports
+            .values()
+            .zip(after.ports.values())
+            .all(|(before, after)| port(before, after))
+}
+
+/// The virtual hosts that are others, or of which a cluster is another one to their routes.
+fn changed_places(used: &Used, before: (&Graph, &Gateway), after: (&Graph, &Gateway)) -> BTreeSet<Arc<Place>> {
+    let mut places = BTreeSet::new();
+    for (port, listeners) in &before.1.ports {
+        let others = after.1.ports.get(port).into_iter().flatten();
+        for (index, (listener, other)) in listeners.iter().zip(others).enumerate() {
+            for (hostname, ..) in changes(&listener.virtual_hosts, &other.virtual_hosts) {
+                places.insert(Arc::new(Place {
+                    port: *port,
+                    listener: index,
+                    hostname: hostname.clone(),
+                }));
+            }
+        }
+    }
+    for (name, before, after) in changes(&before.0.clusters, &after.0.clusters) {
+        if of_routes(before) != of_routes(after) {
+            places.extend(used.places(&Reference::Cluster(name.clone())).cloned());
+        }
+    }
+    for (name, ..) in changes(&before.0.policies, &after.0.policies) {
+        places.extend(used.places(&Reference::Policy(name.clone())).cloned());
+    }
+    places
+}
+
+/// What routes have of a cluster that they lead to.
+fn of_routes(cluster: Option<&Arc<Cluster>>) -> impl PartialEq + '_ {
+    cluster.map(|cluster| {
+        let authorities = cluster.tls.as_ref().map(|tls| &tls.authorities);
+        (&cluster.session, cluster.never_begins, authorities)
+    })
+}
+
+/// From one graph to another, where only virtual hosts of the Gateway differ.
+struct Change<'g> {
+    before: &'g Graph,
+    after: &'g Graph,
+    from: &'g Gateway,
+    to: &'g Gateway,
+    routes: Routes<'g>,
+}
+
+impl<'g> Change<'g> {
+    fn listener(&self, place: &Place) -> Option<&'g Listener> {
+        self.to.ports.get(&place.port)?.get(place.listener)
+    }
+
+    /// Makes these virtual hosts, and the units of the objects that their routes come from.
+    fn patch_hosts(&self, places: &BTreeSet<Arc<Place>>, used: &Used, resources: &mut Resources) {
+        let mut objects = BTreeSet::new();
+        for place in places {
+            let (was, is) = (place.find(self.from), place.find(self.to));
+            objects.extend(changed_objects(was, is));
+            if let (None, Some(listener)) = (is, self.listener(place)) {
+                let configuration = configuration_name(place.port, listener);
+                let name = host_name(&configuration, &place.hostname.to_string());
+                resources.remove(ResourceType::VirtualHost, &name);
+            }
+        }
+        let mut encoded: BTreeMap<&Place, ByObject> = BTreeMap::new();
+        for place in places {
+            let (Some(listener), Some(host)) = (self.listener(place), place.find(self.to)) else {
+                continue;
+            };
+            let host = EncodedHost::of(self.routes.host(place.port, listener, host));
+            resources.extend(host.apart(&configuration_name(place.port, listener)));
+            encoded.insert(place, by_object(host.routes));
+        }
+        for object in objects {
+            let mut routes = Vec::new();
+            for place in used.places(&Reference::Object(object.into())) {
+                match encoded.get(&**place) {
+                    Some(known) => routes.extend(known.get(object).into_iter().flatten().cloned()),
+                    None => routes.extend(self.encoded(place, object)),
+                }
+            }
+            match preflight::unit(object, routes.iter()) {
+                Some(unit) => resources.insert_unit(unit),
+                None => resources.remove_unit(object),
+            }
+        }
+    }
+
+    /// The routes of an object in a virtual host that did not change.
+    fn encoded(&self, place: &Place, object: &str) -> Vec<EncodedRoute> {
+        let (Some(listener), Some(host)) = (self.listener(place), place.find(self.to)) else {
+            return Vec::new();
+        };
+        let own = host
+            .routes
+            .iter()
+            .filter(|route| object_of(&route.rule.0) == Some(object));
+        let own = VirtualHost {
+            hostname: host.hostname.clone(),
+            routes: own.cloned().collect(),
+        };
+        EncodedHost::of(self.routes.host(place.port, listener, &own)).routes
+    }
+
+    /// Makes the clusters that are others, or that are used now, with the secrets that they need.
+    fn patch_clusters(
+        &self,
+        swapped: &BTreeSet<&Reference>,
+        used: &Used,
+        options: &EnvoyOptions,
+        resources: &mut Resources,
+    ) {
+        let mut clusters: BTreeSet<&ClusterName> = BTreeSet::new();
+        for reference in swapped {
+            match reference {
+                Reference::Cluster(cluster) => drop(clusters.insert(cluster)),
+                Reference::Authorities(name) if !used.has(reference) => {
+                    resources.remove(ResourceType::Secret, name);
+                }
+                _ => {}
+            }
+        }
+        clusters.extend(changes(&self.before.clusters, &self.after.clusters).map(|(name, ..)| name));
+        for name in clusters {
+            let Some(cluster) = self.after.clusters.get(name).filter(|_| used.has_cluster(name)) else {
+                resources.remove(ResourceType::Cluster, &name.0);
+                continue;
+            };
+            resources.insert(cluster_resource(name, cluster));
+            if let Some(secret) = backend_tls::secret(cluster, options) {
+                resources.insert(resource(ResourceType::Secret, &secret.name, &secret));
+            }
+        }
+    }
+}
+
+type ByObject = BTreeMap<String, Vec<EncodedRoute>>;
+
+fn by_object(routes: Vec<EncodedRoute>) -> ByObject {
+    let mut objects = ByObject::new();
+    for route in routes {
+        if let Some(object) = object_of(&route.name).map(str::to_owned) {
+            objects.entry(object).or_default().push(route);
+        }
+    }
+    objects
+}
+
+/// The objects whose routes differ. If it is the same virtual host, a cluster or a policy is another one: any may.
+fn changed_objects<'h>(was: Option<&'h Arc<VirtualHost>>, is: Option<&'h Arc<VirtualHost>>) -> BTreeSet<&'h str> {
+    let of = |host: Option<&'h Arc<VirtualHost>>| {
+        let mut objects: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
+        for route in host.iter().flat_map(|host| &host.routes) {
+            if let Some(object) = object_of(&route.rule.0) {
+                objects.entry(object).or_default().push(route);
+            }
+        }
+        objects
+    };
+    let (before, after) = (of(was), of(is));
+    let is_same = was == is;
+    let mut all = before.keys().chain(after.keys()).copied().collect::<BTreeSet<_>>();
+    all.retain(|object| is_same || before.get(object) != after.get(object));
+    all
+}

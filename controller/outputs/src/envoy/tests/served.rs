@@ -1,0 +1,220 @@
+//! What is patched is what would have been made anew.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use limpet_core::config::schema::PolicyConfig;
+use proptest::prelude::*;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::{EnvoyOptions, cluster, gateway, inputs, policy, route, to};
+use crate::envoy::{Served, served};
+use crate::used::Used;
+use crate::{FilterInputs, used_policies};
+use limpet_api::ObjectName;
+use limpet_model::graph::{
+    Action, BackendTls, ClusterName, Gateway, Hostname, Listener, Map, Route, RuleName, Session, SessionUse,
+    TrustedAuthorities, VirtualHost,
+};
+use limpet_model::{Certificate, Graph};
+use limpet_resources::Resources;
+
+const PORTS: [(u16, &str, bool); 4] = [(80, "a", false), (80, "b", false), (443, "a", true), (443, "b", true)];
+const HOSTS: [&str; 5] = ["", "one.", "two.", "three.", "*."];
+const CLUSTERS: [&str; 4] = ["v1", "v2", "v3", "v4"];
+const POLICIES: [&str; 4] = ["web", "strict", "moving", "other"];
+
+/// Of a route: its object, its destinations, and the policy of its sessions; none: those of its destinations.
+type RouteSeed = (usize, Vec<usize>, Option<Option<usize>>);
+
+#[derive(Debug, Clone)]
+enum Step {
+    Host(usize, usize, Vec<RouteSeed>),
+    NoHost(usize, usize),
+    Cluster(usize, Option<usize>, bool, bool),
+    NoCluster(usize),
+    Policy(usize, bool),
+    Certificate(bool),
+    Retained(bool),
+    TlsOf(usize, bool),
+    NoGateway,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let route = (
+        0..3_usize,
+        proptest::collection::vec(0..CLUSTERS.len(), 0..3),
+        proptest::option::of(proptest::option::of(0..POLICIES.len())),
+    );
+    let routes = proptest::collection::vec(route, 0..4);
+    prop_oneof![
+        12 => (0..PORTS.len(), 0..HOSTS.len(), routes).prop_map(|(port, host, routes)| Step::Host(port, host, routes)),
+        3 => (0..PORTS.len(), 0..HOSTS.len()).prop_map(|(port, host)| Step::NoHost(port, host)),
+        4 => (0..CLUSTERS.len(), proptest::option::of(0..POLICIES.len()), any::<bool>(), any::<bool>())
+            .prop_map(|(name, policy, never_begins, tls)| Step::Cluster(name, policy, never_begins, tls)),
+        1 => (0..CLUSTERS.len()).prop_map(Step::NoCluster),
+        2 => (0..POLICIES.len(), any::<bool>()).prop_map(|(name, strict)| Step::Policy(name, strict)),
+        1 => any::<bool>().prop_map(Step::Certificate),
+        1 => any::<bool>().prop_map(Step::Retained),
+        1 => (2..PORTS.len(), any::<bool>()).prop_map(|(listener, has)| Step::TlsOf(listener, has)),
+        1 => Just(Step::NoGateway),
+    ]
+}
+
+fn some_policy(name: usize, strict: bool) -> Arc<PolicyConfig> {
+    let mut all = json!({"cookie": {"name": POLICIES[name]}, "strict": strict});
+    if POLICIES[name] == "moving" {
+        all["move"] = json!({"header": "x-move"});
+    }
+    Arc::new(policy(all))
+}
+
+fn some_route(index: usize, (object, destinations, session): &RouteSeed) -> Route {
+    let mut made = route(destinations.iter().map(|name| to(CLUSTERS[*name], 1)).collect());
+    made.rule = RuleName(format!("httproute/shop/{object}/{index}"));
+    if let (Action::Forward(forward), Some(session)) = (&mut made.action, session) {
+        forward.session = session.map_or(Session::Destinations, |policy| {
+            Session::Rule(SessionUse {
+                policy: POLICIES[policy].to_owned(),
+                scope: made.rule.0.clone(),
+            })
+        });
+    }
+    made
+}
+
+/// No two listeners of a port have the same one.
+fn hostname(port: usize, host: usize) -> Hostname {
+    let (_, listener, _) = PORTS[port];
+    match (listener, HOSTS[host]) {
+        ("a", "") => Hostname::Any,
+        (_, begin) => Hostname::parse(Some(&format!("{begin}{listener}.example"))),
+    }
+}
+
+fn start() -> Graph {
+    let listener = |(_, name, is_tls): (u16, &str, bool)| Listener {
+        name: name.to_owned(),
+        hostname: Hostname::parse((name == "b").then_some("*.b.example")),
+        certificates: is_tls.then(|| vec![secret()]),
+        tls_minimum: None,
+        virtual_hosts: Map::new(),
+    };
+    let mut gateway = Gateway::default();
+    for each in PORTS {
+        gateway.ports.entry(each.0).or_default().push(listener(each));
+    }
+    let policies = (0..POLICIES.len()).map(|name| (POLICIES[name].to_owned(), some_policy(name, false)));
+    Graph {
+        gateways: Map::unit(super::gateway(), Arc::new(gateway)),
+        clusters: CLUSTERS
+            .map(|name| (ClusterName(name.to_owned()), cluster(name)))
+            .into_iter()
+            .collect(),
+        policies: policies.collect(),
+        ..Graph::default()
+    }
+}
+
+fn secret() -> ObjectName {
+    ObjectName::new("shop", "secret")
+}
+
+fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
+    let mut listener = |index: usize, change: &mut dyn FnMut(&mut Listener)| {
+        let (port, name, _) = PORTS[index];
+        let gateway = graph
+            .gateways
+            .entry(gateway())
+            .or_insert_with(|| Arc::clone(&start().gateways[&gateway()]));
+        let listeners = Arc::make_mut(gateway).ports.get_mut(&port).unwrap();
+        change(listeners.iter_mut().find(|listener| listener.name == name).unwrap());
+    };
+    let name = |index: usize| ClusterName(CLUSTERS[index].to_owned());
+    match step {
+        Step::Host(port, host, routes) => listener(*port, &mut |listener| {
+            let hostname = hostname(*port, *host);
+            let routes = routes.iter().enumerate().map(|(index, seed)| some_route(index, seed));
+            let host = VirtualHost {
+                hostname: hostname.clone(),
+                routes: routes.collect(),
+            };
+            listener.virtual_hosts.insert(hostname, Arc::new(host));
+        }),
+        Step::NoHost(port, host) => listener(*port, &mut |listener| {
+            listener.virtual_hosts.remove(&hostname(*port, *host));
+        }),
+        Step::Cluster(index, policy, never_begins, tls) => {
+            let mut made = cluster(CLUSTERS[*index]);
+            made.session = policy.map(|policy| SessionUse {
+                policy: POLICIES[policy].to_owned(),
+                scope: "xbackend/shop/own".to_owned(),
+            });
+            made.never_begins = *never_begins;
+            made.tls = tls.then(|| BackendTls {
+                sni: "own.example".to_owned(),
+                subject_alt_names: Vec::new(),
+                authorities: TrustedAuthorities::System,
+            });
+            graph.clusters.insert(name(*index), Arc::new(made));
+        }
+        Step::NoCluster(index) => drop(graph.clusters.remove(&name(*index))),
+        Step::Policy(index, strict) => {
+            graph
+                .policies
+                .insert(POLICIES[*index].to_owned(), some_policy(*index, *strict));
+        }
+        Step::Certificate(false) => drop(graph.certificates.remove(&secret())),
+        Step::Certificate(true) => {
+            let certificate = Certificate {
+                chain: Arc::from(&b"chain"[..]),
+                key: Arc::new(Zeroizing::new(b"key".to_vec())),
+            };
+            graph.certificates.insert(secret(), Arc::new(certificate));
+        }
+        Step::Retained(some) => {
+            let retained = some.then(|| ("retained".to_owned(), policy(json!({"cookie": {"name": "retained"}}))));
+            Arc::make_mut(inputs).retained_policies = retained.into_iter().collect();
+        }
+        Step::TlsOf(index, has) => listener(*index, &mut |listener| {
+            listener.certificates = Some(has.then(secret).into_iter().collect());
+        }),
+        Step::NoGateway => drop(graph.gateways.remove(&gateway())),
+    }
+}
+
+fn text(resources: &Resources) -> Vec<String> {
+    let units = resources.units().map(|unit| format!("unit {unit:?}"));
+    resources
+        .iter()
+        .map(|resource| format!("{resource:?}"))
+        .chain(units)
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_patched_is_what_would_be_made_anew(turns in proptest::collection::vec(proptest::collection::vec(step(), 1..4), 1..30)) {
+        let (mut graph, options) = (start(), Arc::new(EnvoyOptions::default()));
+        let mut inputs = Arc::new(inputs());
+        let mut used = Used::by(&graph, &gateway());
+        let mut kept = Served::new(&graph, &gateway(), used.clone(), &options, &inputs);
+        for steps in turns {
+            let before = graph.clone();
+            for step in &steps {
+                change(&mut graph, &mut inputs, step);
+            }
+            used.catch_up(&gateway(), &before, &graph);
+            kept.catch_up(&graph, used.clone(), &options, &inputs);
+            let anew = Served::new(&graph, &gateway(), Used::by(&graph, &gateway()), &options, &inputs);
+            prop_assert_eq!(text(kept.resources()), text(&served(&graph, &gateway(), &options, &inputs)));
+            prop_assert_eq!(kept.used(), anew.used());
+            prop_assert_eq!(used.policies_of(&graph), used_policies(&graph, &gateway()));
+            let moving = |served: &Served| served.moving().map(|filter| filter.with(&BTreeMap::default()));
+            prop_assert_eq!(moving(&kept), moving(&anew));
+        }
+    }
+}
