@@ -10,7 +10,7 @@ use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::{Candidates, header, query};
 use crate::config::{Further, Place};
 use crate::plan::HeaderEdit;
-use crate::request_tokens::{RequestTokens, add_taken, edit};
+use crate::request_tokens::{RequestTokens, edit};
 use crate::time::Timestamp;
 use crate::view::{RequestView, ViewError};
 
@@ -93,7 +93,7 @@ impl BoundPolicy {
             .verdict
             .or_else(|why| self.first_alive(candidates(), now).map_err(|this| why.or(this)));
         if further.is_lost_by_redirect() {
-            add_taken(&mut tokens.taken, candidates());
+            tokens.taken.add(candidates());
         }
         if !further.forward {
             tokens.change(edit(header, found.rest));

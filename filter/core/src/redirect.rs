@@ -10,9 +10,11 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use memchr::memchr;
 use sha2::{Digest as _, Sha256};
 
 use crate::time::Timestamp;
+use crate::token;
 
 /// The longest request id that is kept as it is. Envoy's own have 36 bytes; longer ones come from clients, which could
 /// fill the memory.
@@ -28,10 +30,25 @@ const LIFE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Unanswered(Mutex<VecDeque<(Timestamp, Taken)>>);
 
-/// The tokens that the filter took out of a request, separated by commas.
+/// The tokens that the filter took out of a request.
 pub(crate) struct Taken {
     request_id: RequestId,
-    tokens: Box<[u8]>,
+    tokens: Tokens,
+}
+
+/// Tokens, separated by commas. Most requests have one, which takes no allocation.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    first: Short<{ token::MAX_TEXT_LEN }>,
+    /// All of them, if there are several.
+    all: Vec<u8>,
+}
+
+/// At most `MAX` bytes.
+#[derive(PartialEq, Eq)]
+struct Short<const MAX: usize> {
+    bytes: [u8; MAX],
+    len: usize,
 }
 
 impl fmt::Debug for Taken {
@@ -74,31 +91,82 @@ impl Unanswered {
 
 impl Taken {
     /// What to remember of the request of this id; `None` if nothing was taken out of it, or the id is none.
-    pub(crate) fn new(request_id: &[u8], tokens: Vec<u8>) -> Option<Self> {
+    pub(crate) fn new(request_id: &[u8], tokens: Tokens) -> Option<Self> {
         (!request_id.is_empty() && !tokens.is_empty()).then(|| Self {
             request_id: RequestId::new(request_id),
-            tokens: tokens.into(),
+            tokens,
         })
     }
 
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &[u8]> {
-        self.tokens.split(|byte| *byte == b',')
+        self.tokens.text().split(|byte| *byte == b',')
+    }
+}
+
+impl Tokens {
+    /// Adds the values that may be tokens. There are at most three times
+    /// [`MAX_CANDIDATES`](crate::carrier::MAX_CANDIDATES) of a carrier.
+    pub(crate) fn add<'c>(&mut self, candidates: impl Iterator<Item = &'c [u8]>) {
+        for token in candidates.filter(|candidate| memchr(b',', candidate).is_none()) {
+            let Some(short) = Short::new(token) else { continue };
+            if self.is_empty() {
+                self.first = short;
+                continue;
+            }
+            if self.all.is_empty() {
+                self.all.extend_from_slice(self.first.get());
+            }
+            self.all.push(b',');
+            self.all.extend_from_slice(token);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text().is_empty()
+    }
+
+    fn text(&self) -> &[u8] {
+        if self.all.is_empty() {
+            self.first.get()
+        } else {
+            &self.all
+        }
+    }
+}
+
+impl<const MAX: usize> Short<MAX> {
+    /// `None` if there are more.
+    fn new(bytes: &[u8]) -> Option<Self> {
+        let mut short = Self::default();
+        short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        short.len = bytes.len();
+        Some(short)
+    }
+
+    fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl<const MAX: usize> Default for Short<MAX> {
+    fn default() -> Self {
+        let bytes = [0; MAX];
+        Self { bytes, len: 0 }
     }
 }
 
 /// The id of a request, or the digest of a long one.
 #[derive(PartialEq, Eq)]
 enum RequestId {
-    Short(Box<[u8]>),
+    Short(Short<MAX_REQUEST_ID>),
     Digest([u8; 32]),
 }
 
 impl RequestId {
     fn new(id: &[u8]) -> Self {
-        if id.len() <= MAX_REQUEST_ID {
-            Self::Short(id.into())
-        } else {
-            Self::Digest(Sha256::digest(id).into())
+        match Short::new(id) {
+            Some(short) => Self::Short(short),
+            None => Self::Digest(Sha256::digest(id).into()),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::carrier::cookie_name::{CookieNames, Whose};
 use crate::carrier::{Candidates, header, prefix};
 use crate::config::Carrier;
 use crate::plan::HeaderEdit;
+use crate::redirect::Tokens;
 use crate::time::Timestamp;
 use crate::token;
 use crate::view::{RequestView, ViewError};
@@ -18,17 +19,19 @@ pub(crate) struct RequestTokens<'a> {
     pub(crate) edit: Option<HeaderEdit<'a>>,
     /// The changes of other headers.
     pub(crate) further_edits: Vec<HeaderEdit<'a>>,
-    /// The tokens that the changes take out of headers, separated by commas.
-    pub(crate) taken: Vec<u8>,
+    /// The tokens that the changes take out of headers.
+    pub(crate) taken: Tokens,
 }
 
 impl<'a> RequestTokens<'a> {
-    const NONE: Self = Self {
-        verdict: Err(NotHonoured::NO_TOKEN),
-        edit: None,
-        further_edits: Vec::new(),
-        taken: Vec::new(),
-    };
+    fn none() -> Self {
+        Self {
+            verdict: Err(NotHonoured::NO_TOKEN),
+            edit: None,
+            further_edits: Vec::new(),
+            taken: Tokens::default(),
+        }
+    }
 
     /// The change of this header.
     pub(crate) fn edited(&self, header: &str) -> Option<&HeaderEdit<'a>> {
@@ -61,43 +64,53 @@ impl BoundPolicy {
         let carrier = &self.policy.carrier;
         let header = match carrier {
             Carrier::Query { parameter, .. } => {
-                let mut tokens = RequestTokens::NONE;
+                let mut tokens = RequestTokens::none();
                 self.read_further(parameter, &mut tokens, request, now)?;
                 return Ok(tokens);
             }
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
-            Carrier::Source(_) => return Ok(RequestTokens::NONE),
+            Carrier::Source(_) => return Ok(RequestTokens::none()),
         };
         let Some(field) = request.header(header)? else {
-            return Ok(RequestTokens::NONE);
+            return Ok(RequestTokens::none());
         };
         let read = match (carrier, &self.cookie_names) {
-            (Carrier::Cookie { forward, .. }, Some(names)) => return Ok(self.own_cookie(&field, names, *forward, now)),
+            (Carrier::Cookie { forward, .. }, Some(names)) => {
+                let room = || request.room();
+                return Ok(self.own_cookie(&field, names, *forward, now, room));
+            }
             (Carrier::CookiePrefix { name }, _) => prefixed_cookie(&field, name),
             (Carrier::CookieRewrite { name }, _) => rewritten_cookie(&field, name),
             (Carrier::HeaderPrefix { .. }, _) => prefixed_header(&field),
             (Carrier::Header { forward, .. } | Carrier::Cookie { forward, .. }, _) => {
                 (header::candidates(&field), (!forward).then(Vec::new))
             }
-            (Carrier::Query { .. } | Carrier::Source(_), _) => return Ok(RequestTokens::NONE),
+            (Carrier::Query { .. } | Carrier::Source(_), _) => return Ok(RequestTokens::none()),
         };
         let (candidates, rest) = read;
-        let mut taken = Vec::new();
+        let mut taken = Tokens::default();
         if rest.is_some() {
-            add_taken(&mut taken, candidates.iter());
+            taken.add(candidates.iter());
         }
         Ok(RequestTokens {
             verdict: self.first_alive(candidates.iter(), now),
             taken,
             edit: rest.map(|rest| edit(header, rest)),
-            ..RequestTokens::NONE
+            ..RequestTokens::none()
         })
     }
 
-    fn own_cookie(&self, field: &[u8], names: &CookieNames, forward: bool, now: Timestamp) -> RequestTokens<'static> {
+    fn own_cookie(
+        &self,
+        field: &[u8],
+        names: &CookieNames,
+        forward: bool,
+        now: Timestamp,
+        room: impl FnOnce() -> Vec<u8>,
+    ) -> RequestTokens<'static> {
         let [mut current, mut former, mut others] = [Candidates::default(); 3];
-        let rest = cookie_field::edit(field, |name, value| {
+        let rest = cookie_field::edit_in(room, field, |name, value| {
             match names.whose(name) {
                 Whose::Other => return Verdict::Keep,
                 Whose::OtherScope => {
@@ -125,25 +138,14 @@ impl BoundPolicy {
             }
         }
         let own = current.iter().chain(former.iter()).filter(|_| !forward);
-        let mut taken = Vec::new();
-        add_taken(&mut taken, own.chain(others.iter()));
+        let mut taken = Tokens::default();
+        taken.add(own.chain(others.iter()));
         RequestTokens {
             verdict,
             edit: rest.map(|rest| edit("cookie", rest)),
             taken,
-            ..RequestTokens::NONE
+            ..RequestTokens::none()
         }
-    }
-}
-
-/// Adds the values that may be tokens, separated by commas. There are at most three times
-/// [`MAX_CANDIDATES`](crate::carrier::MAX_CANDIDATES) of a carrier.
-pub(crate) fn add_taken<'c>(taken: &mut Vec<u8>, candidates: impl Iterator<Item = &'c [u8]>) {
-    for token in candidates.filter(|candidate| candidate.len() <= token::MAX_TEXT_LEN && !candidate.contains(&b',')) {
-        if !taken.is_empty() {
-            taken.push(b',');
-        }
-        taken.extend_from_slice(token);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::moved::{self, Wish};
 use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
-use crate::redirect::{Taken, Unanswered};
+use crate::redirect::{Taken, Tokens, Unanswered};
 use crate::route_session::issues_tokens;
 use crate::source_session::SourceSession;
 use crate::time::Timestamp;
@@ -35,7 +35,7 @@ pub struct Session {
     /// Whether the method of the request permits that a session begins with the response.
     may_begin: bool,
     /// For an internal redirect.
-    taken: Option<Box<Taken>>,
+    taken: Option<Taken>,
     /// The key of the token that the client has.
     held: Option<KeyId>,
     /// When the request came.
@@ -190,7 +190,7 @@ impl Session {
         if let Some(taken) = self.taken
             && let Ok(now) = now()
         {
-            unanswered.remember(*taken, now);
+            unanswered.remember(taken, now);
         }
     }
 
@@ -473,16 +473,16 @@ fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims
 }
 
 /// What to remember of a request for an internal redirect.
-fn to_remember(request: &impl RequestView, tokens: Vec<u8>) -> Result<Option<Box<Taken>>, ViewError> {
+fn to_remember(request: &impl RequestView, tokens: Tokens) -> Result<Option<Taken>, ViewError> {
     if tokens.is_empty() || request.unanswered().is_none() {
         return Ok(None);
     }
     let request_id = request.header(REQUEST_ID_HEADER)?.unwrap_or_default();
-    Ok(Taken::new(&request_id, tokens).map(Box::new))
+    Ok(Taken::new(&request_id, tokens))
 }
 
 /// What was taken out of a request before Envoy began it again; `None` for any other request.
-fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<Option<Box<Taken>>, ViewError> {
+fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<Option<Taken>, ViewError> {
     let Some(unanswered) = request.unanswered() else {
         return Ok(None);
     };
@@ -490,7 +490,7 @@ fn taken_before_redirect(request: &impl RequestView, now: Timestamp) -> Result<O
         return Ok(None);
     }
     let request_id = request.header(REQUEST_ID_HEADER)?;
-    Ok(request_id.and_then(|id| unanswered.take(&id, now)).map(Box::new))
+    Ok(request_id.and_then(|id| unanswered.take(&id, now)))
 }
 
 /// Whether this is a CORS preflight (the Fetch standard, "CORS-preflight request").

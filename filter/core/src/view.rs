@@ -44,6 +44,11 @@ pub trait RequestView {
     /// request again. Returns the name of the cluster that the new route leads to, empty if there is none; `None` if
     /// the proxy matches the request only later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
+    /// Memory for what is left of a header field, empty. An adapter may return what it got back from a change of a
+    /// header before, so that nothing is allocated.
+    fn room(&self) -> Vec<u8> {
+        Vec::new()
+    }
     /// The tokens of requests that ended without a response. Without them, an internal redirect moves sessions.
     fn unanswered(&self) -> Option<&'static Unanswered> {
         None

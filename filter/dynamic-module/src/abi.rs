@@ -9,7 +9,8 @@
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold
 //!    them, exist in hooks only, and are neither `Send` nor `Sync`.
 //! 2. Memory that Envoy lends is valid until the hook returns or something is set. Methods that return such memory
-//!    borrow the [`Exchange`], methods that set something borrow it mutably, so the compiler keeps the two apart.
+//!    borrow the [`Exchange`], methods that set something borrow it mutably, so the compiler keeps the two apart. The
+//!    latter also forget the fields that it has kept.
 //! 3. While Envoy holds them, a configuration is an `Arc<Plugin>` and a stream is a `Box<Option<Stream>>`. Envoy
 //!    destroys each of them once. It calls the hooks of a stream from one thread, one at a time.
 //! 4. The configuration of a route is a `Box<PerRouteConfig>` in the [`Registry`], which knows the pointers that this
@@ -22,6 +23,7 @@
 mod registry;
 mod words;
 
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
@@ -116,7 +118,8 @@ callbacks! {
     /// Functions of Envoy, without the prefix `envoy_dynamic_module_callback_`.
     Callbacks {
         log: fn(c_int, Buffer);
-        http_get_header: fn(*mut c_void, c_int, Buffer, *mut Buffer, usize, *mut usize) -> bool;
+        http_get_headers_size: fn(*mut c_void, c_int) -> usize;
+        http_get_headers: fn(*mut c_void, c_int, *mut HeaderField) -> bool;
         http_set_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
         http_add_header: fn(*mut c_void, c_int, Buffer, Buffer) -> bool;
         http_filter_get_attribute_string: fn(*mut c_void, c_int, *mut Buffer) -> bool;
@@ -156,9 +159,32 @@ callbacks! {
 
 /// A header field that Envoy or the module owns (`envoy_dynamic_module_type_{envoy,module}_http_header`).
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct HeaderField {
     name: Buffer,
     value: Buffer,
+}
+
+impl HeaderField {
+    const NONE: Self = Self {
+        name: Buffer::NONE,
+        value: Buffer::NONE,
+    };
+}
+
+/// The headers of a request or of a response, all of them: to ask Envoy for one by its name makes it build an index of
+/// all, which costs more than all of this filter's other callbacks.
+struct Fields(Vec<HeaderField>);
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        let mut fields = std::mem::take(&mut self.0);
+        if fields.capacity() <= MAX_SPARE_FIELDS {
+            fields.clear();
+            // It fails while the thread ends.
+            let _ = SPARE_FIELDS.try_with(|spare| spare.set(fields));
+        }
+    }
 }
 
 /// Set before Envoy calls any other hook.
@@ -176,6 +202,19 @@ static ROUTES: Registry<PerRouteConfig> = Registry::new();
 /// Whether any route has a configuration for this library. If not, Envoy need not search route, virtual host and route
 /// configuration for one on every request.
 static ROUTES_CONFIGURED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The worker's places of streams that have ended, for the next ones.
+    #[expect(clippy::vec_box, reason = "Envoy has the addresses of those that are in use")]
+    static SPARE: RefCell<Vec<Box<Option<Stream>>>> = const { RefCell::new(Vec::new()) };
+    /// The worker's memory for the headers of a hook.
+    static SPARE_FIELDS: Cell<Vec<HeaderField>> = const { Cell::new(Vec::new()) };
+}
+
+/// How many places a worker keeps.
+const MAX_SPARE: usize = 128;
+/// Of how many headers a worker keeps the memory.
+const MAX_SPARE_FIELDS: usize = 256;
 
 unsafe extern "C" {
     /// POSIX. A null handle is `RTLD_DEFAULT` in every C library of Linux.
@@ -344,28 +383,55 @@ pub(crate) enum RouteConfig<'a> {
 /// A request and its response during a hook.
 pub(crate) struct Exchange<'a> {
     handle: *mut c_void,
+    /// Those of the request and those of the response, once they were asked for. Until something is set.
+    fields: [OnceCell<Fields>; 2],
     hook: PhantomData<&'a ()>,
 }
 
 impl Exchange<'_> {
-    /// The fields of this name, in order.
+    fn new(handle: *mut c_void) -> Self {
+        Self {
+            handle,
+            fields: [const { OnceCell::new() }; 2],
+            hook: PhantomData,
+        }
+    }
+
+    /// The fields of this name, which is in lower case, in order.
     pub(crate) fn fields(&self, of: Headers, name: &str) -> Result<impl Iterator<Item = &[u8]>, HostError> {
+        let [request, response] = &self.fields;
+        let known = match of {
+            Headers::Request => request,
+            Headers::Response => response,
+        };
+        if known.get().is_none() {
+            let _ = known.set(self.all_fields(of)?);
+        }
+        let fields = known.get().map_or(&[][..], |Fields(fields)| fields);
+        // SAFETY: Envoy has filled them in, and whatever sets something forgets them before (rule 2).
+        let bytes = |field: &HeaderField| unsafe { (field.name.bytes(), field.value.bytes()) };
+        let fields = fields.iter().map(bytes);
+        Ok(fields.filter_map(move |(own, value)| (own == name.as_bytes()).then_some(value)))
+    }
+
+    fn all_fields(&self, of: Headers) -> Result<Fields, HostError> {
         let callbacks = callbacks()?;
-        let (mut index, mut total) = (0, 1);
-        Ok(std::iter::from_fn(move || {
-            if index == total {
-                return None;
-            }
-            let mut field = Buffer::NONE;
-            let key = Buffer::lend(name.as_bytes());
-            // SAFETY: the handle is valid (rule 1), and Envoy fills in the field and the number of fields.
-            let found = unsafe {
-                (callbacks.http_get_header)(self.handle, of as c_int, key, &raw mut field, index, &raw mut total)
-            };
-            index += 1;
-            // SAFETY: Envoy has filled it, and nothing is set before this borrow ends (rule 2).
-            found.then(|| unsafe { field.bytes() })
-        }))
+        let mut fields = Fields(SPARE_FIELDS.try_with(Cell::take).unwrap_or_default());
+        // SAFETY: the handle is valid (rule 1).
+        let count = unsafe { (callbacks.http_get_headers_size)(self.handle, of as c_int) };
+        fields.0.resize(count, HeaderField::NONE);
+        // SAFETY: the handle is valid (rule 1), and there is room for as many fields as Envoy has.
+        let found = unsafe { (callbacks.http_get_headers)(self.handle, of as c_int, fields.0.as_mut_ptr()) };
+        if !found {
+            fields.0.clear();
+        }
+        Ok(fields)
+    }
+
+    /// The callbacks, for one that sets something: what Envoy lent before is not valid any more.
+    fn setting(&mut self) -> Result<&'static Callbacks, HostError> {
+        self.fields = [const { OnceCell::new() }; 2];
+        callbacks()
     }
 
     /// Replaces every field of this name by one field.
@@ -381,7 +447,7 @@ impl Exchange<'_> {
     }
 
     fn put_header(&mut self, of: Headers, name: &str, value: Buffer) -> Result<(), HostError> {
-        let callbacks = callbacks()?;
+        let callbacks = self.setting()?;
         let name = Buffer::lend(name.as_bytes());
         // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
         let did = unsafe { (callbacks.http_set_header)(self.handle, of as c_int, name, value) };
@@ -390,7 +456,7 @@ impl Exchange<'_> {
 
     /// Appends a field to those of this name.
     pub(crate) fn add_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
-        let callbacks = callbacks()?;
+        let callbacks = self.setting()?;
         let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
         // SAFETY: the handle is valid (rule 1), and Envoy copies name and value.
         let did = unsafe { (callbacks.http_add_header)(self.handle, of as c_int, name, value) };
@@ -420,7 +486,7 @@ impl Exchange<'_> {
 
     /// Makes Envoy match the request again when its route is needed next.
     pub(crate) fn clear_route_cache(&mut self) -> Result<(), HostError> {
-        let callbacks = callbacks()?;
+        let callbacks = self.setting()?;
         // SAFETY: the handle is valid (rule 1).
         unsafe { (callbacks.http_clear_route_cache)(self.handle) };
         Ok(())
@@ -469,9 +535,9 @@ impl Exchange<'_> {
 
     /// Sends the request to this host. If the host is not available, a `strict` request fails and any other is
     /// load-balanced.
-    pub(crate) fn override_host(&mut self, host: &str, strict: bool) -> Result<(), HostError> {
-        let callbacks = callbacks()?;
-        let host = Buffer::lend(host.as_bytes());
+    pub(crate) fn override_host(&mut self, host: &[u8], strict: bool) -> Result<(), HostError> {
+        let callbacks = self.setting()?;
+        let host = Buffer::lend(host);
         // SAFETY: the handle is valid (rule 1), and Envoy copies the host.
         let did = unsafe { (callbacks.http_set_upstream_override_host)(self.handle, host, strict) };
         accepted(did, "an upstream override host")
@@ -479,7 +545,7 @@ impl Exchange<'_> {
 
     /// Sets a string for access logs. Envoy keeps the first value of each key.
     pub(crate) fn set_filter_state(&mut self, key: &str, value: &str) -> Result<(), HostError> {
-        let callbacks = callbacks()?;
+        let callbacks = self.setting()?;
         let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
         // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
         let did = unsafe { (callbacks.http_set_filter_state_bytes)(self.handle, key, value) };
@@ -488,7 +554,7 @@ impl Exchange<'_> {
 
     /// Sets an object of Envoy's own. The key says what it is made of.
     pub(crate) fn set_typed_filter_state(&mut self, key: &str, value: &str) -> Result<(), HostError> {
-        let callbacks = callbacks()?;
+        let callbacks = self.setting()?;
         let (key, value) = (Buffer::lend(key.as_bytes()), Buffer::lend(value.as_bytes()));
         // SAFETY: the handle is valid (rule 1), and Envoy copies key and value.
         let did = unsafe { (callbacks.http_set_filter_state_typed)(self.handle, key, value) };
@@ -510,10 +576,7 @@ impl Exchange<'_> {
 /// # Safety
 /// `http_filter_new` returned `stream`, it is not destroyed, and Envoy passed `handle` with it.
 unsafe fn about(handle: *mut c_void, stream: *const c_void, hook: impl FnOnce(&mut Stream, &mut Exchange<'_>)) {
-    let mut exchange = Exchange {
-        handle,
-        hook: PhantomData,
-    };
+    let mut exchange = Exchange::new(handle);
     // SAFETY: this is a `Box<Option<Stream>>` of this module, and there is no other reference to it (rule 3).
     if let Some(Some(stream)) = unsafe { stream.cast::<Option<Stream>>().cast_mut().as_mut() }
         && guard(|| hook(stream, &mut exchange)).is_none()
@@ -674,22 +737,32 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
     };
     let stream = guard(|| Stream::new(plugin));
     if stream.is_none() {
-        let exchange = Exchange {
-            handle,
-            hook: PhantomData,
-        };
+        let exchange = Exchange::new(handle);
         // SAFETY: Envoy still holds the configuration (rule 3).
         let plugin = unsafe { &*config };
         guard(|| exchange.increment(*plugin.counters.host_errors()));
     }
+    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+    let mut place = spare.ok().flatten().unwrap_or_default();
+    *place = stream;
     // Never null, for which Envoy would answer 500.
-    Box::into_raw(Box::new(stream)).cast_const().cast()
+    Box::into_raw(place).cast_const().cast()
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(stream: *const c_void) {
     // SAFETY: Envoy returns the `Box<Option<Stream>>` from `http_filter_new`, once (rule 3).
-    guard(|| drop(unsafe { Box::from_raw(stream.cast::<Option<Stream>>().cast_mut()) }));
+    guard(|| {
+        let mut place = unsafe { Box::from_raw(stream.cast::<Option<Stream>>().cast_mut()) };
+        *place = None;
+        // It fails while the thread ends.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < MAX_SPARE {
+                spare.push(place);
+            }
+        });
+    });
 }
 
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
 //! Answers the core's questions, each with one callback.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limpet_core::census::Backend;
@@ -16,6 +17,23 @@ use crate::census::CENSUS;
 /// The tokens of requests that ended without a response, of all workers.
 pub(crate) static UNANSWERED: Unanswered = Unanswered::new();
 
+thread_local! {
+    /// The worker's memory for changed headers.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Larger memory is given back, so that a client with a long header does not fill that of every worker.
+const MAX_ROOM: usize = 16 * 1024;
+
+/// Keeps the memory of a changed header for the next one.
+pub(crate) fn keep_room(mut room: Vec<u8>) {
+    if room.capacity() <= MAX_ROOM {
+        room.clear();
+        // It fails while the thread ends.
+        let _ = ROOM.try_with(|kept| kept.set(room));
+    }
+}
+
 /// The request of the current hook.
 pub(crate) struct Request<'e, 'h> {
     pub(crate) exchange: &'e mut Exchange<'h>,
@@ -26,7 +44,7 @@ pub(crate) struct Request<'e, 'h> {
 pub(crate) struct Response<'e, 'h> {
     pub(crate) exchange: &'e Exchange<'h>,
     /// The host that the request was steered to, as `ip:port`.
-    pub(crate) asked: Option<&'e str>,
+    pub(crate) asked: Option<&'e [u8]>,
     /// The response code details of a reply of Envoy's own.
     pub(crate) local_reply: Option<&'e [u8]>,
 }
@@ -106,6 +124,10 @@ impl RequestView for Request<'_, '_> {
         Ok(Some(self.cluster_name()?.unwrap_or_default()))
     }
 
+    fn room(&self) -> Vec<u8> {
+        ROOM.try_with(Cell::take).unwrap_or_default()
+    }
+
     fn unanswered(&self) -> Option<&'static Unanswered> {
         Some(&UNANSWERED)
     }
@@ -117,7 +139,7 @@ impl RequestView for Request<'_, '_> {
 
 impl ResponseView for Response<'_, '_> {
     fn maybe_other_host(&self, _strict: bool) -> Result<bool, ViewError> {
-        Ok(self.upstream_address()?.as_deref() != self.asked.map(str::as_bytes))
+        Ok(self.upstream_address()?.as_deref() != self.asked)
     }
 
     fn code_details(&self) -> Answer<'_> {

@@ -24,7 +24,7 @@ pub(crate) struct Stream {
 struct Ongoing {
     session: Session,
     /// The host that the request was steered to.
-    asked: Option<String>,
+    asked: Option<address::Text>,
     local_reply: Option<Vec<u8>>,
 }
 
@@ -141,7 +141,7 @@ fn on_response(
     let policy = ongoing.session.policy_index();
     let response = Response {
         exchange,
-        asked: ongoing.asked.as_deref(),
+        asked: ongoing.asked.as_ref().map(address::Text::as_bytes),
         local_reply: ongoing.local_reply.as_deref(),
     };
     let plan = ongoing.session.on_response(&response, || Ok(host::now()))?;
@@ -183,21 +183,25 @@ fn on_response(
     Ok((plan.request, plan.outcome))
 }
 
-/// Sends the request to the host of `steering`, and returns that host as `ip:port`.
-fn steer(exchange: &mut Exchange<'_>, steering: Steering) -> Result<String, HostError> {
+/// Sends the request to the host of `steering`, and returns that host.
+fn steer(exchange: &mut Exchange<'_>, steering: Steering) -> Result<address::Text, HostError> {
     if steering.strict {
         // A retry would ignore the override host and reach another backend.
         exchange.set_header(Headers::Request, MAX_RETRIES_HEADER, b"0")?;
     }
     let host = address::text(steering.host);
-    exchange.override_host(&host, steering.strict)?;
+    exchange.override_host(host.as_bytes(), steering.strict)?;
     Ok(host)
 }
 
 fn apply(exchange: &mut Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Result<(), HostError> {
     match edit {
         HeaderEdit::Remove(name) => exchange.remove_header(of, name),
-        HeaderEdit::Set(name, value) => exchange.set_header(of, name, &value),
+        HeaderEdit::Set(name, value) => {
+            let did = exchange.set_header(of, name, &value);
+            host::keep_room(value);
+            did
+        }
         HeaderEdit::Add(name, value) => exchange.add_header(of, name, &value),
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn apply(steering: Steering) -> Result<(), ViewError> {
     let set = |name, value: &str| {
         hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value)).map_err(host::failed("the steering"))
     };
-    let host = STANDARD.encode(address::text(steering.host));
+    let host = STANDARD.encode(address::text(steering.host).as_bytes());
     set(host_header(steering.strict), &host)?;
     if steering.strict {
         // A retry would ignore the override host and reach another backend.

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use memchr::memchr;
+
 /// What happens to a cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -17,11 +19,27 @@ pub enum Verdict {
 /// Edits a field in one pass. `judge` decides about each cookie from its name and its value, quotes included. Every
 /// other byte stays as it was. `None` if nothing changes.
 #[must_use]
-pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
+pub fn edit<'a>(field: &'a [u8], judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
+    edit_in(Vec::new, field, judge)
+}
+
+/// The same, with memory that `room` returns, empty. It is asked for only if anything is left of the field.
+pub(crate) fn edit_in<'a>(
+    room: impl FnOnce() -> Vec<u8>,
+    field: &'a [u8],
+    mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict,
+) -> Option<Vec<u8>> {
+    let mut room = Some(room);
+    let mut begin = |copy: &mut Vec<u8>| {
+        if let Some(room) = room.take() {
+            *copy = room();
+            copy.reserve(field.len());
+        }
+    };
     let mut edited: Option<Vec<u8>> = None;
     // The bytes before the current segment. Nothing is copied until something changes.
     let mut consumed = 0;
-    for segment in field.split(|byte| *byte == b';') {
+    for segment in segments(field) {
         let start = consumed;
         consumed += segment.len() + 1;
         let verdict = match pair(segment) {
@@ -38,9 +56,13 @@ pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Ve
                 Verdict::Remove => field.get(..start.saturating_sub(1)).unwrap_or_default(),
                 Verdict::Cut(_) => field.get(..start).unwrap_or_default(),
             };
-            let mut copy = Vec::with_capacity(field.len());
-            copy.extend_from_slice(kept);
+            let mut copy = Vec::new();
+            if !kept.is_empty() {
+                begin(&mut copy);
+                copy.extend_from_slice(kept);
+            }
             if let Verdict::Cut(cut) = verdict {
+                begin(&mut copy);
                 copy.extend_from_slice(&without(segment, cut));
             }
             edited = Some(copy);
@@ -52,6 +74,7 @@ pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Ve
             Verdict::Cut(cut) => Cow::Owned(without(segment, cut)),
         };
         if edited.is_empty() {
+            begin(edited);
             edited.extend_from_slice(segment.trim_ascii_start());
         } else {
             edited.push(b';');
@@ -61,6 +84,17 @@ pub fn edit<'a>(field: &'a [u8], mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Ve
     edited
 }
 
+/// What is between semicolons. A field may be long, and all that is asked of most of it is where the next one is.
+fn segments(field: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(field);
+    std::iter::from_fn(move || {
+        let field = rest?;
+        let semicolon = memchr(b';', field);
+        rest = semicolon.and_then(|at| field.get(at + 1..));
+        field.get(..semicolon.unwrap_or(field.len()))
+    })
+}
+
 fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
     let part = |range| bytes.get(range).unwrap_or_default();
     [part(0..cut.start), part(cut.end..bytes.len())].concat()
@@ -68,7 +102,7 @@ fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
 
 /// The name, the value, and the offset of the value in the segment; `None` if the segment is not a pair.
 fn pair(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
-    let equals = segment.iter().position(|byte| *byte == b'=')?;
+    let equals = memchr(b'=', segment)?;
     let (name, value) = segment.split_at_checked(equals)?;
     let value = value.get(1..)?;
     let trimmed = value.trim_ascii_start();

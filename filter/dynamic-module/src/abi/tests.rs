@@ -6,99 +6,24 @@
     reason = "a failed test"
 )]
 
-use std::cell::RefCell;
+mod host;
+mod steady;
 
 use super::*;
+use host::host;
 
 const CONFIG: &[u8] = br#"{
     "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
-    "policies": {"web": {"cookie": {"name": "session"}}},
+    "policies": {
+        "web": {"cookie": {"name": "session"}},
+        "forwarded": {"cookie": {"name": "session", "forward": true}}
+    },
     "default": {"policy": "web", "scope": "default"}
 }"#;
 
-thread_local! {
-    /// The counters of the fake by their numbers, and their values.
-    static COUNTERS: RefCell<Vec<(String, u64)>> = const { RefCell::new(Vec::new()) };
-}
-
-extern "C" fn log(_: c_int, _: Buffer) {}
-
-extern "C" fn no_header(_: *mut c_void, _: c_int, _: Buffer, _: *mut Buffer, _: usize, total: *mut usize) -> bool {
-    // SAFETY: the caller lends a number to fill in.
-    unsafe { *total = 0 };
-    false
-}
-
-extern "C" fn change_header(_: *mut c_void, _: c_int, _: Buffer, _: Buffer) -> bool {
-    true
-}
-
-extern "C" fn no_attribute(_: *mut c_void, _: c_int, _: *mut Buffer) -> bool {
-    false
-}
-
-extern "C" fn no_route_config(_: *mut c_void) -> *const c_void {
-    ptr::null()
-}
-
-extern "C" fn no_cluster(_: *mut c_void, _: *mut Buffer) -> bool {
-    false
-}
-
-extern "C" fn no_metadata(_: *mut c_void, _: c_int, _: Buffer, _: Buffer, _: *mut Buffer) -> bool {
-    false
-}
-
-extern "C" fn set_filter_state(_: *mut c_void, _: Buffer, _: Buffer) -> bool {
-    true
-}
-
-extern "C" fn keep_route(_: *mut c_void) {}
-
-extern "C" fn refuse_host(_: *mut c_void, _: Buffer, _: bool) -> bool {
-    false
-}
-
-extern "C" fn define(_: *mut c_void, name: Buffer, _: *mut Buffer, _: usize, id: *mut usize) -> c_int {
-    COUNTERS.with_borrow_mut(|counters| {
-        // SAFETY: the caller lends a name, and a number to fill in.
-        let name = unsafe {
-            *id = counters.len();
-            name.bytes().to_vec()
-        };
-        counters.push((String::from_utf8(name).unwrap(), 0));
-    });
-    0
-}
-
-extern "C" fn increment(_: *mut c_void, id: usize, _: *mut Buffer, _: usize, by: u64) -> c_int {
-    COUNTERS.with_borrow_mut(|counters| counters[id].1 += by);
-    0
-}
-
-/// Counters that are not 0.
-fn counted() -> Vec<(String, u64)> {
-    COUNTERS.with_borrow(|counters| counters.iter().filter(|(_, count)| *count > 0).cloned().collect())
-}
-
 /// A configuration and a stream, created as Envoy creates them.
 fn start() -> (*const c_void, *const c_void) {
-    CALLBACKS.get_or_init(|| Callbacks {
-        log,
-        http_get_header: no_header,
-        http_set_header: change_header,
-        http_add_header: change_header,
-        http_filter_get_attribute_string: no_attribute,
-        get_most_specific_route_config: no_route_config,
-        http_get_cluster_name: no_cluster,
-        http_clear_route_cache: keep_route,
-        http_get_metadata_string: no_metadata,
-        http_set_filter_state_bytes: set_filter_state,
-        http_set_filter_state_typed: set_filter_state,
-        http_set_upstream_override_host: refuse_host,
-        http_filter_config_define_counter: define,
-        http_filter_increment_counter: increment,
-    });
+    CALLBACKS.get_or_init(host::callbacks);
     // SAFETY: called as Envoy calls it.
     unsafe {
         let config = envoy_dynamic_module_on_http_filter_config_new(
@@ -134,11 +59,11 @@ fn a_panic_is_caught_and_the_request_is_counted_and_untouched() {
         ("limpet.web.no_token".to_owned(), 1),
         ("limpet.host_errors".to_owned(), 1),
     ];
-    assert_eq!(counted(), expected);
+    assert_eq!(host(|host| host.counted()), expected);
     // SAFETY: as above.
     let status = unsafe { envoy_dynamic_module_on_http_filter_response_headers(ptr::null_mut(), stream, true) };
     assert_eq!(status, CONTINUE);
-    assert_eq!(counted(), expected);
+    assert_eq!(host(|host| host.counted()), expected);
     end((config, stream));
 }
 

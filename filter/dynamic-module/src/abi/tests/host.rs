@@ -1,0 +1,189 @@
+//! A fake Envoy. Each test has a thread of its own, and so an Envoy of its own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::super::*;
+
+/// What the fake Envoy has and is told, by the handle of any request.
+#[derive(Default)]
+pub(super) struct Host {
+    pub(super) request: Vec<(&'static str, Vec<u8>)>,
+    pub(super) response: Vec<(&'static str, Vec<u8>)>,
+    /// `filter_metadata.limpet.session` of the route.
+    pub(super) route_session: Option<&'static [u8]>,
+    /// The host that answers.
+    pub(super) upstream: Option<&'static [u8]>,
+    /// The upstream override host; `None` if Envoy refuses one.
+    pub(super) asked: Option<Vec<u8>>,
+    /// The counters by their numbers, and their values.
+    counters: Vec<(String, u64)>,
+    /// How often each callback was called.
+    pub(super) calls: BTreeMap<&'static str, u64>,
+}
+
+thread_local! {
+    static HOST: RefCell<Host> = RefCell::default();
+}
+
+/// Reads or changes the fake Envoy of this test.
+pub(super) fn host<T>(change: impl FnOnce(&mut Host) -> T) -> T {
+    HOST.with_borrow_mut(change)
+}
+
+/// The same in a callback.
+fn called<T>(name: &'static str, change: impl FnOnce(&mut Host) -> T) -> T {
+    host(|host| {
+        *host.calls.entry(name).or_default() += 1;
+        change(host)
+    })
+}
+
+impl Host {
+    fn headers(&mut self, of: c_int) -> &mut Vec<(&'static str, Vec<u8>)> {
+        if of == Headers::Request as c_int {
+            &mut self.request
+        } else {
+            &mut self.response
+        }
+    }
+
+    /// Counters that are not 0.
+    pub(super) fn counted(&self) -> Vec<(String, u64)> {
+        self.counters.iter().filter(|(_, count)| *count > 0).cloned().collect()
+    }
+}
+
+/// Lends bytes of a buffer, as Envoy does.
+fn lend(bytes: Option<&[u8]>, answer: *mut Buffer) -> bool {
+    let Some(bytes) = bytes else {
+        return false;
+    };
+    // SAFETY: the caller lends a buffer to fill in.
+    unsafe { *answer = Buffer::lend(bytes) };
+    true
+}
+
+/// What the module lends.
+fn text(buffer: Buffer) -> &'static [u8] {
+    // SAFETY: the module lends the bytes during the callback, and the fake keeps none of them.
+    unsafe { buffer.bytes() }
+}
+
+extern "C" fn log(_: c_int, _: Buffer) {}
+
+extern "C" fn headers_size(_: *mut c_void, of: c_int) -> usize {
+    called("http_get_headers_size", |host| host.headers(of).len())
+}
+
+extern "C" fn get_headers(_: *mut c_void, of: c_int, answer: *mut HeaderField) -> bool {
+    called("http_get_headers", |host| {
+        for (at, (name, value)) in host.headers(of).iter().enumerate() {
+            let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
+            // SAFETY: the caller lends room for as many fields as there are.
+            unsafe { answer.add(at).write(HeaderField { name, value }) };
+        }
+    });
+    true
+}
+
+extern "C" fn set_header(_: *mut c_void, of: c_int, name: Buffer, value: Buffer) -> bool {
+    called("http_set_header", |host| {
+        let headers = host.headers(of);
+        let value = text(value);
+        match headers.iter_mut().find(|(own, _)| own.as_bytes() == text(name)) {
+            _ if value.is_empty() => headers.retain(|(own, _)| own.as_bytes() != text(name)),
+            // In place, because allocations are counted.
+            Some((_, own)) => {
+                own.clear();
+                own.extend_from_slice(value);
+            }
+            None => {}
+        }
+    });
+    true
+}
+
+extern "C" fn add_header(_: *mut c_void, of: c_int, name: Buffer, value: Buffer) -> bool {
+    called("http_add_header", |host| {
+        let name = String::from_utf8(text(name).to_vec()).unwrap().leak();
+        host.headers(of).push((name, text(value).to_vec()));
+    });
+    true
+}
+
+extern "C" fn get_attribute(_: *mut c_void, attribute: c_int, answer: *mut Buffer) -> bool {
+    called("http_filter_get_attribute_string", |host| {
+        let is_upstream = attribute == Attribute::UpstreamAddress as c_int;
+        lend(host.upstream.filter(|_| is_upstream), answer)
+    })
+}
+
+extern "C" fn no_route_config(_: *mut c_void) -> *const c_void {
+    called("get_most_specific_route_config", |_| ptr::null())
+}
+
+extern "C" fn cluster(_: *mut c_void, answer: *mut Buffer) -> bool {
+    called("http_get_cluster_name", |_| lend(Some(b"backends"), answer))
+}
+
+extern "C" fn get_metadata(_: *mut c_void, of: c_int, _: Buffer, _: Buffer, answer: *mut Buffer) -> bool {
+    called("http_get_metadata_string", |host| {
+        let is_route = of == Metadata::Route as c_int;
+        lend(host.route_session.filter(|_| is_route), answer)
+    })
+}
+
+extern "C" fn set_filter_state(_: *mut c_void, _: Buffer, _: Buffer) -> bool {
+    called("http_set_filter_state_bytes", |_| true)
+}
+
+extern "C" fn keep_route(_: *mut c_void) {
+    called("http_clear_route_cache", |_| ());
+}
+
+extern "C" fn override_host(_: *mut c_void, asked: Buffer, _: bool) -> bool {
+    called("http_set_upstream_override_host", |host| {
+        host.asked.as_mut().is_some_and(|own| {
+            own.clear();
+            own.extend_from_slice(text(asked));
+            true
+        })
+    })
+}
+
+extern "C" fn define(_: *mut c_void, name: Buffer, _: *mut Buffer, _: usize, id: *mut usize) -> c_int {
+    host(|host| {
+        // SAFETY: the caller lends a number to fill in.
+        unsafe { *id = host.counters.len() };
+        let name = String::from_utf8(text(name).to_vec()).unwrap();
+        host.counters.push((name, 0));
+    });
+    0
+}
+
+extern "C" fn increment(_: *mut c_void, id: usize, _: *mut Buffer, _: usize, by: u64) -> c_int {
+    called("http_filter_increment_counter", |host| host.counters[id].1 += by);
+    0
+}
+
+/// The callbacks of the fake Envoy.
+pub(super) fn callbacks() -> Callbacks {
+    Callbacks {
+        log,
+        http_get_headers_size: headers_size,
+        http_get_headers: get_headers,
+        http_set_header: set_header,
+        http_add_header: add_header,
+        http_filter_get_attribute_string: get_attribute,
+        get_most_specific_route_config: no_route_config,
+        http_get_cluster_name: cluster,
+        http_clear_route_cache: keep_route,
+        http_get_metadata_string: get_metadata,
+        http_set_filter_state_bytes: set_filter_state,
+        http_set_filter_state_typed: set_filter_state,
+        http_set_upstream_override_host: override_host,
+        http_filter_config_define_counter: define,
+        http_filter_increment_counter: increment,
+    }
+}

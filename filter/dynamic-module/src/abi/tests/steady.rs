@@ -1,0 +1,98 @@
+//! What a living session costs the module: no allocation, and these callbacks.
+
+use std::alloc::System;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use super::host::host;
+use super::*;
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const BACKEND: &[u8] = b"10.0.0.7:8080";
+
+/// What every living session needs.
+const CALLBACKS: [&str; 6] = [
+    "http_filter_get_attribute_string",
+    "http_filter_increment_counter",
+    "http_get_headers",
+    "http_get_headers_size",
+    "http_get_metadata_string",
+    "http_set_upstream_override_host",
+];
+
+/// A request and its response, with the hooks that Envoy calls. Allocations of it.
+fn exchange(config: *const c_void) -> usize {
+    let region = Region::new(COUNTING);
+    // SAFETY: called as Envoy calls it. The fake ignores handles.
+    unsafe {
+        let stream = envoy_dynamic_module_on_http_filter_new(config, ptr::null_mut());
+        envoy_dynamic_module_on_http_filter_request_headers(ptr::null_mut(), stream, true);
+        envoy_dynamic_module_on_http_filter_response_headers(ptr::null_mut(), stream, false);
+        envoy_dynamic_module_on_http_filter_stream_complete(ptr::null_mut(), stream);
+        envoy_dynamic_module_on_http_filter_destroy(stream);
+    }
+    let stats = region.change();
+    stats.allocations + stats.reallocations
+}
+
+/// The cookie that a first request gets.
+fn begin(config: *const c_void, route_session: &'static str) -> String {
+    host(|host| {
+        host.request = Vec::new();
+        host.response = Vec::new();
+        host.route_session = Some(route_session.as_bytes());
+        host.upstream = Some(BACKEND);
+        host.asked = Some(Vec::with_capacity(64));
+    });
+    exchange(config);
+    host(|host| {
+        let set = host.response.iter().find(|(name, _)| *name == "set-cookie").unwrap();
+        let set = String::from_utf8(set.1.clone()).unwrap();
+        set.split(';').next().unwrap().to_owned()
+    })
+}
+
+/// The fewest allocations of many exchanges, because other tests run meanwhile, and the callbacks of one exchange.
+fn steady(config: *const c_void, cookies: &str) -> (usize, Vec<&'static str>) {
+    let count = |_| {
+        host(|host| {
+            host.request = [
+                (":method", "GET"),
+                (":path", "/"),
+                ("x-request-id", "0123"),
+                ("cookie", cookies),
+            ]
+            .map(|(name, value)| (name, value.as_bytes().to_vec()))
+            .to_vec();
+            host.response = vec![(":status", b"200".to_vec())];
+            host.calls.values_mut().for_each(|calls| *calls = 0);
+        });
+        exchange(config)
+    };
+    let fewest = (0..1000).map(count).min().unwrap();
+    let calls = host(|host| {
+        assert_eq!(host.asked.as_deref(), Some(BACKEND));
+        assert_eq!(host.response.len(), 1, "nothing is set");
+        let times = |(name, times): (&&'static str, &u64)| vec![*name; usize::try_from(*times).unwrap()];
+        host.calls.iter().flat_map(times).collect()
+    });
+    (fewest, calls)
+}
+
+#[test]
+fn a_living_session_allocates_nothing_and_asks_little() {
+    let (config, stream) = start();
+    for (route_session, edits) in [("web/HTTPRoute/shop/web/all", true), ("forwarded/a", false)] {
+        let token = begin(config, route_session);
+        for cookies in [token.clone(), format!("{token}; a=1"), format!("a=1; {token}; b=2")] {
+            let mut expected = CALLBACKS.to_vec();
+            // The backend does not see the token.
+            expected.extend(edits.then_some("http_set_header"));
+            expected.sort_unstable();
+            assert_eq!(steady(config, &cookies), (0, expected), "{cookies}");
+        }
+    }
+    end((config, stream));
+}
