@@ -16,6 +16,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::{MapType, Status};
 
 use crate::census;
+use crate::headers::Headers;
 
 /// The request of the current call, with all its headers: reading them is one host call.
 pub(crate) struct Request {
@@ -30,12 +31,9 @@ pub(crate) fn host_header(strict: bool) -> &'static str {
     if strict { STRICT_HOST_HEADER } else { HOST_HEADER }
 }
 
-/// Pairs of lower-case name and field, in order.
-type Headers = Vec<(String, Vec<u8>)>;
-
 impl Request {
     pub(crate) fn read() -> Result<Self, ViewError> {
-        let headers = hostcalls::get_map_bytes(MapType::HttpRequestHeaders).map_err(failed("the request headers"))?;
+        let headers = Headers::read(MapType::HttpRequestHeaders).map_err(failed("the request headers"))?;
         Ok(Self { headers })
     }
 
@@ -128,8 +126,7 @@ impl RequestView for Request {
     }
 
     fn header(&self, name: &str) -> Answer<'_> {
-        let fields = self.headers.iter().filter(|(known, _)| known == name);
-        Ok(view::joined(name, fields.map(|(_, field)| field.as_slice())))
+        Ok(view::joined(name, self.headers.fields(name)))
     }
 
     fn reroute(&mut self, destination: Destination) -> Answer<'_> {
@@ -180,8 +177,7 @@ impl ResponseView for Response {
         if !self.asked.replace(true) && header(name)?.is_none() {
             return Ok(Vec::new());
         }
-        let fields = self.headers()?.iter().filter(|(known, _)| known == name);
-        Ok(fields.map(|(_, field)| Cow::Borrowed(field.as_slice())).collect())
+        Ok(self.headers()?.fields(name).map(Cow::Borrowed).collect())
     }
 
     fn is_https(&self) -> Result<bool, ViewError> {
@@ -200,7 +196,7 @@ impl Response {
         if let Some(headers) = self.headers.get() {
             return Ok(headers);
         }
-        let read = hostcalls::get_map_bytes(MapType::HttpResponseHeaders).map_err(failed("the response headers"))?;
+        let read = Headers::read(MapType::HttpResponseHeaders).map_err(failed("the response headers"))?;
         Ok(self.headers.get_or_init(|| read))
     }
 }

@@ -6,8 +6,10 @@
 //! Two native `stateful_session` filters behind this one do the steering: one reads `x-limpet-host`, the strict one
 //! reads `x-limpet-host-strict`. They add the same headers to the response if another host answered.
 
+mod abi;
 mod budgets;
 mod census;
+mod headers;
 mod host;
 mod plugin;
 mod reporter;
