@@ -1,7 +1,7 @@
 //! A policy within a scope, and the tokens that it honours.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
@@ -11,7 +11,7 @@ use crate::keyring::{KeyId, Keyring};
 use crate::outcome::RequestOutcome;
 use crate::source::ScopeId;
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination, Opened, Realm, Refusal, Unverified};
+use crate::token::{Claims, Destination, Opened, Realm, Refusal, TokenMemory, Unverified};
 
 /// What applies to every session of a configuration.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Limits {
     pub(crate) hosts: Hosts,
     /// Whether responses tell which sessions they are of.
     pub(crate) counts: bool,
+    /// Unset if every token is verified each time.
+    pub(crate) tokens: OnceLock<TokenMemory>,
 }
 
 /// A policy within a scope, with everything that a session needs.
@@ -121,7 +123,11 @@ impl BoundPolicy {
         let Some(realm) = &self.realm else {
             return Err(NotHonoured::NO_TOKEN);
         };
-        match realm.open(token) {
+        let opened = match self.limits.tokens.get() {
+            Some(memory) => memory.open(realm, token),
+            None => realm.open(token),
+        };
+        match opened {
             Ok(opened) => self
                 .check(opened, now)
                 .map_err(|refusal| refused(refusal, Some(opened.key))),

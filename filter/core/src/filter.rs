@@ -1,6 +1,6 @@
 //! A filter is a configuration in force. It finds the session that a request belongs to.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::bound_policies::BoundPolicies;
 use crate::bound_policy::{BoundPolicy, Limits};
@@ -10,6 +10,7 @@ use crate::keyring::Keyring;
 use crate::route_session::{RouteSession, RouteSessionError, is_none, without_split};
 use crate::session::Session;
 use crate::source::{Rules, Table};
+use crate::token::TokenMemory;
 use crate::view::{RequestView, ViewError};
 
 /// The scope of sessions on a route without a name.
@@ -95,6 +96,7 @@ impl Filter {
             fences: std::mem::take(&mut config.fences),
             hosts: std::mem::take(&mut config.hosts),
             counts: config.report_sessions.is_some(),
+            tokens: OnceLock::new(),
         };
         Self {
             config: Arc::new(config),
@@ -125,6 +127,11 @@ impl Filter {
                 source.keep(|| table(&policy.name, &source.rules));
             }
         }
+    }
+
+    /// Lets it remember verified tokens: 512 of them, in 80 KB. What becomes of a request is the same.
+    pub fn remember_tokens(&self) {
+        self.limits.tokens.get_or_init(TokenMemory::default);
     }
 
     /// Whether addresses hold the sessions of the policy of this name.

@@ -7,9 +7,11 @@
 //! A sealed token is a synthetic-IV composition: the tag authenticates associated data and payload, and it is the IV
 //! under which the payload is encrypted. A signed token has the same tag over the same bytes and a plaintext payload.
 
+mod memory;
 mod payload;
 mod realm;
 
+pub(crate) use memory::TokenMemory;
 pub use payload::Claims;
 pub use realm::{CarrierMode, Opened, Realm};
 

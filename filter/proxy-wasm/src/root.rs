@@ -78,6 +78,7 @@ fn configure(size: usize) -> Result<(Plugin, Option<Reporter>), String> {
     let ahead = FENCES_AHEAD.with_borrow_mut(|fences| fences.bound(&mut config, now));
     let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
     let seed = table::seed().map_err(|error| error.to_string())?;
+    filter.remember_tokens();
     filter.keep_tables(|_, rules| Arc::new(PlaceTable::new(*rules, seed)));
     let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
         .map_err(|status| format!("no counters (status {})", status as u32))?;

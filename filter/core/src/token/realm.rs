@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,6 +11,9 @@ use hmac::Mac as _;
 use super::{Claims, Form, HEAD_LEN, Parts, Refusal};
 use crate::keyring::{Key, KeyId, KeyState, Keyring};
 use crate::siv::{self, HmacKey, HmacSha256};
+
+/// How many realms there were.
+static REALMS: AtomicU64 = AtomicU64::new(0);
 
 /// How a token travels. Tokens are bound to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,6 +62,8 @@ impl CarrierMode {
 /// The associated data is absorbed once, when a realm is made, so a verification hashes only the payload.
 #[derive(Debug)]
 pub struct Realm {
+    /// No other realm of this process has it.
+    number: u64,
     signing: RealmKey,
     /// In the order of their ids. A token names its key, so their number costs a verification next to nothing.
     others: Vec<RealmKey>,
@@ -124,6 +130,7 @@ impl Realm {
             encipher: Arc::clone(&key.encipher),
         };
         Self {
+            number: REALMS.fetch_add(1, Ordering::Relaxed),
             signing: bind(keyring.signing()),
             others: keyring.others().iter().map(bind).collect(),
             revoked: Arc::clone(keyring.revoked()),
@@ -175,6 +182,11 @@ impl Realm {
 }
 
 impl Realm {
+    /// What tells it from every other realm of this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The key of new tokens.
     pub(crate) fn signing(&self) -> KeyId {
         self.signing.id

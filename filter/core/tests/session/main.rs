@@ -35,6 +35,7 @@ mod preflight;
 mod query;
 mod rebalance;
 mod redirects;
+mod remembered;
 mod routes;
 mod source;
 mod splits;

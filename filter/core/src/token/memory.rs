@@ -1,0 +1,206 @@
+//! Verified tokens, remembered for the requests that follow: a page sends thirty of them with one token.
+//!
+//! What is remembered is what a realm found in the bytes of a token, and nothing else: the policy asks of each request
+//! whether the session is alive, so times, fences and destinations count as ever. A realm never changes, and a changed
+//! keyring makes other ones, so what is remembered is never wrong.
+//!
+//! A token has one place, which the next one with the same place takes over. So there is nothing to search, and clients
+//! can only make each other's tokens be verified again. Forged ones do not get in. Nobody can find out a token by the
+//! time that a comparison takes: the place is a keyed hash of all bytes, and these are compared in constant time.
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use subtle::ConstantTimeEq as _;
+use zeroize::Zeroize as _;
+
+use super::{MAX_TEXT_LEN, Opened, Realm, Refusal};
+
+/// How many tokens are remembered, in about 80 KB.
+const PLACES: usize = 512;
+
+/// The verified tokens of a configuration.
+pub(crate) struct TokenMemory {
+    hasher: RandomState,
+    places: Box<[Mutex<Place>]>,
+}
+
+/// A token, and what it says. It is wiped when it goes, because whoever has it has the session.
+struct Place {
+    /// The number of the realm.
+    realm: u64,
+    text: [u8; MAX_TEXT_LEN],
+    length: usize,
+    /// `None` if there is no token.
+    opened: Option<Opened>,
+}
+
+impl TokenMemory {
+    /// As [`Realm::open`].
+    pub(crate) fn open(&self, realm: &Realm, text: &[u8]) -> Result<Opened, Refusal> {
+        let Some(place) = self.place(realm, text) else {
+            return realm.open(text);
+        };
+        // A panic cannot leave a place half-changed, so a poisoned lock is safe to use.
+        let found = place.lock().unwrap_or_else(PoisonError::into_inner).find(realm, text);
+        if let Some(opened) = found {
+            return Ok(opened);
+        }
+        // Verified without the lock.
+        let opened = realm.open(text)?;
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        place.put(realm, text, opened);
+        Ok(opened)
+    }
+
+    /// Where this token is, if it is remembered.
+    fn place(&self, realm: &Realm, text: &[u8]) -> Option<&Mutex<Place>> {
+        let places = u64::try_from(self.places.len()).ok()?;
+        let number = self.hasher.hash_one((realm.number(), text)).checked_rem(places)?;
+        self.places.get(usize::try_from(number).ok()?)
+    }
+}
+
+impl Place {
+    const EMPTY: Self = Self {
+        realm: 0,
+        text: [0; MAX_TEXT_LEN],
+        length: 0,
+        opened: None,
+    };
+
+    fn find(&self, realm: &Realm, text: &[u8]) -> Option<Opened> {
+        let kept = self.text.get(..self.length)?;
+        let is_same = self.realm == realm.number() && bool::from(kept.ct_eq(text));
+        self.opened.filter(|_| is_same)
+    }
+
+    fn put(&mut self, realm: &Realm, text: &[u8], opened: Opened) {
+        self.wipe();
+        if let Some(kept) = self.text.get_mut(..text.len()) {
+            kept.copy_from_slice(text);
+            self.realm = realm.number();
+            self.length = text.len();
+            self.opened = Some(opened);
+        }
+    }
+
+    fn wipe(&mut self) {
+        self.text.zeroize();
+        self.opened = None;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+impl Default for TokenMemory {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            places: (0..PLACES).map(|_| Mutex::new(Place::EMPTY)).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for TokenMemory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("TokenMemory")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyring::{Key, KeyId, KeyState, Keyring, Secret};
+    use crate::time::Timestamp;
+    use crate::token::{CarrierMode, Claims, Destination, Form};
+
+    fn realm(scope: &[u8]) -> Realm {
+        let key = Key::new(KeyId(1), KeyState::Signing, &Secret::new([1; 32]));
+        Realm::new(&Keyring::new(vec![key]).unwrap(), scope, CarrierMode::Cookie, "session")
+    }
+
+    fn token(realm: &Realm, number: u32) -> String {
+        let claims = Claims {
+            host: ([10, 0, 0, 1], 80).into(),
+            destination: Destination([0; 4]),
+            issued_at: Timestamp::UNIX_EPOCH,
+            last_seen: Timestamp::UNIX_EPOCH,
+        };
+        realm.seal(Form::Sealed, &claims, number.to_be_bytes())
+    }
+
+    /// Whether the token is remembered.
+    fn has(memory: &TokenMemory, realm: &Realm, text: &[u8]) -> bool {
+        let place = memory.place(realm, text).unwrap();
+        place.lock().unwrap().find(realm, text).is_some()
+    }
+
+    #[test]
+    fn what_is_remembered_is_what_was_verified() {
+        let (memory, here) = (TokenMemory::default(), realm(b"here"));
+        let token = token(&here, 7);
+        assert!(!has(&memory, &here, token.as_bytes()));
+        for _ in 0..2 {
+            assert_eq!(memory.open(&here, token.as_bytes()), here.open(token.as_bytes()));
+            assert!(has(&memory, &here, token.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_remembered_token_is_one_of_its_realm_alone() {
+        let (memory, here) = (TokenMemory::default(), realm(b"here"));
+        let token = token(&here, 7);
+        memory.open(&here, token.as_bytes()).unwrap();
+        let there = realm(b"there");
+        assert_eq!(memory.open(&there, token.as_bytes()), Err(Refusal::BadSignature));
+        let again = realm(b"here");
+        assert!(!has(&memory, &again, token.as_bytes()), "the keys may be others");
+        // Even if it had the same place.
+        let place = memory.place(&here, token.as_bytes()).unwrap().lock().unwrap();
+        assert!(place.find(&again, token.as_bytes()).is_none());
+    }
+
+    #[test]
+    fn no_other_bytes_are_a_remembered_token() {
+        let (memory, here) = (TokenMemory::default(), realm(b"here"));
+        let token = token(&here, 7);
+        memory.open(&here, token.as_bytes()).unwrap();
+        let place = memory.place(&here, token.as_bytes()).unwrap().lock().unwrap();
+        let longer = [token.as_bytes(), b"\0"].concat();
+        for length in 0..token.len() {
+            let mut changed = token.clone().into_bytes();
+            changed[length] ^= 1;
+            assert!(place.find(&here, &changed).is_none());
+            assert!(place.find(&here, &token.as_bytes()[..length]).is_none());
+        }
+        assert!(place.find(&here, &longer).is_none());
+        assert!(place.find(&here, token.as_bytes()).is_some());
+    }
+
+    #[test]
+    fn refused_tokens_are_not_remembered() {
+        let (memory, here) = (TokenMemory::default(), realm(b"here"));
+        let forged = token(&realm(b"there"), 7);
+        for text in [forged.as_bytes(), b"", b"x", &[b'A'; 200]] {
+            assert!(memory.open(&here, text).is_err());
+            assert!(!has(&memory, &here, text));
+        }
+    }
+
+    #[test]
+    fn however_many_tokens_come_so_many_are_remembered() {
+        let (memory, here) = (TokenMemory::default(), realm(b"here"));
+        for number in 0..3_000 {
+            let token = token(&here, number);
+            assert_eq!(memory.open(&here, token.as_bytes()), here.open(token.as_bytes()));
+        }
+        let bytes = std::mem::size_of_val(&*memory.places);
+        assert!(memory.places.len() == PLACES && bytes <= 90_000, "{bytes} bytes");
+    }
+}
