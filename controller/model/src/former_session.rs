@@ -41,6 +41,17 @@ impl FormerSessions {
         changed(&self.0, &other.0)
     }
 
+    pub(crate) fn policy(&self, policy: &str) -> Option<&FormerSession> {
+        self.0.get(policy).map(|session| &**session)
+    }
+
+    /// Takes that of one policy over.
+    pub(crate) fn copy(&mut self, other: &Self, policy: &str) {
+        if let Some(session) = other.0.get(policy) {
+            self.0.insert(policy.to_owned(), Arc::clone(session));
+        }
+    }
+
     /// Adds those of other policies.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);

@@ -31,6 +31,7 @@ mod incremental;
 mod manager;
 mod maps;
 mod memory;
+mod memory_room;
 mod objects;
 mod problem;
 mod references;

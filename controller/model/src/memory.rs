@@ -95,6 +95,35 @@ impl Memory {
         }
     }
 
+    /// When one object is forgotten, and the size of what is remembered of it, if anything is.
+    pub(crate) fn entry(&self, object: &ObjectRef, is_pruned: bool) -> Option<(u8, usize)> {
+        match object.kind {
+            Kind::HttpRoute | Kind::GrpcRoute => {
+                let route = self.rule_names.route(&object.key())?;
+                Some((rank_of_route(route), size(route)))
+            }
+            Kind::XBackendTrafficPolicy => {
+                let session = self.sessions.policy(&object.name.to_string())?;
+                Some((rank_of_policy(is_pruned), size(session)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Remembers of an object what `other` does.
+    pub(crate) fn copy(&mut self, other: &Self, object: &ObjectRef) {
+        match object.kind {
+            Kind::HttpRoute | Kind::GrpcRoute => self.rule_names.copy(&other.rule_names, &object.key()),
+            Kind::XBackendTrafficPolicy => self.sessions.copy(&other.sessions, &object.name.to_string()),
+            _ => {}
+        }
+    }
+
+    /// Everything that is remembered.
+    pub(crate) fn objects(&self) -> BTreeSet<ObjectRef> {
+        Self::default().changed(self)
+    }
+
     /// Adds what is remembered of other objects.
     pub(crate) fn add(&mut self, other: Self) {
         self.rule_names.add(other.rule_names);
@@ -145,16 +174,24 @@ impl Memory {
     fn entries(&self, pruned: &BTreeSet<String>) -> Vec<Entry<'_>> {
         let routes = self.rule_names.routes().map(|route| Entry {
             name: route.route(),
-            rank: if route.has_former_names() { 3 } else { 1 },
+            rank: rank_of_route(route),
             bytes: size(route),
         });
         let policies = self.sessions.iter().map(|session| Entry {
             name: session.policy(),
-            rank: if pruned.contains(session.policy()) { 4 } else { 2 },
+            rank: rank_of_policy(pruned.contains(session.policy())),
             bytes: size(session),
         });
         routes.chain(policies).collect()
     }
+}
+
+fn rank_of_route(route: &RouteNames) -> u8 {
+    if route.has_former_names() { 3 } else { 1 }
+}
+
+fn rank_of_policy(is_pruned: bool) -> u8 {
+    if is_pruned { 4 } else { 2 }
 }
 
 /// Something that is remembered.

@@ -75,6 +75,17 @@ impl RuleNames {
         changed(&self.0, &other.0)
     }
 
+    pub(crate) fn route(&self, route: &str) -> Option<&RouteNames> {
+        self.0.get(route).map(|names| &**names)
+    }
+
+    /// Takes those of one route over.
+    pub(crate) fn copy(&mut self, other: &Self, route: &str) {
+        if let Some(names) = other.0.get(route) {
+            self.0.insert(route.to_owned(), Arc::clone(names));
+        }
+    }
+
     /// Adds those of other routes.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);

@@ -17,7 +17,7 @@ use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 /// What is built for its own result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Member {
-    /// GatewayClasses and ReferenceGrants, all at once.
+    /// Every `GatewayClass` and `ReferenceGrant`, all at once.
     Classes,
     /// `IngressRoute`s, all at once: any may delegate to any.
     Contour,
@@ -40,7 +40,7 @@ pub(super) enum Link {
     AnyBackend(String),
     /// The labels of a namespace.
     Namespace(String),
-    /// The ReferenceGrants of a namespace.
+    /// The grants of a namespace.
     Grants(String),
     /// A Secret with a certificate.
     Secret(ObjectName),

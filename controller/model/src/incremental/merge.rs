@@ -36,6 +36,8 @@ pub(super) struct Merged {
     /// How many islands have each.
     policies: HashMap<String, usize>,
     certificates: HashMap<ObjectName, usize>,
+    /// Objects of which something else may be remembered than before.
+    pub(super) remembered: BTreeSet<ObjectRef>,
     /// The Gateways that are to be put together again.
     changed: BTreeSet<ObjectName>,
 }
@@ -158,7 +160,9 @@ impl Merged {
             _ => {}
         }
         let (kind, name) = (*kind, name.clone());
-        self.graph.memory.forget(&ObjectRef { kind, name });
+        let object = ObjectRef { kind, name };
+        self.graph.memory.forget(&object);
+        self.remembered.insert(object);
     }
 
     /// Puts in what was built of an island with these members. What was built of what they only read is left out.
@@ -208,6 +212,7 @@ impl Merged {
                 part.bytes = graph.memory.bytes();
                 self.bytes += part.bytes;
                 self.graph.memory.add(graph.memory);
+                self.remembered.extend(part.objects().cloned());
                 self.reports.http_routes.extend(reports.http_routes);
                 self.reports.grpc_routes.extend(reports.grpc_routes);
                 self.reports.session_policies.extend(reports.session_policies);

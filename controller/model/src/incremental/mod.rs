@@ -19,15 +19,16 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use limpet_api::{Kind, ObjectName};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::build::{Built, MOST_BUILDS, build_once, build_within};
 use super::context::Context;
 use super::graph::Graph;
 use super::memory::{MOST_BYTES, Memory};
+use super::memory_room::Room;
 use super::reports::ListenerReport;
-use super::sessions::{DIGITS, pruned_policies};
-use super::{Objects, Reports, Settings, contour, without_status};
+use super::sessions::DIGITS;
+use super::{Objects, Reports, SessionPolicyKind, SessionPolicyName, Settings, contour, without_status};
 use changes::Changes;
 use common::{Common, Difference};
 use links::{Link, Member, links};
@@ -51,6 +52,8 @@ pub struct Incremental {
     common: Common,
     parts: HashMap<Island, Part>,
     merged: Merged,
+    /// What of the memory there is room for, if not for all of it.
+    room: Option<Room>,
     /// The Gateways of other controllers.
     others: BTreeSet<ObjectName>,
     /// Which listeners of each Gateway serve, which is what its routes read of it beside the object.
@@ -76,6 +79,7 @@ impl Incremental {
             common: Common::new(digits),
             parts: HashMap::new(),
             merged: Merged::default(),
+            room: None,
             others: BTreeSet::new(),
             serving: BTreeMap::new(),
         }
@@ -118,11 +122,32 @@ impl Incremental {
     }
 
     /// What is remembered, and whether something was forgotten because there is no room for it.
-    fn memory(&self) -> (Memory, bool) {
-        let mut memory = self.merged.graph.memory.clone();
-        let forgot =
-            self.merged.bytes > self.most_bytes && memory.fit(&pruned_policies(&self.objects), self.most_bytes);
-        (memory, forgot)
+    fn memory(&mut self) -> (Memory, bool) {
+        let changed = std::mem::take(&mut self.merged.remembered);
+        let all = &self.merged.graph.memory;
+        if self.merged.bytes <= self.most_bytes {
+            self.room = None;
+            return (all.clone(), false);
+        }
+        let policies = &self.objects.session_policies;
+        let is_pruned = |object: &ObjectRef| {
+            let kind = SessionPolicyKind::XBackendTrafficPolicy;
+            let name = object.name.clone();
+            let policy = policies.get(&SessionPolicyName { kind, name });
+            policy.is_some_and(|policy| !policy.meta.pruned.is_empty())
+        };
+        let room = match &mut self.room {
+            Some(room) => {
+                room.update(&changed, all, is_pruned);
+                room
+            }
+            none => {
+                let room = none.insert(Room::new(self.most_bytes));
+                room.update(&all.objects(), all, is_pruned);
+                room
+            }
+        };
+        room.left()
     }
 
     /// Builds what differs. Returns whether that came to an end.

@@ -158,11 +158,8 @@ pub(crate) fn sessions(
     let mut emitted = Policies::default();
     let governed = governed(&chosen);
     let used = used_backends(&chosen, &backends);
-    let mut sharing = sharing(&chosen, &governed, &used);
     let mut in_common = InCommon::default();
-    if let Some(elsewhere) = context.elsewhere {
-        in_common.cookies = share_elsewhere(&chosen, &governed, &used, elsewhere, &mut sharing);
-    }
+    let sharing = sharing(&chosen, &governed, &used, context, &mut in_common.cookies);
     let of_rules: Vec<Emitted> = chosen
         .iter()
         .map(|rule| {
@@ -184,15 +181,7 @@ pub(crate) fn sessions(
         .collect();
 
     let of_others: Vec<PolicyId> = others.into_iter().map(|policy| emitted.add(policy)).collect();
-    let ids: Vec<PolicyId> = context.elsewhere.iter().flat_map(|_| emitted.ids()).cloned().collect();
-    let (names, by_name) = emitted.named(context);
-    in_common.policies = ids
-        .into_iter()
-        .map(|id| {
-            let name = names.of(&id);
-            (id, name)
-        })
-        .collect();
+    let (names, by_name) = emitted.named(context, &mut in_common.policies);
     let session_use = |policy: &PolicyId, scope: String| SessionUse {
         policy: names.of(policy),
         scope,
@@ -234,11 +223,9 @@ pub(crate) fn sessions(
         affinities: &affinities,
         policies: &by_name,
     };
+    let explained = |route| explainer.route(route, &chosen, &of_rules);
     Sessions {
-        explained: context
-            .explained
-            .map(|route| explainer.route(route, &chosen, &of_rules))
-            .unwrap_or_default(),
+        explained: context.explained.map(explained).unwrap_or_default(),
         rules: of_rules,
         destinations: of_backends
             .iter()
@@ -335,11 +322,13 @@ enum Writer<'a> {
 
 /// The rules and backends whose cookie has the name, path and domain of another one that the same clients get, so that
 /// either would end the other's session. What a rule or a backend says takes nothing from what a policy says, so a
-/// policy gives way to policies alone.
+/// policy gives way to policies alone. `written`: the cookies, if there is anything elsewhere.
 fn sharing<'a>(
     chosen: &'a [RuleChoice<'a>],
     governed: &BTreeMap<&PolicyObject<'_>, usize>,
     used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
+    context: Context<'_>,
+    written: &mut Vec<(WrittenCookie, Option<bool>)>,
 ) -> HashSet<Writer<'a>> {
     let (mut of_policies, mut of_all) = (SharedNames::default(), SharedNames::default());
     let mut policies = HashSet::new();
@@ -366,6 +355,9 @@ fn sharing<'a>(
     let mut sharing = of_all.shared();
     sharing.retain(|writer| !policies.contains(writer));
     sharing.extend(of_policies.shared());
+    if let Some(elsewhere) = context.elsewhere {
+        *written = share_elsewhere(chosen, governed, used, elsewhere, &mut sharing);
+    }
     sharing
 }
 

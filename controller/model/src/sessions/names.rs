@@ -40,13 +40,16 @@ impl Policies {
         id
     }
 
-    pub(super) fn ids(&self) -> impl Iterator<Item = &PolicyId> {
-        self.all.keys()
-    }
-
-    /// The names of all, and the policies by name.
-    pub(super) fn named(self, context: Context<'_>) -> (Names, BTreeMap<String, PolicyConfig>) {
+    /// The names of all, and the policies by name. `all`: each with its name, if there is anything elsewhere.
+    pub(super) fn named(
+        self,
+        context: Context<'_>,
+        all: &mut Vec<(PolicyId, String)>,
+    ) -> (Names, BTreeMap<String, PolicyConfig>) {
         let names = Names::new(self.all.keys(), context);
+        if context.elsewhere.is_some() {
+            all.extend(self.all.keys().map(|id| (id.clone(), names.of(id))));
+        }
         let by_name = self.all.into_iter().map(|(id, config)| (names.of(&id), config));
         let by_name = by_name.collect();
         (names, by_name)
@@ -120,7 +123,7 @@ mod tests {
         let strict = policies.add(policy("shop", true));
         let odd = policies.add(policy("a!#$%&'*+^_`|~z", false));
         let long = policies.add(policy(&"x".repeat(128), false));
-        let (names, by_name) = policies.named(Context::default());
+        let (names, by_name) = policies.named(Context::default(), &mut Vec::new());
         assert_eq!(by_name.len(), 4);
         let name = names.of(&shop);
         assert_eq!(by_name.get(&name), Some(&policy("shop", false)));

@@ -40,7 +40,7 @@ fn settings(seed: u64) -> Settings {
 fn context(seed: u64) -> Context<'static> {
     Context {
         digits: 1,
-        most_bytes: if seed % 3 == 0 { 1_000 } else { MOST_BYTES },
+        most_bytes: if seed.is_multiple_of(3) { 1_000 } else { MOST_BYTES },
         ..Context::default()
     }
 }

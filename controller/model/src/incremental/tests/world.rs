@@ -54,6 +54,7 @@ fn read<S: Spec>(object: &Value) -> Arc<Object<S>> {
 
 impl World {
     /// One change. `memory`: what the last build remembers.
+    #[expect(clippy::too_many_lines, reason = "one case for each kind of object")]
     pub(super) fn change(&mut self, random: &mut Random, memory: &Memory) {
         self.generation += 1;
         let namespace = random.of(&NAMESPACES);
@@ -73,7 +74,7 @@ impl World {
             0..=9 => put!(http_routes, "r", 6, route(random, namespace, true)),
             10..=12 => put!(grpc_routes, "r", 3, route(random, namespace, false)),
             13..=16 => {
-                let name = self.service_name(random, namespace);
+                let name = Self::service_name(random, namespace);
                 if gone {
                     self.objects.services.remove(&name);
                 } else {
@@ -213,6 +214,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is made for the call")]
     fn object(&self, name: &ObjectName, spec: Value, random: &mut Random) -> Value {
         let mut annotations = json!({});
         let known = [
@@ -248,7 +250,7 @@ impl World {
     }
 
     /// Sometimes that of the Service that is made for a backend, or for the Envoys of a Gateway.
-    fn service_name(&self, random: &mut Random, namespace: &str) -> ObjectName {
+    fn service_name(random: &mut Random, namespace: &str) -> ObjectName {
         let name = ObjectName::new(namespace, &format!("s{}", random.below(5)));
         match random.below(8) {
             0 => selector_service(&name),
@@ -308,7 +310,7 @@ fn route(random: &mut Random, namespace: &str, is_http: bool) -> Value {
     };
     let parents: Vec<Value> = (0..parents).map(parent).collect();
     let hosts: Vec<&str> = (0..random.below(3)).map(|_| HOSTS[random.below(HOSTS.len())]).collect();
-    let rules: Vec<Value> = (0..1 + random.below(3))
+    let rules: Vec<Value> = (0..=random.below(3))
         .map(|_| {
             let mut rule = json!({"backendRefs": backend_refs(random, namespace)});
             let path = random.of(&["/", "/p", "/q", "/p/q", "bad"]);
@@ -355,7 +357,7 @@ fn service(random: &mut Random) -> Value {
 }
 
 fn policy(random: &mut Random) -> Value {
-    let targets: Vec<Value> = (0..1 + random.below(2))
+    let targets: Vec<Value> = (0..=random.below(2))
         .map(|_| match random.below(14) {
             0 => json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"}),
             1 => json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": format!("r{}", random.below(3))}),
@@ -411,7 +413,7 @@ fn grant(random: &mut Random) -> Value {
 }
 
 fn gateway(random: &mut Random) -> Value {
-    let listeners: Vec<Value> = (0..1 + random.below(3))
+    let listeners: Vec<Value> = (0..=random.below(3))
         .map(|index| {
             let mut listener = json!({"name": format!("l{index}"), "port": 80, "protocol": "HTTP"});
             if random.one_in(2) {
@@ -452,7 +454,7 @@ fn gateway(random: &mut Random) -> Value {
 }
 
 fn ingress_route(random: &mut Random) -> Value {
-    let routes: Vec<Value> = (0..1 + random.below(2))
+    let routes: Vec<Value> = (0..=random.below(2))
         .map(|_| {
             let prefix = random.of(&["/", "/p"]);
             if random.one_in(3) {
