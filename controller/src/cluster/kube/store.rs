@@ -14,7 +14,7 @@ use super::own_status::Digest;
 use super::reader::Watched;
 use super::update::Update;
 use super::wanted::{self, Choice, Wanted};
-use limpet_api::{Kind, ObjectName};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
 pub(crate) use slices::{Deletions, Slices};
@@ -26,6 +26,10 @@ pub(crate) struct Store {
     objects: Arc<Objects>,
     slices: Arc<Slices>,
     observed: Arc<BTreeMap<Kind, Map<ObjectName, Observed>>>,
+    /// How many objects there are of each kind.
+    counts: BTreeMap<Kind, usize>,
+    /// Those that could not be read.
+    malformed: BTreeSet<ObjectRef>,
     served: BTreeMap<Kind, ApiResource>,
     /// The required kinds that are not served.
     unserved: BTreeSet<Kind>,
@@ -37,6 +41,8 @@ pub(crate) struct Store {
     unlisted_pods: BTreeSet<Option<Arc<str>>>,
     wanted: BTreeMap<Wanted, Choice>,
     choice: Choice,
+    /// Whether anything has changed that they depend on.
+    may_want: bool,
     answered: BTreeSet<Wanted>,
     /// The Services that lead to Envoys.
     followed: BTreeSet<ObjectName>,
@@ -107,11 +113,14 @@ impl Store {
             objects: Arc::default(),
             slices: Arc::default(),
             observed: Arc::default(),
+            counts: BTreeMap::new(),
+            malformed: BTreeSet::new(),
             served: BTreeMap::new(),
             unserved: BTreeSet::new(),
             awaited,
             wanted: BTreeMap::new(),
             choice: Choice::default(),
+            may_want: false,
             answered: BTreeSet::new(),
             followed: BTreeSet::new(),
         }
@@ -214,10 +223,10 @@ impl Store {
 
     /// How many objects there are of each kind, and how many of them could not be read.
     pub(crate) fn counts(&self) -> BTreeMap<Kind, (usize, usize)> {
-        let all_malformed = self.objects.malformed();
         let count = |kind: Kind| {
-            let malformed = all_malformed.keys().filter(|of| of.kind == kind).count();
-            (kind, (self.names(kind, None).len() - malformed, malformed))
+            let malformed = self.malformed.iter().filter(|of| of.kind == kind).count();
+            let all = self.counts.get(&kind).copied().unwrap_or_default();
+            (kind, (all - malformed, malformed))
         };
         Kind::ALL.into_iter().map(count).collect()
     }
@@ -273,8 +282,11 @@ impl Store {
             // What was read before stays in use.
             Update::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
         }
-        change.objects |= self.note_readiness(&change.services);
-        if change.objects {
+        if self.note_readiness(&change.services) {
+            change.objects = true;
+            self.may_want = true;
+        }
+        if std::mem::take(&mut self.may_want) {
             change.wanted = self.choose();
         }
         change
@@ -357,7 +369,13 @@ impl Store {
                 status,
                 without_addresses,
             };
-            if self.observed.get(&kind).and_then(|known| known.get(&name)).map(|known| &**known) != Some(&observed) {
+            if self
+                .observed
+                .get(&kind)
+                .and_then(|known| known.get(&name))
+                .map(|known| &**known)
+                != Some(&observed)
+            {
                 let all = Arc::make_mut(&mut self.observed);
                 all.entry(kind).or_default().insert(name.clone(), Arc::new(observed));
                 change.statuses = true;
@@ -367,7 +385,16 @@ impl Store {
             let (kind, field, error) = (kind.as_str(), &error.field, &error.message);
             tracing::warn!(kind, object = %name, field, error, "cannot be read");
         }
-        self.insert_content(name, content, change);
+        let object = ObjectRef {
+            kind,
+            name: name.clone(),
+        };
+        if content.malformed().is_some() {
+            self.malformed.insert(object);
+        } else {
+            self.malformed.remove(&object);
+        }
+        self.insert_content(kind, name, content, change);
     }
 
     fn remove(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
@@ -376,18 +403,20 @@ impl Store {
         {
             known.remove(name);
         }
+        let object = name.clone();
+        self.malformed.remove(&ObjectRef { kind, name: object });
         self.remove_content(kind, name, change);
     }
 
-    fn insert_content(&mut self, name: ObjectName, content: Content, change: &mut Change) {
+    fn insert_content(&mut self, kind: Kind, name: ObjectName, content: Content, change: &mut Change) {
+        let can_want = self.can_want(kind, &name);
+        let mut count = |is_new: bool| *self.counts.entry(kind).or_default() += usize::from(is_new);
         /// Whether that changed anything.
         macro_rules! put {
             ($map:ident, $name:expr, $object:expr) => {{
-                let changed = self
-                    .objects
-                    .$map
-                    .get(&$name)
-                    .is_none_or(|known| **known != $object);
+                let known = self.objects.$map.get(&$name);
+                count(known.is_none());
+                let changed = known.is_none_or(|known| **known != $object);
                 if changed {
                     Arc::make_mut(&mut self.objects)
                         .$map
@@ -396,7 +425,7 @@ impl Store {
                 changed
             }};
         }
-        change.objects |= match content {
+        let changed = match content {
             Content::GatewayClass(object) => put!(gateway_classes, name.name, object),
             Content::Gateway(object) => put!(gateways, name, object),
             Content::HttpRoute(object) => put!(http_routes, name, object),
@@ -409,7 +438,9 @@ impl Store {
             Content::IngressRoute(object) => put!(ingress_routes, name, object),
             Content::CertificateDelegation(object) => put!(certificate_delegations, name, object),
             Content::Namespace(labels) => {
-                let changed = self.objects.namespaces.get(&name.name) != Some(&labels);
+                let known = self.objects.namespaces.get(&name.name);
+                count(known.is_none());
+                let changed = known != Some(&labels);
                 if changed {
                     let objects = Arc::make_mut(&mut self.objects);
                     objects.namespaces.insert(name.name, labels);
@@ -421,18 +452,42 @@ impl Store {
                 put!(session_policies, name, object)
             }
             Content::Slice(slice) => {
+                count(!self.slices.has(&name));
                 Arc::make_mut(&mut self.slices).insert(name, slice, &mut change.services);
                 false
             }
         };
+        change.objects |= changed;
+        self.may_want |= changed && can_want;
+    }
+
+    /// Whether the single objects that are wanted may depend on this one.
+    fn can_want(&self, kind: Kind, name: &ObjectName) -> bool {
+        match kind {
+            Kind::GatewayClass | Kind::Gateway | Kind::ReferenceGrant | Kind::BackendTlsPolicy | Kind::IngressRoute => {
+                true
+            }
+            // Policies count whose targets routes lead to.
+            Kind::HttpRoute | Kind::GrpcRoute => !self.objects.backend_tls_policies.is_empty(),
+            // Nodes count for Services that lead to Envoys.
+            Kind::Service => self.objects.readiness.contains_key(name),
+            _ => false,
+        }
     }
 
     fn remove_content(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
+        let can_want = self.can_want(kind, name);
+        let mut uncount = || {
+            if let Some(count) = self.counts.get_mut(&kind) {
+                *count -= 1;
+            }
+        };
         macro_rules! take {
             ($map:ident, $name:expr) => {{
                 let there = self.objects.$map.contains_key($name);
                 if there {
                     Arc::make_mut(&mut self.objects).$map.remove($name);
+                    uncount();
                 }
                 there
             }};
@@ -441,7 +496,7 @@ impl Store {
             kind,
             name: name.clone(),
         };
-        change.objects |= match kind {
+        let changed = match kind {
             Kind::GatewayClass => take!(gateway_classes, &name.name),
             Kind::Gateway => take!(gateways, name),
             Kind::HttpRoute => take!(http_routes, name),
@@ -457,10 +512,15 @@ impl Store {
             Kind::BackendLbPolicy => take!(session_policies, &policy(SessionPolicyKind::BackendLbPolicy)),
             Kind::XBackendTrafficPolicy => take!(session_policies, &policy(SessionPolicyKind::XBackendTrafficPolicy)),
             Kind::EndpointSlice => {
+                if self.slices.has(name) {
+                    uncount();
+                }
                 Arc::make_mut(&mut self.slices).remove(name, &mut change.services);
                 false
             }
         };
+        change.objects |= changed;
+        self.may_want |= changed && can_want;
     }
 
     /// The names of all objects of a kind, in a namespace or in all of them.

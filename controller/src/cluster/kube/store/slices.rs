@@ -54,6 +54,10 @@ impl Slices {
         self.service.keys()
     }
 
+    pub(super) fn has(&self, name: &ObjectName) -> bool {
+        self.service.contains_key(name)
+    }
+
     /// The slices of a Service.
     pub(super) fn of(&self, service: &ObjectName) -> impl Iterator<Item = &EndpointSlice> {
         let slices = self.by_service.get(service).into_iter();

@@ -87,7 +87,11 @@ pub(crate) fn catch_up(
         set(Kind::XBackend, name, report.map(|report| backend(name, report, facts)));
     }
     for (name, _, report) in changes(&before.backend_tls_policies, &reports.backend_tls_policies) {
-        set(Kind::BackendTlsPolicy, name, report.map(|report| policy(name, report, facts)));
+        set(
+            Kind::BackendTlsPolicy,
+            name,
+            report.map(|report| policy(name, report, facts)),
+        );
     }
     for (name, _, report) in changes(&before.ingress_routes, &reports.ingress_routes) {
         let wanted = report.map(|report| Wanted::Contour {

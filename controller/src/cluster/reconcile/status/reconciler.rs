@@ -223,7 +223,10 @@ impl Reconciler {
         }
         for of in &changed {
             let wanted = self.desired.get(&of.0).and_then(|of_kind| of_kind.get(&of.1));
-            let problems = wanted.iter().filter_map(|wanted| wanted.as_ref()).flat_map(|(_, wanted)| problems(wanted));
+            let problems = wanted
+                .iter()
+                .filter_map(|wanted| wanted.as_ref())
+                .flat_map(|(_, wanted)| problems(wanted));
             let problems: BTreeSet<Problem> = problems.collect();
             if problems.is_empty() {
                 self.problems.remove(of);
