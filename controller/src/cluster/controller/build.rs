@@ -9,7 +9,7 @@ use super::retained_policies::{RetainedPolicies, UsedByGateway, retained_policie
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
-use limpet_model::{Graph, Map, Memory, Objects, Reports, Settings};
+use limpet_model::{Graph, Incremental, Map, Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
@@ -41,6 +41,7 @@ pub(crate) struct Built {
 /// The last input and output of each stage of a build. The next one makes only what differs.
 #[derive(Debug, Default)]
 pub(crate) struct Stages {
+    model: Incremental,
     graph: Arc<Graph>,
     used: UsedByGateway,
     served: BTreeMap<ObjectName, Served>,
@@ -146,7 +147,7 @@ impl Builder {
     }
 
     fn attempt(&mut self, objects: &Objects, settings: &Settings) -> Attempt {
-        let (mut graph, mut reports) = limpet_model::build(objects, settings);
+        let (mut graph, mut reports) = self.stages.model.build(objects, settings);
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
         let led_from = std::mem::take(&mut graph.led_from);

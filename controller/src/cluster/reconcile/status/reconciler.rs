@@ -204,20 +204,20 @@ impl Reconciler {
         if !is_known || !same_facts {
             self.log_refusals(&facts.programmed);
             self.facts = facts;
-            self.want(Arc::clone(&reported.reports), same_facts);
+            self.want(&reported.reports, same_facts);
             self.is_due = true;
         }
         again
     }
 
     /// Makes the statuses of reports. `same_facts`: of those alone that changed.
-    fn want(&mut self, reports: Arc<Reports>, same_facts: bool) {
-        let before = self.of.replace(Arc::clone(&reports)).unwrap_or_default();
+    fn want(&mut self, reports: &Arc<Reports>, same_facts: bool) {
+        let before = self.of.replace(Arc::clone(reports)).unwrap_or_default();
         let mut changed: BTreeSet<(Kind, ObjectName)> = BTreeSet::new();
         if same_facts {
-            changed.extend(catch_up(&mut self.desired, &before, &reports, &self.facts));
+            changed.extend(catch_up(&mut self.desired, &before, reports, &self.facts));
         } else {
-            let former = std::mem::replace(&mut self.desired, desired(&reports, &self.facts));
+            let former = std::mem::replace(&mut self.desired, desired(reports, &self.facts));
             let all = [&former, &self.desired].into_iter().flatten();
             changed.extend(all.flat_map(|(kind, of_kind)| of_kind.keys().map(|name| (*kind, name.clone()))));
         }
