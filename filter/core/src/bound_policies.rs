@@ -4,10 +4,11 @@
 //! go while a filter lives, so there is a limit, and beyond it each new scope takes the place of one that was not used
 //! for a while. Workers share a filter: each part has a lock of its own, and in the steady state they only read.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+
+use hashbrown::HashTable;
 
 use crate::bound_policy::BoundPolicy;
 
@@ -20,12 +21,13 @@ const PLACES: usize = 512;
 #[derive(Debug)]
 pub(crate) struct BoundPolicies {
     parts: Box<[RwLock<Part>]>,
+    /// One hash of a name finds the part, and the place in it.
     hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 struct Part {
-    kept: HashMap<Arc<[u8]>, Kept>,
+    kept: HashTable<Kept>,
     /// The names in `kept`. Once there are as many as places, they are the ring that the hand goes round.
     names: Vec<Arc<[u8]>>,
     hand: usize,
@@ -33,6 +35,7 @@ struct Part {
 
 #[derive(Debug)]
 struct Kept {
+    name: Arc<[u8]>,
     bound_policy: Arc<BoundPolicy>,
     /// Whether there was a request of it since the hand passed.
     used: AtomicBool,
@@ -49,34 +52,41 @@ impl Default for BoundPolicies {
 
 impl BoundPolicies {
     pub(crate) fn get(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
+        let hash = self.hasher.hash_one(name);
         // A panic cannot leave a part half-changed, so a poisoned lock is safe to use.
-        let part = self.part(name)?.read().unwrap_or_else(PoisonError::into_inner);
-        part.get(name)
+        let part = self.part(hash)?.read().unwrap_or_else(PoisonError::into_inner);
+        part.get(hash, name)
     }
 
     /// Keeps a policy, unless another worker has bound it meanwhile. Returns the one that is kept.
     pub(crate) fn keep(&self, name: &[u8], fresh: BoundPolicy) -> Arc<BoundPolicy> {
         let fresh = Arc::new(fresh);
-        if let Some(part) = self.part(name) {
+        let hash = self.hasher.hash_one(name);
+        if let Some(part) = self.part(hash) {
             let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(kept) = part.get(name) {
+            if let Some(kept) = part.get(hash, name) {
                 return kept;
             }
-            part.keep(name.into(), Arc::clone(&fresh));
+            part.keep(name.into(), Arc::clone(&fresh), |name| self.hasher.hash_one(name));
         }
         fresh
     }
 
-    fn part(&self, name: &[u8]) -> Option<&RwLock<Part>> {
+    fn part(&self, hash: u64) -> Option<&RwLock<Part>> {
         let parts = u64::try_from(self.parts.len()).ok()?;
-        let number = self.hasher.hash_one(name).checked_rem(parts)?;
+        // The table in the part has its places by the lowest bits, and its marks by the highest.
+        let number = (hash >> 32).checked_rem(parts)?;
         self.parts.get(usize::try_from(number).ok()?)
     }
 }
 
 impl Part {
-    fn get(&self, name: &[u8]) -> Option<Arc<BoundPolicy>> {
-        let kept = self.kept.get(name)?;
+    fn find(&self, hash: u64, name: &[u8]) -> Option<&Kept> {
+        self.kept.find(hash, |kept| *kept.name == *name)
+    }
+
+    fn get(&self, hash: u64, name: &[u8]) -> Option<Arc<BoundPolicy>> {
+        let kept = self.find(hash, name)?;
         // Workers that only read do not take this memory from each other's caches.
         if !kept.used.load(Ordering::Relaxed) {
             kept.used.store(true, Ordering::Relaxed);
@@ -84,24 +94,37 @@ impl Part {
         Some(Arc::clone(&kept.bound_policy))
     }
 
-    fn keep(&mut self, name: Arc<[u8]>, bound_policy: Arc<BoundPolicy>) {
+    fn keep(&mut self, name: Arc<[u8]>, bound_policy: Arc<BoundPolicy>, hash: impl Fn(&[u8]) -> u64) {
         if self.names.len() < PLACES {
             self.names.push(Arc::clone(&name));
         } else {
-            self.make_room_for(&name);
+            self.make_room_for(&name, &hash);
         }
-        let used = AtomicBool::new(false);
-        self.kept.insert(name, Kept { bound_policy, used });
+        let kept = Kept {
+            name,
+            bound_policy,
+            used: AtomicBool::new(false),
+        };
+        self.kept.insert_unique(hash(&kept.name), kept, |kept| hash(&kept.name));
     }
 
     /// Forgets a policy that was not used since the hand passed it last, and puts a name into its place in the ring.
-    fn make_room_for(&mut self, name: &Arc<[u8]>) {
-        while let Some(at) = self.names.get_mut(self.hand) {
-            self.hand = (self.hand + 1) % PLACES;
-            let used = self.kept.get(at).map(|kept| kept.used.swap(false, Ordering::Relaxed));
+    fn make_room_for(&mut self, name: &Arc<[u8]>, hash: impl Fn(&[u8]) -> u64) {
+        while let Some(at) = self.names.get(self.hand).map(Arc::clone) {
+            let hash = hash(&at);
+            let used = self
+                .find(hash, &at)
+                .map(|kept| kept.used.swap(false, Ordering::Relaxed));
             if used != Some(true) {
-                let former = std::mem::replace(at, Arc::clone(name));
-                self.kept.remove(&former);
+                if let Ok(former) = self.kept.find_entry(hash, |kept| kept.name == at) {
+                    former.remove();
+                }
+                if let Some(place) = self.names.get_mut(self.hand) {
+                    *place = Arc::clone(name);
+                }
+            }
+            self.hand = (self.hand + 1) % PLACES;
+            if used != Some(true) {
                 return;
             }
         }
