@@ -73,7 +73,7 @@ fn a_build_of_what_changed_is_a_build_of_everything() {
     }
 }
 
-/// As many as the documentation says. Takes minutes without optimization.
+/// As many as ARCHITECTURE.md says. Takes a minute without optimization.
 #[test]
 #[ignore = "takes long"]
 fn so_it_is_after_ten_thousand_changes() {
