@@ -1,7 +1,8 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
 # DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
 # `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME. MINUTES: how long
-# `make chaos` is. FORMER: a directory with both builds of the filter of another commit, for `make bench`.
+# `make chaos` is. FORMER: a directory with both builds of the filter of another commit, for `make bench`. PART and
+# SIZES: what `make bench-controller` measures. PEER: an Envoy Gateway that it measures beside Limpet.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
@@ -9,6 +10,9 @@ SUITE ?=
 RUNS ?= 1000000
 MINUTES ?=
 FORMER ?=
+PART ?=
+SIZES ?=
+PEER ?=
 # The e2e targets run only the tests whose name contains this. Not taken from the environment, where a variable of this
 # name would leave tests out of `make test`.
 TEST :=
@@ -279,10 +283,12 @@ bench-instructions: module ## Count the instructions of the filter's work, and s
 	@cc -O2 -Wall -Werror -rdynamic -o $(cargo_target)/module/bench-host e2e/bench/instructions/host.c -ldl
 	@$(cargo_target)/module/limpet-bench-instructions $(cargo_target)/module/bench-host dist/liblimpet.so
 
-bench-controller: wasm cli ## Measure the controller with 500, 5,000 and 20,000 rules: time, memory, bytes sent
-	@echo "Measuring (about 10 minutes, and 5 more the first time; run nothing else meanwhile)"
-	@LIMPET_FILTER=wasm LIMPET_WASM=dist/limpet.wasm LIMPET_BIN=dist/limpet e2e/tools/with-kube.sh \
-	cargo bench --locked -p limpet-e2e --features kube --bench controller $(in_netns)
+bench-controller: wasm module cli ## Measure the controller: PART=routes SIZES="500 2000", PEER=<envoy-gateway binary>
+	@echo "Measuring (all parts: about 40 minutes, and 5 more the first time; run nothing else meanwhile)"
+	@$(if $(PEER),ENVOY_GATEWAY=$(PEER)) LIMPET_FILTER=wasm e2e/tools/with-envoy.sh $(ENVOY_VERSION) \
+	$(if $(PEER),e2e/tools/with-envoy-gateway.sh) e2e/tools/with-kube.sh \
+	cargo bench --locked -p limpet-e2e --features kube --bench controller $(in_netns) -- \
+	$(if $(PEER),peer,$(PART)) $(SIZES)
 
 clean: ## Remove what was built, but not what was fetched into .tools
 	cargo clean

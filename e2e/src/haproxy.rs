@@ -62,6 +62,12 @@ impl Haproxy {
         self.address
     }
 
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     async fn wait_until_ready(&mut self) -> Result<()> {
         let (process, address) = (&mut self.process, self.address);
         let ready = poll::until("HAProxy to start", async || {

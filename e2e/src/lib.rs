@@ -41,6 +41,7 @@ mod keyring;
 pub mod kube;
 pub mod leaks;
 pub mod poll;
+mod processor;
 #[cfg(feature = "monitoring")]
 pub mod prometheus;
 #[cfg(feature = "protocols")]
@@ -49,6 +50,7 @@ mod raw;
 #[cfg(any(feature = "images", feature = "node"))]
 mod registry;
 mod site;
+mod steady_load;
 pub mod tools;
 
 pub use backend::{Answering, Backend, Protocol, Reply, Seen, Tasks};
@@ -67,7 +69,9 @@ pub use cookie::SetCookie;
 pub use crowd::{Crowd, Journey, Journeys, Visit};
 pub use envoy::{Admin, Envoy};
 pub use keyring::{KeyEncryptionKey, Keyring};
+pub use processor::Scheduled;
 pub use raw::{Fields, RawAnswer, RawUpstream, raw_get};
 #[cfg(any(feature = "images", feature = "node"))]
 pub use registry::Registry;
 pub use site::Site;
+pub use steady_load::{SteadyLoad, is_whole};

@@ -1,7 +1,9 @@
 //! A client of the xDS server that asks for the same resources as an Envoy, and acknowledges each response at once.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -47,14 +49,21 @@ pub(crate) struct Received {
 #[derive(Debug)]
 pub(crate) struct Client {
     received: mpsc::UnboundedReceiver<Received>,
+    responses: Arc<AtomicUsize>,
     _exchange: JoinSet<()>,
 }
 
 impl Client {
     /// Connects as a node of this group, and subscribes.
     pub(crate) async fn connect(address: SocketAddr, group: &str) -> Result<Self> {
+        Self::connect_from(None, address, group).await
+    }
+
+    /// As [`Client::connect`], from an address of this machine. One address may have few connections.
+    pub(crate) async fn connect_from(from: Option<IpAddr>, address: SocketAddr, group: &str) -> Result<Self> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))?
             .tcp_nodelay(true)
+            .local_address(from)
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW);
         let client = AggregatedDiscoveryServiceClient::new(endpoint.connect().await?);
@@ -87,9 +96,11 @@ impl Client {
             .await?
             .into_inner();
         let (told, received) = mpsc::unbounded_channel();
+        let counted = Arc::new(AtomicUsize::new(0));
         let exchange = Exchange {
             requests,
             told,
+            responses: Arc::clone(&counted),
             subscribed: BTreeSet::new(),
         };
         let mut running = JoinSet::new();
@@ -100,8 +111,36 @@ impl Client {
         });
         Ok(Self {
             received,
+            responses: counted,
             _exchange: running,
         })
+    }
+
+    /// The next resource that comes.
+    pub(crate) async fn next(&mut self) -> Result<Received> {
+        let received = tokio::time::timeout(PATIENCE, self.received.recv()).await;
+        received.context("nothing came")?.context("the stream ended")
+    }
+
+    /// When the last of so many resources of this type came.
+    pub(crate) async fn has(&mut self, resource_type: ResourceType, count: usize) -> Result<Instant> {
+        let (mut found, mut at) = (0, Instant::now());
+        while found < count {
+            let received = self.next().await?;
+            found += usize::from(received.resource_type == resource_type);
+            at = received.at;
+        }
+        Ok(at)
+    }
+
+    /// How many responses have come since it connected.
+    pub(crate) fn responses(&self) -> usize {
+        self.responses.load(Ordering::Relaxed)
+    }
+
+    /// What has come meanwhile.
+    pub(crate) fn drain(&mut self) -> Vec<Received> {
+        std::iter::from_fn(|| self.received.try_recv().ok()).collect()
     }
 
     /// What comes until `count` resources of this type have come, and then until nothing more comes.
@@ -126,6 +165,7 @@ impl Client {
 struct Exchange {
     requests: mpsc::UnboundedSender<DeltaDiscoveryRequest>,
     told: mpsc::UnboundedSender<Received>,
+    responses: Arc<AtomicUsize>,
     subscribed: BTreeSet<(ResourceType, String)>,
 }
 
@@ -133,6 +173,7 @@ impl Exchange {
     async fn run(mut self, mut responses: Streaming<DeltaDiscoveryResponse>) -> Result<()> {
         while let Some(response) = responses.message().await? {
             let at = Instant::now();
+            self.responses.fetch_add(1, Ordering::Relaxed);
             let resource_type =
                 ResourceType::from_url(&response.type_url).context("the client did not ask for this type")?;
             self.requests.send(DeltaDiscoveryRequest {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hyper::Method;
 use limpet_e2e::kube::{self, ApiServer, Cluster, Controller, Release};
-use limpet_e2e::tools;
+use limpet_e2e::{Scheduled, tools};
 use limpet_resources::ResourceType;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use crate::changes;
 use crate::client::Client;
 use crate::objects::{self, GeneratedObjects};
-use crate::report::{kilobytes, latencies, memory, milliseconds, peak_memory, processor_time, row};
+use crate::report::{kilobytes, latencies, memory, milliseconds, peak_memory, row};
 
 /// The number of connections that write objects.
 const WRITERS: usize = 8;
@@ -94,9 +94,10 @@ pub(crate) async fn run(rules: usize) -> Result<()> {
     row("memory then", kilobytes(memory(&pid)?));
 
     let slices = Writers::new(server, WRITERS);
-    let before = processor_time(&pid)?;
+    let process = controller.process()?.id();
+    let before = Scheduled::of(process)?;
     let times = changes::run(generated.rules, &mut client, |rule| slices.make_unfit(rule)).await?;
-    let taken = processor_time(&pid)?.saturating_sub(before);
+    let taken = Scheduled::of(process)?.since(before).ran;
     slices.end().await?;
     row(
         "processor time of an endpoint change",

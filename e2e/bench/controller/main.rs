@@ -1,15 +1,26 @@
-//! What the controller costs with many rules: only the build, the xDS server with a client, and the whole controller
-//! with an API server.
+//! What the controller costs with many objects. Each part and size is measured in its own process, so that its memory
+//! can be measured:
 //!
-//! Each part and size is measured in its own process, so that its memory can be measured.
+//! - `pure`: only the build, of so many rules. `stream`: the xDS server with a client, too. `cluster`: the whole
+//!   controller with an API server.
+//! - `routes`: what each change costs the whole controller, with so many routes.
+//! - `gateways`: so many Gateways with three Envoys each: whom a change wakes, a start of all, statuses.
+//! - `peer`: Limpet and Envoy Gateway on the same objects.
+//! - `stalls`: the worst latency of an Envoy's traffic while one of so many hosts changes each second.
 
+mod catalog;
 mod changes;
 mod client;
 mod cluster;
+mod gateways;
 mod objects;
+mod peer;
 mod pure;
 mod report;
+mod routes;
+mod stalls;
 mod stream;
+mod subject;
 
 use std::process::Command;
 
@@ -17,37 +28,59 @@ use anyhow::{Context, Result, bail, ensure};
 
 use objects::GeneratedObjects;
 
-const SIZES: [usize; 3] = [500, 5_000, 20_000];
+/// Needs an Envoy Gateway.
+const PEER: &str = "peer";
+
+/// The parts, and the sizes that each is measured with.
+const PARTS: [(&str, &[usize]); 7] = [
+    ("pure", &[500, 5_000, 20_000]),
+    ("stream", &[500, 5_000, 20_000]),
+    ("cluster", &[500, 5_000, 20_000]),
+    ("routes", &[500, 2_000, 20_000]),
+    ("gateways", &[100]),
+    ("stalls", &[5_000]),
+    (PEER, &[2_000]),
+];
 
 fn main() -> Result<()> {
     // `cargo bench` adds an argument.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["run", part, size] => return run(part, size.parse().context("which size?")?),
         [] => {
-            for part in ["pure", "stream", "cluster"] {
-                for rules in SIZES {
-                    measure(part, rules)?;
+            for (part, sizes) in PARTS.iter().filter(|(part, _)| *part != PEER) {
+                for size in *sizes {
+                    measure(part, *size)?;
                 }
             }
-            Ok(())
         }
-        [part, rules] => run(part, rules.parse().context("how many rules?")?),
-        _ => bail!("expected nothing, or a part (pure, stream, cluster) and the number of rules"),
+        [part, sizes @ ..] => {
+            let known = PARTS.iter().find(|(known, _)| known == part);
+            let (part, usual) = known.with_context(|| format!("expected one of {PARTS:?}, found {part}"))?;
+            let sizes = sizes
+                .iter()
+                .map(|size| size.parse())
+                .collect::<Result<Vec<usize>, _>>()?;
+            for size in if sizes.is_empty() { usual } else { sizes.as_slice() } {
+                measure(part, *size)?;
+            }
+        }
     }
-}
-
-fn measure(part: &str, rules: usize) -> Result<()> {
-    let status = Command::new(std::env::current_exe()?)
-        .args([part, &rules.to_string()])
-        .status()?;
-    ensure!(status.success(), "{part} with {rules} rules failed");
     Ok(())
 }
 
-fn run(part: &str, rules: usize) -> Result<()> {
+fn measure(part: &str, size: usize) -> Result<()> {
+    let status = Command::new(std::env::current_exe()?)
+        .args(["run", part, &size.to_string()])
+        .status()?;
+    ensure!(status.success(), "{part} {size} failed");
+    Ok(())
+}
+
+fn run(part: &str, size: usize) -> Result<()> {
     let generated = GeneratedObjects {
-        rules,
+        rules: size,
         name: "bench".to_owned(),
         controller_name: limpet_model::CONTROLLER_NAME.to_owned(),
     };
@@ -55,7 +88,11 @@ fn run(part: &str, rules: usize) -> Result<()> {
     match part {
         "pure" => pure::run(&generated),
         "stream" => runtime()?.block_on(stream::run(&generated)),
-        "cluster" => runtime()?.block_on(cluster::run(rules)),
-        other => bail!("expected pure, stream or cluster, found {other}"),
+        "cluster" => runtime()?.block_on(cluster::run(size)),
+        "routes" => runtime()?.block_on(routes::run(size)),
+        "gateways" => runtime()?.block_on(gateways::run(size)),
+        PEER => runtime()?.block_on(peer::run(size)),
+        "stalls" => runtime()?.block_on(stalls::run(size)),
+        other => bail!("there is no part {other}"),
     }
 }

@@ -27,19 +27,6 @@ pub(crate) fn memory(process: &str) -> Result<u64> {
     status(process, "VmRSS:")
 }
 
-/// The processor time that a process has taken since its start.
-pub(crate) fn processor_time(process: &str) -> Result<Duration> {
-    /// The unit of `/proc/PID/stat` on all architectures (`USER_HZ`).
-    const TICKS: f64 = 100.0;
-    let file = format!("/proc/{process}/stat");
-    let text = std::fs::read_to_string(&file).with_context(|| format!("expected {file} (Linux)"))?;
-    // The name of the command is in brackets, and may have spaces.
-    let (_, fields) = text.rsplit_once(") ").context("no command")?;
-    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u32>);
-    let ticks = ticks.sum::<Result<u32, _>>()?;
-    Ok(Duration::from_secs_f64(f64::from(ticks) / TICKS))
-}
-
 fn status(process: &str, field: &str) -> Result<u64> {
     let file = format!("/proc/{process}/status");
     let text = std::fs::read_to_string(&file).with_context(|| format!("expected {file} (Linux)"))?;
@@ -60,4 +47,9 @@ pub(crate) fn latencies(mut times: Vec<Duration>) -> Result<String> {
     let (middle, high) = at(50).zip(at(99)).context("nothing measured")?;
     let [middle, high, longest] = [*middle, *high, *longest].map(milliseconds);
     Ok(format!("p50 {middle}, p99 {high}, longest {longest} ({count})"))
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -30,7 +30,8 @@ const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
 pub struct EnvoyGateway {
     process: Daemon,
     cluster: Cluster,
-    _root: Root,
+    /// Its files, until it ends.
+    root: Root,
 }
 
 impl EnvoyGateway {
@@ -43,7 +44,11 @@ impl EnvoyGateway {
         SHARED.get_or_try_init(Self::start).await
     }
 
-    async fn start() -> Result<Self> {
+    /// An Envoy Gateway of the caller's own, with its cluster.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start() -> Result<Self> {
         let program = tools::envoy_gateway()?;
         let cluster = Cluster::start(&definitions()?).await?;
         let admin = cluster.server().admin().in_namespace(SYSTEM);
@@ -57,10 +62,9 @@ impl EnvoyGateway {
         });
         admin.apply_object(&class).await?;
 
-        let kubeconfig = cluster.server().admin_kubeconfig()?;
         let certificates = Command::new(&program)
             .args(["certgen", "--disable-topology-injector"])
-            .env("KUBECONFIG", &kubeconfig)
+            .env("KUBECONFIG", cluster.server().admin_kubeconfig()?)
             .output()?;
         ensure!(
             certificates.status.success(),
@@ -68,35 +72,28 @@ impl EnvoyGateway {
             String::from_utf8_lossy(&certificates.stderr)
         );
 
-        let root = Root::new()?;
-        for (file, content) in secret(&admin, "envoy-gateway").await? {
-            root.write(&format!("/certs/{file}"), content)?;
-        }
-        root.write("/etc/hosts", hosts())?;
-        // Envoy Gateway keeps the wasm files that it serves here.
-        root.directory("/var/lib/eg")?;
-        let config = json!({
-            "apiVersion": "gateway.envoyproxy.io/v1alpha1",
-            "kind": "EnvoyGateway",
-            "gateway": {"controllerName": CONTROLLER},
-            "provider": {"type": "Kubernetes", "kubernetes": {
-                "proxyTopologyInjector": {"disabled": true},
-                "leaderElection": {"disable": true},
-            }},
-            "extensionApis": {"enableEnvoyPatchPolicy": true, "enableLua": true},
-        });
-        root.write("/envoy-gateway.yaml", config.to_string())?;
-        let mut command = root.command(program);
-        command
-            .args(["server", "--config-path", "/envoy-gateway.yaml"])
-            .env("KUBECONFIG", kubeconfig);
-        let mut process = Daemon::start("envoy-gateway", &mut command, root.as_ref())?;
-        process.until_ready(ready).await?;
-        Ok(Self {
-            process,
-            cluster,
-            _root: root,
-        })
+        let (process, root) = launch(&cluster).await?;
+        Ok(Self { process, cluster, root })
+    }
+
+    /// Kills Envoy Gateway.
+    pub fn end(&mut self) {
+        self.process.end();
+    }
+
+    /// Starts it again after [`EnvoyGateway::end`], and waits until it is ready.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start_again(&mut self) -> Result<()> {
+        (self.process, self.root) = launch(&self.cluster).await?;
+        Ok(())
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// The cluster, which has the `GatewayClass` `eg`.
@@ -151,6 +148,36 @@ impl EnvoyGateway {
     pub fn log(&self) -> Result<String> {
         self.process.log()
     }
+}
+
+/// Starts Envoy Gateway with files of its own, and waits until it is ready.
+async fn launch(cluster: &Cluster) -> Result<(Daemon, Root)> {
+    let admin = cluster.server().admin().in_namespace(SYSTEM);
+    let root = Root::new()?;
+    for (file, content) in secret(&admin, "envoy-gateway").await? {
+        root.write(&format!("/certs/{file}"), content)?;
+    }
+    root.write("/etc/hosts", hosts())?;
+    // Envoy Gateway keeps the wasm files that it serves here.
+    root.directory("/var/lib/eg")?;
+    let config = json!({
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+        "kind": "EnvoyGateway",
+        "gateway": {"controllerName": CONTROLLER},
+        "provider": {"type": "Kubernetes", "kubernetes": {
+            "proxyTopologyInjector": {"disabled": true},
+            "leaderElection": {"disable": true},
+        }},
+        "extensionApis": {"enableEnvoyPatchPolicy": true, "enableLua": true},
+    });
+    root.write("/envoy-gateway.yaml", config.to_string())?;
+    let mut command = root.command(tools::envoy_gateway()?);
+    command
+        .args(["server", "--config-path", "/envoy-gateway.yaml"])
+        .env("KUBECONFIG", cluster.server().admin_kubeconfig()?);
+    let mut process = Daemon::start("envoy-gateway", &mut command, root.as_ref())?;
+    process.until_ready(ready).await?;
+    Ok((process, root))
 }
 
 async fn ready() -> Option<()> {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -38,6 +39,8 @@ pub struct AuditedRequest {
     pub verb: String,
     /// The path and the query.
     pub uri: String,
+    /// When it came, since midnight.
+    pub at: Duration,
 }
 
 const AUDIT_LOG: &str = "audit.log";
@@ -226,6 +229,7 @@ impl ApiServer {
             .map(|event| AuditedRequest {
                 verb: text(&event["verb"]),
                 uri: text(&event["requestURI"]),
+                at: since_midnight(event["requestReceivedTimestamp"].as_str().unwrap_or_default()),
             })
             .collect())
     }
@@ -300,4 +304,13 @@ fn start_etcd(ip: IpAddr, address: SocketAddr, directory: &Path) -> Result<Daemo
         .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
         .args(["--initial-cluster", &format!("etcd={peers}")]);
     Daemon::start("etcd", &mut command, directory)
+}
+
+/// The time of a timestamp such as `2026-11-23T13:10:35.123456Z`.
+fn since_midnight(timestamp: &str) -> Duration {
+    let time = timestamp
+        .split_once('T')
+        .map_or("", |(_, time)| time.trim_end_matches('Z'));
+    let parts = time.split(':').map(|part| part.parse().unwrap_or_default());
+    Duration::from_secs_f64(parts.fold(0.0, |sum: f64, part: f64| sum * 60.0 + part))
 }

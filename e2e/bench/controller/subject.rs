@@ -1,0 +1,81 @@
+//! The process that is measured.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use limpet_e2e::Scheduled;
+
+use crate::report::{memory, peak_memory};
+
+/// A process is quiet when it takes less than `BUSY` in each of so many samples, and does not wait for a CPU either.
+const SAMPLE: Duration = Duration::from_millis(20);
+const QUIET_SAMPLES: usize = 8;
+const BUSY: Duration = Duration::from_micros(400);
+/// The longest wait for that.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A controller's process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject(pub(crate) u32);
+
+impl Subject {
+    /// The processor time until now.
+    pub(crate) fn ran(self) -> Result<Duration> {
+        Ok(Scheduled::of(self.0)?.ran)
+    }
+
+    /// The processor time since then.
+    pub(crate) fn ran_since(self, before: Duration) -> Result<Duration> {
+        Ok(self.ran()?.saturating_sub(before))
+    }
+
+    /// The share of a core that it takes with nothing to do.
+    pub(crate) async fn idle(self) -> Result<f64> {
+        let (before, start) = (self.ran()?, Instant::now());
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        Ok(self.ran_since(before)?.as_secs_f64() / start.elapsed().as_secs_f64())
+    }
+
+    /// Waits until it has nothing to do. Returns how long that was.
+    pub(crate) async fn until_quiet(self) -> Result<Duration> {
+        let (start, mut quiet, mut last) = (Instant::now(), 0, Scheduled::of(self.0)?);
+        while quiet < QUIET_SAMPLES {
+            ensure!(start.elapsed() < PATIENCE, "the process does not come to rest");
+            tokio::time::sleep(SAMPLE).await;
+            let now = Scheduled::of(self.0)?;
+            let Scheduled { ran, waited } = now.since(last);
+            quiet = if ran < BUSY && waited < SAMPLE / 2 {
+                quiet + 1
+            } else {
+                0
+            };
+            last = now;
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Waits until it stays quiet: after a start, statuses are written for a while.
+    pub(crate) async fn until_at_rest(self) -> Result<()> {
+        let mut quiet = 0;
+        while quiet < 3 {
+            let waited = self.until_quiet().await?;
+            quiet = if waited < 2 * SAMPLE * u32::try_from(QUIET_SAMPLES)? {
+                quiet + 1
+            } else {
+                0
+            };
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+
+    /// The resident memory now, in KiB.
+    pub(crate) fn memory(self) -> Result<u64> {
+        memory(&self.0.to_string())
+    }
+
+    /// The most resident memory, in KiB.
+    pub(crate) fn peak_memory(self) -> Result<u64> {
+        peak_memory(&self.0.to_string())
+    }
+}

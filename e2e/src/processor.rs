@@ -1,0 +1,47 @@
+//! The processor time of other processes.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// A process's times since its start, from the scheduler's own account in nanoseconds: the sum over its threads.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Scheduled {
+    /// The time with a CPU.
+    pub ran: Duration,
+    /// The time without a CPU although there was work.
+    pub waited: Duration,
+}
+
+impl Scheduled {
+    /// The times until now. What threads took that have ended is not in them.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub fn of(pid: u32) -> Result<Self> {
+        let (mut ran, mut waited) = (0, 0);
+        for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            let file = task?.path().join("schedstat");
+            // A thread may end meanwhile.
+            let Ok(text) = std::fs::read_to_string(&file) else {
+                continue;
+            };
+            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+            ran += numbers.next().context("schedstat is empty")??;
+            waited += numbers.next().context("schedstat is too short")??;
+        }
+        Ok(Self {
+            ran: Duration::from_nanos(ran),
+            waited: Duration::from_nanos(waited),
+        })
+    }
+
+    /// The times since an earlier moment.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(before.ran),
+            waited: self.waited.saturating_sub(before.waited),
+        }
+    }
+}

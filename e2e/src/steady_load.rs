@@ -1,0 +1,94 @@
+//! Load at a steady rate, for latencies. `h2load --rps` sends what is due in bursts, one every 10 ms, and wrk sends the
+//! next request only after an answer, so both would measure their own queue.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+/// A request that is sent at a steady rate.
+///
+/// Each connection has a thread and a request every few milliseconds; those of different connections come at different
+/// moments. A latency is from when the request was due, unless the thread slept until then: then from when it woke, so
+/// that the clock of this machine does not count.
+#[derive(Debug, Clone)]
+pub struct SteadyLoad {
+    /// Where it goes.
+    pub address: SocketAddr,
+    /// The whole request, in HTTP/1.1 and without a body.
+    pub request: Vec<u8>,
+    /// Requests in a second, over all connections.
+    pub rate: f64,
+    /// One connection has one request at a time.
+    pub connections: u32,
+}
+
+impl SteadyLoad {
+    /// Sends requests for so long. Each must be answered with 200. Returns all latencies in order of length.
+    ///
+    /// # Errors
+    /// If a request is answered otherwise, or a connection is closed.
+    pub fn send(&self, length: Duration) -> Result<Vec<Duration>> {
+        let interval = Duration::from_secs_f64(f64::from(self.connections) / self.rate);
+        let mut latencies = thread::scope(|scope| {
+            let connections: Vec<_> = (0..self.connections)
+                .map(|number| {
+                    let offset = interval / self.connections * number;
+                    scope.spawn(move || self.requests(interval, offset, length))
+                })
+                .collect();
+            let mut all = Vec::new();
+            for connection in connections {
+                all.extend(connection.join().map_err(|_| anyhow!("a thread failed"))??);
+            }
+            anyhow::Ok(all)
+        })?;
+        latencies.sort();
+        Ok(latencies)
+    }
+
+    fn requests(&self, interval: Duration, offset: Duration, length: Duration) -> Result<Vec<Duration>> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        let mut latencies = Vec::new();
+        let (mut answer, mut block) = (Vec::with_capacity(4096), [0; 4096]);
+        let start = Instant::now() + offset;
+        let mut due = start;
+        while due - start < length {
+            let wait = due.saturating_duration_since(Instant::now());
+            let from = if wait.is_zero() {
+                due
+            } else {
+                thread::sleep(wait);
+                Instant::now()
+            };
+            stream.write_all(&self.request)?;
+            answer.clear();
+            while !is_whole(&answer)? {
+                let count = stream.read(&mut block)?;
+                ensure!(count > 0, "the connection was closed");
+                answer.extend_from_slice(block.get(..count).unwrap_or_default());
+            }
+            latencies.push(from.elapsed());
+            due += interval;
+        }
+        Ok(latencies)
+    }
+}
+
+/// Whether this is a complete answer, with its body.
+///
+/// # Errors
+/// If the status is not 200, or there is no length.
+pub fn is_whole(answer: &[u8]) -> Result<bool> {
+    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return Ok(false);
+    };
+    let head = std::str::from_utf8(answer.get(..end).unwrap_or_default())?;
+    ensure!(head.starts_with("HTTP/1.1 200 "), "expected status 200, found: {head}");
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.context("the answer has no length")?.parse()?;
+    Ok(answer.len() >= end + 4 + length)
+}
