@@ -223,9 +223,9 @@ pub(crate) fn sessions(
         affinities: &affinities,
         policies: &by_name,
     };
-    let explained = |route| explainer.route(route, &chosen, &of_rules);
+    let explain = |route| explainer.route(route, &chosen, &of_rules);
     Sessions {
-        explained: context.explained.map(explained).unwrap_or_default(),
+        explained: context.explained.map(explain).unwrap_or_default(),
         rules: of_rules,
         destinations: of_backends
             .iter()
