@@ -1,0 +1,181 @@
+//! What is published after many builds is what one build would have published.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::tests::publisher;
+use super::*;
+use limpet_model::Settings;
+use limpet_model::endpoints::EndpointState;
+use limpet_outputs::FilterKeys;
+
+const NAMES: usize = 4;
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// A route with a host, to these Services, with sessions or without, of one of the Gateways or of both.
+    Route(usize, usize, Vec<usize>, bool, [bool; 2]),
+    NoRoute(usize),
+    Service(usize, u16),
+    NoService(usize),
+    Endpoints(usize, Vec<u8>),
+    NoGateway(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let services = || proptest::collection::vec(0..NAMES, 0..3);
+    let route = (0..NAMES, 0..NAMES, services(), any::<bool>(), any::<[bool; 2]>());
+    prop_oneof![
+        6 => route.prop_map(|(name, host, services, has_session, parents)| {
+            Step::Route(name, host, services, has_session, parents)
+        }),
+        1 => (0..NAMES).prop_map(Step::NoRoute),
+        2 => (0..NAMES, 80..83_u16).prop_map(|(name, port)| Step::Service(name, port)),
+        1 => (0..NAMES).prop_map(Step::NoService),
+        3 => (0..NAMES, proptest::collection::vec(1..9_u8, 0..4)).prop_map(|(name, hosts)| Step::Endpoints(name, hosts)),
+        1 => any::<bool>().prop_map(Step::NoGateway),
+    ]
+}
+
+fn name(name: &impl ToString) -> ObjectName {
+    ObjectName::new("shop", &name.to_string())
+}
+
+fn object(kind: &str, name: &ObjectName, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"namespace": name.namespace, "name": name.name, "generation": 1},
+        "spec": spec,
+    })
+}
+
+#[derive(Debug, Default)]
+struct World {
+    objects: Objects,
+    endpoints: BTreeMap<ObjectName, Vec<Endpoint>>,
+}
+
+const GATEWAYS: [&str; 2] = ["web", "inside"];
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self::default();
+        let class = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": "limpet"},
+            "spec": {"controllerName": limpet_model::CONTROLLER_NAME},
+        });
+        let class = Arc::new(limpet_api::object(&class).unwrap());
+        world.objects.gateway_classes.insert("limpet".to_owned(), class);
+        world.gateway(true);
+        world
+    }
+
+    fn gateway(&mut self, second: bool) {
+        for gateway in GATEWAYS.into_iter().take(1 + usize::from(second)) {
+            let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
+            let spec = json!({"gatewayClassName": "limpet", "listeners": listeners});
+            let made = Arc::new(limpet_api::object(&object("Gateway", &name(&gateway), &spec)).unwrap());
+            self.objects.gateways.insert(name(&gateway), made);
+        }
+        if !second {
+            self.objects.gateways.remove(&name(&GATEWAYS[1]));
+        }
+    }
+
+    fn change(&mut self, step: &Step) {
+        match step {
+            Step::Route(route, host, services, has_session, parents) => {
+                let parents = GATEWAYS.iter().zip(parents).filter(|(_, has)| **has);
+                let parents: Vec<_> = parents.map(|(name, _)| json!({"name": name})).collect();
+                let backends = services
+                    .iter()
+                    .map(|service| json!({"name": format!("v{service}"), "port": 80}));
+                let mut rule = json!({"backendRefs": backends.collect::<Vec<_>>(), "name": "all"});
+                if *has_session {
+                    rule["sessionPersistence"] = json!({"sessionName": format!("s{route}")});
+                }
+                let hosts = [format!("host-{host}.example")];
+                let spec = json!({"parentRefs": parents, "hostnames": hosts, "rules": [rule]});
+                let made = Arc::new(limpet_api::object(&object("HTTPRoute", &name(route), &spec)).unwrap());
+                self.objects.http_routes.insert(name(route), made);
+            }
+            Step::NoRoute(route) => drop(self.objects.http_routes.remove(&name(route))),
+            Step::Service(service, port) => {
+                let service = name(&format!("v{service}"));
+                let spec = json!({"ports": [{"name": format!("p{port}"), "port": 80}]});
+                let made = Arc::new(limpet_api::object(&object("Service", &service, &spec)).unwrap());
+                self.objects.services.insert(service, made);
+            }
+            Step::NoService(service) => drop(self.objects.services.remove(&name(&format!("v{service}")))),
+            Step::Endpoints(service, hosts) => {
+                let endpoint = |host: &u8| Endpoint {
+                    address: ([10, 0, 0, *host], 80).into(),
+                    state: EndpointState::Ready,
+                    owner: None,
+                    pod: None,
+                };
+                let endpoints = hosts.iter().map(endpoint).collect();
+                self.endpoints.insert(name(&format!("v{service}")), endpoints);
+            }
+            Step::NoGateway(is_gone) => self.gateway(!is_gone),
+        }
+    }
+
+    fn endpoints(&self, service: &ObjectName) -> Vec<Endpoint> {
+        self.endpoints.get(service).cloned().unwrap_or_default()
+    }
+
+    /// Builds and publishes.
+    fn publish(&self, publisher: &mut Publisher) -> Reports {
+        let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new())));
+        let builder = publisher.builder(inputs, false);
+        let built = builder.build(Arc::new(self.objects.clone()), &Settings::default());
+        publisher.publish(built, |service, _| self.endpoints(service)).0
+    }
+}
+
+fn published(publisher: &Publisher) -> (BTreeMap<String, Vec<String>>, BTreeSet<ObjectName>, BTreeSet<String>) {
+    let text = |resources: &Resources| {
+        let units = resources.units().map(|unit| format!("unit {unit:?}"));
+        let all = resources.iter().map(|resource| format!("{resource:?}"));
+        all.chain(units).collect::<Vec<_>>()
+    };
+    let sent = publisher
+        .sent
+        .iter()
+        .map(|(gateway, sent)| (gateway.to_string(), text(sent)));
+    let served = publisher.clusters.values().flatten();
+    let served = served.map(|served| format!("{} {} {:?}", served.cluster, served.port_name, served.gateways));
+    (sent.collect(), publisher.book.services(), served.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
+
+    #[test]
+    fn many_builds_publish_what_one_would(turns in proptest::collection::vec(proptest::collection::vec(step(), 1..3), 1..12)) {
+        let (mut world, (mut kept, _)) = (World::new(), publisher());
+        for steps in turns {
+            let mut services = BTreeSet::new();
+            for step in &steps {
+                world.change(step);
+                if let Step::Endpoints(service, _) = step {
+                    services.insert(name(&format!("v{service}")));
+                }
+            }
+            kept.publish_endpoints(&services, |service, _| world.endpoints(service));
+            world.publish(&mut kept);
+            // Policies that are not used any more are retained until now.
+            let reports = world.publish(&mut kept);
+            let (mut anew, _) = publisher();
+            prop_assert_eq!(reports, world.publish(&mut anew));
+            prop_assert_eq!(published(&kept), published(&anew));
+        }
+    }
+}
