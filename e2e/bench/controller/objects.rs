@@ -6,6 +6,7 @@
 //! Gateway `edge` serves all routes, and `internal` serves every fifth route, too.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use limpet_api::ObjectName;
@@ -205,17 +206,25 @@ pub(crate) fn add(objects: &mut Objects, object: &Value) -> Result<()> {
     };
     match kind {
         "Namespace" => drop(objects.namespaces.insert(name.name, [].into())),
-        "GatewayClass" => drop(objects.gateway_classes.insert(name.name, limpet_api::object(object)?)),
-        "Gateway" => drop(objects.gateways.insert(name, limpet_api::object(object)?)),
-        "HTTPRoute" => drop(objects.http_routes.insert(name, limpet_api::object(object)?)),
-        "Service" => drop(objects.services.insert(name, limpet_api::object(object)?)),
+        "GatewayClass" => drop(
+            objects
+                .gateway_classes
+                .insert(name.name, Arc::new(limpet_api::object(object)?)),
+        ),
+        "Gateway" => drop(objects.gateways.insert(name, Arc::new(limpet_api::object(object)?))),
+        "HTTPRoute" => drop(objects.http_routes.insert(name, Arc::new(limpet_api::object(object)?))),
+        "Service" => drop(objects.services.insert(name, Arc::new(limpet_api::object(object)?))),
         "BackendLBPolicy" => {
             let name = policy(SessionPolicyKind::BackendLbPolicy);
-            objects.session_policies.insert(name, limpet_api::object(object)?);
+            objects
+                .session_policies
+                .insert(name, Arc::new(limpet_api::object(object)?));
         }
         "XBackendTrafficPolicy" => {
             let name = policy(SessionPolicyKind::XBackendTrafficPolicy);
-            objects.session_policies.insert(name, limpet_api::object(object)?);
+            objects
+                .session_policies
+                .insert(name, Arc::new(limpet_api::object(object)?));
         }
         other => bail!("unknown kind {other}"),
     }
