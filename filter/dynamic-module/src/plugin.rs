@@ -142,6 +142,7 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
         let (filter, warnings) = Filter::new(&config, &environment).map_err(|error| error.to_string())?;
         (filter, None, warnings)
     };
+    filter.remember_tokens();
     filter.keep_tables(|policy, rules| TABLES.of(policy, rules));
     let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
     let reporter = filter
