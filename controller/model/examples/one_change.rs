@@ -1,4 +1,5 @@
 //! What a changed route costs, with so many routes: `cargo run --release -p limpet-model --example one_change -- 2000`.
+#![allow(clippy::disallowed_methods, reason = "to measure takes a clock")]
 
 use std::time::{Duration, Instant};
 

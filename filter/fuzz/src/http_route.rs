@@ -17,18 +17,18 @@ pub fn graph(inputs: &[&[u8]]) -> Graph {
     let class: Object<_> = readable(&json!({
         "kind": "GatewayClass", "metadata": {"name": "limpet"}, "spec": {"controllerName": "limpet.dev/controller"},
     }));
-    objects.gateway_classes.insert("limpet".to_owned(), class);
+    objects.gateway_classes.insert("limpet".to_owned(), class.into());
     let gateway: Object<_> = readable(&json!({
         "kind": "Gateway", "metadata": {"namespace": "shop", "name": "web"},
         "spec": {"gatewayClassName": "limpet", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
     }));
-    objects.gateways.insert(gateway.meta.object_name(), gateway);
+    objects.gateways.insert(gateway.meta.object_name(), gateway.into());
     for name in ["v1", "v2"] {
         let service: Object<_> = readable(&json!({
             "kind": "Service", "metadata": {"namespace": "shop", "name": name},
             "spec": {"ports": [{"name": "web", "port": 80}]},
         }));
-        objects.services.insert(service.meta.object_name(), service);
+        objects.services.insert(service.meta.object_name(), service.into());
     }
     let other = json!([{"matches": [{"path": {"value": "/"}}], "backendRefs": [{"name": "v1", "port": 80}]}]);
     add(&mut objects, "other", &other);
@@ -53,7 +53,7 @@ fn add(objects: &mut Objects, name: &str, rules: &Value) {
         "kind": "HTTPRoute", "metadata": {"namespace": "shop", "name": name},
         "spec": {"parentRefs": [{"name": "web"}], "hostnames": [format!("{name}.example")], "rules": rules},
     }));
-    objects.http_routes.insert(route.meta.object_name(), route);
+    objects.http_routes.insert(route.meta.object_name(), route.into());
 }
 
 fn check(graph: &Graph) {
@@ -65,7 +65,7 @@ fn check(graph: &Graph) {
         .ports
         .values()
         .flatten()
-        .flat_map(|listener| &listener.virtual_hosts)
+        .flat_map(|listener| listener.virtual_hosts.values())
         .collect();
     let of_other = Hostname::parse(Some("other.example"));
     let other = hosts

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::choices::Choices;
 use limpet_api::{IngressRouteSpec, Object, ObjectName, readable};
-use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
+use limpet_core::config::schema::{FilterConfig, PolicyConfig, SdsKeysConfig};
 use limpet_model::graph::{Action, Graph, Hostname};
 use limpet_model::reports::IngressRouteStatus;
 use limpet_model::{Certificate, ContourSettings, Objects, Settings, build};
@@ -28,7 +28,7 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
         ("external", &external),
     ] {
         let service: Object<_> = readable(&json!({"metadata": {"namespace": "shop", "name": name}, "spec": spec}));
-        objects.services.insert(service.meta.object_name(), service);
+        objects.services.insert(service.meta.object_name(), service.into());
     }
     let certificate = Certificate {
         chain: Arc::from(&b"chain"[..]),
@@ -56,7 +56,7 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
         for vertex in 0..3 {
             let host = (vertex == 0).then(|| format!("fuzzed-{number}.example"));
             let spec = choices.ingress_route(number, host.as_deref());
-            let object = readable(&json!({
+            let object: Object<IngressRouteSpec> = readable(&json!({
                 "metadata": {
                     "namespace": "shop", "name": name(number, vertex), "annotations": choices.annotations(),
                 },
@@ -64,7 +64,7 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
             }));
             objects
                 .ingress_routes
-                .insert(ObjectName::new("shop", &name(number, vertex)), object);
+                .insert(ObjectName::new("shop", &name(number, vertex)), object.into());
         }
     }
     let contour: ContourSettings =
@@ -85,7 +85,11 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
     }
     check(&graph);
     // The filter refuses a whole configuration for one bad policy.
-    let config = FilterConfig::without_keys(graph.policies.clone());
+    let policies = graph
+        .policies
+        .iter()
+        .map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)));
+    let config = FilterConfig::without_keys(policies.collect());
     let config = FilterConfig {
         sds_keys: Some(SdsKeysConfig {
             name: "keyring".to_owned(),
@@ -113,14 +117,14 @@ fn name(number: usize, vertex: usize) -> String {
 fn add(objects: &mut Objects, name: &str, spec: &Value) {
     let route: Object<IngressRouteSpec> =
         readable(&json!({"metadata": {"namespace": "shop", "name": name}, "spec": spec}));
-    objects.ingress_routes.insert(route.meta.object_name(), route);
+    objects.ingress_routes.insert(route.meta.object_name(), route.into());
 }
 
 fn check(graph: &Graph) {
     let gateway = &graph.gateways[&ObjectName::new("shop", "web")];
     let hosts: Vec<_> = gateway.ports[&8080]
         .iter()
-        .flat_map(|listener| &listener.virtual_hosts)
+        .flat_map(|listener| listener.virtual_hosts.values())
         .collect();
     let names: BTreeSet<&Hostname> = hosts.iter().map(|host| &host.hostname).collect();
     assert_eq!(names.len(), hosts.len(), "a host is there twice");

@@ -91,12 +91,12 @@ fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
     let mut graph = ingress_route::ingress_routes(&inputs);
     // The target's own is none that Envoy could load.
     let made = rcgen::generate_simple_self_signed(["fuzzed.example".to_owned()])?;
-    for certificate in graph.certificates.values_mut() {
-        *certificate = Certificate {
-            chain: made.cert.pem().into_bytes().into(),
-            key: Arc::new(made.signing_key.serialize_pem().into_bytes().into()),
-        };
-    }
+    let certificate = Arc::new(Certificate {
+        chain: made.cert.pem().into_bytes().into(),
+        key: Arc::new(made.signing_key.serialize_pem().into_bytes().into()),
+    });
+    let names = graph.certificates.keys().cloned();
+    graph.certificates = names.map(|name| (name, Arc::clone(&certificate))).collect();
     let (accepted, said) = Envoy::validate(&config(&graph, &[])?)?;
     ensure!(accepted, "{said}");
     let text = serde_json::to_string(&graph)?;

@@ -1,13 +1,14 @@
 //! Graphs written by hand.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use limpet_api::ObjectName;
 use limpet_core::config::schema::{CookieConfig, PolicyConfig};
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Balance, Cluster, ClusterLimits, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname,
-    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Listener, Map, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
 
 pub(crate) fn gateway() -> ObjectName {
@@ -42,20 +43,21 @@ pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
         never_begins: false,
         session: None,
     };
-    let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));
+    let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), Arc::new(cluster(name))));
     let policies = [("web", false), ("strict", true)];
     Graph {
-        gateways: BTreeMap::from([(
+        gateways: Map::unit(
             gateway(),
-            Gateway {
+            Arc::new(Gateway {
                 ports,
                 ..Gateway::default()
-            },
-        )]),
-        clusters: BTreeMap::from(clusters),
+            }),
+        ),
+        clusters: clusters.into_iter().collect(),
         policies: policies
-            .map(|(name, strict)| (name.to_owned(), policy(name, strict)))
-            .into(),
+            .into_iter()
+            .map(|(name, strict)| (name.to_owned(), Arc::new(policy(name, strict))))
+            .collect(),
         ..Graph::default()
     }
 }
@@ -67,7 +69,7 @@ pub(crate) fn listener(name: &str, hostname: &str, routes: Vec<Route>) -> Listen
         hostname: hostname.clone(),
         tls_minimum: None,
         certificates: None,
-        virtual_hosts: vec![VirtualHost { hostname, routes }],
+        virtual_hosts: Listener::hosts([VirtualHost { hostname, routes }]),
     }
 }
 
@@ -125,7 +127,7 @@ pub(crate) fn nowhere(weight: u32) -> Destination {
 /// Gives the cluster its own sessions under this policy.
 pub(crate) fn with_own_session(graph: &mut Graph, cluster: &str, policy: &str) {
     if let Some(cluster) = graph.clusters.get_mut(&ClusterName(cluster.to_owned())) {
-        cluster.session = Some(SessionUse {
+        Arc::make_mut(cluster).session = Some(SessionUse {
             policy: policy.to_owned(),
             scope: format!("XBackend/{}", cluster.service),
         });

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use limpet_e2e::Answer;
 use limpet_model::graph::{
-    Action, HeaderChanges, Hostname, PathChange, PathMatch, Redirect, Rewrite, Route, ValueMatch, VirtualHost,
+    Action, HeaderChanges, Hostname, Listener, PathChange, PathMatch, Redirect, Rewrite, Route, ValueMatch, VirtualHost,
 };
 
 use super::GraphSite;
@@ -214,15 +214,11 @@ async fn requests_are_matched_by_host_path_method_headers_and_query() -> Result<
         named("100% rest", &|_| {}),
     ];
     let mut http = listener("http", "", routes);
-    for (position, (hostname, name)) in [("a.example.com", "host"), ("*.example.com", "suffix")]
-        .into_iter()
-        .enumerate()
-    {
-        let virtual_host = VirtualHost {
+    for (hostname, name) in [("a.example.com", "host"), ("*.example.com", "suffix")] {
+        http.virtual_hosts.extend(Listener::hosts([VirtualHost {
             hostname: Hostname::parse(Some(hostname)),
             routes: vec![named(name, &|_| {})],
-        };
-        http.virtual_hosts.insert(position, virtual_host);
+        }]));
     }
     let site = GraphSite::start(&listening([(80, vec![http])].into())).await?;
     let get = |path: &str| site.get("http-80", path);

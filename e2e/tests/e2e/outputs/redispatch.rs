@@ -10,7 +10,7 @@ use hyper::Method;
 use limpet_e2e::{Answer, Answering, Backend, Config, Envoy, Request};
 use limpet_model::Graph;
 use limpet_model::endpoints::{Endpoint, EndpointState};
-use limpet_model::graph::{ClusterName, Protocol};
+use limpet_model::graph::{Cluster, ClusterName, Protocol};
 use limpet_outputs::envoy::{load_assignment, static_bootstrap};
 use limpet_outputs::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -24,9 +24,11 @@ fn sessions(protocol: Protocol) -> Graph {
         with_session("/strict", "strict", vec![to("v1", 1)]),
         with_session("", "web", vec![to("v1", 1)]),
     ]);
-    for cluster in graph.clusters.values_mut() {
-        cluster.protocol = protocol;
-    }
+    let speaking = |(name, cluster): (_, Arc<Cluster>)| {
+        let cluster = Cluster::clone(&cluster);
+        (name, Arc::new(Cluster { protocol, ..cluster }))
+    };
+    graph.clusters = graph.clusters.into_iter().map(speaking).collect();
     graph
 }
 

@@ -37,7 +37,9 @@ async fn the_server_name_selects_the_listener_and_sessions_stay() -> Result<()> 
     let mut roots = Vec::new();
     for (name, host) in [("one", "one.example.com"), ("rest", "*.example.com")] {
         let (certificate, root) = certificate(host)?;
-        graph.certificates.insert(ObjectName::new("shop", name), certificate);
+        graph
+            .certificates
+            .insert(ObjectName::new("shop", name), certificate.into());
         roots.push(root);
     }
     let site = GraphSite::start(&graph).await?;

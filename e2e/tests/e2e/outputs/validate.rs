@@ -1,9 +1,11 @@
 //! Envoy and `limpet check` accept what the controller makes.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use limpet_core::config::schema::PolicyConfig;
 use limpet_e2e::{Envoy, tools};
 use limpet_model::Graph;
 use limpet_model::graph::{
@@ -86,13 +88,17 @@ fn everything() -> Graph {
         route("", Action::Forward(forward(vec![to("v1", 1)]))),
     ]);
     // Rules that share a policy, as in the model.
-    for policy in graph.policies.values_mut().filter_map(|policy| policy.cookie.as_mut()) {
-        policy.per_scope = true;
-    }
+    let per_scope = |(name, mut policy): (String, Arc<PolicyConfig>)| {
+        if let Some(cookie) = &mut Arc::make_mut(&mut policy).cookie {
+            cookie.per_scope = true;
+        }
+        (name, policy)
+    };
+    graph.policies = graph.policies.into_iter().map(per_scope).collect();
     with_own_session(&mut graph, "v1", "web");
     with_own_session(&mut graph, "v2", "strict");
-    if let Some(cluster) = graph.clusters.values_mut().next() {
-        cluster.protocol = Protocol::H2c;
+    if let Some(cluster) = graph.clusters.get_mut(&ClusterName("v1".to_owned())) {
+        Arc::make_mut(cluster).protocol = Protocol::H2c;
     }
     graph
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Config, Connection, Envoy, Request};
 use limpet_model::expression::Expression;
-use limpet_model::graph::{Action, Hostname, Match, PathMatch, Route, ValueMatch, VirtualHost};
+use limpet_model::graph::{Action, Hostname, Listener, Match, PathMatch, Route, ValueMatch, VirtualHost};
 
 use self::generator::{ASCII, EVERYTHING, expression};
 use super::config;
@@ -102,7 +102,7 @@ fn compared(expressions: &[(String, String)]) -> Result<Config> {
         }
     };
     let mut http = listener("http", "", Vec::new());
-    http.virtual_hosts = expressions.iter().enumerate().map(host).collect();
+    http.virtual_hosts = Listener::hosts(expressions.iter().enumerate().map(host));
     config(&listening([(80, vec![http])].into()), &[])
 }
 
