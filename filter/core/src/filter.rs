@@ -1,6 +1,7 @@
 //! A filter is a configuration in force. It finds the session that a request belongs to.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::bound_policies::BoundPolicies;
 use crate::bound_policy::{BoundPolicy, Limits};
@@ -127,6 +128,19 @@ impl Filter {
                 source.keep(|| table(&policy.name, &source.rules));
             }
         }
+    }
+
+    /// Whether a time that is late by this much makes no difference to speak of: at most a hundredth of each timeout,
+    /// and of how far clocks may differ.
+    #[must_use]
+    pub fn bears_late_time(&self, by: Duration) -> bool {
+        let times = self.config.policies.values().flat_map(|policy| {
+            let idle = policy.idle_bound.map(|idle| idle.bound);
+            let table = policy.carrier.source().map(|source| source.rules.timeout);
+            let unseen = policy.rebalance.map(|rebalance| rebalance.unseen);
+            [policy.absolute_timeout, idle, table, unseen].into_iter().flatten()
+        });
+        times.chain([self.config.clock_skew]).all(|time| time >= by * 100)
     }
 
     /// Lets it remember verified tokens: 512 of them, in 80 KB. What becomes of a request is the same.

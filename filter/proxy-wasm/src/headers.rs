@@ -63,21 +63,23 @@ impl<'h> Iterator for Pairs<'h> {
     }
 }
 
+/// What a host hands over.
+#[cfg(test)]
+pub(crate) fn buffer(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let number = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
+    let mut buffer = number(pairs.len()).to_vec();
+    for (name, field) in pairs {
+        buffer.extend([number(name.len()), number(field.len())].concat());
+    }
+    for (name, field) in pairs {
+        buffer.extend_from_slice(format!("{name}\0{field}\0").as_bytes());
+    }
+    buffer
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn buffer(pairs: &[(&str, &str)]) -> Vec<u8> {
-        let number = |number: usize| u32::try_from(number).unwrap().to_le_bytes();
-        let mut buffer = number(pairs.len()).to_vec();
-        for (name, field) in pairs {
-            buffer.extend([number(name.len()), number(field.len())].concat());
-        }
-        for (name, field) in pairs {
-            buffer.extend_from_slice(format!("{name}\0{field}\0").as_bytes());
-        }
-        buffer
-    }
 
     fn fields(buffer: &[u8], name: &str) -> Vec<String> {
         let headers = Headers(buffer.into());

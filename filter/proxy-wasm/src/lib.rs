@@ -9,6 +9,8 @@
 mod abi;
 mod budgets;
 mod census;
+#[cfg(test)]
+mod fake_host;
 mod headers;
 mod host;
 mod plugin;
@@ -17,6 +19,7 @@ mod root;
 mod steering;
 mod stream;
 mod table;
+mod tick;
 
 use proxy_wasm::traits::RootContext;
 

@@ -1,8 +1,13 @@
 //! The configuration in force, which streams share.
 
+use limpet_core::time::Timestamp;
+use limpet_core::view::ViewError;
 use limpet_core::{Counters, Filter};
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{LogLevel, Status};
+
+use crate::host;
+use crate::tick;
 
 /// A configuration in force, and its counters.
 #[derive(Debug)]
@@ -10,6 +15,15 @@ pub(crate) struct Plugin {
     pub(crate) filter: Filter,
     /// The handles are Envoy's ids of the metrics.
     pub(crate) counters: Counters<u32>,
+    /// Whether requests need the time of the host.
+    pub(crate) exact_time: bool,
+}
+
+impl Plugin {
+    /// The time for a request.
+    pub(crate) fn now(&self) -> Result<Timestamp, ViewError> {
+        if self.exact_time { host::now() } else { tick::now() }
+    }
 }
 
 /// Writes a line into Envoy's log.
@@ -29,7 +43,6 @@ pub(crate) fn warn_once(text: &str) {
 /// Increments a counter, if there is one.
 pub(crate) fn count(counter: Option<&u32>) {
     if let Some(id) = counter {
-        // The host knows the id, which comes from `define_metric`, and a count is not worth failing a request.
-        let _ = hostcalls::increment_metric(*id, 1);
+        tick::count(*id);
     }
 }

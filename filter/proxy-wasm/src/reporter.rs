@@ -7,6 +7,8 @@
 mod lease;
 mod queue;
 
+use std::time::Duration;
+
 use limpet_core::census::Census;
 use limpet_core::census::report::{Answer, METHOD, PATIENCE, Report, SERVICE};
 use limpet_core::config::schema::ReportSessionsConfig;
@@ -19,12 +21,13 @@ use crate::budgets::{self, Untold};
 use crate::census::CENSUS;
 use crate::host;
 use crate::table::Seed;
+use crate::tick::TICK;
 pub(crate) use lease::serve;
 use lease::{Lease, Role};
 use queue::Queue;
 
 /// VMs hand over so often in an interval, so that a report has what is recent.
-const TICKS: u32 = 2;
+const TURNS: u32 = 2;
 
 /// Reports for a configuration.
 #[derive(Debug)]
@@ -36,16 +39,16 @@ pub(crate) struct Reporter {
     untold: Untold,
     /// The report that waits for its answer, and the number of the call.
     pending: Option<(u32, Report)>,
-    ticks: u32,
+    /// How many ticks a turn has, and how many of them have passed.
+    ticks: (u32, u32),
+    turns: u32,
     /// How many intervals have passed without a report.
     idle: u32,
 }
 
 impl Reporter {
-    /// Starts the ticks, too.
     pub(crate) fn start(rules: &ReportSessionsConfig, seed: Seed) -> Result<Self, Status> {
         let queue = Queue::open()?;
-        hostcalls::set_tick_period(rules.interval.get() / TICKS)?;
         CENSUS.with_borrow_mut(|census| {
             let census = census.get_or_insert_with(|| Census::new(seed, rules.max_backends));
             census.limit(rules.max_backends);
@@ -57,23 +60,34 @@ impl Reporter {
             queue,
             untold: Untold::default(),
             pending: None,
-            ticks: 0,
+            ticks: (ticks_of_turn(rules.interval.get() / TURNS), 0),
+            turns: 0,
             idle: 0,
         })
     }
 
-    /// Reports, or hands over, what has changed.
+    /// Takes a turn if it is time for one.
     pub(crate) fn tick(&mut self) {
+        let (of_turn, passed) = &mut self.ticks;
+        *passed += 1;
+        if *passed >= *of_turn {
+            *passed = 0;
+            self.turn();
+        }
+    }
+
+    /// Reports, or hands over, what has changed.
+    fn turn(&mut self) {
         CENSUS.with_borrow(|census| {
-            // Without the time, there is another tick.
+            // Without the time, there is another turn.
             let (Some(census), Ok(now)) = (census, host::now()) else {
                 return;
             };
-            self.ticks = (self.ticks + 1) % TICKS;
-            match self.lease.tick(census.reporter()) {
+            self.turns = (self.turns + 1) % TURNS;
+            match self.lease.turn(census.reporter()) {
                 Role::Reports => {
                     self.queue.take().for_each(|report| census.merge(report));
-                    if self.ticks == 0 && self.pending.is_none() {
+                    if self.turns == 0 && self.pending.is_none() {
                         self.report(census, now);
                     }
                 }
@@ -143,6 +157,11 @@ impl Reporter {
             }
         });
     }
+}
+
+/// How many ticks a turn of this length has.
+fn ticks_of_turn(turn: Duration) -> u32 {
+    u32::try_from(turn.as_millis() / TICK.as_millis()).map_or(u32::MAX, |ticks| ticks.max(1))
 }
 
 impl Drop for Reporter {

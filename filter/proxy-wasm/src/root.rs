@@ -8,13 +8,14 @@ use limpet_core::config::{self, FencesAhead};
 use limpet_core::{Counters, Filter};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType};
+use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType, Status};
 
 use crate::host;
 use crate::plugin::{self, Plugin, log};
 use crate::reporter::{self, Reporter};
 use crate::stream::Stream;
 use crate::table::{self, PlaceTable};
+use crate::tick::{self, TICK};
 
 thread_local! {
     /// A worker's VM lives on when the configuration changes.
@@ -29,6 +30,12 @@ pub(crate) struct Root {
     reporter: Option<Reporter>,
 }
 
+impl Drop for Root {
+    fn drop(&mut self) {
+        tick::stop();
+    }
+}
+
 impl Context for Root {
     fn on_grpc_call_response(&mut self, call: u32, status: u32, size: usize) {
         if let Some(reporter) = &mut self.reporter {
@@ -41,6 +48,8 @@ impl RootContext for Root {
     fn on_configure(&mut self, size: usize) -> bool {
         match configure(size) {
             Ok((plugin, reporter)) => {
+                // Without ticks, requests ask the host.
+                let _: Result<(), Status> = hostcalls::set_tick_period(TICK);
                 self.reporter = reporter;
                 self.plugin = Some(Rc::new(plugin));
                 true
@@ -53,6 +62,7 @@ impl RootContext for Root {
     }
 
     fn on_tick(&mut self) {
+        tick::tick();
         if let Some(reporter) = &mut self.reporter {
             reporter.tick();
         }
@@ -90,5 +100,10 @@ fn configure(size: usize) -> Result<(Plugin, Option<Reporter>), String> {
     for warning in warnings.into_iter().chain(ahead) {
         plugin::warn_once(&format!("{}: {warning}", warning.field()));
     }
-    Ok((Plugin { filter, counters }, reporter))
+    let plugin = Plugin {
+        exact_time: !filter.bears_late_time(TICK),
+        filter,
+        counters,
+    };
+    Ok((plugin, reporter))
 }

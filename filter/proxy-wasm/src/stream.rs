@@ -70,7 +70,7 @@ fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
     };
-    let plan = session.on_request(&mut request, host::now()?)?;
+    let plan = session.on_request(&mut request, plugin.now()?)?;
     let outcome = plan.outcome;
     for edit in plan.edit.into_iter().chain(plan.further_edits) {
         apply(MapType::HttpRequestHeaders, edit)?;
@@ -101,7 +101,7 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
         outcome: known,
     } = ongoing;
     let policy = session.policy_index();
-    let plan = session.on_response(&Response::to(https), host::now)?;
+    let plan = session.on_response(&Response::to(https), || plugin.now())?;
     if let Some(status) = plan.status {
         apply(
             MapType::HttpResponseHeaders,

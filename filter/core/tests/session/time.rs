@@ -228,3 +228,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_late_time_is_borne_where_all_times_are_long() {
+    let bears = |policy, fields| Site::configured(policy, fields).filter.bears_late_time(ms(100));
+    for (fields, expected) in [
+        (json!({}), true),
+        (json!({ "idleTimeout": "10s", "absoluteTimeout": "10s" }), true),
+        (json!({ "idleTimeout": "9s" }), false),
+        (json!({ "absoluteTimeout": "9s" }), false),
+    ] {
+        assert_eq!(bears(cookie_policy(fields.clone()), json!({})), expected, "{fields}");
+    }
+    assert!(!bears(json!({ "source": {"timeout": "9s"} }), json!({})));
+    assert!(!bears(cookie_policy(json!({})), json!({ "clockSkew": "9s" })));
+}

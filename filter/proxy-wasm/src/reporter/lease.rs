@@ -1,7 +1,7 @@
 //! Which VM of the process reports for all.
 //!
-//! Envoy has a VM for each worker and one for its main thread, whose connections are those of xDS. All of them have
-//! ticks. One VM holds a lease in shared data and renews it with each tick. Who serves requests gives way to who does
+//! Envoy has a VM for each worker and one for its main thread, whose connections are those of xDS. All of them take
+//! turns. One VM holds a lease in shared data and renews it with each turn. Who serves requests gives way to who does
 //! not, so that it is the main thread's soon. For a moment there may be two holders: then both report, and nothing is
 //! told twice, because what is handed over has one taker.
 
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use proxy_wasm::hostcalls;
 
 const NAME: &str = "limpet.sessions.reporter";
-/// After so many ticks without a renewal, the holder is gone. What counts is this VM's own ticks, not a clock.
+/// After so many turns without a renewal, the holder is gone. What counts is this VM's own turns, not a clock.
 const PATIENCE: u32 = 6;
 
 thread_local! {
@@ -54,7 +54,7 @@ pub(super) enum Role {
     Reports,
     /// It hands them over to this VM.
     HandsOver(u64),
-    /// It keeps them until the next tick.
+    /// It keeps them until the next turn.
     Waits,
 }
 
@@ -62,14 +62,14 @@ pub(super) enum Role {
 pub(super) struct Lease {
     /// The version of the shared data that was seen last.
     version: Option<u32>,
-    /// For how many ticks it was the same.
+    /// For how many turns it was the same.
     unchanged: u32,
     is_held: bool,
 }
 
 impl Lease {
     /// Renews the lease, or takes it, if it is this VM's to hold.
-    pub(super) fn tick(&mut self, id: u64) -> Role {
+    pub(super) fn turn(&mut self, id: u64) -> Role {
         let serves = SERVES.get();
         let own = Holder { id, serves };
         self.is_held = false;
@@ -85,7 +85,7 @@ impl Lease {
         if self.is_held { Role::Reports } else { Role::Waits }
     }
 
-    /// Whether it was this VM's at the last tick.
+    /// Whether it was this VM's at the last turn.
     pub(super) fn is_held(&self) -> bool {
         self.is_held
     }
