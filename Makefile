@@ -1,8 +1,9 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
 # DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
 # `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME. MINUTES: how long
-# `make chaos` is. FORMER: a directory with both builds of the filter of another commit, for `make bench`. PART and
-# SIZES: what `make bench-controller` measures. PEER: an Envoy Gateway that it measures beside Limpet.
+# `make chaos` is. For `make bench`: ROUNDS makes it shorter, BENCH is --filters, --scale or --counting for a part of it,
+# and FORMER a directory with both builds of the filter of another commit. For `make bench-controller`: PART and SIZES
+# are what is measured, and PEER is an Envoy Gateway to measure beside.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=
@@ -10,6 +11,8 @@ SUITE ?=
 RUNS ?= 1000000
 MINUTES ?=
 FORMER ?=
+ROUNDS ?=
+BENCH ?=
 PART ?=
 SIZES ?=
 PEER ?=
@@ -267,15 +270,17 @@ asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSan
 fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds in its corpus
 	@SANITIZER=none e2e/tools/fuzz.sh filter/fuzz $(RUNS)
 
-bench: build ## Measure what the filter costs: native code, then CPU per request of a whole Envoy (FORMER=dir)
-	@echo "Measuring (about 5 minutes; run nothing else meanwhile)"
-	cargo bench --locked -p limpet-core
+bench: build ## Measure what the filter costs, beside HAProxy and Envoy's own filter: CPU, latency (ROUNDS=3 FORMER=dir)
+	@command -v h2load >/dev/null || { echo "expected h2load (Debian: nghttp2-client)"; exit 1; }
+	@echo "Measuring (about 25 minutes, or 3 with ROUNDS=3; run nothing else meanwhile)"
 	@# With every hook that the SDK exports, as in a filter that does not select them.
 	@CARGO_TARGET_WASM32_WASIP1_LINKER=rust-lld e2e/tools/rust-target.sh wasm32-wasip1 \
 	cargo build --locked -p limpet-bench-noop --profile wasm --target wasm32-wasip1
 	@cp $(cargo_target)/wasm32-wasip1/wasm/limpet_bench_noop.wasm dist/bench-noop.wasm
 	@cargo build --locked --release -p limpet-e2e --bin bench
-	@FORMER=$(FORMER) $(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/release/bench
+	@HAPROXY=$$(e2e/tools/haproxy.sh) && export HAPROXY && ROUNDS=$(ROUNDS) FORMER=$(FORMER) \
+	$(call with_envoy,$(ENVOY_VERSION)) $(cargo_target)/release/bench $(BENCH)
+	@$(if $(ROUNDS)$(BENCH),,cargo bench --locked -p limpet-core)
 
 bench-instructions: module ## Count the instructions of the filter's work, and say what grew (UPDATE_INSTRUCTIONS=1)
 	@command -v valgrind >/dev/null || { echo "expected valgrind (Debian: valgrind)"; exit 1; }

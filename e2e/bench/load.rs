@@ -1,9 +1,11 @@
-//! Load: prepared requests over a few connections. The CPU time of the load itself is not measured.
+//! Load of many different requests, for which h2load has no option: each connection sends the next one after an answer.
+//! The CPU time of the load itself is not measured.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use limpet_e2e::is_whole;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -16,24 +18,38 @@ pub(crate) struct Load {
     requests: Arc<Vec<Vec<u8>>>,
 }
 
-/// A GET request.
+/// A GET request. An empty cookie is none.
 pub(crate) struct Get {
     pub(crate) host: String,
     pub(crate) path: String,
     pub(crate) cookie: String,
 }
 
+impl Get {
+    pub(crate) fn plain(host: &str, path: &str, cookie: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            path: path.to_owned(),
+            cookie: cookie.to_owned(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let Self { host, path, cookie } = self;
+        let cookie = if cookie.is_empty() {
+            String::new()
+        } else {
+            format!("cookie: {cookie}\r\n")
+        };
+        format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: bench\r\naccept: */*\r\n{cookie}\r\n").into_bytes()
+    }
+}
+
 impl Load {
     pub(crate) fn new(address: SocketAddr, requests: &[Get]) -> Self {
-        let bytes = |Get { host, path, cookie }: &Get| {
-            format!(
-                "GET {path} HTTP/1.1\r\nhost: {host}\r\nuser-agent: bench\r\naccept: */*\r\ncookie: {cookie}\r\n\r\n"
-            )
-            .into_bytes()
-        };
         Self {
             address,
-            requests: Arc::new(requests.iter().map(bytes).collect()),
+            requests: Arc::new(requests.iter().map(Get::bytes).collect()),
         }
     }
 
@@ -63,18 +79,4 @@ async fn send_every(address: SocketAddr, requests: Arc<Vec<Vec<u8>>>, first: usi
         }
     }
     Ok(())
-}
-
-/// Whether this is a complete answer, with its body.
-fn is_whole(answer: &[u8]) -> Result<bool> {
-    let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
-        return Ok(false);
-    };
-    let head = std::str::from_utf8(answer.get(..end).unwrap_or_default())?;
-    if !head.starts_with("HTTP/1.1 200 ") {
-        bail!("expected status 200, found: {head}");
-    }
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let length: usize = length.context("the answer has no length")?.parse()?;
-    Ok(answer.len() >= end + 4 + length)
 }

@@ -1,22 +1,30 @@
-//! What the filter costs: CPU time per request of a whole Envoy. Measured with different filters ([`filters`]), and
-//! with one route and a thousand routes that have a session each ([`scale`]).
+//! What the filter costs: CPU time per request of a whole proxy, and latencies. Measured beside other proxies and
+//! filters ([`comparison`]), and with one route and a thousand routes that have a session each ([`scale`]).
 //!
-//! Every Envoy has one worker and the same three backends. The output has medians over the rounds, and ratios within
+//! Every proxy has one worker and the same three backends. The output has medians over the rounds, and ratios within
 //! the run: absolute figures of different machines or days cannot be compared.
 
-mod filters;
+mod comparison;
+mod h2load;
 mod load;
 mod measure;
+mod plot;
+mod results;
 mod scale;
+mod variants;
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use limpet_e2e::{Config, Envoy, filter_with, tools};
 use serde_json::{Value, json};
 
 use load::Get;
 use measure::Effort;
+use variants::Choice;
+
+/// The rounds of a whole run.
+const ROUNDS: usize = 40;
 
 /// Where `module.yaml` has the filter's configuration.
 const MODULE_CONFIGURATION: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
@@ -24,40 +32,30 @@ const MODULE_CONFIGURATION: &str = "/static_resources/listeners/0/filter_chains/
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let mut effort = Effort {
-        rounds: 40,
-        requests: 4000,
+    let rounds = match std::env::var("ROUNDS").ok().filter(|rounds| !rounds.is_empty()) {
+        None => ROUNDS,
+        Some(rounds) => rounds.parse().with_context(|| format!("ROUNDS={rounds}"))?,
     };
-    let (mut filters, mut scale) = (Some(filters::Which::All), true);
+    let mut effort = Effort { rounds, requests: 4000 };
+    let (mut choice, mut scale) = (Some(Choice::All), true);
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
-            // Shows that the benchmark works. Its figures mean little.
-            "--brief" => {
-                effort = Effort {
-                    rounds: 6,
-                    requests: 500,
-                }
-            }
             "--filters" => scale = false,
-            "--scale" => filters = None,
+            "--scale" => choice = None,
             // More rounds of fewer filters: what counting costs is little.
             "--counting" => {
-                (filters, scale) = (Some(filters::Which::Counting), false);
+                (choice, scale) = (Some(Choice::Counting), false);
                 effort = Effort {
-                    rounds: 80,
+                    rounds: 2 * rounds,
                     requests: 6000,
                 }
             }
-            other => bail!("expected --brief, --filters, --counting or --scale, found {other}"),
+            other => bail!("expected --filters, --counting or --scale, found {other}"),
         }
     }
     let backends = backends().await?;
-    println!(
-        "CPU of the whole proxy per request, over no filter in the same round; medians of {} rounds\n",
-        effort.rounds / 2
-    );
-    if let Some(which) = filters {
-        filters::run(&backends, effort, which).await?;
+    if let Some(choice) = choice {
+        comparison::run(&backends, effort, choice).await?;
     }
     if scale {
         scale::run(&backends, effort).await?;
@@ -128,17 +126,11 @@ fn cookie_policy() -> Value {
     json!({"cookie": {"name": "limpet-session"}})
 }
 
-/// What a client sends after its first request. It has about the same number of bytes with all filters.
+/// What a client sends after its first request.
 async fn next_request(envoy: &Envoy, host: String, path: String) -> Result<Get> {
     let first = envoy.get(&path).header("host", &host).send().await?;
-    if let Some(token) = first.header("x-session") {
-        let path = format!("{path}?session={token}");
-        let cookie = "a=1".to_owned();
-        return Ok(Get { host, path, cookie });
-    }
-    let cookie = match first.set_cookie("limpet-session") {
-        Some(cookie) => cookie.pair(),
-        None => format!("limpet-session={}", "x".repeat(60)),
-    };
-    Ok(Get { host, path, cookie })
+    Ok(Get {
+        host,
+        ..comparison::next(&first, &path, false)
+    })
 }

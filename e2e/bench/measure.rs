@@ -1,42 +1,66 @@
 //! Measurement: variants take turns in short slices, in an order that changes with every round, so that other load on
 //! the machine affects all of them. In each round, each variant is compared with its own measurement of the baseline.
-//! Only the quieter half of the rounds counts: those in which the Envoys waited least for a CPU.
+//! Only the quieter half of the rounds counts: those in which the proxies waited least for a CPU.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use limpet_e2e::Envoy;
+use limpet_e2e::Scheduled;
 
-use crate::load::Load;
+use crate::{h2load, load};
 
-/// An Envoy under a load.
-pub(crate) struct Run<'e> {
+/// What sends requests.
+pub(crate) enum Load {
+    Same(h2load::Load),
+    Different(load::Load),
+}
+
+impl From<h2load::Load> for Load {
+    fn from(load: h2load::Load) -> Self {
+        Self::Same(load)
+    }
+}
+
+impl From<load::Load> for Load {
+    fn from(load: load::Load) -> Self {
+        Self::Different(load)
+    }
+}
+
+/// A proxy under a load.
+pub(crate) struct Run {
     pub(crate) name: String,
-    envoy: &'e Envoy,
+    pid: u32,
     load: Load,
     /// Microseconds of CPU per request, one value for each round.
     pub(crate) spent: Vec<f64>,
 }
 
-impl<'e> Run<'e> {
-    pub(crate) fn new(name: impl Into<String>, envoy: &'e Envoy, load: Load) -> Self {
+impl Run {
+    pub(crate) fn new(name: impl Into<String>, pid: u32, load: impl Into<Load>) -> Self {
         Self {
             name: name.into(),
-            envoy,
-            load,
+            pid,
+            load: load.into(),
             spent: Vec::new(),
         }
     }
 
-    /// Sends `requests` requests. Returns the CPU time that Envoy spent.
+    /// Sends `requests` requests. Returns the CPU time that the proxy spent.
     async fn slice(&self, requests: usize) -> Result<Scheduled> {
-        let before = Scheduled::of(self.envoy.pid())?;
-        self.load.send(requests).await.with_context(|| self.name.clone())?;
-        let after = Scheduled::of(self.envoy.pid())?;
-        Ok(Scheduled {
-            ran: after.ran.saturating_sub(before.ran),
-            waited: after.waited.saturating_sub(before.waited),
-        })
+        let before = Scheduled::of(self.pid)?;
+        let sent = match &self.load {
+            Load::Same(load) => load.send(requests),
+            Load::Different(load) => load.send(requests).await,
+        };
+        sent.with_context(|| self.name.clone())?;
+        Ok(Scheduled::of(self.pid)?.since(before))
+    }
+
+    /// The median of the CPU time.
+    pub(crate) fn median(&self) -> f64 {
+        let [_, median, _] = quartiles(&self.spent);
+        median
     }
 
     /// The CPU time beyond a baseline's, one value for each round.
@@ -62,7 +86,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    pub(crate) async fn measure(self, runs: &mut [Run<'_>]) -> Result<()> {
+    pub(crate) async fn measure(self, runs: &mut [&mut Run]) -> Result<()> {
         #[expect(clippy::cast_precision_loss, reason = "some thousands")]
         let requests = self.requests as f64;
         let count = runs.len();
@@ -91,39 +115,16 @@ impl Effort {
         eprintln!();
         let mut sorted = waited.clone();
         sorted.sort();
-        let limit = sorted.get(self.rounds / 2).copied().unwrap_or_default();
+        let limit = sorted
+            .get(self.rounds.saturating_sub(1) / 2)
+            .copied()
+            .unwrap_or_default();
         for run in runs {
             let mut rounds = waited.iter();
             run.spent
-                .retain(|_| rounds.next().is_some_and(|waited| *waited < limit));
+                .retain(|_| rounds.next().is_some_and(|waited| *waited <= limit));
         }
         Ok(())
-    }
-}
-
-/// A process's times from the scheduler.
-struct Scheduled {
-    ran: Duration,
-    /// The time without a CPU although there was work.
-    waited: Duration,
-}
-
-impl Scheduled {
-    /// The sum over all threads, from the scheduler's own account in nanoseconds.
-    fn of(pid: u32) -> Result<Self> {
-        let (mut ran, mut waited) = (0, 0);
-        for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-            let file = task?.path().join("schedstat");
-            let text =
-                std::fs::read_to_string(&file).with_context(|| format!("expected {} (Linux)", file.display()))?;
-            let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-            ran += numbers.next().context("schedstat is empty")??;
-            waited += numbers.next().context("schedstat is too short")??;
-        }
-        Ok(Self {
-            ran: Duration::from_nanos(ran),
-            waited: Duration::from_nanos(waited),
-        })
     }
 }
 

@@ -108,10 +108,10 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
             let found = of_build.iter().find(|(_, present, _)| *present == layout);
             let (build, _, envoy) = found.context("no Envoy with these routes")?;
             let load = load(envoy, layout.count(), requested).await?;
-            runs.push(Run::new(format!("{build}, {what}"), envoy, load));
+            runs.push(Run::new(format!("{build}, {what}"), envoy.pid(), load));
         }
     }
-    effort.measure(&mut runs).await?;
+    effort.measure(&mut runs.iter_mut().collect::<Vec<_>>()).await?;
     report(&runs)
 }
 
@@ -129,7 +129,7 @@ async fn load(envoy: &Envoy, routes: usize, requested: RequestedRoutes) -> Resul
     Ok(Load::new(envoy.address(), &requests))
 }
 
-fn report(runs: &[Run<'_>]) -> Result<()> {
+fn report(runs: &[Run]) -> Result<()> {
     let (baselines, builds) = runs.split_at_checked(LOADS.len()).context("no baseline")?;
     println!(
         "{:45} {:>10} {:>20} {:>22}",

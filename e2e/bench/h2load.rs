@@ -1,0 +1,54 @@
+//! Closed-loop load by h2load, the load tool of nghttp2.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::load::Get;
+
+const CONNECTIONS: usize = 8;
+
+/// Requests that are all the same.
+#[derive(Debug)]
+pub(crate) struct Load {
+    url: String,
+    headers: Vec<String>,
+}
+
+impl Load {
+    pub(crate) fn new(address: SocketAddr, Get { path, cookie, .. }: &Get) -> Self {
+        let cookie = (!cookie.is_empty()).then(|| format!("cookie: {cookie}"));
+        Self {
+            url: format!("http://{address}{path}"),
+            headers: cookie
+                .into_iter()
+                .chain(["user-agent: bench".to_owned(), "accept: */*".to_owned()])
+                .collect(),
+        }
+    }
+
+    /// Sends this many requests over a few connections. Each must be answered with 2xx.
+    pub(crate) fn send(&self, count: usize) -> Result<()> {
+        let mut command = Command::new("h2load");
+        command.args(["--h1", "--threads=1"]);
+        command.args([format!("--clients={CONNECTIONS}"), format!("--requests={count}")]);
+        for header in &self.headers {
+            command.args(["--header", header]);
+        }
+        let output = command
+            .arg(&self.url)
+            .output()
+            .context("expected h2load (Debian: nghttp2-client)")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let good = format!("status codes: {count} 2xx");
+        ensure!(said.contains(&good), "{}: expected {good}, found:\n{said}", self.url);
+        Ok(())
+    }
+}
+
+/// The version of the tool.
+pub(crate) fn version() -> Result<String> {
+    let output = Command::new("h2load").arg("--version").output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
