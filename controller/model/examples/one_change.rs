@@ -1,6 +1,8 @@
 //! What a changed route costs, with so many routes: `cargo run --release -p limpet-model --example one_change -- 2000`.
 #![allow(clippy::disallowed_methods, reason = "to measure takes a clock")]
 
+#![allow(clippy::disallowed_methods, reason = "it measures")]
+
 use std::time::{Duration, Instant};
 
 use limpet_api::ObjectName;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::backend_tls::TlsPolicies;
-use super::context::Context;
 use super::contour::Contour;
 use super::explained;
 use super::explanation::RuleExplanation;
@@ -12,6 +11,7 @@ use super::maps::shared;
 use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
+use super::sessions::Context;
 use super::sessions::{InCommon, RuleFacts, RuleSession, former_sessions, pruned_policies, sessions};
 use super::{
     Envoys, Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::certificate::Certificate;
 use super::envoys::Envoys;
+use super::maps::Map;
 use super::memory::Memory;
 use super::objects::SessionPolicyName;
 use limpet_api::{ObjectName, ObjectRef};
@@ -33,10 +34,6 @@ pub use hostname::Hostname;
 pub use matches::{Match, PathMatch, ValueMatch};
 pub use session::{Session, SessionUse};
 pub use traffic::{Cors, Mirror, Retry};
-
-/// A sorted map. A copy costs nothing and shares all but what differs, so what differs between two is found without a
-/// look at the rest ([`OrdMap::diff`]).
-pub type Map<K, V> = OrdMap<K, Arc<V>>;
 
 /// Everything that the Gateways of our class serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

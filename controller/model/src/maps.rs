@@ -5,7 +5,9 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::graph::Map;
+/// A sorted map. A copy costs nothing and shares all but what differs, so what differs between two is found without a
+/// look at the rest ([`OrdMap::diff`]).
+pub type Map<K, V> = OrdMap<K, Arc<V>>;
 
 /// The same as such a map.
 pub(crate) fn shared<K: Ord + Clone, V>(all: impl IntoIterator<Item = (K, V)>) -> Map<K, V> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
 use super::endpoints::Readiness;
-use super::graph::Map;
+use super::maps::Map;
 use super::memory::Memory;
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, Filter,
@@ -14,7 +14,7 @@ use limpet_api::{
     ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
 };
 
-/// The objects that a graph is built from. They come from an API server or from files. A copy costs nothing. A copy costs nothing.
+/// The objects that a graph is built from. They come from an API server or from files. A copy costs nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
     /// By name.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use super::graph::Map;
+use super::maps::Map;
 use super::objects::SessionPolicyName;
 use limpet_api::{KindRef, ObjectName, ObjectRef, ParentRef};
 

@@ -10,10 +10,11 @@ use limpet_core::config::live_for;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::time::GatewayDuration;
 
-use crate::envoy::authorities_secret;
 use limpet_api::ObjectName;
 use limpet_model::Graph;
-use limpet_model::graph::{Action, ClusterName, Forward, Gateway, Hostname, Session, Target, VirtualHost};
+use limpet_model::graph::{
+    Action, ClusterName, Forward, Gateway, Hostname, Session, Target, TrustedAuthorities, VirtualHost,
+};
 
 /// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may have
 /// there, and for what.
@@ -68,6 +69,18 @@ pub fn all_policies(graph: &Graph) -> BTreeMap<String, PolicyConfig> {
     policies
         .map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)))
         .collect()
+}
+
+/// What the names of the secrets of authorities begin with. A listener's secret has the name of its Secret, and no
+/// namespace has a dot.
+const PREFIX: &str = "limpet.authorities";
+
+/// The name of the secret that has these authorities.
+pub(crate) fn authorities_secret(authorities: &TrustedAuthorities) -> String {
+    match authorities {
+        TrustedAuthorities::System => format!("{PREFIX}/system"),
+        TrustedAuthorities::Certificates(authorities) => format!("{PREFIX}/{}", authorities.name()),
+    }
 }
 
 /// A virtual host of a Gateway. In its order, they are as the Gateway has them.
@@ -220,8 +233,8 @@ impl Used {
         })
     }
 
-    /// The idle bounds of a cluster's sessions, in whole seconds: those that Envoys count them by. `max_idle` is that of
-    /// the filter's configuration, or its default.
+    /// The idle bounds of a cluster's sessions, in whole seconds: those that Envoys count them by. `max_idle` is that
+    /// of the filter's configuration, or its default.
     #[must_use]
     pub fn idle_bounds(
         &self,

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::partition::Island;
-use crate::context::Elsewhere;
 use crate::graph::Hostname;
+use crate::sessions::Elsewhere;
 use crate::sessions::{InCommon, PolicyId, WrittenCookie, wider};
 
 /// Of all islands.

@@ -2,8 +2,8 @@
 //!
 //! Objects fall into islands: what has to do with each other in any way (`links`) is in one (`partition`). An island is
 //! built as all objects are, by the same code, of its own objects and of those that it reads (`restrict`). What an
-//! island makes is put in the place of what it made before (`merge`). What islands have in common although nothing joins
-//! them, a build asks for (`common`): names of policies, and cookies of which a client keeps one alone.
+//! island makes is put in the place of what it made before (`merge`). What islands have in common although nothing
+//! joins them, a build asks for (`common`): names of policies, and cookies of which a client keeps one alone.
 //!
 //! So a build costs what changed (`changes`) with the islands around it. Some changes concern all islands: of the
 //! settings and of GatewayClasses. Those of a Gateway concern all of its routes.
@@ -22,11 +22,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::build::{Built, MOST_BUILDS, build_once, build_within};
-use super::context::Context;
 use super::graph::Graph;
 use super::memory::{MOST_BYTES, Memory};
 use super::memory_room::Room;
 use super::reports::ListenerReport;
+use super::sessions::Context;
 use super::sessions::DIGITS;
 use super::{Objects, Reports, SessionPolicyKind, SessionPolicyName, Settings, contour, without_status};
 use changes::Changes;

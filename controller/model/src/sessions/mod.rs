@@ -7,6 +7,7 @@
 //! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
 //! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
 //!   client would keep only one. This file has what depends on all rules at once.
+//! - `context` says what a build depends on beside them.
 //! - `by_cookie` makes sessions of objects that know nothing of `sessionPersistence`.
 //! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
 //! - `service_annotations` reads what Services say of sessions in splits.
@@ -18,6 +19,7 @@ mod annotations;
 mod backend_status;
 mod backends;
 mod by_cookie;
+mod context;
 mod cookie_path;
 mod defaults;
 mod domains;
@@ -42,7 +44,6 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::context::{Context, Elsewhere};
 use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
 use super::problem::Problem;
 use super::reports::{Condition, PolicyReport};
@@ -51,12 +52,13 @@ use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
 pub(crate) use by_cookie::{ByCookie, CookieSessions, annotated};
+pub(crate) use context::{Context, DIGITS, Elsewhere};
 pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
 pub(crate) use explain::{Explained, affinity_fields};
 pub(crate) use facts::RuleFacts;
 pub(crate) use former::{former_sessions, pruned_policies};
-pub(crate) use names::{DIGITS, PolicyId};
+pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{never_begins, problems as service_problems};

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::context::{Context, Elsewhere};
+use super::context::{Context, Elsewhere};
 use crate::short_hash::hash;
 use limpet_core::config::schema::PolicyConfig;
 
 /// The longest name of a policy is 128 characters, 17 of which are a hyphen and a hash.
 const MAX_STEM: usize = 111;
-/// How many digits of the hash a name has, unless two names would be equal.
-pub(crate) const DIGITS: usize = 8;
-/// How many digits it has then.
+/// How many digits of the hash a name has if two would be equal.
 const MORE_DIGITS: usize = 16;
 
 /// Policies, each once.

@@ -19,11 +19,8 @@ use envoy_types::pb::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 
 use super::options::EnvoyOptions;
 use super::pack::{ads, pack};
+use crate::used::authorities_secret;
 use limpet_model::graph::{BackendTls, Cluster, Protocol, SubjectAltName, TrustedAuthorities};
-
-/// What the names of these secrets begin with. A listener's secret has the name of its Secret, and no namespace has a
-/// dot.
-const PREFIX: &str = "limpet.authorities";
 
 pub(super) fn transport(tls: &BackendTls, protocol: Protocol) -> TransportSocket {
     let alpn = match protocol {
@@ -37,7 +34,7 @@ pub(super) fn transport(tls: &BackendTls, protocol: Protocol) -> TransportSocket
     let validation = CombinedCertificateValidationContext {
         default_validation_context: Some(names),
         validation_context_sds_secret_config: Some(SdsSecretConfig {
-            name: secret_name(&tls.authorities),
+            name: authorities_secret(&tls.authorities),
             sds_config: Some(ads()),
         }),
         ..CombinedCertificateValidationContext::default()
@@ -78,14 +75,6 @@ fn matcher(name: &SubjectAltName) -> SubjectAltNameMatcher {
     }
 }
 
-/// The name of the secret that has these authorities.
-pub(crate) fn secret_name(authorities: &TrustedAuthorities) -> String {
-    match authorities {
-        TrustedAuthorities::System => format!("{PREFIX}/system"),
-        TrustedAuthorities::Certificates(authorities) => format!("{PREFIX}/{}", authorities.name()),
-    }
-}
-
 /// The secret that a cluster needs.
 pub(super) fn secret(cluster: &Cluster, options: &EnvoyOptions) -> Option<Secret> {
     let authorities = &cluster.tls.as_ref()?.authorities;
@@ -103,7 +92,7 @@ pub(super) fn secret(cluster: &Cluster, options: &EnvoyOptions) -> Option<Secret
         ..CertificateValidationContext::default()
     };
     Some(Secret {
-        name: secret_name(authorities),
+        name: authorities_secret(authorities),
         r#type: Some(secret::Type::ValidationContext(context)),
     })
 }

@@ -40,7 +40,6 @@ use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
 use prost::Message;
 
-pub(crate) use backend_tls::secret_name as authorities_secret;
 pub use bootstrap::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap_secrets};
 pub use elsewhere::RoutesElsewhere;
 pub use filter::extension_config;

@@ -322,8 +322,8 @@ impl Publisher {
         gateways
     }
 
-    /// Gives the endpoints of a cluster to the Gateways that have it, and returns these. Another control plane publishes
-    /// them itself, but an address that changes its owner is fenced here.
+    /// Gives the endpoints of a cluster to the Gateways that have it, and returns these. Another control plane
+    /// publishes them itself, but an address that changes its owner is fenced here.
     fn serve_cluster(
         &mut self,
         name: &ClusterName,

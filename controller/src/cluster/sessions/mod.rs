@@ -236,8 +236,8 @@ impl Book {
         self.content().ledger.forget_loads_of_others(is_there);
     }
 
-    /// What changed of the published clusters, and their endpoints. It is one step: what Envoys tell of an endpoint that
-    /// is not known is not taken.
+    /// What changed of the published clusters, and their endpoints. It is one step: what Envoys tell of an endpoint
+    /// that is not known is not taken.
     pub(crate) fn publish<'a>(
         &self,
         changed: impl Iterator<Item = Published<'a>>,

@@ -21,10 +21,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{RuleFacts, RuleSession, Sessions, sessions};
-use crate::context::Context;
 use crate::graph::{Hostname, PathMatch, RuleName, Session};
 use crate::objects::RuleBackend;
 use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
+use crate::sessions::Context;
 use crate::{Gateways, Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence};
 use limpet_core::config::schema::PolicyConfig;

@@ -21,11 +21,11 @@ use super::{EnvoyOptions, FilterBuild, ModuleFilter, resources};
 use crate::json;
 use crate::{FilterInputs, FilterKeys};
 use limpet_api::ObjectName;
-use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Balance, Cluster, ClusterLimits, ClusterName, Cors, Destination, Forward, Gateway, HeaderChanges, Hostname,
-    Listener, Map, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
+    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
 };
+use limpet_model::{Graph, Map};
 use limpet_resources::ResourceType;
 
 pub(super) fn gateway() -> ObjectName {

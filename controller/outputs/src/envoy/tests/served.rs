@@ -14,10 +14,10 @@ use crate::used::Used;
 use crate::{FilterInputs, used_policies};
 use limpet_api::ObjectName;
 use limpet_model::graph::{
-    Action, BackendTls, ClusterName, Gateway, Hostname, Listener, Map, Route, RuleName, Session, SessionUse,
+    Action, BackendTls, ClusterName, Gateway, Hostname, Listener, Route, RuleName, Session, SessionUse,
     TrustedAuthorities, VirtualHost,
 };
-use limpet_model::{Certificate, Graph};
+use limpet_model::{Certificate, Graph, Map};
 use limpet_resources::Resources;
 
 const PORTS: [(u16, &str, bool); 4] = [(80, "a", false), (80, "b", false), (443, "a", true), (443, "b", true)];

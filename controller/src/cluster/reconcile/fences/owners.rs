@@ -115,8 +115,8 @@ impl Owners {
         new
     }
 
-    /// Forgets the endpoints of ports of these Services that are not watched any more. Returns the addresses that another
-    /// namespace keeps now, with another owner.
+    /// Forgets the endpoints of ports of these Services that are not watched any more. Returns the addresses that
+    /// another namespace keeps now, with another owner.
     pub(super) fn retain(
         &mut self,
         services: &BTreeSet<ObjectName>,

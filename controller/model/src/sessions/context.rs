@@ -1,8 +1,11 @@
 //! What a build depends on beside the objects and the settings.
 
-use super::memory::MOST_BYTES;
-use super::sessions::{DIGITS, WrittenCookie};
+use super::WrittenCookie;
+use crate::memory::MOST_BYTES;
 use limpet_api::ObjectRef;
+
+/// How many digits of the hash a name has, unless two names would be equal.
+pub(crate) const DIGITS: usize = 8;
 
 /// Limits, and what there is beside the objects of the build.
 #[derive(Clone, Copy)]
