@@ -7,8 +7,8 @@ use proxy_wasm::types::{MapType, Status};
 
 #[cfg_attr(target_arch = "wasm32", link(wasm_import_module = "env"))]
 unsafe extern "C" {
-    /// Writes a buffer and its size in bytes: see [`crate::headers`]. Returns a [`Status`], as a number: a host may have
-    /// others than the SDK knows.
+    /// Writes a buffer and its size in bytes: see [`crate::headers`]. Returns a [`Status`], as a number: a host may
+    /// have others than the SDK knows.
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
 }
 

@@ -100,9 +100,14 @@ impl Drop for Place {
 
 impl Default for TokenMemory {
     fn default() -> Self {
+        let mut places = Vec::new();
+        // A VM may have a limit. Without the room, every token is verified.
+        if places.try_reserve_exact(PLACES).is_ok() {
+            places.resize_with(PLACES, || Mutex::new(Place::EMPTY));
+        }
         Self {
             hasher: RandomState::new(),
-            places: (0..PLACES).map(|_| Mutex::new(Place::EMPTY)).collect(),
+            places: places.into(),
         }
     }
 }

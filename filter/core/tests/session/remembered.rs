@@ -115,7 +115,8 @@ proptest! {
             "idleTimeout": "20s", "absoluteTimeout": "50s", "strict": strict, "also": [{"header": {"name": HEADER}}],
         }));
         let states = [KeyState::Verifying, KeyState::Retiring];
-        let mut sites = [filter(&policy), filter(&policy)].map(|filter| Site { filter: filter.with_keys(keyring(states)) });
+        let site = || Site { filter: filter(&policy).with_keys(keyring(states)) };
+        let mut sites = [site(), site()];
         sites[1].filter.remember_tokens();
         let texts: Vec<String> = tokens.iter().map(|token| token.text()).collect();
         for (second, step) in steps {
