@@ -1,5 +1,4 @@
 //! What a changed route costs, with so many routes: `cargo run --release -p limpet-model --example one_change -- 2000`.
-#![allow(clippy::disallowed_methods, reason = "to measure takes a clock")]
 
 #![allow(clippy::disallowed_methods, reason = "it measures")]
 

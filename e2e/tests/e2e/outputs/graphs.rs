@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use limpet_api::ObjectName;
 use limpet_core::config::schema::{CookieConfig, PolicyConfig};
-use limpet_model::Graph;
 use limpet_model::graph::{
     Action, Balance, Cluster, ClusterLimits, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname,
-    Listener, Map, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
+use limpet_model::{Graph, Map};
 
 pub(crate) fn gateway() -> ObjectName {
     ObjectName::new("shop", "web")
