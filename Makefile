@@ -1,9 +1,9 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
 # DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
 # `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME. MINUTES: how long
-# `make chaos` is. For `make bench`: ROUNDS makes it shorter, BENCH is --filters, --scale or --counting for a part of it,
-# and FORMER a directory with both builds of the filter of another commit. For `make bench-controller`: PART and SIZES
-# are what is measured, and PEER is an Envoy Gateway to measure beside.
+# `make chaos` is. For `make bench`: ROUNDS makes it shorter, BENCH is --filters, --scale or --counting for a part of
+# it, and FORMER a directory with both builds of the filter of another commit. For `make bench-controller`: PART and
+# SIZES are what is measured, and PEER is an Envoy Gateway to measure beside.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 DEMO ?=

@@ -212,7 +212,7 @@ impl Results {
             let _ = writeln!(about, "| {name} | {value} |");
         }
         let times = |name| self.find(name, Kind::Steady).map_or(f64::NAN, |of| of.times[1]);
-        include_str!("benchmarks.md")
+        include_str!("benchmarks.template")
             .replace("{{about}}", about.trim_end())
             .replace("{{busy}}", if self.was_busy { BUSY } else { "" })
             .replace("{{table}}", self.table().trim_end())
