@@ -59,7 +59,7 @@ pub(crate) async fn run(gateways: usize) -> Result<()> {
     let start = Instant::now();
     let mut clients = Vec::new();
     for number in 0..gateways {
-        // A machine of their own for the Envoys of each Gateway, in the addresses of clients (`e2e/src/kube/network.rs`).
+        // The Envoys of each Gateway have an address of their own, among those of clients (`e2e/src/kube/network.rs`).
         let from = IpAddr::from([10, 66, 255, u8::try_from(number)?]);
         for _ in 0..ENVOYS {
             let group = format!("{}/{}", namespace.name(), gateway(number));
