@@ -57,6 +57,8 @@ impl Changes {
         }
         if before.ingress_routes != after.ingress_routes
             || before.certificate_delegations != after.certificate_delegations
+            // Of the policies of its Services, which say so, and not the objects here.
+            || before.authorities != after.authorities
         {
             changes.members.insert(Member::Contour);
         }
