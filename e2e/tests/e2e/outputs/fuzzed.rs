@@ -86,7 +86,8 @@ const OF_CONTOUR: [&str; 14] = [
 #[test]
 fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
     let mut random = Random::seeded();
-    let inputs: Vec<Vec<u8>> = (0..1000).map(|_| random.bytes(300)).collect();
+    // So many that each of the fields comes up, whatever the seed is.
+    let inputs: Vec<Vec<u8>> = (0..4000).map(|_| random.bytes(300)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut graph = ingress_route::ingress_routes(&inputs);
     // The target's own is none that Envoy could load.
