@@ -30,6 +30,7 @@ async fn the_application_decides_which_clients_are_kept() -> Result<()> {
         assert_eq!(answer.seen()?.cookies(), Some(format!("{COOKIE}={token}")));
         assert!(answer.set_cookies().is_empty());
     }
+    until_another_time().await;
     let again = visitor.send(keep()).await?;
     assert_eq!(again.backend(), first.backend());
     assert_ne!(visitor.cookie(COOKIE), Some(&*token), "there is no new token");

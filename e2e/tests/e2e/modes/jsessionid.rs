@@ -48,6 +48,7 @@ async fn a_servlet_session_works_from_login_to_logout() -> Result<()> {
         }
 
         // A login within the session: a new id and a new token at the same backend.
+        until_another_time().await;
         let again = visitor.get("/shop/login").await?;
         assert_eq!(again.backend(), login.backend(), "{round}");
         let (next_token, next_id) = token_and_id(&visitor, &again)?;

@@ -13,6 +13,7 @@ mod jsessionid;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Config, Envoy, Request, Site};
@@ -141,6 +142,11 @@ fn filter_of_every_mode(more: &Value) -> Value {
         .to_vec()
         .into();
     filter
+}
+
+/// Waits until a token that is made again is another one: the wasm filter's time moves by a tenth of a second.
+async fn until_another_time() {
+    tokio::time::sleep(Duration::from_millis(200)).await;
 }
 
 /// A site with one policy of this mode.
