@@ -46,7 +46,12 @@ impl Catalog {
                         return anyhow::Ok(());
                     }
                     let name = route_name(number);
-                    let slice = catalog.slice(&name, &name, addresses(number).take(ENDPOINTS_OF_A_SERVICE));
+                    let slice = slice(
+                        &catalog.namespace,
+                        &name,
+                        &name,
+                        addresses(number).take(ENDPOINTS_OF_A_SERVICE),
+                    );
                     for object in [catalog.service(&name), slice, catalog.route(number, &name)] {
                         client.apply_object(&object).await?;
                     }
@@ -68,7 +73,12 @@ impl Catalog {
                 number * ENDPOINTS_OF_A_SLICE,
                 self.large.min((number + 1) * ENDPOINTS_OF_A_SLICE),
             );
-            let slice = self.slice(LARGE, &format!("{LARGE}-{number}"), (first..end).map(address_of_large));
+            let slice = slice(
+                &self.namespace,
+                LARGE,
+                &format!("{LARGE}-{number}"),
+                (first..end).map(address_of_large),
+            );
             client.apply_object(&slice).await?;
         }
         client.apply_object(&self.service(LARGE)).await?;
@@ -96,26 +106,6 @@ impl Catalog {
             "metadata": {"name": name, "namespace": self.namespace},
             // No cluster IP, because a cluster may have few of them. No selector, because nothing creates its slices.
             "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80, "targetPort": PORT}]},
-        })
-    }
-
-    fn slice(&self, service: &str, name: &str, addresses: impl Iterator<Item = IpAddr>) -> Value {
-        let conditions = json!({"ready": true, "serving": true, "terminating": false});
-        let endpoint = |address: IpAddr| json!({"addresses": [address], "conditions": conditions});
-        json!({
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": name,
-                "namespace": self.namespace,
-                "labels": {
-                    "kubernetes.io/service-name": service,
-                    "endpointslice.kubernetes.io/managed-by": "limpet-bench",
-                },
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
-            "endpoints": addresses.map(endpoint).collect::<Vec<_>>(),
         })
     }
 
@@ -155,7 +145,7 @@ impl Catalog {
     /// Leaves one endpoint to a route's Service.
     pub(crate) async fn serve_at(&self, client: &Client, number: usize, address: IpAddr) -> Result<()> {
         let name = route_name(number);
-        let slice = self.slice(&name, &name, std::iter::once(address));
+        let slice = slice(&self.namespace, &name, &name, std::iter::once(address));
         client.apply_object(&slice).await.map(drop)
     }
 
@@ -207,4 +197,25 @@ pub(crate) fn addresses(number: usize) -> impl Iterator<Item = IpAddr> {
 fn address_of_large(number: usize) -> IpAddr {
     let [.., high, middle, low] = number.to_be_bytes();
     IpAddr::V4(Ipv4Addr::new(11, high, middle, low))
+}
+
+/// An `EndpointSlice` of a Service, as the API has it. All addresses are ready.
+pub(crate) fn slice(namespace: &str, service: &str, name: &str, addresses: impl Iterator<Item = IpAddr>) -> Value {
+    let conditions = json!({"ready": true, "serving": true, "terminating": false});
+    let endpoint = |address: IpAddr| json!({"addresses": [address], "conditions": conditions});
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {
+                "kubernetes.io/service-name": service,
+                "endpointslice.kubernetes.io/managed-by": "limpet-bench",
+            },
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
+        "endpoints": addresses.map(endpoint).collect::<Vec<_>>(),
+    })
 }

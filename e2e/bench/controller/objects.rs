@@ -14,11 +14,11 @@ use limpet_model::endpoints::{Endpoint, EndpointSlice, EndpointState, SliceEndpo
 use limpet_model::{Objects, SessionPolicyKind, SessionPolicyName};
 use serde_json::{Value, json};
 
+use crate::catalog::{self, PORT};
+
 const RULES_OF_A_ROUTE: usize = 10;
 const ENDPOINTS_OF_A_SERVICE: usize = 10;
 const NAMESPACES: usize = 5;
-/// The port of every endpoint.
-const PORT: u16 = 8080;
 
 /// The number of rules, and the names of the objects.
 #[derive(Debug, Clone)]
@@ -115,23 +115,8 @@ impl GeneratedObjects {
 
     /// A rule's `EndpointSlice` as the API has it.
     pub(crate) fn slice(rule: usize) -> Value {
-        let conditions = json!({"ready": true, "serving": true, "terminating": false});
-        let endpoint = |address: IpAddr| json!({"addresses": [address], "conditions": conditions});
-        json!({
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": service_name(rule),
-                "namespace": namespace_of(rule),
-                "labels": {
-                    "kubernetes.io/service-name": service_name(rule),
-                    "endpointslice.kubernetes.io/managed-by": "limpet-bench",
-                },
-            },
-            "addressType": "IPv4",
-            "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
-            "endpoints": addresses(rule).map(endpoint).collect::<Vec<_>>(),
-        })
+        let service = service_name(rule);
+        catalog::slice(&namespace_of(rule), &service, &service, addresses(rule))
     }
 
     pub(crate) fn routes(&self) -> usize {
