@@ -9,7 +9,8 @@ target=$(uname -m)-unknown-linux-musl
 profile=debug
 [[ " $* " != *" --release "* ]] || profile=release
 
-e2e/tools/ship.sh "$target" -p limpet --bin limpet "$@"
+# Like a release, without symbols: an image and each pod that copies it have several times its size.
+e2e/tools/ship.sh "$target" --config 'profile.dev.package.limpet.strip=true' -p limpet --bin limpet "$@"
 
 mkdir -p "$(dirname "$output")"
 cp "${CARGO_TARGET_DIR:-target}/$target/$profile/limpet" "$output.tmp"
