@@ -26,7 +26,7 @@ impl Cluster {
     /// The cluster of this release that all tests of this binary share. Each test has a namespace in it.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If it does not start, or a part of it has ended since; the error contains the end of a log.
     pub async fn shared(release: Release) -> Result<&'static Self> {
         static V1_2_1: OnceCell<Cluster> = OnceCell::const_new();
         static V1_6_1: OnceCell<Cluster> = OnceCell::const_new();
@@ -37,8 +37,11 @@ impl Cluster {
             Release::V1_6_1 => &V1_6_1,
             Release::V1_7_0 => &V1_7_0,
         };
-        cell.get_or_try_init(async || Self::start(&release.definitions()?).await)
-            .await
+        let cluster = cell
+            .get_or_try_init(async || Self::start(&release.definitions()?).await)
+            .await?;
+        cluster.server.ensure_running()?;
+        Ok(cluster)
     }
 
     /// Starts a cluster for one test, with the custom resource definitions in these files.

@@ -61,6 +61,22 @@ impl Daemon {
             .with_context(|| format!("the log of {name} ends with:\n{}", self.log_tail()))
     }
 
+    /// Checks that the process has not ended.
+    ///
+    /// # Errors
+    /// If it has; the error contains the end of its log.
+    pub(super) fn ensure_running(&self) -> Result<()> {
+        // The process is our child, so its number is nobody else's. What has ended has no arguments.
+        let arguments = std::fs::read(format!("/proc/{}/cmdline", self.id()))?;
+        let name = &self.name;
+        ensure!(
+            !arguments.is_empty(),
+            "{name} has ended; its log ends with:\n{}",
+            self.log_tail()
+        );
+        Ok(())
+    }
+
     /// Kills the process.
     pub fn end(&mut self) {
         // If killing fails, the process has already ended.

@@ -44,10 +44,13 @@ impl Node {
     /// The node that all tests of this binary share.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If it does not start, or a part of it has ended since; the error contains the end of a log.
     pub async fn shared() -> Result<&'static Self> {
         static NODE: OnceCell<Node> = OnceCell::const_new();
-        NODE.get_or_try_init(Self::start).await
+        let node = NODE.get_or_try_init(Self::start).await?;
+        node.server.ensure_running()?;
+        node.daemons.iter().try_for_each(Daemon::ensure_running)?;
+        Ok(node)
     }
 
     /// Starts a cluster, and waits until its node is ready and answers questions about names.

@@ -21,7 +21,7 @@ use crate::{Tls, tools};
 #[derive(Debug)]
 pub struct ApiServer {
     process: Option<Daemon>,
-    _etcd: Daemon,
+    etcd: Daemon,
     address: SocketAddr,
     etcd_address: SocketAddr,
     certificates: Certificates,
@@ -94,7 +94,7 @@ impl ApiServer {
         let certificates = Certificates::make(&names, directory.path())?;
         let mut server = Self {
             process: None,
-            _etcd: start_etcd(ip, etcd_address, directory.path())?,
+            etcd: start_etcd(ip, etcd_address, directory.path())?,
             address: SocketAddr::new(ip, 6443),
             etcd_address,
             tls: Tls::new(&certificates.authority, &own)?,
@@ -106,6 +106,12 @@ impl ApiServer {
         };
         server.start_again().await?;
         Ok(server)
+    }
+
+    /// Checks that etcd and the API server have not ended: without etcd, the API server answers with timeouts.
+    pub(super) fn ensure_running(&self) -> Result<()> {
+        self.etcd.ensure_running()?;
+        self.process.iter().try_for_each(Daemon::ensure_running)
     }
 
     /// Kills the API server: connections break, and nothing listens until [`ApiServer::start_again`]. The data stay.

@@ -34,6 +34,7 @@ impl Site {
     /// The site that all tests share. They run one after the other.
     pub(crate) async fn shared() -> Result<&'static Self> {
         static SITE: OnceCell<Site> = OnceCell::const_new();
+        Node::shared().await?;
         SITE.get_or_try_init(Self::install).await
     }
 
