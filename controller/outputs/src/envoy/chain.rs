@@ -41,6 +41,8 @@ use limpet_core::envoy::{
 const SOFT: &str = "limpet.stateful_session";
 /// The native filter that steers sessions of strict policies.
 const STRICT: &str = "limpet.stateful_session_strict";
+/// The filter in front of the wasm filter.
+const BEFORE_WASM: &str = "limpet.internal_headers";
 const MISSING_FILTER: &str = "This Envoy has no filter for the sessions of this route.\n";
 
 /// The filter that answers browsers that ask whether pages of other origins may send requests.
@@ -86,9 +88,9 @@ fn cors() -> HttpFilter {
     }
 }
 
-/// The filter in front of the wasm filter.
+/// Tells the wasm filter the route's session, and keeps internal headers from clients.
 pub(crate) fn before_wasm() -> HttpFilter {
-    filter("limpet.internal_headers", internal_headers_filter())
+    filter(BEFORE_WASM, internal_headers_filter())
 }
 
 /// The filters behind the wasm filter. Each route enables what it needs.
@@ -122,13 +124,19 @@ pub(crate) fn discovered(name: &str, mut type_urls: Vec<String>, default_config:
     }
 }
 
-/// What a route without sessions says about our filter. Such a route is served without it, also while it is missing.
-pub(super) fn without_session(build: &FilterBuild) -> (String, Any) {
+/// What a route without sessions says about filters. It is served without ours, also while ours is missing. Those that
+/// steer are disabled unless a route enables them, so there is nothing to keep internal either.
+pub(super) fn without_session(build: &FilterBuild) -> Vec<(String, Any)> {
     let disabled = FilterConfig {
         disabled: true,
         ..FilterConfig::default()
     };
-    (build.discovered_name().to_owned(), pack(disabled))
+    let before = match build {
+        FilterBuild::Wasm(_) => Some(BEFORE_WASM),
+        FilterBuild::Module(_) => None,
+    };
+    let filters = [build.discovered_name()].into_iter().chain(before);
+    filters.map(|name| (name.to_owned(), pack(disabled.clone()))).collect()
 }
 
 /// Envoy's answer where our filter is missing: 503 instead of 500, and the reason. Without the filter, backends would

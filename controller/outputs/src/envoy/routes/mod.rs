@@ -267,7 +267,7 @@ impl Routes<'_> {
     }
 
     fn without_session(&self, mut made: EnvoyRoute) -> EnvoyRoute {
-        add_filter(&mut made, without_session(self.build));
+        add_filters(&mut made, without_session(self.build));
         made
     }
 
@@ -287,16 +287,14 @@ impl Routes<'_> {
 /// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build
 /// to the other, both have these routes.
 fn steered(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
-    for entry in steering.per_route() {
-        add_filter(&mut made, entry);
-    }
+    add_filters(&mut made, steering.per_route());
     made
 }
 
-/// Adds what the route says about a filter.
-fn add_filter(made: &mut EnvoyRoute, entry: (String, Any)) {
-    let entries = std::mem::take(&mut made.typed_per_filter_config);
-    made.typed_per_filter_config = in_order(entries.into_iter().chain([entry]).collect());
+/// Adds what the route says about filters.
+fn add_filters(made: &mut EnvoyRoute, entries: Vec<(String, Any)>) {
+    let former = std::mem::take(&mut made.typed_per_filter_config);
+    made.typed_per_filter_config = in_order(former.into_iter().chain(entries).collect());
 }
 
 /// The match with the header that leads a session to the cluster with this short hash.

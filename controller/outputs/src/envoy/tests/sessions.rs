@@ -123,11 +123,13 @@ fn routes_without_sessions_are_served_without_the_filter() {
     let without = without.into_iter().map(Action::Forward).chain([respond]);
     let graph = graph(without.map(acting).collect());
     let disabled = json!({"@type": "type.googleapis.com/envoy.config.route.v3.FilterConfig", "disabled": true});
-    for (options, filter) in [(EnvoyOptions::default(), "limpet.wasm"), (module(), "limpet.module")] {
+    let wasm = json!({"limpet.wasm": disabled, "limpet.internal_headers": disabled});
+    let module_alone = json!({"limpet.module": disabled});
+    for (options, filters) in [(EnvoyOptions::default(), wasm), (module(), module_alone)] {
         let made = routes_with(&graph, &options);
         assert_eq!(made.len(), 4);
         for route in made {
-            assert_eq!(route["typed_per_filter_config"], json!({filter: disabled}), "{route}");
+            assert_eq!(route["typed_per_filter_config"], filters, "{route}");
         }
     }
 }
