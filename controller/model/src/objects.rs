@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
 use super::endpoints::Readiness;
-use super::maps::Map;
+use super::maps::{Map, changed};
 use super::memory::Memory;
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, Filter,
@@ -85,44 +85,66 @@ impl Objects {
     /// The objects that could not be read, with the path of the field and what was expected there.
     #[must_use]
     pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
-        fn of<'a, N: Ord, S: 'a>(
-            kind: impl Fn(&N) -> Kind,
-            name: impl Fn(&N) -> ObjectName,
-            objects: &'a Map<N, Object<S>>,
-        ) -> Vec<(ObjectRef, &'a DecodeError)> {
-            let malformed = objects.into_iter().filter_map(|(key, object)| {
-                let object_ref = || ObjectRef {
-                    kind: kind(key),
-                    name: name(key),
-                };
-                object.malformed.as_ref().map(|error| (object_ref(), error))
-            });
-            malformed.collect()
+        let nothing = Self::default();
+        let all = self.malformed_since(&nothing).into_iter();
+        all.filter_map(|(object, error)| Some((object, error?))).collect()
+    }
+
+    /// Why objects that are not as they were before cannot be read; `None`: one can, or is gone.
+    #[must_use]
+    pub fn malformed_since(&self, before: &Self) -> Vec<(ObjectRef, Option<&DecodeError>)> {
+        fn of<'a, N: Ord, S: PartialEq + 'a>(
+            object_ref: impl Fn(&N) -> ObjectRef,
+            before: &Map<N, Object<S>>,
+            now: &'a Map<N, Object<S>>,
+        ) -> Vec<(ObjectRef, Option<&'a DecodeError>)> {
+            let error = |key: &N| now.get(key)?.malformed.as_ref();
+            let changed = changed(before, now);
+            changed.map(|key| (object_ref(key), error(key))).collect()
         }
-        let same = ObjectName::clone;
-        let classes = of(
-            |_| Kind::GatewayClass,
-            |name| ObjectName::new("", name),
-            &self.gateway_classes,
-        );
-        let policies = of(
-            |policy: &SessionPolicyName| policy.kind.into(),
-            |policy| policy.name.clone(),
-            &self.session_policies,
-        );
+        let kind = |kind: Kind| {
+            move |name: &ObjectName| ObjectRef {
+                kind,
+                name: name.clone(),
+            }
+        };
+        let class = |name: &String| ObjectRef {
+            kind: Kind::GatewayClass,
+            name: ObjectName::new("", name),
+        };
+        let policy = |policy: &SessionPolicyName| ObjectRef {
+            kind: policy.kind.into(),
+            name: policy.name.clone(),
+        };
         [
-            classes,
-            of(|_| Kind::Gateway, same, &self.gateways),
-            of(|_| Kind::HttpRoute, same, &self.http_routes),
-            of(|_| Kind::GrpcRoute, same, &self.grpc_routes),
-            of(|_| Kind::ReferenceGrant, same, &self.reference_grants),
-            of(|_| Kind::Service, same, &self.services),
-            policies,
-            of(|_| Kind::XBackend, same, &self.backends),
-            of(|_| Kind::BackendTlsPolicy, same, &self.backend_tls_policies),
-            of(|_| Kind::EnvoyDeployment, same, &self.envoy_deployments),
-            of(|_| Kind::IngressRoute, same, &self.ingress_routes),
-            of(|_| Kind::TlsCertificateDelegation, same, &self.certificate_delegations),
+            of(class, &before.gateway_classes, &self.gateway_classes),
+            of(kind(Kind::Gateway), &before.gateways, &self.gateways),
+            of(kind(Kind::HttpRoute), &before.http_routes, &self.http_routes),
+            of(kind(Kind::GrpcRoute), &before.grpc_routes, &self.grpc_routes),
+            of(
+                kind(Kind::ReferenceGrant),
+                &before.reference_grants,
+                &self.reference_grants,
+            ),
+            of(kind(Kind::Service), &before.services, &self.services),
+            of(policy, &before.session_policies, &self.session_policies),
+            of(kind(Kind::XBackend), &before.backends, &self.backends),
+            of(
+                kind(Kind::BackendTlsPolicy),
+                &before.backend_tls_policies,
+                &self.backend_tls_policies,
+            ),
+            of(
+                kind(Kind::EnvoyDeployment),
+                &before.envoy_deployments,
+                &self.envoy_deployments,
+            ),
+            of(kind(Kind::IngressRoute), &before.ingress_routes, &self.ingress_routes),
+            of(
+                kind(Kind::TlsCertificateDelegation),
+                &before.certificate_delegations,
+                &self.certificate_delegations,
+            ),
         ]
         .into_iter()
         .flatten()

@@ -58,6 +58,8 @@ pub(crate) struct Reconciler<K> {
     states: BoxStream<'static, named_object::Seen<ConfigMap>>,
     /// The last state.
     seen: Seen,
+    /// What was read or written last, as text and as what it means: the watch brings again what was written.
+    last: Option<(String, K)>,
     /// When the next write may happen.
     next_write: Instant,
     backoff: Backoff,
@@ -134,6 +136,7 @@ impl<K: Content> Reconciler<K> {
             wrong: BTreeMap::new(),
             uid: String::new(),
             seen: Seen::Unknown,
+            last: None,
             next_write: Instant::now(),
             backoff: Backoff::of_the_api(),
         };
@@ -149,10 +152,8 @@ impl<K: Content> Reconciler<K> {
         let text = map
             .as_ref()
             .map(|map| map.data.as_ref().and_then(|data| data.get(K::FIELD)));
-        match (
-            text.map(|text| text.map_or_else(|| Ok(K::default()), |text| K::parse(text))),
-            map,
-        ) {
+        let content = text.map(|text| text.map_or_else(|| Ok(K::default()), |text| self.read(text)));
+        match (content, map) {
             (Some(Ok(content)), Some(map)) => {
                 self.seen = Seen::There(Box::new(map));
                 self.is_over(Reason::Invalid);
@@ -175,6 +176,16 @@ impl<K: Content> Reconciler<K> {
                 });
             }
         }
+    }
+
+    /// What this text means.
+    fn read(&mut self, text: &str) -> Result<K, String> {
+        if let Some((_, content)) = self.last.as_ref().filter(|(last, _)| last == text) {
+            return Ok(content.clone());
+        }
+        let content = K::parse(text)?;
+        self.last = Some((text.to_owned(), content.clone()));
+        Ok(content)
     }
 
     /// Reports what a person must correct.
@@ -218,7 +229,8 @@ impl<K: Content> Reconciler<K> {
         let Some(content) = self.wanted.borrow_and_update().clone() else {
             return INTERVAL;
         };
-        let map = self.map(&content);
+        let text = content.text();
+        let map = self.map(text.clone());
         let post = PostParams::default();
         let call = async {
             match self.seen {
@@ -232,6 +244,7 @@ impl<K: Content> Reconciler<K> {
                 tracing::info!(configmap = self.name, entries = content.count(), "written");
                 self.seen = Seen::There(Box::new(map));
                 self.is_over(Reason::WriteRefused);
+                self.last = Some((text, content.clone()));
                 self.tell(content);
                 INTERVAL
             }
@@ -255,7 +268,7 @@ impl<K: Content> Reconciler<K> {
 
     /// The object to write. It keeps the `resourceVersion` of an existing one, so that another write meanwhile is not
     /// overwritten.
-    fn map(&self, content: &K) -> ConfigMap {
+    fn map(&self, text: String) -> ConfigMap {
         let mut map = match &self.seen {
             Seen::There(known) => ConfigMap::clone(known),
             _ => ConfigMap {
@@ -267,9 +280,7 @@ impl<K: Content> Reconciler<K> {
                 ..ConfigMap::default()
             },
         };
-        map.data
-            .get_or_insert_default()
-            .insert(K::FIELD.to_owned(), content.text());
+        map.data.get_or_insert_default().insert(K::FIELD.to_owned(), text);
         map
     }
 }
