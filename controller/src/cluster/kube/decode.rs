@@ -5,7 +5,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use super::item::Item;
-use super::own_status::{Digest, status_digests};
+use super::own_status::ObservedStatus;
 use super::pruned::{LAST_APPLIED, pruned};
 use limpet_api::{
     BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec, GatewaySpec,
@@ -21,8 +21,8 @@ pub(crate) struct Entry {
     pub(super) name: ObjectName,
     pub(super) uid: String,
     pub(super) version: String,
-    /// The digests of our part of its status, with and without addresses, if we write statuses of its kind.
-    pub(super) status: Option<(Digest, Digest)>,
+    /// If we write statuses of its kind.
+    pub(super) status: Option<ObservedStatus>,
     pub(super) content: Content,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) ->
         ),
         uid: meta.uid.clone().unwrap_or_default(),
         version: meta.resource_version.clone().unwrap_or_default(),
-        status: status_digests(kind, &item.status, controller),
+        status: ObservedStatus::new(kind, &item.status, controller),
         content: match form {
             ItemForm::Labels => Content::Namespace(meta.labels.unwrap_or_default()),
             ItemForm::Spec(read) => read(&with_spec(kind, meta, item.spec)),

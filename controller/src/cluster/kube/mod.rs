@@ -58,6 +58,8 @@ pub(crate) use delete::delete;
 pub(crate) use kind::versions;
 pub(crate) use lists::{Lists, Unlisted};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest};
+#[cfg(test)]
+pub(crate) use own_status::ObservedStatus;
 pub(crate) use own_status::{CONTOUR_FIELDS, Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
 pub(crate) use pod::{Cost, DELETION_COST, Deletion, PodMeta, writer_of_costs};
 pub(crate) use pruned::pruned;

@@ -81,17 +81,35 @@ impl EntryList {
     }
 }
 
-/// The digests of our part of a status with and without addresses; `None` for kinds whose status we never write.
-pub(super) fn status_digests(kind: Kind, status: &Value, controller: &str) -> Option<(Digest, Digest)> {
-    let whole = status_digest(kind, status, controller)?;
-    if status.get("addresses").is_none() {
-        return Some((whole, whole));
+/// What is known of a status, without keeping it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ObservedStatus {
+    /// Whether nobody has written one yet.
+    pub(crate) is_absent: bool,
+    /// The digest of our part.
+    pub(crate) ours: Digest,
+    /// The same without the addresses of a Gateway, which may be somebody else's.
+    pub(crate) without_addresses: Digest,
+}
+
+impl ObservedStatus {
+    /// `None` for kinds whose status we never write.
+    pub(crate) fn new(kind: Kind, status: &Value, controller: &str) -> Option<Self> {
+        let ours = status_digest(kind, status, controller)?;
+        let without_addresses = match status {
+            Value::Object(fields) if fields.contains_key("addresses") => {
+                let mut without = fields.clone();
+                without.remove("addresses");
+                status_digest(kind, &Value::Object(without), controller)?
+            }
+            _ => ours,
+        };
+        Some(Self {
+            is_absent: status.is_null(),
+            ours,
+            without_addresses,
+        })
     }
-    let mut without = status.clone();
-    if let Value::Object(fields) = &mut without {
-        fields.remove("addresses");
-    }
-    Some((whole, status_digest(kind, &without, controller)?))
 }
 
 /// The digest of our part of a status; `None` for kinds whose status we never write.

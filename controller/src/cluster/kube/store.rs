@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 
 use super::decode::{Content, Entry};
 use super::kind::REQUIRED;
-use super::own_status::Digest;
+use super::own_status::ObservedStatus;
 use super::reader::Watched;
 use super::update::Update;
 use super::wanted::{self, Choice, Wanted};
@@ -54,10 +54,7 @@ pub(crate) struct Observed {
     pub(crate) uid: String,
     /// The `resourceVersion`.
     pub(crate) version: String,
-    /// The digest of our part of its status.
-    pub(crate) status: Digest,
-    /// The same without the addresses of a Gateway, which may be somebody else's.
-    pub(crate) without_addresses: Digest,
+    pub(crate) status: ObservedStatus,
 }
 
 /// What objects say of themselves, as the watches last saw it.
@@ -362,13 +359,7 @@ impl Store {
             content,
         } = entry;
         if let Some(status) = status {
-            let (status, without_addresses) = status;
-            let observed = Observed {
-                uid,
-                version,
-                status,
-                without_addresses,
-            };
+            let observed = Observed { uid, version, status };
             if self
                 .observed
                 .get(&kind)

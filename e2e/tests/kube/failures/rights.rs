@@ -12,8 +12,17 @@ use crate::kept::until_event;
 use crate::site::site_objects;
 
 /// The verbs of the role by resource, as the controller needs them. Those that it needs to write statuses come first:
-/// later, nothing is left to write.
+/// later, nothing is left to write. The very first statuses need no other verb than `patch`.
 const NEEDED: &[(&str, &[&str])] = &[
+    (
+        "patch",
+        &[
+            "backendlbpolicies/status",
+            "backendtlspolicies/status",
+            "grpcroutes/status",
+            "httproutes/status",
+        ],
+    ),
     (
         "get",
         &[
@@ -228,6 +237,23 @@ async fn each_missing_verb_for_services_is_reported() -> Result<()> {
     namespace.get("v1/Service", &service).await.map(drop)
 }
 
+/// Gives routes and policies a status, so that the controller's would not be the first.
+async fn with_statuses(namespace: &Namespace) -> Result<()> {
+    let lists = [
+        ("HTTPRoute", "parents"),
+        ("GRPCRoute", "parents"),
+        ("BackendLBPolicy", "ancestors"),
+        ("BackendTLSPolicy", "ancestors"),
+    ];
+    for (kind, list) in lists {
+        for object in namespace.list(kind, "").await? {
+            let name = object["metadata"]["name"].as_str().context("no name")?;
+            namespace.merge_status(kind, name, &json!({list: []})).await?;
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn each_missing_verb_of_the_role_is_reported() -> Result<()> {
     // The test changes roles of the whole cluster, so it has its own.
@@ -289,6 +315,10 @@ spec:
             }
         } else {
             assert_eq!(ready.status, 200, "{words}");
+        }
+        if *verb == "patch" {
+            controller.kill();
+            with_statuses(&namespace).await?;
         }
     }
 

@@ -16,6 +16,14 @@ use crate::site::site_objects;
 /// What the token may change in every namespace.
 const EVERYWHERE: &[&str] = &[
     "create events",
+    "patch backendlbpolicies/status",
+    "patch backendtlspolicies/status",
+    "patch gatewayclasses/status",
+    "patch gateways/status",
+    "patch grpcroutes/status",
+    "patch httproutes/status",
+    "patch xbackends/status",
+    "patch xbackendtrafficpolicies/status",
     "update backendlbpolicies/status",
     "update backendtlspolicies/status",
     "update gatewayclasses/status",

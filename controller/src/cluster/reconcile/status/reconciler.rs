@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use kube::Client;
 use tokio::sync::watch;
+use tower::limit::RateLimit;
+use tower::limit::rate::Rate;
 
 use super::desired::{Desired, Facts, catch_up, desired};
 use super::events::{EventRecorder, Problem, Regarding, problem, problems};
@@ -27,7 +29,10 @@ use limpet_resources::changes;
 /// How many writes run at once.
 const PARALLEL: usize = 4;
 /// How many writes a turn does at most, before statuses are compared again.
-const ROUND: usize = 128;
+const ROUND: usize = 64;
+/// How many requests statuses take at most: a start with thousands of routes must not be what others wait for.
+const REQUESTS: u64 = 9;
+const REQUESTS_WITHIN: Duration = Duration::from_millis(100);
 
 /// The reason of an Event on a Gateway whose former Envoys serve, because others do not come up.
 const ENVOYS_NOT_UPDATED: &str = "EnvoysNotUpdated";
@@ -60,6 +65,10 @@ pub(crate) struct Reconciler {
     of: Option<Arc<Reports>>,
     /// The problems that wanted statuses tell of.
     problems: BTreeMap<(Kind, ObjectName), BTreeSet<Problem>>,
+    /// The objects that cannot be read, and why.
+    malformed: BTreeMap<ObjectRef, String>,
+    /// Of which they are.
+    objects: Arc<Objects>,
     /// What statuses were compared with last.
     observed: Observation,
     /// The objects whose statuses have changed since, on either side, or were not as they should be.
@@ -123,6 +132,7 @@ impl Reconcile for Reconciler {
         let jobs = self.jobs(&observation);
         let more = jobs.len() >= ROUND;
         let failed = self.write(jobs).await;
+        self.note_malformed(&reported.objects);
         let tell = self.recorder.tell(self.problems(&observation, &reported.objects)).await;
         self.tell_at = tell.map(|rest| Instant::now() + rest);
         self.is_due = failed || more;
@@ -149,7 +159,7 @@ impl Reconciler {
         Self {
             recorder,
             tell_at: None,
-            client,
+            client: paced(client),
             inputs,
             leads,
             metrics,
@@ -159,6 +169,8 @@ impl Reconciler {
             desired: Desired::new(),
             of: None,
             problems: BTreeMap::new(),
+            malformed: BTreeMap::new(),
+            objects: Arc::default(),
             observed: Observation::default(),
             unequal: BTreeSet::new(),
             written: BTreeMap::new(),
@@ -286,9 +298,9 @@ impl Reconciler {
         let written = self.written.get(&(*kind, name.clone()));
         let is_written = written.is_some_and(|(version, of)| *version == observed.version && *of == digest);
         let there = if wanted.leaves_addresses() {
-            observed.without_addresses
+            observed.status.without_addresses
         } else {
-            observed.status
+            observed.status.ours
         };
         if there == digest || is_written {
             return None;
@@ -299,6 +311,7 @@ impl Reconciler {
             name: name.clone(),
             uid: observed.uid.clone(),
             version: observed.version.clone(),
+            is_first: observed.status.is_absent,
             digest,
             wanted,
         })
@@ -352,6 +365,17 @@ impl Reconciler {
         failed
     }
 
+    /// Finds the objects that cannot be read, among those that have changed.
+    fn note_malformed(&mut self, objects: &Arc<Objects>) {
+        let before = std::mem::replace(&mut self.objects, Arc::clone(objects));
+        for (object, error) in objects.malformed_since(&before) {
+            match error {
+                Some(error) => drop(self.malformed.insert(object, error.to_string())),
+                None => drop(self.malformed.remove(&object)),
+            }
+        }
+    }
+
     /// The problems of all objects.
     fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<Regarding, BTreeSet<Problem>> {
         let mut all: BTreeMap<Regarding, BTreeSet<Problem>> = BTreeMap::new();
@@ -386,22 +410,33 @@ impl Reconciler {
             let of = self.of.as_ref().filter(|_| object.kind == Kind::IngressRoute);
             of.is_some_and(|of| !of.ingress_routes.contains_key(&object.name))
         };
-        for (object, malformed) in objects.malformed() {
+        for (object, malformed) in &self.malformed {
             // One of another class is as if it were not there.
-            if is_foreign(&object) {
+            if is_foreign(object) {
                 continue;
             }
             let is_told = self
                 .of
                 .as_ref()
-                .is_some_and(|of| of.without_status.contains_key(&object));
+                .is_some_and(|of| of.without_status.contains_key(object));
             if !is_told && !has_condition(object.kind, &object.name) {
-                let problem = Problem::of_object("Invalid", malformed.to_string());
+                let problem = Problem::of_object("Invalid", malformed.clone());
                 add(object.kind, &object.name, [problem].into());
             }
         }
         all
     }
+}
+
+/// The client, with a bound on how fast it asks.
+fn paced(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let send = tower::service_fn(move |request| {
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    let rate = Rate::new(REQUESTS, REQUESTS_WITHIN);
+    Client::new(RateLimit::new(send, rate), namespace)
 }
 
 /// The uid of an object whose kind has no status of ours.
@@ -426,7 +461,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::kube::{Observed, status_digest};
+    use crate::cluster::kube::{Observed, ObservedStatus};
     use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease};
 
     /// An API server that is away.
@@ -526,14 +561,10 @@ mod tests {
                 .collect(),
             ..Reports::default()
         };
-        let observed = |status: &serde_json::Value| {
-            let status = status_digest(Kind::IngressRoute, status, "").unwrap();
-            Observed {
-                uid: "uid".to_owned(),
-                version: "1".to_owned(),
-                status,
-                without_addresses: status,
-            }
+        let observed = |status: &serde_json::Value| Observed {
+            uid: "uid".to_owned(),
+            version: "1".to_owned(),
+            status: ObservedStatus::new(Kind::IngressRoute, status, "").unwrap(),
         };
         let there = json!({"currentStatus": "valid", "description": "valid IngressRoute", "further": 1});
         let all = [
