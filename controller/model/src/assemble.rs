@@ -115,6 +115,13 @@ pub(super) fn assemble(
     graph
 }
 
+/// The routes without what put them into order, and without the room for it.
+fn alone(routes: Vec<(Precedence<'_>, Route)>) -> Vec<Route> {
+    let mut alone: Vec<Route> = routes.into_iter().map(|(_, route)| route).collect();
+    alone.shrink_to_fit();
+    alone
+}
+
 fn serves(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>, attachment: &Attachment) -> bool {
     gateways.get(&attachment.gateway).is_some_and(|gateway| {
         gateway.serves()
@@ -272,7 +279,7 @@ fn gateway<'a>(
             routes.sort_by_key(|(precedence, _)| *precedence);
             VirtualHost {
                 hostname,
-                routes: routes.into_iter().map(|(_, route)| route).collect(),
+                routes: alone(routes),
             }
         });
         let made = Listener {
