@@ -129,15 +129,26 @@ impl Catalog {
         })
     }
 
-    /// Moves a route to another path.
+    /// Moves a route to another path. Its rule has no name, so what it was called before has to be remembered.
     pub(crate) async fn change_route(&self, client: &Client, number: usize, path: &str) -> Result<()> {
         let change = json!([{"op": "replace", "path": "/spec/rules/0/matches/0/path/value", "value": path}]);
+        self.patch_route(client, number, &change).await
+    }
+
+    /// Gives a route another timeout, in seconds.
+    pub(crate) async fn change_timeout(&self, client: &Client, number: usize, timeout: usize) -> Result<()> {
+        let value = json!({"request": format!("{timeout}s")});
+        let change = json!([{"op": "add", "path": "/spec/rules/0/timeouts", "value": value}]);
+        self.patch_route(client, number, &change).await
+    }
+
+    async fn patch_route(&self, client: &Client, number: usize, change: &Value) -> Result<()> {
         self.patch(
             client,
             "gateway.networking.k8s.io/v1",
             "httproutes",
             &route_name(number),
-            &change,
+            change,
         )
         .await
     }

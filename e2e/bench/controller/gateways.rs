@@ -14,7 +14,7 @@ use limpet_resources::ResourceType;
 use crate::catalog::Catalog;
 use crate::client::Client;
 use crate::report::{kilobytes, milliseconds, row};
-use crate::subject::Subject;
+use crate::subject::{Subject, until_statuses_are_written};
 
 /// The routes, over all Gateways.
 const ROUTES: usize = 2000;
@@ -76,7 +76,8 @@ pub(crate) async fn run(gateways: usize) -> Result<()> {
         "start of all Envoys at once, until each had everything",
         milliseconds(last - start),
     );
-    statuses(server, &namespace, subject).await?;
+    until_statuses_are_written(&controller).await?;
+    statuses(server, &namespace)?;
     let each = subject.memory()?.saturating_sub(alone) / u64::try_from(clients.len())?;
     row("memory of the controller for each Envoy", format!("{each} KiB"));
     row("memory then", kilobytes(subject.memory()?));
@@ -137,11 +138,7 @@ async fn updates(envoy: &Proxy) -> Result<u64> {
 }
 
 /// How fast statuses were written since the start, by the API server's own record.
-async fn statuses(server: &ApiServer, namespace: &Namespace, subject: Subject) -> Result<()> {
-    subject.until_at_rest().await?;
-    // They wait ten seconds for Envoys to come.
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    subject.until_at_rest().await?;
+fn statuses(server: &ApiServer, namespace: &Namespace) -> Result<()> {
     let requests = server.requests_of(&format!("system:serviceaccount:{}:limpet-controller", namespace.name()))?;
     let is_status = |uri: &str| uri.split('?').next().is_some_and(|path| path.ends_with("/status"));
     let mut times: Vec<Duration> = requests

@@ -10,7 +10,7 @@ use limpet_resources::ResourceType;
 use crate::catalog::{Catalog, addresses};
 use crate::client::Client;
 use crate::report::{kilobytes, latencies, milliseconds, row};
-use crate::subject::Subject;
+use crate::subject::{Subject, until_statuses_are_written};
 
 /// How often each kind of change is measured.
 const CHANGES: usize = 50;
@@ -52,13 +52,19 @@ pub(crate) async fn run(routes: usize) -> Result<()> {
     );
     let mut client = Client::connect(controller.xds(), &format!("{}/edge", namespace.name())).await?;
     client.until(ResourceType::ClusterLoadAssignment, routes + 1).await?;
+    until_statuses_are_written(&controller).await?;
     subject.until_at_rest().await?;
     row("memory then", kilobytes(subject.memory()?));
     let mut changes = Changes { subject, client };
 
     let spread = |number: usize| number * routes / CHANGES % routes;
     changes
-        .series("a changed route", async |number| {
+        .series("a route with another timeout", async |number| {
+            catalog.change_timeout(&admin, spread(number), 10 + number).await
+        })
+        .await?;
+    changes
+        .series("a route with another path", async |number| {
             catalog
                 .change_route(&admin, spread(number), &format!("/v{number}"))
                 .await

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use limpet_e2e::Scheduled;
+use limpet_e2e::kube::Controller;
 
 use crate::report::{memory, peak_memory};
 
@@ -12,7 +13,31 @@ const SAMPLE: Duration = Duration::from_millis(20);
 const QUIET_SAMPLES: usize = 8;
 const BUSY: Duration = Duration::from_micros(400);
 /// The longest wait for that.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long no status is written when none is left to write. Statuses wait for Envoys for ten seconds.
+const NO_STATUS: Duration = Duration::from_secs(12);
+
+/// Waits until no status is left to write: they come one after the other, and take minutes if there are many.
+pub(crate) async fn until_statuses_are_written(controller: &Controller) -> Result<()> {
+    let (start, mut last, mut since) = (Instant::now(), None, Instant::now());
+    while since.elapsed() < NO_STATUS {
+        ensure!(start.elapsed() < PATIENCE, "statuses are written all the time");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let page = controller.page("/metrics").await?;
+        let text = String::from_utf8_lossy(&page.body);
+        let written: Vec<String> = text
+            .lines()
+            .filter(|line| line.starts_with("limpet_status_writes_total"))
+            .map(str::to_owned)
+            .collect();
+        ensure!(!written.is_empty(), "no metric of statuses");
+        if last.as_ref() != Some(&written) {
+            (last, since) = (Some(written), Instant::now());
+        }
+    }
+    Ok(())
+}
 
 /// A controller's process.
 #[derive(Debug, Clone, Copy)]
