@@ -12,17 +12,8 @@ use crate::kept::until_event;
 use crate::site::site_objects;
 
 /// The verbs of the role by resource, as the controller needs them. Those that it needs to write statuses come first:
-/// later, nothing is left to write. The very first statuses need no other verb than `patch`.
+/// later, nothing is left to write. Those of objects that have none need `patch` alone.
 const NEEDED: &[(&str, &[&str])] = &[
-    (
-        "patch",
-        &[
-            "backendlbpolicies/status",
-            "backendtlspolicies/status",
-            "grpcroutes/status",
-            "httproutes/status",
-        ],
-    ),
     (
         "get",
         &[
@@ -41,6 +32,15 @@ const NEEDED: &[(&str, &[&str])] = &[
             "backendtlspolicies/status",
             "gatewayclasses/status",
             "gateways/status",
+            "grpcroutes/status",
+            "httproutes/status",
+        ],
+    ),
+    (
+        "patch",
+        &[
+            "backendlbpolicies/status",
+            "backendtlspolicies/status",
             "grpcroutes/status",
             "httproutes/status",
         ],
@@ -237,8 +237,8 @@ async fn each_missing_verb_for_services_is_reported() -> Result<()> {
     namespace.get("v1/Service", &service).await.map(drop)
 }
 
-/// Gives routes and policies a status, so that the controller's would not be the first.
-async fn with_statuses(namespace: &Namespace) -> Result<()> {
+/// Gives routes and policies a status, of the name of its list: the controller's is another request if there is none.
+async fn set_statuses(namespace: &Namespace, status: impl Fn(&str) -> Value) -> Result<()> {
     let lists = [
         ("HTTPRoute", "parents"),
         ("GRPCRoute", "parents"),
@@ -248,7 +248,7 @@ async fn with_statuses(namespace: &Namespace) -> Result<()> {
     for (kind, list) in lists {
         for object in namespace.list(kind, "").await? {
             let name = object["metadata"]["name"].as_str().context("no name")?;
-            namespace.merge_status(kind, name, &json!({list: []})).await?;
+            namespace.merge_status(kind, name, &status(list)).await?;
         }
     }
     Ok(())
@@ -284,8 +284,12 @@ spec:
         .get("ClusterRole", &namespace.cluster_role("limpet-controller"))
         .await?["rules"]
         .take();
+    set_statuses(&namespace, |list| json!({list: []})).await?;
     for (verb, resources) in NEEDED {
         controller.kill();
+        if *verb == "patch" {
+            set_statuses(&namespace, |_| Value::Null).await?;
+        }
         without(&namespace, "ClusterRole limpet-controller", &rules, verb, resources).await?;
         controller.launch()?;
         let mut missing = Vec::new();
@@ -315,10 +319,6 @@ spec:
             }
         } else {
             assert_eq!(ready.status, 200, "{words}");
-        }
-        if *verb == "patch" {
-            controller.kill();
-            with_statuses(&namespace).await?;
         }
     }
 
