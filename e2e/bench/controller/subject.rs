@@ -31,11 +31,11 @@ pub(crate) async fn until_statuses_are_written(controller: &Controller) -> Resul
             .filter(|line| line.starts_with("limpet_status_writes_total"))
             .map(str::to_owned)
             .collect();
-        ensure!(!written.is_empty(), "no metric of statuses");
         if last.as_ref() != Some(&written) {
             (last, since) = (Some(written), Instant::now());
         }
     }
+    ensure!(last.is_some_and(|written| !written.is_empty()), "no status was written");
     Ok(())
 }
 

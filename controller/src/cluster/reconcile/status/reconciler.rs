@@ -1,3 +1,6 @@
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,6 +76,8 @@ pub(crate) struct Reconciler {
     observed: Observation,
     /// The objects whose statuses have changed since, on either side, or were not as they should be.
     unequal: BTreeSet<(Kind, ObjectName)>,
+    /// Those of them whose last write failed.
+    failed: BTreeSet<(Kind, ObjectName)>,
     /// What was written, and the version of the object before that. It is not written again until the watch brings
     /// another version.
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
@@ -119,7 +124,10 @@ impl Reconcile for Reconciler {
         if !leads {
             // Another replica writes now, so this one does not know what was written.
             self.written.clear();
+            self.failed.clear();
             self.observed = Observation::default();
+            // It would keep former versions of objects.
+            (self.objects, self.malformed) = (Arc::default(), BTreeMap::new());
             return look;
         }
         if !self.is_due {
@@ -173,6 +181,7 @@ impl Reconciler {
             objects: Arc::default(),
             observed: Observation::default(),
             unequal: BTreeSet::new(),
+            failed: BTreeSet::new(),
             written: BTreeMap::new(),
             backoff: Backoff::of_the_api(),
             is_due: true,
@@ -271,7 +280,13 @@ impl Reconciler {
         }
         self.observed = observation.clone();
         let mut jobs = Vec::new();
-        for of in std::mem::take(&mut self.unequal) {
+        // What failed waits for all others, and those of Gateways go first: there are few, and people look at them.
+        let mut unequal: Vec<_> = std::mem::take(&mut self.unequal).into_iter().collect();
+        unequal.sort_by_key(|of| {
+            let is_of_routes = !matches!(of.0, Kind::GatewayClass | Kind::Gateway);
+            (self.failed.contains(of), is_of_routes)
+        });
+        for of in unequal {
             let job = if jobs.len() < ROUND { self.job(&of) } else { None };
             // Until it is known to be written.
             if job.is_some() || jobs.len() >= ROUND {
@@ -279,6 +294,8 @@ impl Reconciler {
             }
             jobs.extend(job);
         }
+        let unequal = &self.unequal;
+        self.failed.retain(|of| unequal.contains(of));
         jobs
     }
 
@@ -345,8 +362,13 @@ impl Reconciler {
             let (kind, name) = (job.kind.as_str(), &job.name);
             let outcome = result.as_ref().map_or("failed", |outcome| outcome.name());
             self.metrics.wrote(outcome);
+            let of = (job.kind, job.name.clone());
+            self.failed.remove(&of);
             match result {
-                Ok(Outcome::Conflict) => failed = true,
+                Ok(Outcome::Conflict) => {
+                    self.failed.insert(of);
+                    failed = true;
+                }
                 Ok(outcome) => {
                     tracing::debug!(kind, object = %name, outcome = outcome.name(), "status");
                     self.written.insert((job.kind, job.name), (job.version, job.digest));
@@ -358,6 +380,7 @@ impl Reconciler {
                 }
                 Err(error) => {
                     tracing::warn!(kind, object = %name, %error, "a status cannot be written");
+                    self.failed.insert(of);
                     failed = true;
                 }
             }
@@ -448,145 +471,4 @@ fn uid<'a>(objects: &'a Objects, kind: Kind, name: &ObjectName) -> Option<&'a St
         Kind::TlsCertificateDelegation => &objects.certificate_delegations.get(name)?.meta.uid,
         _ => return None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::{Request, Response};
-    use kube::client::Body;
-    use limpet_resources::{Resource, ResourceType, Resources};
-
-    use kube::core::{ApiResource, GroupVersionKind};
-    use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
-    use serde_json::json;
-
-    use super::*;
-    use crate::cluster::kube::{Observed, ObservedStatus};
-    use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease};
-
-    /// An API server that is away.
-    fn nobody() -> Client {
-        let refuse = async |_: Request<Body>| Err::<Response<Body>, _>(std::io::Error::other("away"));
-        Client::new(tower::service_fn(refuse), "default")
-    }
-
-    /// A leader, and what it gets everything from.
-    struct Site {
-        reconciler: Reconciler,
-        snapshots: limpet_xds::Snapshots,
-        observing: watch::Sender<Observation>,
-        _reporting: watch::Sender<Option<Reported>>,
-        _leading: watch::Sender<bool>,
-        _exchange: Exchange,
-    }
-
-    fn site(reports: Reports) -> Site {
-        let (client, snapshots) = (nobody(), limpet_xds::Snapshots::new());
-        let (leading, leads) = watch::channel(true);
-        let lease = ReplicaLease {
-            namespace: "limpet".to_owned(),
-            name: "replicas".to_owned(),
-            replica: "one".to_owned(),
-        };
-        let (exchange, replicas) =
-            Exchange::new(&client, &lease, Duration::ZERO, leads.clone(), watch::channel(false).1);
-        let (reporting, reported) = watch::channel(Some(reported(reports)));
-        let (observing, observation) = watch::channel(Observation::default());
-        let inputs = Inputs {
-            reported,
-            observation,
-            delivery: Delivery::Xds(snapshots.status()),
-            replicas,
-            without_service: watch::channel(Refused::new()).1,
-            without_envoys: watch::channel(Written::default()).1,
-        };
-        let recorder = EventRecorder::new(client.clone(), "limpet.dev/test".to_owned(), "one".to_owned());
-        let facts = Facts::default();
-        Site {
-            reconciler: Reconciler::new(client, inputs, leads, StatusMetrics::default(), facts, recorder),
-            snapshots,
-            observing,
-            _reporting: reporting,
-            _leading: leading,
-            _exchange: exchange,
-        }
-    }
-
-    fn reported(reports: Reports) -> Reported {
-        Reported {
-            reports: Arc::new(reports),
-            objects: Arc::default(),
-            gateways: Arc::default(),
-            variables: Arc::new([]),
-            contour_changed: None,
-        }
-    }
-
-    #[tokio::test]
-    async fn acknowledgements_alone_compare_no_statuses() {
-        let mut site = site(Reports::default());
-        let reconciler = &mut site.reconciler;
-        reconciler.reconcile().await;
-        assert_eq!(reconciler.comparisons, 1);
-        site.snapshots.publish("default/web", Resources::new());
-        for change in 0..100 {
-            let endpoints = Resource::new(ResourceType::ClusterLoadAssignment, "a", change.to_string().into());
-            site.snapshots.publish_one("default/web", endpoints);
-            reconciler.changed().await.unwrap();
-            reconciler.reconcile().await;
-        }
-        assert_eq!(reconciler.comparisons, 1);
-        site.observing.send_replace(Observation::default());
-        reconciler.changed().await.unwrap();
-        reconciler.reconcile().await;
-        assert_eq!(reconciler.comparisons, 2);
-        site.observing.send_replace(Observation::default());
-        reconciler.reconcile().await;
-        assert_eq!(reconciler.comparisons, 3);
-    }
-
-    #[tokio::test]
-    async fn an_ingress_route_of_another_class_keeps_its_status() {
-        let report = IngressRouteReport {
-            status: IngressRouteStatus::Valid,
-            description: "valid IngressRoute".into(),
-            vhost: "".into(),
-            is_root: false,
-            notes: Vec::new(),
-        };
-        let reports = |names: &[&str]| Reports {
-            ingress_routes: names
-                .iter()
-                .map(|name| (ObjectName::new("shop", name), report.clone()))
-                .collect(),
-            ..Reports::default()
-        };
-        let observed = |status: &serde_json::Value| Observed {
-            uid: "uid".to_owned(),
-            version: "1".to_owned(),
-            status: ObservedStatus::new(Kind::IngressRoute, status, "").unwrap(),
-        };
-        let there = json!({"currentStatus": "valid", "description": "valid IngressRoute", "further": 1});
-        let all = [
-            ("new", json!(null)),
-            ("known", there.clone()),
-            ("foreign", json!({"currentStatus": "invalid"})),
-            ("former", there),
-        ];
-        let all = all.map(|(name, status)| (ObjectName::new("shop", name), observed(&status)));
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("contour.heptio.com", "v1beta1", "IngressRoute"));
-        let observation = Observation {
-            objects: Arc::new([(Kind::IngressRoute, all.into_iter().collect())].into()),
-            served: [(Kind::IngressRoute, resource)].into(),
-        };
-        let mut site = site(Reports::default());
-        let reconciler = &mut site.reconciler;
-        let mut differ = |reports: Reports| {
-            reconciler.look(&reported(reports));
-            let jobs = reconciler.jobs(&observation).into_iter();
-            jobs.map(|job| job.name.name).collect::<Vec<_>>()
-        };
-        assert_eq!(differ(reports(&["new", "known", "former"])), ["new"]);
-        assert_eq!(differ(reports(&["new", "known"])), ["new"]);
-    }
 }
