@@ -144,11 +144,8 @@ mod tests {
 
     fn reported(reports: Reports) -> Reported {
         Reported {
-            reports: Arc::new(reports),
-            objects: Arc::default(),
-            gateways: Arc::default(),
-            variables: Arc::new([]),
             contour_changed: Some(Duration::from_millis(1500)),
+            ..reports.into()
         }
     }
 

@@ -19,3 +19,17 @@ pub(crate) struct Reported {
     /// When the last build was that changed anything of `IngressRoute`s, in Unix time.
     pub(crate) contour_changed: Option<Duration>,
 }
+
+/// The result of a build of which nothing else matters.
+#[cfg(test)]
+impl From<Reports> for Reported {
+    fn from(reports: Reports) -> Self {
+        Self {
+            reports: Arc::new(reports),
+            objects: Arc::default(),
+            gateways: Arc::default(),
+            variables: Arc::new([]),
+            contour_changed: None,
+        }
+    }
+}

@@ -49,11 +49,8 @@ fn with_certificate(yaml: &str) -> (Present, String) {
         slices: store.slices(),
         graph: Some(Arc::new(graph)),
         reported: Some(Reported {
-            reports: Arc::new(reports),
             objects,
-            gateways: Arc::default(),
-            variables: Arc::from([]),
-            contour_changed: None,
+            ..reports.into()
         }),
         ..Present::default()
     };

@@ -36,7 +36,7 @@ fn site(reports: Reports) -> Site {
         replica: "one".to_owned(),
     };
     let (exchange, replicas) = Exchange::new(&client, &lease, Duration::ZERO, leads.clone(), watch::channel(false).1);
-    let (reporting, reported) = watch::channel(Some(reported(reports)));
+    let (reporting, reported) = watch::channel(Some(reports.into()));
     let (observing, observation) = watch::channel(Observation::default());
     let inputs = Inputs {
         reported,
@@ -55,16 +55,6 @@ fn site(reports: Reports) -> Site {
         _reporting: reporting,
         _leading: leading,
         _exchange: exchange,
-    }
-}
-
-fn reported(reports: Reports) -> Reported {
-    Reported {
-        reports: Arc::new(reports),
-        objects: Arc::default(),
-        gateways: Arc::default(),
-        variables: Arc::new([]),
-        contour_changed: None,
     }
 }
 
@@ -128,7 +118,7 @@ async fn an_ingress_route_of_another_class_keeps_its_status() {
     let mut site = site(Reports::default());
     let reconciler = &mut site.reconciler;
     let mut differ = |reports: Reports| {
-        reconciler.look(&reported(reports));
+        reconciler.look(&reports.into());
         let jobs = reconciler.jobs(&observation).into_iter();
         jobs.map(|job| job.name.name).collect::<Vec<_>>()
     };
