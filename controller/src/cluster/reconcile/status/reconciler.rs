@@ -279,23 +279,27 @@ impl Reconciler {
             self.unequal.extend(changed);
         }
         self.observed = observation.clone();
-        let mut jobs = Vec::new();
         // What failed waits for all others, and those of Gateways go first: there are few, and people look at them.
-        let mut unequal: Vec<_> = std::mem::take(&mut self.unequal).into_iter().collect();
+        let mut unequal: Vec<_> = self.unequal.iter().collect();
         unequal.sort_by_key(|of| {
             let is_of_routes = !matches!(of.0, Kind::GatewayClass | Kind::Gateway);
-            (self.failed.contains(of), is_of_routes)
+            (self.failed.contains(*of), is_of_routes)
         });
+        // What is to be written stays among them until it is known to be written.
+        let (mut jobs, mut equal) = (Vec::new(), Vec::new());
         for of in unequal {
-            let job = if jobs.len() < ROUND { self.job(&of) } else { None };
-            // Until it is known to be written.
-            if job.is_some() || jobs.len() >= ROUND {
-                self.unequal.insert(of);
+            if jobs.len() >= ROUND {
+                break;
             }
-            jobs.extend(job);
+            match self.job(of) {
+                Some(job) => jobs.push(job),
+                None => equal.push(of.clone()),
+            }
         }
-        let unequal = &self.unequal;
-        self.failed.retain(|of| unequal.contains(of));
+        for of in &equal {
+            self.unequal.remove(of);
+            self.failed.remove(of);
+        }
         jobs
     }
 
@@ -362,27 +366,29 @@ impl Reconciler {
             let (kind, name) = (job.kind.as_str(), &job.name);
             let outcome = result.as_ref().map_or("failed", |outcome| outcome.name());
             self.metrics.wrote(outcome);
-            let of = (job.kind, job.name.clone());
-            self.failed.remove(&of);
-            match result {
-                Ok(Outcome::Conflict) => {
-                    self.failed.insert(of);
-                    failed = true;
-                }
+            let is_done = match result {
+                Ok(Outcome::Conflict) => false,
                 Ok(outcome) => {
                     tracing::debug!(kind, object = %name, outcome = outcome.name(), "status");
-                    self.written.insert((job.kind, job.name), (job.version, job.digest));
+                    true
                 }
                 // It would be refused again.
                 Err(kube::Error::Api(status)) if status.code == 422 => {
                     tracing::error!(kind, object = %name, error = status.message, "a status was refused");
-                    self.written.insert((job.kind, job.name), (job.version, job.digest));
+                    true
                 }
                 Err(error) => {
                     tracing::warn!(kind, object = %name, %error, "a status cannot be written");
-                    self.failed.insert(of);
-                    failed = true;
+                    false
                 }
+            };
+            let of = (job.kind, job.name);
+            if is_done {
+                self.failed.remove(&of);
+                self.written.insert(of, (job.version, job.digest));
+            } else {
+                self.failed.insert(of);
+                failed = true;
             }
         }
         failed
