@@ -96,10 +96,7 @@ impl DrainedPod {
         let since = since.map_or(Value::Null, Value::from);
         // With the uid, the change is for this pod alone.
         let change = json!({"metadata": {"uid": self.meta.metadata.uid, "annotations": {DRAIN: since}}});
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = PatchParams::apply(FIELD_MANAGER);
         let patched = self.api.patch(&self.name, &params, &Patch::Merge(&change)).await;
         let failed = |error: Error| Failure(format!("cannot annotate the pod {}: {}", self.name, words(&error)));
         patched.map(drop).map_err(failed)

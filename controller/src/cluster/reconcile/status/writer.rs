@@ -125,10 +125,7 @@ async fn write_first(api: &Api<DynamicObject>, job: &Job, controller: &str) -> R
         "metadata": {"uid": job.uid, "resourceVersion": job.version},
         "status": merge(job.kind, &Value::Null, &job.wanted, controller, &now()),
     }));
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(FIELD_MANAGER);
     api.patch_status(&job.name.name, &params, &merge).await.map(drop)
 }
 
@@ -149,10 +146,7 @@ async fn patch(
         "metadata": {"resourceVersion": object.metadata.resource_version},
         "status": fields,
     }));
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(FIELD_MANAGER);
     let written = if has_status {
         api.patch_status(name, &params, &merge).await?
     } else {
