@@ -63,9 +63,12 @@ impl Memory {
         self.rule_names.routes().count() + self.sessions.iter().count()
     }
 
-    /// The objects that are remembered in another way in `other`.
-    pub(crate) fn changed(&self, other: &Self) -> BTreeSet<ObjectRef> {
-        let routes = self.rule_names.changed(&other.rule_names).filter_map(|route| {
+    /// The objects that are remembered in another way in `other`, and not as in `built`: what a build remembers leads
+    /// to the same as what it was built with.
+    pub(crate) fn changed(&self, other: &Self, built: &Self) -> BTreeSet<ObjectRef> {
+        let routes = self.rule_names.changed(&other.rule_names);
+        let routes = routes.filter(|route| other.rule_names.route(route) != built.rule_names.route(route));
+        let routes = routes.filter_map(|route| {
             let mut parts = route.split('/');
             let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
             let mut kinds = [Kind::HttpRoute, Kind::GrpcRoute].into_iter();
@@ -75,6 +78,7 @@ impl Memory {
         });
         let policies = self.sessions.changed(&other.sessions);
         let policies = policies
+            .filter(|policy| other.sessions.policy(policy) != built.sessions.policy(policy))
             .filter_map(|policy| policy.split_once('/'))
             .flat_map(|(namespace, name)| {
                 let kinds = [Kind::BackendLbPolicy, Kind::XBackendTrafficPolicy];
@@ -121,7 +125,8 @@ impl Memory {
 
     /// Everything that is remembered.
     pub(crate) fn objects(&self) -> BTreeSet<ObjectRef> {
-        Self::default().changed(self)
+        let none = Self::default();
+        none.changed(self, &none)
     }
 
     /// Adds what is remembered of other objects.
@@ -237,6 +242,28 @@ mod tests {
             matches: short_hash(matches.as_bytes()),
         };
         assign(former, &[rule]).1
+    }
+
+    #[test]
+    fn what_a_build_remembers_is_no_change_when_it_comes_back() {
+        let before = Memory::default();
+        let mut built = Memory::default();
+        let rules = remembered(&[], "a");
+        built.rule_names.set("httproute/shop/web".to_owned(), "1", rules);
+        built.sessions = [FormerSession::new("shop/web", "3", Some("session"), None)]
+            .into_iter()
+            .collect();
+        assert_eq!(before.changed(&built, &built), BTreeSet::new());
+        let mut other = built.clone();
+        let rules = remembered(&[], "b");
+        other.rule_names.set("httproute/shop/web".to_owned(), "1", rules);
+        let route = ObjectRef {
+            kind: Kind::HttpRoute,
+            name: ObjectName::new("shop", "web"),
+        };
+        assert_eq!(before.changed(&other, &built), BTreeSet::from([route.clone()]));
+        // Somebody has emptied the ConfigMap.
+        assert!(built.changed(&before, &built).contains(&route));
     }
 
     #[test]

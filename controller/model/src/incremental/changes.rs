@@ -6,7 +6,7 @@ use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::links::{Link, Member};
 use crate::maps::changed;
-use crate::{Objects, SessionPolicyName};
+use crate::{Memory, Objects, SessionPolicyName};
 
 /// What has changed.
 #[derive(Debug, Default)]
@@ -19,7 +19,8 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn between(before: &Objects, after: &Objects) -> Self {
+    /// `remembered`: what the build of `before` remembers.
+    pub(super) fn between(before: &Objects, after: &Objects, remembered: &Memory) -> Self {
         let mut changes = Self::default();
         macro_rules! of_kind {
             ($map:ident, $kind:expr) => {
@@ -69,7 +70,7 @@ impl Changes {
                 changes.object(object.kind, &object.name);
             }
         }
-        for object in before.memory.changed(&after.memory) {
+        for object in before.memory.changed(&after.memory, remembered) {
             changes.object(object.kind, &object.name);
         }
         changes

@@ -162,7 +162,7 @@ impl Incremental {
             self.partition
                 .set(Member::Contour, links(&Member::Contour, objects, settings));
         }
-        let changes = Changes::between(&self.objects, objects);
+        let changes = Changes::between(&self.objects, objects, &self.merged.graph.memory);
         self.objects = objects.clone();
         self.note(changes, settings);
         let mut is_settled = false;
