@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::Map;
-use crate::maps::changed;
+use crate::maps::{are_equal, changed};
 use limpet_api::Meta;
 
 /// The fields of `spec.sessionPersistence` that release 1.7 of the Gateway API took away.
@@ -27,8 +27,14 @@ pub(crate) struct FormerSession {
 }
 
 /// By policy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Eq)]
 pub(crate) struct FormerSessions(Map<String, FormerSession>);
+
+impl PartialEq for FormerSessions {
+    fn eq(&self, other: &Self) -> bool {
+        are_equal(&self.0, &other.0)
+    }
+}
 
 impl FormerSessions {
     /// In their order.

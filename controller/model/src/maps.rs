@@ -24,3 +24,8 @@ pub(crate) fn changed<'a, K: Ord, V: PartialEq>(
         DiffItem::Add(key, _) | DiffItem::Remove(key, _) | DiffItem::Update { new: (key, _), .. } => key,
     })
 }
+
+/// Whether two maps are equal. The time is that of what they do not share; `==` looks at everything.
+pub(crate) fn are_equal<K: Ord, V: PartialEq>(one: &OrdMap<K, V>, other: &OrdMap<K, V>) -> bool {
+    one.len() == other.len() && changed(one, other).next().is_none()
+}

@@ -11,12 +11,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::Map;
-use crate::maps::changed;
+use crate::maps::{are_equal, changed};
 use crate::short_hash::short_hash;
 
 /// The names of the rules without a name, by route.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Eq)]
 pub(crate) struct RuleNames(Map<String, RouteNames>);
+
+impl PartialEq for RuleNames {
+    fn eq(&self, other: &Self) -> bool {
+        are_equal(&self.0, &other.0)
+    }
+}
 
 /// The names of a route's rules without a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
