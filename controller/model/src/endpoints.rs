@@ -1,11 +1,13 @@
 //! A Service's endpoints, from its EndpointSlices.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use limpet_api::ObjectName;
 use serde::Deserialize;
+
+use super::few::FewMap;
 
 /// The fields of an EndpointSlice (discovery.k8s.io/v1) that are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +15,7 @@ pub struct EndpointSlice {
     /// The Service that it belongs to, by its label `kubernetes.io/service-name`.
     pub service: ObjectName,
     /// The number of each port, by name. The name is empty if the Service has one port only.
-    pub ports: BTreeMap<String, u16>,
+    pub ports: FewMap<String, u16>,
     /// Its endpoints.
     pub endpoints: Vec<SliceEndpoint>,
 }

@@ -9,7 +9,7 @@ mod matches;
 mod session;
 mod traffic;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::certificate::Certificate;
 use super::envoys::Envoys;
+use super::few::FewSet;
 use super::maps::Map;
 use super::memory::Memory;
 use super::objects::SessionPolicyName;
@@ -53,7 +54,7 @@ pub struct Graph {
     pub memory: Memory,
     /// The namespaces of the routes that lead to a Service.
     #[serde(skip)]
-    pub led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
+    pub led_from: Map<ObjectName, FewSet<Arc<str>>>,
     /// The Envoys of Gateways, where anything is known of them.
     #[serde(skip_serializing_if = "OrdMap::is_empty")]
     pub envoys: Map<ObjectName, Envoys>,
@@ -188,7 +189,7 @@ pub struct RuleOrigin {
     /// The name that the rule has in the route.
     pub name: Option<String>,
     /// The Gateways that serve it.
-    pub gateways: BTreeSet<ObjectName>,
+    pub gateways: FewSet<ObjectName>,
     /// Who asks for its sessions.
     pub asked_by: AskedBy,
 }

@@ -22,6 +22,7 @@ pub mod explanation;
 pub mod expression;
 mod fair_share;
 mod features;
+mod few;
 mod foreign;
 pub mod former_session;
 mod gateways;
@@ -59,6 +60,7 @@ pub use envoys::{
 };
 pub use fair_share::fair_share;
 pub use features::SUPPORTED_FEATURES;
+pub use few::{FewMap, FewSet};
 pub use graph::Graph;
 pub use incremental::Incremental;
 pub use manager::{MANAGED_BY, MANAGER};

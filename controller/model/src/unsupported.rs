@@ -39,7 +39,7 @@ impl Reports {
         }
         let mut of_policies: BTreeMap<(&AskedBy, &ObjectName), Told> = BTreeMap::new();
         for (rule, origin) in &graph.rules {
-            for gateway in &origin.gateways {
+            for gateway in origin.gateways.iter() {
                 let told = of_policies.entry((&origin.asked_by, gateway)).or_default();
                 let here = |entry: &&&Unsupported| entry.gateway.as_ref().is_none_or(|of| of == gateway);
                 let entries: Vec<&&Unsupported> = by_rule.get(rule).into_iter().flatten().filter(here).collect();

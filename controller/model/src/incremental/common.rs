@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::partition::Island;
+use crate::few::FewMap;
 use crate::graph::Hostname;
 use crate::sessions::Elsewhere;
 use crate::sessions::{InCommon, PolicyId, WrittenCookie, wider};
@@ -23,11 +24,11 @@ pub(super) struct Common {
 #[derive(Debug, Default)]
 struct Writers {
     /// The scopes for this very host, and how often each.
-    here: BTreeMap<String, usize>,
+    here: FewMap<String, usize>,
     /// Those for hosts that are a part of these.
-    within: BTreeMap<String, usize>,
+    within: FewMap<String, usize>,
     /// Who writes here, and how often.
-    islands: BTreeMap<Island, usize>,
+    islands: FewMap<Island, usize>,
 }
 
 /// What differs after some islands were built.
@@ -131,7 +132,7 @@ impl Common {
         let Some(hosts) = self.cookies.get(&key) else {
             return false;
         };
-        let has_one = |scopes: &BTreeMap<String, usize>| scopes.keys().any(|scope| is_one(scope));
+        let has_one = |scopes: &FewMap<String, usize>| scopes.keys().any(|scope| is_one(scope));
         let here = hosts.get(&cookie.host);
         here.is_some_and(|writers| has_one(&writers.here) || has_one(&writers.within))
             || wider(&cookie.host)
@@ -191,9 +192,9 @@ impl Writers {
     }
 }
 
-fn step<K: Clone + Ord>(counts: &mut BTreeMap<K, usize>, key: &K, more: bool) {
+fn step<K: Clone + Ord>(counts: &mut FewMap<K, usize>, key: &K, more: bool) {
     if more {
-        *counts.entry(key.clone()).or_default() += 1;
+        counts.update(key, |count| *count += 1);
         return;
     }
     if let Some(count) = counts.get_mut(key) {

@@ -7,6 +7,7 @@ use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::links::Member;
 use crate::build::Built;
+use crate::few::FewSet;
 use crate::graph::{ClusterName, Gateway, Hostname, Listener, RuleName, VirtualHost};
 use crate::reports::GatewayReport;
 use crate::sessions::InCommon;
@@ -15,7 +16,7 @@ use crate::{Graph, Map, Reports, SessionPolicyKind, SessionPolicyName};
 /// A listener: its Gateway, port, and place among the listeners of the port.
 type ListenerId = (ObjectName, u16, usize);
 
-type Namespaces = BTreeSet<Arc<str>>;
+type Namespaces = FewSet<Arc<str>>;
 
 /// Graph and reports of all islands that are put in.
 #[derive(Debug, Default)]
@@ -314,7 +315,7 @@ impl Merged {
                 return;
             }
             (Some(one), None) | (None, Some(one)) => Arc::clone(one),
-            (Some(one), Some(other)) => Arc::new(one.union(other).cloned().collect()),
+            (Some(one), Some(other)) => Arc::new(one.iter().chain(other.iter()).cloned().collect()),
         };
         self.graph.led_from.insert(service.clone(), joined);
     }

@@ -50,7 +50,7 @@ pub struct Incremental {
     settings: Option<Settings>,
     partition: Partition,
     common: Common,
-    parts: HashMap<Island, Part>,
+    parts: HashMap<Island, Box<Part>>,
     merged: Merged,
     /// What of the memory there is room for, if not for all of it.
     room: Option<Room>,
@@ -292,7 +292,7 @@ impl Incremental {
         }
         let part = self.merged.put_in(self.partition.members(island), built);
         self.common.put_in(island, &part.in_common, difference);
-        self.parts.insert(island, part);
+        self.parts.insert(island, Box::new(part));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Which members are built together: islands, which have nothing to do with each other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::links::{Hold, Link, Links, Member};
+use crate::few::FewMap;
 
 /// The number of an island. No island gets the number of a former one.
 pub(super) type Island = u64;
@@ -33,7 +34,7 @@ struct State {
 /// Who holds a link.
 #[derive(Debug, Default)]
 struct Holders {
-    all: BTreeMap<Arc<Member>, Hold>,
+    all: FewMap<Arc<Member>, Hold>,
     /// How many of them join.
     joining: usize,
 }
@@ -133,7 +134,7 @@ impl Partition {
     /// Whoever reads one of these links, which a member joins that has changed, is built again.
     fn tell_readers(&mut self, links: &[(Arc<Link>, Hold)]) {
         for (link, _) in links.iter().filter(|(_, hold)| *hold == Hold::Joins) {
-            let holders = self.links.get(link).into_iter().flat_map(|holders| &holders.all);
+            let holders = self.links.get(link).into_iter().flat_map(|holders| holders.all.iter());
             let readers = holders.filter(|(_, hold)| **hold == Hold::Reads);
             self.dirty.extend(readers.map(|(member, _)| Arc::clone(member)));
         }

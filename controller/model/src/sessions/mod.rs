@@ -109,6 +109,14 @@ pub(crate) struct InCommon {
     pub(crate) policies: Vec<(PolicyId, String)>,
 }
 
+impl InCommon {
+    /// Gives room back: it is kept for as long as the objects.
+    fn shrink(&mut self) {
+        self.cookies.shrink_to_fit();
+        self.policies.shrink_to_fit();
+    }
+}
+
 /// The session of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RuleSession {
@@ -184,6 +192,7 @@ pub(crate) fn sessions(
 
     let of_others: Vec<PolicyId> = others.into_iter().map(|policy| emitted.add(policy)).collect();
     let (names, by_name) = emitted.named(context, &mut in_common.policies);
+    in_common.shrink();
     let session_use = |policy: &PolicyId, scope: String| SessionUse {
         policy: names.of(policy),
         scope,

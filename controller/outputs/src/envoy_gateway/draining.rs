@@ -18,7 +18,7 @@ const STATUSES: [&str; 4] = ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"];
 pub(super) fn patches(source: &Source<'_>, rules: &[SessionRule<'_>]) -> Vec<Manifest> {
     let mut clusters: BTreeMap<&ObjectName, Vec<String>> = BTreeMap::new();
     for rule in rules {
-        for gateway in &rule.origin.gateways {
+        for gateway in rule.origin.gateways.iter() {
             clusters.entry(gateway).or_default().push(cluster(rule));
         }
     }

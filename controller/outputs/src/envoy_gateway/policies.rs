@@ -26,7 +26,7 @@ pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules
                 stage: Stage::Routes,
                 definition: &EXTENSION_POLICY,
                 name: ObjectName::new(&route.name.namespace, &name(rule)),
-                gateways: rule.origin.gateways.clone(),
+                gateways: rule.origin.gateways.iter().cloned().collect(),
                 owner: owner(source, rule),
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),

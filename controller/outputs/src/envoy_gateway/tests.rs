@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_model::FewSet;
 use limpet_model::graph::{AskedBy, RuleOrigin, SessionUse};
 
 use super::rules::SessionRule;
@@ -17,7 +18,7 @@ fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
         },
         index: 0,
         name: rule.map(str::to_owned),
-        gateways: BTreeSet::new(),
+        gateways: FewSet::default(),
         asked_by: AskedBy::Rule,
     };
     let session = SessionUse {

@@ -1,7 +1,5 @@
 //! Where a rule's routes are found, and what is lost where they are not.
 
-use std::collections::BTreeSet;
-
 use serde_json::json;
 
 use super::names::Names;
@@ -11,7 +9,7 @@ use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{
     Action, Gateway, HeaderChanges, Hostname, Listener, Match, Route, RuleName, RuleOrigin, VirtualHost,
 };
-use limpet_model::{Graph, Objects};
+use limpet_model::{FewSet, Graph, Objects};
 
 /// A rule without sessions of its own, wherever it leads.
 fn route(rule: &str) -> Route {
@@ -55,7 +53,7 @@ fn origin(kind: Kind, route: &str, index: usize, name: Option<&str>) -> RuleOrig
         },
         index,
         name: name.map(str::to_owned),
-        gateways: BTreeSet::new(),
+        gateways: FewSet::default(),
         asked_by: limpet_model::graph::AskedBy::Rule,
     }
 }

@@ -9,7 +9,7 @@ use super::retained_policies::{RetainedPolicies, UsedByGateway, retained_policie
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
-use limpet_model::{Graph, Incremental, Map, Memory, Objects, Reports, Settings};
+use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
@@ -23,7 +23,7 @@ pub(crate) struct Built {
     pub(crate) objects: Arc<Objects>,
     pub(crate) memory: Memory,
     /// The namespaces of the routes that lead to a Service.
-    pub(crate) led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
+    pub(crate) led_from: Map<ObjectName, FewSet<Arc<str>>>,
     /// The Services that lead to Envoys.
     pub(crate) services_of_envoys: BTreeSet<ObjectName>,
     pub(crate) took: Duration,
@@ -67,7 +67,7 @@ struct Attempt {
     made: Made,
     reports: Reports,
     memory: Memory,
-    led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
+    led_from: Map<ObjectName, FewSet<Arc<str>>>,
     services_of_envoys: BTreeSet<ObjectName>,
 }
 

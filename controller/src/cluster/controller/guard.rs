@@ -11,8 +11,8 @@ use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::fences::{self, Fences, List, RoutedPort};
 use crate::time_format;
 use limpet_api::ObjectName;
-use limpet_model::Map;
 use limpet_model::endpoints::Endpoint;
+use limpet_model::{FewSet, Map};
 use limpet_resources::changes;
 
 /// How often to check whether Envoys have the fence of an address that is held back.
@@ -25,7 +25,7 @@ const CLEAN: Duration = Duration::from_secs(60);
 pub(crate) struct Guard {
     fences: Fences,
     /// The namespaces of the routes that lead to a Service.
-    led_from: Map<ObjectName, BTreeSet<Arc<str>>>,
+    led_from: Map<ObjectName, FewSet<Arc<str>>>,
     kept: watch::Receiver<Option<List>>,
     wanted: watch::Sender<Option<List>>,
     delivery: Delivery,
@@ -73,7 +73,7 @@ impl Guard {
     /// Takes in all endpoints of a Service's port and returns those to publish.
     pub(crate) fn endpoints(&mut self, service: &ObjectName, port: &str, mut all: Vec<Endpoint>) -> Vec<Endpoint> {
         let now = time_format::now();
-        for namespace in self.led_from.get(service).into_iter().flat_map(|from| &**from) {
+        for namespace in self.led_from.get(service).into_iter().flat_map(|from| from.iter()) {
             let port = RoutedPort {
                 service: service.clone(),
                 port: port.to_owned(),
@@ -90,7 +90,7 @@ impl Guard {
 
     /// Sets the namespaces of the routes that lead to each Service from now on. Call it before the first call of
     /// `endpoints`. Returns the Services that others lead to than before.
-    pub(crate) fn lead(&mut self, led_from: Map<ObjectName, BTreeSet<Arc<str>>>) -> BTreeSet<ObjectName> {
+    pub(crate) fn lead(&mut self, led_from: Map<ObjectName, FewSet<Arc<str>>>) -> BTreeSet<ObjectName> {
         let before = std::mem::replace(&mut self.led_from, led_from);
         changes(&before, &self.led_from)
             .map(|(service, ..)| service.clone())
@@ -206,8 +206,8 @@ mod tests {
             generation: 0,
         };
         let mut guard = Guard::new(kept, wanted, delivery);
-        let from: BTreeSet<Arc<str>> = ["routes".into()].into();
-        let led_from = ["first", "second"].map(|name| (service(name), from.clone()));
+        let from: FewSet<Arc<str>> = [Arc::from("routes")].into_iter().collect();
+        let led_from = ["first", "second"].map(|name| (service(name), Arc::new(from.clone())));
         guard.lead(led_from.into_iter().collect());
         // One more than there is room for. Nobody waits for them: another namespace shows the new owner.
         guard.endpoints(&service("first"), "http", endpoints(5001, "a"));

@@ -354,7 +354,10 @@ impl Publisher {
             }
             observed.push((name.clone(), endpoints));
         }
-        self.clusters.entry(cluster.service.clone()).or_default().push(Served {
+        let clusters = self.clusters.entry(cluster.service.clone()).or_default();
+        // Most Services have one.
+        clusters.reserve_exact(1);
+        clusters.push(Served {
             cluster: name.clone(),
             port_name: cluster.port_name.clone(),
             gateways: gateways.clone(),

@@ -77,7 +77,7 @@ mod tests {
         };
         let expected = EndpointSlice {
             service: ObjectName::new("web", "shop"),
-            ports: [("http".to_owned(), 8080), (String::new(), 9000)].into(),
+            ports: [("http".to_owned(), 8080), (String::new(), 9000)].into_iter().collect(),
             endpoints: vec![
                 endpoint(
                     "10.0.0.1",

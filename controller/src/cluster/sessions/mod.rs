@@ -264,6 +264,9 @@ impl Book {
     pub(crate) fn forget(&self) {
         let (mut content, now) = self.content_now();
         content.forget(now);
+        drop(content);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.take_if(|(at, _)| at.elapsed() >= RECENT);
     }
 
     /// The Services that are published.

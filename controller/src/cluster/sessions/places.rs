@@ -10,6 +10,7 @@ use limpet_core::census::Backend;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
+use limpet_model::FewMap;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
 use sha2::{Digest as _, Sha256};
@@ -62,7 +63,7 @@ pub(super) struct Places {
 struct Given {
     id: ClusterId,
     /// The idle bounds, by the group of Envoys that have it.
-    groups: BTreeMap<Arc<str>, BTreeSet<u32>>,
+    groups: FewMap<Arc<str>, Box<[u32]>>,
 }
 
 /// A Service that Envoys were given.
@@ -71,8 +72,8 @@ pub(super) struct Served {
     pub(super) service: ObjectName,
     pub(super) destination: Destination,
     /// By the group of Envoys that have it.
-    groups: BTreeMap<Arc<str>, Bounds>,
-    pub(super) hosts: BTreeMap<SocketAddr, Host>,
+    groups: FewMap<Arc<str>, Bounds>,
+    pub(super) hosts: FewMap<SocketAddr, Host>,
 }
 
 /// The idle bounds that a group of Envoys may count sessions by.
@@ -81,7 +82,7 @@ struct Bounds {
     /// Whether the Envoys have the cluster.
     is_given: bool,
     /// Since when it is a former one; `None`: it is not.
-    former: BTreeMap<u32, Option<Timestamp>>,
+    former: FewMap<u32, Option<Timestamp>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +145,7 @@ pub(super) fn known_move(word: &str) -> Option<&'static str> {
 
 impl Bounds {
     /// These are published. Returns whether one is new.
-    fn give(&mut self, bounds: &BTreeSet<u32>) -> bool {
+    fn give(&mut self, bounds: &[u32]) -> bool {
         let mut is_new = false;
         for bound in bounds {
             is_new |= self.former.insert(*bound, None).is_none();
@@ -170,7 +171,7 @@ impl Bounds {
     }
 
     fn longest(&self) -> u32 {
-        self.former.keys().next_back().copied().unwrap_or_default()
+        self.former.keys().last().copied().unwrap_or_default()
     }
 }
 
@@ -195,14 +196,13 @@ impl Places {
             self.served.entry(id).or_insert_with(|| Served {
                 service: published.service.clone(),
                 destination,
-                groups: BTreeMap::new(),
-                hosts: BTreeMap::new(),
+                groups: FewMap::default(),
+                hosts: FewMap::default(),
             });
-            let group = |(gateway, bounds): (&ObjectName, BTreeSet<u32>)| (Arc::from(gateway.to_string()), bounds);
-            let groups: BTreeMap<Arc<str>, BTreeSet<u32>> = published.gateways.into_iter().map(group).collect();
-            for group in groups.keys() {
-                *self.groups.entry(Arc::clone(group)).or_default() += 1;
-            }
+            let gateways = published.gateways.into_iter();
+            let groups =
+                gateways.map(|(gateway, bounds)| (self.enter(&gateway.to_string()), bounds.into_iter().collect()));
+            let groups = groups.collect();
             self.clusters.insert(published.cluster.clone(), Given { id, groups });
         }
         for (id, cluster) in ids {
@@ -210,13 +210,21 @@ impl Places {
         }
     }
 
+    /// One more cluster of a group. Returns its name, which all of its clusters share.
+    fn enter(&mut self, group: &str) -> Arc<str> {
+        let known = self.groups.get_key_value(group).map(|(known, _)| Arc::clone(known));
+        let group = known.unwrap_or_else(|| group.into());
+        *self.groups.entry(Arc::clone(&group)).or_default() += 1;
+        group
+    }
+
     fn ungive(&mut self, cluster: &ClusterName) {
         let given = self.clusters.remove(cluster);
-        for group in given.into_iter().flat_map(|given| given.groups.into_keys()) {
-            if let Some(count) = self.groups.get_mut(&group) {
+        for group in given.iter().flat_map(|given| given.groups.keys()) {
+            if let Some(count) = self.groups.get_mut(group) {
                 *count -= 1;
                 if *count == 0 {
-                    self.groups.remove(&group);
+                    self.groups.remove(group);
                 }
             }
         }
@@ -240,10 +248,12 @@ impl Places {
         let mut is_published = false;
         for given in with_base.map(|(_, given)| given).filter(|given| given.id == id) {
             is_published = true;
-            for (group, bounds) in &given.groups {
-                let of_group = served.groups.entry(Arc::clone(group)).or_default();
-                of_group.is_given = true;
-                self.additions += u64::from(of_group.give(bounds));
+            for (group, bounds) in given.groups.iter() {
+                let is_new = served.groups.update(group, |of_group| {
+                    of_group.is_given = true;
+                    of_group.give(bounds)
+                });
+                self.additions += u64::from(is_new);
             }
         }
         served.forget_bounds(now);

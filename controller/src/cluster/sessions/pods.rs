@@ -112,7 +112,7 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
     let mut pods: BTreeMap<(&str, &str, String, Cow<'_, str>), PodSessions> = BTreeMap::new();
     for (cluster, served) in places.served() {
         let unknown = gaps.of(served);
-        for (address, host) in &served.hosts {
+        for (address, host) in served.hosts.iter() {
             let pod = host
                 .pod
                 .as_ref()

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use super::super::pod::{Deletion, PodMeta};
 use limpet_api::ObjectName;
+use limpet_model::FewMap;
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice, SliceEndpoint};
 
 /// What is known of the deletion of pods, by their names.
@@ -11,7 +12,7 @@ pub(crate) type Deletions = BTreeMap<ObjectName, Deletion>;
 /// EndpointSlices, by the Services that they belong to, and what their pods say.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Slices {
-    by_service: BTreeMap<ObjectName, Arc<BTreeMap<ObjectName, EndpointSlice>>>,
+    by_service: BTreeMap<ObjectName, Arc<FewMap<ObjectName, EndpointSlice>>>,
     service: BTreeMap<ObjectName, ObjectName>,
     /// The pods that say anything.
     pods: BTreeMap<ObjectName, PodMeta>,
