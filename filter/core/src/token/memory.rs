@@ -6,7 +6,7 @@
 //!
 //! A token has one place, which the next one with the same place takes over. So there is nothing to search, and clients
 //! can only make each other's tokens be verified again. Forged ones do not get in. Nobody can find out a token by the
-//! time that a comparison takes: the place is a keyed hash of all bytes, and these are compared in constant time.
+//! time that a comparison takes: all bytes are compared, in constant time.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,12 +17,17 @@ use zeroize::Zeroize as _;
 
 use super::{MAX_TEXT_LEN, Opened, Realm, Refusal};
 
-/// How many tokens are remembered, in about 80 KB.
-const PLACES: usize = 512;
+/// How many bits the number of a place has: 512 tokens are remembered, in about 80 KB.
+const BITS: u32 = 9;
+/// Characters of a token that are of its tag alone, which is a keyed hash of everything else in it.
+const TAG: std::ops::Range<usize> = 4..12;
+/// The room for a text: whole words, which are compared at once.
+const ROOM: usize = MAX_TEXT_LEN.next_multiple_of(8);
 
 /// The verified tokens of a configuration.
 pub(crate) struct TokenMemory {
-    hasher: RandomState,
+    /// Odd and random, so that nobody knows which tokens share a place.
+    multiplier: u64,
     places: Box<[Mutex<Place>]>,
 }
 
@@ -30,64 +35,92 @@ pub(crate) struct TokenMemory {
 struct Place {
     /// The number of the realm.
     realm: u64,
-    text: [u8; MAX_TEXT_LEN],
-    length: usize,
+    text: Text,
     /// `None` if there is no token.
     opened: Option<Opened>,
+}
+
+/// The text of a token, with zeros behind it.
+#[derive(Clone, Copy)]
+struct Text {
+    bytes: [u8; ROOM],
+    length: usize,
 }
 
 impl TokenMemory {
     /// As [`Realm::open`].
     pub(crate) fn open(&self, realm: &Realm, text: &[u8]) -> Result<Opened, Refusal> {
-        let Some(place) = self.place(realm, text) else {
+        let (Some(place), Some(kept)) = (self.place(realm, text), Text::new(text)) else {
             return realm.open(text);
         };
         // A panic cannot leave a place half-changed, so a poisoned lock is safe to use.
-        let found = place.lock().unwrap_or_else(PoisonError::into_inner).find(realm, text);
+        let found = place.lock().unwrap_or_else(PoisonError::into_inner).find(realm, &kept);
         if let Some(opened) = found {
             return Ok(opened);
         }
         // Verified without the lock.
         let opened = realm.open(text)?;
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        place.put(realm, text, opened);
+        place.put(realm, kept, opened);
         Ok(opened)
     }
 
-    /// Where this token is, if it is remembered.
+    /// Where this token is, if it is remembered; `None` if the text is no token.
     fn place(&self, realm: &Realm, text: &[u8]) -> Option<&Mutex<Place>> {
-        let places = u64::try_from(self.places.len()).ok()?;
-        let number = self.hasher.hash_one((realm.number(), text)).checked_rem(places)?;
-        self.places.get(usize::try_from(number).ok()?)
+        let tag = u64::from_ne_bytes(text.get(TAG)?.try_into().ok()?);
+        // The highest bits depend on all others.
+        let hash = (tag ^ realm.number()).wrapping_mul(self.multiplier);
+        self.places.get(usize::try_from(hash >> (u64::BITS - BITS)).ok()?)
+    }
+}
+
+impl Text {
+    const NONE: Self = Self {
+        bytes: [0; ROOM],
+        length: 0,
+    };
+
+    /// `None` if it is too long for a token.
+    fn new(text: &[u8]) -> Option<Self> {
+        let mut kept = Self::NONE;
+        kept.bytes.get_mut(..text.len())?.copy_from_slice(text);
+        kept.length = text.len();
+        Some(kept)
+    }
+
+    /// Takes the same time whatever the bytes are.
+    fn is(&self, other: &Self) -> bool {
+        let pairs = self.words().zip(other.words());
+        let differences = pairs.fold(0, |all, (one, other)| all | (one ^ other));
+        bool::from(differences.ct_eq(&0)) && self.length == other.length
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let (words, _) = self.bytes.as_chunks();
+        words.iter().map(|word| u64::from_ne_bytes(*word))
     }
 }
 
 impl Place {
     const EMPTY: Self = Self {
         realm: 0,
-        text: [0; MAX_TEXT_LEN],
-        length: 0,
+        text: Text::NONE,
         opened: None,
     };
 
-    fn find(&self, realm: &Realm, text: &[u8]) -> Option<Opened> {
-        let kept = self.text.get(..self.length)?;
-        let is_same = self.realm == realm.number() && bool::from(kept.ct_eq(text));
+    fn find(&self, realm: &Realm, text: &Text) -> Option<Opened> {
+        let is_same = self.realm == realm.number() && self.text.is(text);
         self.opened.filter(|_| is_same)
     }
 
-    fn put(&mut self, realm: &Realm, text: &[u8], opened: Opened) {
-        self.wipe();
-        if let Some(kept) = self.text.get_mut(..text.len()) {
-            kept.copy_from_slice(text);
-            self.realm = realm.number();
-            self.length = text.len();
-            self.opened = Some(opened);
-        }
+    fn put(&mut self, realm: &Realm, text: Text, opened: Opened) {
+        self.realm = realm.number();
+        self.text = text;
+        self.opened = Some(opened);
     }
 
     fn wipe(&mut self) {
-        self.text.zeroize();
+        self.text.bytes.zeroize();
         self.opened = None;
     }
 }
@@ -102,11 +135,11 @@ impl Default for TokenMemory {
     fn default() -> Self {
         let mut places = Vec::new();
         // A VM may have a limit. Without the room, every token is verified.
-        if places.try_reserve_exact(PLACES).is_ok() {
-            places.resize_with(PLACES, || Mutex::new(Place::EMPTY));
+        if places.try_reserve_exact(1 << BITS).is_ok() {
+            places.resize_with(1 << BITS, || Mutex::new(Place::EMPTY));
         }
         Self {
-            hasher: RandomState::new(),
+            multiplier: RandomState::new().hash_one(BITS) | 1,
             places: places.into(),
         }
     }
@@ -142,8 +175,8 @@ mod tests {
 
     /// Whether the token is remembered.
     fn has(memory: &TokenMemory, realm: &Realm, text: &[u8]) -> bool {
-        let place = memory.place(realm, text).unwrap();
-        place.lock().unwrap().find(realm, text).is_some()
+        let place = memory.place(realm, text).zip(Text::new(text));
+        place.is_some_and(|(place, text)| place.lock().unwrap().find(realm, &text).is_some())
     }
 
     #[test]
@@ -168,7 +201,7 @@ mod tests {
         assert!(!has(&memory, &again, token.as_bytes()), "the keys may be others");
         // Even if it had the same place.
         let place = memory.place(&here, token.as_bytes()).unwrap().lock().unwrap();
-        assert!(place.find(&again, token.as_bytes()).is_none());
+        assert!(place.find(&again, &Text::new(token.as_bytes()).unwrap()).is_none());
     }
 
     #[test]
@@ -177,15 +210,16 @@ mod tests {
         let token = token(&here, 7);
         memory.open(&here, token.as_bytes()).unwrap();
         let place = memory.place(&here, token.as_bytes()).unwrap().lock().unwrap();
+        let find = |text: &[u8]| place.find(&here, &Text::new(text).unwrap());
         let longer = [token.as_bytes(), b"\0"].concat();
         for length in 0..token.len() {
             let mut changed = token.clone().into_bytes();
             changed[length] ^= 1;
-            assert!(place.find(&here, &changed).is_none());
-            assert!(place.find(&here, &token.as_bytes()[..length]).is_none());
+            assert!(find(&changed).is_none());
+            assert!(find(&token.as_bytes()[..length]).is_none());
         }
-        assert!(place.find(&here, &longer).is_none());
-        assert!(place.find(&here, token.as_bytes()).is_some());
+        assert!(find(&longer).is_none());
+        assert!(find(token.as_bytes()).is_some());
     }
 
     #[test]
@@ -206,6 +240,6 @@ mod tests {
             assert_eq!(memory.open(&here, token.as_bytes()), here.open(token.as_bytes()));
         }
         let bytes = std::mem::size_of_val(&*memory.places);
-        assert!(memory.places.len() == PLACES && bytes <= 90_000, "{bytes} bytes");
+        assert!(memory.places.len() == 512 && bytes <= 90_000, "{bytes} bytes");
     }
 }
