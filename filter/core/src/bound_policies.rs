@@ -3,11 +3,15 @@
 //! Scopes come from routes, so their number is known to nobody but Envoy, and clients cannot add to it. Routes come and
 //! go while a filter lives, so there is a limit, and beyond it each new scope takes the place of one that was not used
 //! for a while. Workers share a filter: each part has a lock of its own, and in the steady state they only read.
+//!
+//! The hash is a quick one with a random seed. Whoever found out names with equal hashes would have to write routes,
+//! and fill one part with them, in which a search is short at its worst.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 
 use crate::bound_policy::BoundPolicy;
@@ -22,7 +26,7 @@ const PLACES: usize = 512;
 pub(crate) struct BoundPolicies {
     parts: Box<[RwLock<Part>]>,
     /// One hash of a name finds the part, and the place in it.
-    hasher: RandomState,
+    hasher: FixedState,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +49,7 @@ impl Default for BoundPolicies {
     fn default() -> Self {
         Self {
             parts: (0..PARTS).map(|_| RwLock::default()).collect(),
-            hasher: RandomState::new(),
+            hasher: FixedState::with_seed(RandomState::new().hash_one(PARTS)),
         }
     }
 }
@@ -73,10 +77,8 @@ impl BoundPolicies {
     }
 
     fn part(&self, hash: u64) -> Option<&RwLock<Part>> {
-        let parts = u64::try_from(self.parts.len()).ok()?;
         // The table in the part has its places by the lowest bits, and its marks by the highest.
-        let number = (hash >> 32).checked_rem(parts)?;
-        self.parts.get(usize::try_from(number).ok()?)
+        self.parts.get((hash >> 32) as usize % PARTS)
     }
 }
 
