@@ -11,7 +11,8 @@ pub struct Text {
 }
 
 /// `ip:port` as Envoy writes it. IPv4 addresses bypass the formatting of the standard library: its code is large and,
-/// when used once per request, no longer in the CPU's caches, which showed in measurements.
+/// when used once per request, no longer in the CPU's caches, which showed in measurements. Nor is there a buffer for
+/// each number, which would be copied.
 #[must_use]
 pub fn text(host: SocketAddr) -> Text {
     let mut text = Text {
@@ -23,21 +24,35 @@ pub fn text(host: SocketAddr) -> Text {
         let _ = write!(text, "{host}");
         return text;
     };
-    let mut digits = itoa::Buffer::new();
-    for (i, octet) in host.ip().octets().into_iter().enumerate() {
-        if i > 0 {
-            text.push(".");
-        }
-        text.push(digits.format(octet));
+    let [a, b, c, d] = host.ip().octets();
+    for (number, behind) in [(a, b'.'), (b, b'.'), (c, b'.'), (d, b':')] {
+        text.push_number(number.into());
+        text.push_byte(behind);
     }
-    text.push(":");
-    text.push(digits.format(host.port()));
+    text.push_number(host.port());
     text
 }
 
 impl Text {
     /// Bytes of the longest address, with its zone.
     const MAX: usize = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535".len();
+
+    fn push_byte(&mut self, byte: u8) {
+        if let Some(room) = self.bytes.get_mut(self.len) {
+            *room = byte;
+            self.len += 1;
+        }
+    }
+
+    fn push_number(&mut self, number: u16) {
+        for power in [10_000, 1000, 100, 10] {
+            if number >= power {
+                // A remainder of ten has one digit.
+                self.push_byte(b'0' + (number / power % 10) as u8);
+            }
+        }
+        self.push_byte(b'0' + (number % 10) as u8);
+    }
 
     fn push(&mut self, part: &str) {
         let end = self.len + part.len();
@@ -85,6 +100,8 @@ mod tests {
         for host in [
             "0.0.0.0:0",
             "10.0.0.7:8080",
+            "9.99.100.109:1009",
+            "1.20.200.205:10000",
             "255.255.255.255:65535",
             "[::1]:80",
             "[2001:db8::7]:443",

@@ -30,7 +30,9 @@ impl Timestamp {
     /// `since_epoch` after the Unix epoch, rounded down to milliseconds.
     #[must_use]
     pub fn from_unix(since_epoch: Duration) -> Self {
-        Self::from_unix_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+        // `as_millis` counts with 128 bits.
+        let seconds = since_epoch.as_secs().saturating_mul(1000);
+        Self::from_unix_millis(seconds.saturating_add(since_epoch.subsec_millis().into()))
     }
 
     /// Milliseconds since the Unix epoch.

@@ -102,7 +102,8 @@ fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
 
 /// The name, the value, and the offset of the value in the segment; `None` if the segment is not a pair.
 fn pair(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
-    let equals = memchr(b'=', segment)?;
+    // Names are short, and a loop finds the end of one before `memchr` has begun.
+    let equals = segment.iter().position(|byte| *byte == b'=')?;
     let (name, value) = segment.split_at_checked(equals)?;
     let value = value.get(1..)?;
     let trimmed = value.trim_ascii_start();
