@@ -165,13 +165,6 @@ struct HeaderField {
     value: Buffer,
 }
 
-impl HeaderField {
-    const NONE: Self = Self {
-        name: Buffer::NONE,
-        value: Buffer::NONE,
-    };
-}
-
 /// The headers of a request or of a response, all of them: to ask Envoy for one by its name makes it build an index of
 /// all, which costs more than all of this filter's other callbacks.
 struct Fields(Vec<HeaderField>);
@@ -419,11 +412,13 @@ impl Exchange<'_> {
         let mut fields = Fields(SPARE_FIELDS.try_with(Cell::take).unwrap_or_default());
         // SAFETY: the handle is valid (rule 1).
         let count = unsafe { (callbacks.http_get_headers_size)(self.handle, of as c_int) };
-        fields.0.resize(count, HeaderField::NONE);
+        fields.0.clear();
+        fields.0.reserve(count);
         // SAFETY: the handle is valid (rule 1), and there is room for as many fields as Envoy has.
         let found = unsafe { (callbacks.http_get_headers)(self.handle, of as c_int, fields.0.as_mut_ptr()) };
-        if !found {
-            fields.0.clear();
+        if found {
+            // SAFETY: there is room for them, and Envoy has filled in each one.
+            unsafe { fields.0.set_len(count) };
         }
         Ok(fields)
     }

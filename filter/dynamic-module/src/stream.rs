@@ -12,67 +12,61 @@ use crate::census::CENSUS;
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
 
-/// The state of a request.
+/// The state of a request. What it holds stays where it is: to move a session costs more than to look at it.
 pub(crate) struct Stream {
     plugin: Arc<Plugin>,
-    ongoing: Option<Ongoing>,
-    /// For the access log. Envoy keeps the first value that it gets, so the filter sets it once, at the end.
-    outcome: (Option<RequestOutcome>, ResponseOutcome),
-}
-
-/// A request that waits for its response.
-struct Ongoing {
-    session: Session,
+    /// `None` without a session, and once there is nothing left to do for it.
+    session: Option<Session>,
     /// The host that the request was steered to.
     asked: Option<address::Text>,
+    /// The response code details of a reply of Envoy's own.
     local_reply: Option<Vec<u8>>,
+    /// For the access log. Envoy keeps the first value that it gets, so the filter sets it once, at the end.
+    outcome: (Option<RequestOutcome>, ResponseOutcome),
 }
 
 impl Stream {
     pub(crate) fn new(plugin: Arc<Plugin>) -> Self {
         Self {
             plugin,
-            ongoing: None,
+            session: None,
+            asked: None,
+            local_reply: None,
             outcome: (None, ResponseOutcome::Unchanged),
         }
     }
 
     /// The headers of the request are complete.
     pub(crate) fn on_request(&mut self, exchange: &mut Exchange<'_>) {
-        match on_request(&self.plugin, exchange) {
-            Ok(None) => {}
-            Ok(Some((ongoing, outcome))) => {
-                self.outcome.0 = outcome;
-                self.ongoing = Some(ongoing);
-            }
-            Err(error) => self.report(exchange, &error),
+        if let Err(error) = self.begin(exchange) {
+            self.session = None;
+            self.outcome.0 = None;
+            self.report(exchange, &error);
         }
     }
 
     /// Envoy is about to send a reply of its own.
     pub(crate) fn on_local_reply(&mut self, details: &[u8]) {
-        if let Some(ongoing) = &mut self.ongoing {
-            ongoing.local_reply = Some(details.to_vec());
+        if self.session.is_some() {
+            self.local_reply = Some(details.to_vec());
         }
     }
 
     /// The headers of the response are complete.
     pub(crate) fn on_response(&mut self, exchange: &mut Exchange<'_>) {
-        // `take`, so that a second call finds no session.
-        let Some(ongoing) = self.ongoing.take() else {
-            return;
-        };
-        match on_response(&self.plugin, exchange, ongoing) {
-            Ok((request, response)) => self.outcome = (request.or(self.outcome.0), response),
-            Err(error) => self.report(exchange, &error),
+        let answered = self.answer(exchange);
+        // A second call finds no session.
+        self.session = None;
+        if let Err(error) = answered {
+            self.report(exchange, &error);
         }
     }
 
     /// The request has ended, and the access log is about to be written.
     pub(crate) fn on_complete(&mut self, exchange: &mut Exchange<'_>) {
         // Without a response, Envoy may begin the request again at once.
-        if let Some(ongoing) = self.ongoing.take() {
-            ongoing.session.end_unanswered(&UNANSWERED, || Ok(host::now()));
+        if let Some(session) = self.session.take() {
+            session.end_unanswered(&UNANSWERED, || Ok(host::now()));
         }
         let (Some(request), response) = self.outcome else {
             return;
@@ -88,7 +82,7 @@ impl Stream {
 
     /// A hook has panicked. The filter leaves the rest of the exchange alone.
     pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
-        self.ongoing = None;
+        self.session = None;
         count(exchange, Some(self.plugin.counters.host_errors()));
     }
 
@@ -99,88 +93,90 @@ impl Stream {
             abi::log(Level::Debug, &format!("limpet: {error}"));
         }
     }
-}
 
-type Begun = (Ongoing, Option<RequestOutcome>);
-
-fn on_request(plugin: &Plugin, exchange: &mut Exchange<'_>) -> Result<Option<Begun>, SessionError> {
-    let discovered = plugin.discovered(exchange)?;
-    let filter = discovered.as_deref().unwrap_or(&plugin.filter);
-    let mut request = Request {
-        exchange,
-        counters: &plugin.counters,
-    };
-    let Some(mut session) = filter.session(&request)? else {
-        return Ok(None);
-    };
-    let plan = session.on_request(&mut request, host::now())?;
-    let outcome = plan.outcome;
-    for edit in plan.edit.into_iter().chain(plan.further_edits) {
-        apply(exchange, Headers::Request, edit)?;
-    }
-    if let Some(ip) = plan.hash {
-        exchange.set_typed_filter_state(HASH_STATE, &SocketAddr::new(ip, 0).to_string())?;
-    }
-    let asked = plan.steering.map(|steering| steer(exchange, steering)).transpose()?;
-    if let Some(outcome) = outcome {
-        count(exchange, plugin.counters.request(session.policy_index(), outcome));
-    }
-    let ongoing = Ongoing {
-        session,
-        asked,
-        local_reply: None,
-    };
-    Ok(Some((ongoing, outcome)))
-}
-
-fn on_response(
-    plugin: &Plugin,
-    exchange: &mut Exchange<'_>,
-    mut ongoing: Ongoing,
-) -> Result<(Option<RequestOutcome>, ResponseOutcome), SessionError> {
-    let policy = ongoing.session.policy_index();
-    let response = Response {
-        exchange,
-        asked: ongoing.asked.as_ref().map(address::Text::as_bytes),
-        local_reply: ongoing.local_reply.as_deref(),
-    };
-    let plan = ongoing.session.on_response(&response, || Ok(host::now()))?;
-    if let Some(status) = plan.status {
-        exchange.set_header(Headers::Response, ":status", status.to_string().as_bytes())?;
-    }
-    for edit in plan.edits {
-        apply(exchange, Headers::Response, edit)?;
-    }
-    if let Some(outcome) = plan.request {
-        count(exchange, plugin.counters.request(policy, outcome));
-    }
-    count(exchange, plugin.counters.response(policy, plan.outcome));
-    if plan.evicted {
-        count(exchange, plugin.counters.evicted(policy));
-    }
-    if let Some(refused) = plan.refused_move {
-        count(exchange, plugin.counters.refused_moves(policy));
-        if let Some(line) = refused.line {
-            abi::log(Level::Warn, &format!("limpet: {line}"));
+    /// Finds the session of the request, and sends the request where it belongs.
+    fn begin(&mut self, exchange: &mut Exchange<'_>) -> Result<(), SessionError> {
+        let plugin = &*self.plugin;
+        let discovered = plugin.discovered(exchange)?;
+        let filter = discovered.as_deref().unwrap_or(&plugin.filter);
+        let mut request = Request {
+            exchange,
+            counters: &plugin.counters,
+        };
+        self.session = filter.session(&request)?;
+        let Some(session) = &mut self.session else {
+            return Ok(());
+        };
+        let policy = session.policy_index();
+        let plan = session.on_request(&mut request, host::now())?;
+        for edit in plan.edit.into_iter().chain(plan.further_edits) {
+            apply(exchange, Headers::Request, edit)?;
         }
-    }
-    if let Some(seen) = &plan.seen {
-        CENSUS.see(seen);
-    }
-    if let Some(left) = plan.left {
-        CENSUS.leave(left);
-    }
-    if let Some(change) = plan.key_change {
-        let counters = plugin.counters.key_change(change);
-        counters.for_each(|counter| count(exchange, Some(counter)));
-    }
-    if let Some(conflict) = plan.name_conflict {
-        count(exchange, plugin.counters.name_conflicts(policy));
-        if let Some(line) = conflict.line {
-            plugin::warn_once(line);
+        if let Some(ip) = plan.hash {
+            exchange.set_typed_filter_state(HASH_STATE, &SocketAddr::new(ip, 0).to_string())?;
         }
+        if let Some(steering) = plan.steering {
+            self.asked = Some(steer(exchange, steering)?);
+        }
+        if let Some(outcome) = plan.outcome {
+            count(exchange, plugin.counters.request(policy, outcome));
+        }
+        self.outcome.0 = plan.outcome;
+        Ok(())
     }
-    Ok((plan.request, plan.outcome))
+
+    /// Gives the client a token if it needs one, and counts what became of the session.
+    fn answer(&mut self, exchange: &mut Exchange<'_>) -> Result<(), SessionError> {
+        let Some(session) = &mut self.session else {
+            return Ok(());
+        };
+        let counters = &self.plugin.counters;
+        let policy = session.policy_index();
+        let response = Response {
+            exchange,
+            asked: self.asked.as_ref().map(address::Text::as_bytes),
+            local_reply: self.local_reply.as_deref(),
+        };
+        let plan = session.on_response(&response, || Ok(host::now()))?;
+        if let Some(status) = plan.status {
+            exchange.set_header(Headers::Response, ":status", status.to_string().as_bytes())?;
+        }
+        for edit in plan.edits {
+            apply(exchange, Headers::Response, edit)?;
+        }
+        if let Some(outcome) = plan.request {
+            count(exchange, counters.request(policy, outcome));
+            self.outcome.0 = Some(outcome);
+        }
+        count(exchange, counters.response(policy, plan.outcome));
+        self.outcome.1 = plan.outcome;
+        if plan.evicted {
+            count(exchange, counters.evicted(policy));
+        }
+        if let Some(refused) = plan.refused_move {
+            count(exchange, counters.refused_moves(policy));
+            if let Some(line) = refused.line {
+                abi::log(Level::Warn, &format!("limpet: {line}"));
+            }
+        }
+        if let Some(seen) = &plan.seen {
+            CENSUS.see(seen);
+        }
+        if let Some(left) = plan.left {
+            CENSUS.leave(left);
+        }
+        if let Some(change) = plan.key_change {
+            let counters = counters.key_change(change);
+            counters.for_each(|counter| count(exchange, Some(counter)));
+        }
+        if let Some(conflict) = plan.name_conflict {
+            count(exchange, counters.name_conflicts(policy));
+            if let Some(line) = conflict.line {
+                plugin::warn_once(line);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Sends the request to the host of `steering`, and returns that host.
