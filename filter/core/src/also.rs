@@ -10,6 +10,7 @@ use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::{Candidates, header, query};
 use crate::config::{Further, Place};
 use crate::plan::HeaderEdit;
+use crate::redirect::Tokens;
 use crate::request_tokens::{RequestTokens, edit};
 use crate::time::Timestamp;
 use crate::view::{RequestView, ViewError};
@@ -78,6 +79,7 @@ impl BoundPolicy {
         tokens: &mut RequestTokens<'a>,
         request: &impl RequestView,
         now: Timestamp,
+        taken: &mut Tokens,
     ) -> Result<(), ViewError> {
         let header = further.header();
         let field = match tokens.edited(header) {
@@ -93,7 +95,7 @@ impl BoundPolicy {
             .verdict
             .or_else(|why| self.first_alive(candidates(), now).map_err(|this| why.or(this)));
         if further.is_lost_by_redirect() {
-            tokens.taken.add(candidates());
+            taken.add(candidates());
         }
         if !further.forward {
             tokens.change(edit(header, found.rest));

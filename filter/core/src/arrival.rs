@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use crate::address;
 use crate::envoy::VIA_UPSTREAM;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
-use crate::plan::ResponsePlan;
 use crate::token::{Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
@@ -52,19 +51,16 @@ pub(crate) fn settled(destination: Destination, response: &impl ResponseView) ->
     })
 }
 
-/// The host that sent a response with these code details, or the plan for one that has none for a session. A reply of
+/// The host that sent a response with these code details, or the outcome of one that has none for a session. A reply of
 /// Envoy's own may have the address of a host that refused or timed out.
 pub(crate) fn answering_host(
     details: &[u8],
     response: &impl ResponseView,
-) -> Result<Result<SocketAddr, ResponsePlan<'static>>, ViewError> {
+) -> Result<Result<SocketAddr, ResponseOutcome>, ViewError> {
     if *details != *VIA_UPSTREAM.as_bytes() {
-        return Ok(Err(ResponsePlan::NO_CHANGE));
+        return Ok(Err(ResponseOutcome::Unchanged));
     }
     let host = response.upstream_address()?;
     let host = host.and_then(|host| address::addressable(&host));
-    Ok(host.ok_or(ResponsePlan {
-        outcome: ResponseOutcome::Unaddressable,
-        ..ResponsePlan::NO_CHANGE
-    }))
+    Ok(host.ok_or(ResponseOutcome::Unaddressable))
 }

@@ -34,6 +34,6 @@ impl<'a> Candidates<'a> {
 
     /// The values, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.list.into_iter().take(self.len)
+        self.list.get(..self.len).unwrap_or_default().iter().copied()
     }
 }

@@ -184,28 +184,39 @@ impl Filter {
     /// If the proxy does not answer, the keyring has not arrived, or the metadata names no policy. The adapter leaves
     /// such a request alone, too.
     pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
-        let Some(metadata) = request.route_session()? else {
-            let bound_policy = match self.session_of_table(request)? {
+        let mut is_split = false;
+        let bound_policy = match request.route_session()? {
+            Some(metadata) => {
+                let (name, split) = without_split(&metadata);
+                is_split = split;
+                match self.bound_policies.get(name) {
+                    Some(bound_policy) => Some(bound_policy),
+                    None => self.session_of_route(&metadata, request)?,
+                }
+            }
+            None => match self.session_of_table(request)? {
                 Some(bound_policy) => Some(bound_policy),
                 None => self.session_of_default(request)?,
-            };
-            return Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, false)));
+            },
         };
-        let (name, split) = without_split(&metadata);
-        if let Some(bound_policy) = self.bound_policies.get(name) {
-            return Ok(Some(Session::new(bound_policy, split)));
-        }
-        match RouteSession::parse(&metadata) {
+        // In one place, because a session is large.
+        Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, is_split)))
+    }
+
+    /// The session that the metadata of the route name; `None` if they leave it to a cluster that defines none.
+    fn session_of_route(
+        &self,
+        metadata: &[u8],
+        request: &impl RequestView,
+    ) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
+        match RouteSession::parse(metadata) {
             Ok(RouteSession::Destination) => self.session_of_destination(request),
-            session => Ok(Some(Session::new(
-                self.session_of_rule(session, &metadata, request)?,
-                split,
-            ))),
+            session => self.session_of_rule(session, metadata, request).map(Some),
         }
     }
 
     /// The session that the cluster of the route defines; `None` if the cluster defines none.
-    fn session_of_destination(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
+    fn session_of_destination(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
         let Some(metadata) = request.cluster_session()? else {
             return Ok(None);
         };
@@ -223,7 +234,7 @@ impl Filter {
                 _ => return Err(unknown(&metadata)),
             },
         };
-        Ok(Some(Session::new(bound_policy, false)))
+        Ok(Some(bound_policy))
     }
 
     fn session_of_rule(

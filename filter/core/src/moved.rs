@@ -92,13 +92,12 @@ impl<'a, 'r> Wish<'a, 'r> {
         Ok(host)
     }
 
-    /// The plan without the header, which says whether the wish was refused.
-    pub(crate) fn taken_out(self, mut plan: ResponsePlan<'a>) -> ResponsePlan<'a> {
+    /// Takes the header out of the response, and says whether the wish was refused.
+    pub(crate) fn take_out(self, plan: &mut ResponsePlan<'a>) {
         plan.edits.push(HeaderEdit::Remove(&self.moves.header));
         if let Some(why) = self.refusal.filter(|_| plan.outcome != ResponseOutcome::Moved) {
             plan.refused_move = Some(refused(self.bound_policy, self.moves, &why));
         }
-        plan
     }
 }
 

@@ -31,9 +31,10 @@ const LIFE: Duration = Duration::from_secs(10);
 pub struct Unanswered(Mutex<VecDeque<(Timestamp, Taken)>>);
 
 /// The tokens that the filter took out of a request.
+#[derive(Default)]
 pub(crate) struct Taken {
     request_id: RequestId,
-    tokens: Tokens,
+    pub(crate) tokens: Tokens,
 }
 
 /// Tokens, separated by commas. Most requests have one, which takes no allocation.
@@ -64,7 +65,7 @@ impl Unanswered {
         Self(Mutex::new(VecDeque::new()))
     }
 
-    /// Remembers the tokens of a request that has ended without a response.
+    /// Remembers the tokens of a request that has ended without a response, and that has an id.
     pub(crate) fn remember(&self, taken: Taken, now: Timestamp) {
         let mut list = self.list(now);
         if list.len() >= CAPACITY {
@@ -90,12 +91,14 @@ impl Unanswered {
 }
 
 impl Taken {
-    /// What to remember of the request of this id; `None` if nothing was taken out of it, or the id is none.
-    pub(crate) fn new(request_id: &[u8], tokens: Tokens) -> Option<Self> {
-        (!request_id.is_empty() && !tokens.is_empty()).then(|| Self {
-            request_id: RequestId::new(request_id),
-            tokens,
-        })
+    /// Says by which id the request can be found again.
+    pub(crate) fn name(&mut self, request_id: &[u8]) {
+        self.request_id = RequestId::new(request_id);
+    }
+
+    /// Whether there is anything to remember, and a way to find it.
+    pub(crate) fn is_worth_remembering(&self) -> bool {
+        !self.request_id.is_empty() && !self.tokens.is_empty()
     }
 
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &[u8]> {
@@ -168,5 +171,15 @@ impl RequestId {
             Some(short) => Self::Short(short),
             None => Self::Digest(Sha256::digest(id).into()),
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Short(id) if id.get().is_empty())
+    }
+}
+
+impl Default for RequestId {
+    fn default() -> Self {
+        Self::Short(Short::default())
     }
 }

@@ -19,8 +19,6 @@ pub(crate) struct RequestTokens<'a> {
     pub(crate) edit: Option<HeaderEdit<'a>>,
     /// The changes of other headers.
     pub(crate) further_edits: Vec<HeaderEdit<'a>>,
-    /// The tokens that the changes take out of headers.
-    pub(crate) taken: Tokens,
 }
 
 impl<'a> RequestTokens<'a> {
@@ -29,7 +27,6 @@ impl<'a> RequestTokens<'a> {
             verdict: Err(NotHonoured::NO_TOKEN),
             edit: None,
             further_edits: Vec::new(),
-            taken: Tokens::default(),
         }
     }
 
@@ -50,22 +47,32 @@ impl<'a> RequestTokens<'a> {
 }
 
 impl BoundPolicy {
-    /// Reads the tokens of the request.
-    pub(crate) fn read(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
-        let mut tokens = self.read_own(request, now)?;
+    /// Reads the tokens of the request. Those that the changes take out of headers are added to `taken`.
+    pub(crate) fn read(
+        &self,
+        request: &impl RequestView,
+        now: Timestamp,
+        taken: &mut Tokens,
+    ) -> Result<RequestTokens<'_>, ViewError> {
+        let mut tokens = self.read_own(request, now, taken)?;
         for further in &self.policy.also {
-            self.read_further(further, &mut tokens, request, now)?;
+            self.read_further(further, &mut tokens, request, now, taken)?;
         }
         Ok(tokens)
     }
 
     /// Reads the policy's own carrier.
-    fn read_own(&self, request: &impl RequestView, now: Timestamp) -> Result<RequestTokens<'_>, ViewError> {
+    fn read_own(
+        &self,
+        request: &impl RequestView,
+        now: Timestamp,
+        taken: &mut Tokens,
+    ) -> Result<RequestTokens<'_>, ViewError> {
         let carrier = &self.policy.carrier;
         let header = match carrier {
             Carrier::Query { parameter, .. } => {
                 let mut tokens = RequestTokens::none();
-                self.read_further(parameter, &mut tokens, request, now)?;
+                self.read_further(parameter, &mut tokens, request, now, taken)?;
                 return Ok(tokens);
             }
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
@@ -78,7 +85,7 @@ impl BoundPolicy {
         let read = match (carrier, &self.cookie_names) {
             (Carrier::Cookie { forward, .. }, Some(names)) => {
                 let room = || request.room();
-                return Ok(self.own_cookie(&field, names, *forward, now, room));
+                return Ok(self.own_cookie(&field, names, *forward, now, room, taken));
             }
             (Carrier::CookiePrefix { name }, _) => prefixed_cookie(&field, name),
             (Carrier::CookieRewrite { name }, _) => rewritten_cookie(&field, name),
@@ -89,13 +96,11 @@ impl BoundPolicy {
             (Carrier::Query { .. } | Carrier::Source(_), _) => return Ok(RequestTokens::none()),
         };
         let (candidates, rest) = read;
-        let mut taken = Tokens::default();
         if rest.is_some() {
             taken.add(candidates.iter());
         }
         Ok(RequestTokens {
             verdict: self.first_alive(candidates.iter(), now),
-            taken,
             edit: rest.map(|rest| edit(header, rest)),
             ..RequestTokens::none()
         })
@@ -108,9 +113,10 @@ impl BoundPolicy {
         forward: bool,
         now: Timestamp,
         room: impl FnOnce() -> Vec<u8>,
+        taken: &mut Tokens,
     ) -> RequestTokens<'static> {
         let [mut current, mut former, mut others] = [Candidates::default(); 3];
-        let rest = cookie_field::edit_in(room, field, |name, value| {
+        let rest = cookie_field::edit_some(field, names.plain().as_bytes(), room, |name, value| {
             match names.whose(name) {
                 Whose::Other => return Verdict::Keep,
                 Whose::OtherScope => {
@@ -137,13 +143,13 @@ impl BoundPolicy {
                 Err(former) => verdict = Err(why.or(former)),
             }
         }
-        let own = current.iter().chain(former.iter()).filter(|_| !forward);
-        let mut taken = Tokens::default();
-        taken.add(own.chain(others.iter()));
+        if !forward {
+            taken.add(current.iter().chain(former.iter()));
+        }
+        taken.add(others.iter());
         RequestTokens {
             verdict,
             edit: rest.map(|rest| edit("cookie", rest)),
-            taken,
             ..RequestTokens::none()
         }
     }

@@ -8,7 +8,7 @@ use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::{BoundPolicy, Honoured};
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
-use crate::census::{Identity, Left};
+use crate::census::{Identity, Left, Seen};
 use crate::config::Carrier;
 use crate::end;
 use crate::envoy::{NO_HEALTHY_UPSTREAM, ORIGINAL_URL_HEADER, REQUEST_ID_HEADER};
@@ -18,7 +18,7 @@ use crate::moved::{self, Wish};
 use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
-use crate::redirect::{Taken, Tokens, Unanswered};
+use crate::redirect::{Taken, Unanswered};
 use crate::route_session::issues_tokens;
 use crate::source_session::SourceSession;
 use crate::time::Timestamp;
@@ -35,7 +35,7 @@ pub struct Session {
     /// Whether the method of the request permits that a session begins with the response.
     may_begin: bool,
     /// For an internal redirect.
-    taken: Option<Taken>,
+    taken: Taken,
     /// The key of the token that the client has.
     held: Option<KeyId>,
     /// When the request came.
@@ -70,7 +70,7 @@ impl Session {
             split,
             state: SessionState::New,
             may_begin: false,
-            taken: None,
+            taken: Taken::default(),
             held: None,
             at: Timestamp::UNIX_EPOCH,
             rebalanced: false,
@@ -113,23 +113,23 @@ impl Session {
             self.by_address = Some(Box::new(session));
             return Ok(plan);
         }
-        let tokens = self.bound_policy.read(request, now)?;
+        let tokens = self.bound_policy.read(request, now, &mut self.taken.tokens)?;
         self.authority = location::authority(&self.bound_policy.policy, request)?;
         let mut verdict = tokens.verdict;
-        self.taken = to_remember(request, tokens.taken)?;
+        name(&mut self.taken, request)?;
         if verdict.is_err_and(|why| why.outcome == RequestOutcome::NoToken)
             && let Some(taken) = taken_before_redirect(request, now)?
         {
             // Tokens of other scopes are among them, so a refusal says nothing.
             verdict = self.bound_policy.first_alive(taken.tokens(), now).or(verdict);
-            self.taken = Some(taken);
+            self.taken = taken;
         }
         self.held = match verdict {
             Ok(honoured) => Some(honoured.key),
             Err(why) => why.key,
         };
-        let mut verdict = verdict.map_err(|why| why.outcome);
-        if verdict.is_err_and(|why| why == RequestOutcome::Refused(Refusal::Malformed)) {
+        let mut outcome = verdict.map_or_else(|why| why.outcome, |_| RequestOutcome::Steered);
+        if outcome == RequestOutcome::Refused(Refusal::Malformed) {
             self.bound_policy.policy.name_watch.suspect();
         }
         let strict = self.bound_policy.policy.strict;
@@ -140,7 +140,7 @@ impl Session {
                 Arrival::There => SessionState::Honoured(honoured),
                 Arrival::Unknown => SessionState::Uncertain(honoured),
                 Arrival::Elsewhere => {
-                    verdict = Err(RequestOutcome::Refused(Refusal::UnknownDestination));
+                    outcome = RequestOutcome::Refused(Refusal::UnknownDestination);
                     SessionState::New
                 }
             },
@@ -149,27 +149,26 @@ impl Session {
             SessionState::Honoured(_) | SessionState::Preflight => false,
             SessionState::New | SessionState::Uncertain(_) => self.bound_policy.policy.begin.permits(request)?,
         };
-        self.refused = match verdict {
-            Err(RequestOutcome::Refused(refusal)) => Some(refusal),
+        self.refused = match outcome {
+            RequestOutcome::Refused(refusal) => Some(refusal),
             _ => None,
         };
-        self.rebalanced = match self.state {
+        self.rebalanced = match &self.state {
             SessionState::Honoured(honoured) => self.begins_anew(&honoured.claims, request, now)?,
             _ => false,
-        };
-        let outcome = match self.state {
-            SessionState::Uncertain(_) => None,
-            _ if self.rebalanced => Some(RequestOutcome::Rebalanced),
-            _ => Some(verdict.err().unwrap_or(RequestOutcome::Steered)),
         };
         Ok(RequestPlan {
             edit: tokens.edit,
             further_edits: tokens.further_edits,
-            steering: verdict.ok().filter(|_| !self.rebalanced).map(|honoured| Steering {
-                host: honoured.claims.host,
-                strict: strict && !honoured.claims.is_moving(),
+            steering: self.steered().map(|Honoured { claims, .. }| Steering {
+                host: claims.host,
+                strict: strict && !claims.is_moving(),
             }),
-            outcome,
+            outcome: match self.state {
+                SessionState::Uncertain(_) => None,
+                _ if self.rebalanced => Some(RequestOutcome::Rebalanced),
+                _ => Some(outcome),
+            },
             hash: None,
         })
     }
@@ -187,10 +186,10 @@ impl Session {
     /// The request has ended without a response. Envoy may begin it again at once. Nothing is remembered if the proxy
     /// does not tell the time.
     pub fn end_unanswered(self, unanswered: &Unanswered, now: impl Fn() -> Result<Timestamp, ViewError>) {
-        if let Some(taken) = self.taken
+        if self.taken.is_worth_remembering()
             && let Ok(now) = now()
         {
-            unanswered.remember(taken, now);
+            unanswered.remember(self.taken, now);
         }
     }
 
@@ -207,42 +206,42 @@ impl Session {
         let request = self.settle(response)?;
         let cookies = SetCookies::of(response);
         let mut wish = Wish::find(&self.bound_policy, response)?;
-        let plan = if let (Some(session), Some((source, _))) = (&mut self.by_address, self.bound_policy.source()) {
-            session.on_response(&self.bound_policy, source, response, wish.as_mut(), now)?
-        } else {
-            let plan = match self.end(response, &cookies, &now)? {
-                Some(plan) => plan,
-                None => self.answer(response, &cookies, wish.as_mut(), &now)?,
-            };
-            let plan = self.without_namesake(response, plan)?;
-            ResponsePlan { request, ..plan }
+        // A plan is large, so it is made in place.
+        let mut plan = ResponsePlan {
+            request,
+            ..ResponsePlan::NO_CHANGE
         };
-        Ok(match wish {
-            Some(wish) => wish.taken_out(plan),
-            None => plan,
-        })
+        if let (Some(session), Some((source, _))) = (&mut self.by_address, self.bound_policy.source()) {
+            plan = session.on_response(&self.bound_policy, source, response, wish.as_mut(), now)?;
+        } else {
+            if !self.end(response, &cookies, &now, &mut plan)? {
+                self.answer(response, &cookies, wish.as_mut(), &now, &mut plan)?;
+            }
+            self.remove_namesake(response, &mut plan)?;
+        }
+        if let Some(wish) = wish {
+            wish.take_out(&mut plan);
+        }
+        Ok(plan)
     }
 
     /// Removes the application's own cookie or header of the session's name, of which the client would keep one only.
-    fn without_namesake<'a>(
+    fn remove_namesake<'a>(
         &'a self,
         response: &impl ResponseView,
-        plan: ResponsePlan<'a>,
-    ) -> Result<ResponsePlan<'a>, ViewError> {
+        plan: &mut ResponsePlan<'a>,
+    ) -> Result<(), ViewError> {
         let watch = &self.bound_policy.policy.name_watch;
         if !plan.outcome.has_token() && !watch.looks() {
-            return Ok(plan);
+            return Ok(());
         }
-        let Some(mut conflict) = name_conflict::find(&self.bound_policy, response)? else {
-            return Ok(plan);
-        };
-        conflict.edits.extend(plan.edits);
-        let line = watch.conflict().then(|| conflict.line(self.policy()));
-        Ok(ResponsePlan {
-            edits: conflict.edits,
-            name_conflict: Some(NameConflict { line }),
-            ..plan
-        })
+        if let Some(mut conflict) = name_conflict::find(&self.bound_policy, response)? {
+            let line = watch.conflict().then(|| conflict.line(self.policy()));
+            conflict.edits.append(&mut plan.edits);
+            plan.edits = conflict.edits;
+            plan.name_conflict = Some(NameConflict { line });
+        }
+        Ok(())
     }
 
     /// Tells what became of a token if that depends on where the request went.
@@ -261,49 +260,52 @@ impl Session {
         Ok(Some(outcome))
     }
 
-    fn honoured(&self) -> Option<Honoured> {
-        match self.state {
+    fn honoured(&self) -> Option<&Honoured> {
+        match &self.state {
             SessionState::Honoured(honoured) | SessionState::Uncertain(honoured) => Some(honoured),
             SessionState::New | SessionState::Preflight => None,
         }
     }
 
-    /// The plan for a response with which the application ends the session; `None` for any other.
-    fn end<R: ResponseView>(
-        &self,
+    /// The token whose backend the request is sent to.
+    fn steered(&self) -> Option<&Honoured> {
+        self.honoured().filter(|_| !self.rebalanced)
+    }
+
+    /// Whether the application ends the session with this response.
+    fn end<'a, R: ResponseView>(
+        &'a self,
         response: &R,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
-    ) -> Result<Option<ResponsePlan<'_>>, ViewError> {
+        plan: &mut ResponsePlan<'a>,
+    ) -> Result<bool, ViewError> {
         let is_end = match &self.bound_policy.policy.end {
             Some(end) => end.is_said(cookies, now)?,
             None => false,
         };
-        if !is_end {
-            return Ok(None);
+        if is_end {
+            let honoured = self.honoured();
+            let under_former_name = honoured.is_some_and(|honoured| honoured.under_former_name);
+            plan.edits = end::edits(&self.bound_policy, under_former_name, response)?;
+            if honoured.is_some() {
+                plan.outcome = ResponseOutcome::Ended;
+            }
         }
-        let honoured = self.honoured();
-        let under_former_name = honoured.is_some_and(|honoured| honoured.under_former_name);
-        Ok(Some(ResponsePlan {
-            edits: end::edits(&self.bound_policy, under_former_name, response)?,
-            outcome: match honoured {
-                Some(_) => ResponseOutcome::Ended,
-                None => ResponseOutcome::Unchanged,
-            },
-            ..ResponsePlan::NO_CHANGE
-        }))
+        Ok(is_end)
     }
 
-    fn answer<R: ResponseView>(
-        &self,
+    fn answer<'a, R: ResponseView>(
+        &'a self,
         response: &R,
         cookies: &SetCookies<'_, R>,
         wish: Option<&mut Wish<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
-    ) -> Result<ResponsePlan<'_>, ViewError> {
+        plan: &mut ResponsePlan<'a>,
+    ) -> Result<(), ViewError> {
         let policy = &*self.bound_policy.policy;
         let Some(realm) = &self.bound_policy.realm else {
-            return Ok(ResponsePlan::NO_CHANGE);
+            return Ok(());
         };
         let honoured = self.honoured();
         let is_own = policy.carrier.is_own();
@@ -326,25 +328,28 @@ impl Session {
                 renew || wish.is_some() || response.maybe_other_host(policy.strict)?
             }
         };
-        let steered = honoured.filter(|_| !self.rebalanced);
+        let steered = self.steered();
         let fails = steered.is_some_and(|honoured| policy.strict && !honoured.claims.is_moving());
         let own_status = fails && policy.strict_status != 503;
         if !due && !own_status {
-            return Ok(self.goes_on(steered));
+            plan.seen = self.seen(steered);
+            return Ok(());
         }
         let details = response.code_details()?.unwrap_or_default();
         if own_status && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
-            return Ok(ResponsePlan {
-                status: Some(policy.strict_status),
-                ..ResponsePlan::NO_CHANGE
-            });
+            plan.status = Some(policy.strict_status);
+            return Ok(());
         }
         if !due {
-            return Ok(self.goes_on(honoured));
+            plan.seen = self.seen(honoured);
+            return Ok(());
         }
         let host = match answering_host(&details, response)? {
             Ok(host) => host,
-            Err(plan) => return Ok(plan),
+            Err(outcome) => {
+                plan.outcome = outcome;
+                return Ok(());
+            }
         };
         let now = now()?;
         let cluster = response.cluster_name()?.unwrap_or_default();
@@ -354,7 +359,8 @@ impl Session {
             (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
             (None, Some(honoured)) if honoured.claims.host == host => {
                 if !renew {
-                    return Ok(self.goes_on(Some(honoured)));
+                    plan.seen = self.seen(Some(honoured));
+                    return Ok(());
                 }
                 (honoured.renewed(destination, now), ResponseOutcome::Renewed)
             }
@@ -362,7 +368,7 @@ impl Session {
             (None, None) => (started(host, destination, now), ResponseOutcome::Issued),
         };
         if !issues_tokens(self.split, response)? {
-            return Ok(ResponsePlan::NO_CHANGE);
+            return Ok(());
         }
         // A renewed session is the same one, so it keeps what tells it from others.
         let nonce = match honoured.filter(|_| outcome == ResponseOutcome::Renewed) {
@@ -384,7 +390,8 @@ impl Session {
         }
         let key = realm.signing();
         let changes = self.held != Some(key);
-        Ok(ResponsePlan {
+        *plan = ResponsePlan {
+            request: plan.request,
             edits,
             outcome,
             key_change: changes.then_some(KeyChange {
@@ -395,22 +402,18 @@ impl Session {
             seen: self.bound_policy.seen(&claims, Identity::Token(nonce), now),
             left: self.left(outcome, honoured),
             ..ResponsePlan::NO_CHANGE
-        })
+        };
+        Ok(())
     }
 
-    /// The response is one of the session's backend, and changes nothing.
-    fn goes_on(&self, honoured: Option<Honoured>) -> ResponsePlan<'static> {
-        let seen = honoured.and_then(|Honoured { claims, nonce, .. }| {
-            self.bound_policy.seen(&claims, Identity::Token(nonce), self.at)
-        });
-        ResponsePlan {
-            seen,
-            ..ResponsePlan::NO_CHANGE
-        }
+    /// The session of a response that is one of its backend, and changes nothing.
+    fn seen(&self, honoured: Option<&Honoured>) -> Option<Seen> {
+        let Honoured { claims, nonce, .. } = honoured?;
+        self.bound_policy.seen(claims, Identity::Token(*nonce), self.at)
     }
 
     /// Why the client's session does not go on where it was.
-    fn left(&self, outcome: ResponseOutcome, honoured: Option<Honoured>) -> Option<Left> {
+    fn left(&self, outcome: ResponseOutcome, honoured: Option<&Honoured>) -> Option<Left> {
         if !self.bound_policy.limits.counts {
             return None;
         }
@@ -472,13 +475,12 @@ fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims
     }
 }
 
-/// What to remember of a request for an internal redirect.
-fn to_remember(request: &impl RequestView, tokens: Tokens) -> Result<Option<Taken>, ViewError> {
-    if tokens.is_empty() || request.unanswered().is_none() {
-        return Ok(None);
+/// Notes by which id the request could be found again after an internal redirect.
+fn name(taken: &mut Taken, request: &impl RequestView) -> Result<(), ViewError> {
+    if !taken.tokens.is_empty() && request.unanswered().is_some() {
+        taken.name(&request.header(REQUEST_ID_HEADER)?.unwrap_or_default());
     }
-    let request_id = request.header(REQUEST_ID_HEADER)?.unwrap_or_default();
-    Ok(Taken::new(&request_id, tokens))
+    Ok(())
 }
 
 /// What was taken out of a request before Envoy began it again; `None` for any other request.

@@ -193,7 +193,12 @@ impl SourceSession {
         }
         let host = match answering_host(&details, response)? {
             Ok(host) => host,
-            Err(plan) => return Ok(plan),
+            Err(outcome) => {
+                return Ok(ResponsePlan {
+                    outcome,
+                    ..ResponsePlan::NO_CHANGE
+                });
+            }
         };
         let now = now()?;
         let is_same = former.is_some_and(|claims| claims.host == host);

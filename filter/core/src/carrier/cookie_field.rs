@@ -20,13 +20,15 @@ pub enum Verdict {
 /// other byte stays as it was. `None` if nothing changes.
 #[must_use]
 pub fn edit<'a>(field: &'a [u8], judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict) -> Option<Vec<u8>> {
-    edit_in(Vec::new, field, judge)
+    edit_some(field, b"", Vec::new, judge)
 }
 
-/// The same, with memory that `room` returns, empty. It is asked for only if anything is left of the field.
-pub(crate) fn edit_in<'a>(
-    room: impl FnOnce() -> Vec<u8>,
+/// The same for the cookies whose names begin with `name_start`: all others stay, and are not looked at. The memory is
+/// what `room` returns, empty. It is asked for only if anything is left of the field.
+pub(crate) fn edit_some<'a>(
     field: &'a [u8],
+    name_start: &[u8],
+    room: impl FnOnce() -> Vec<u8>,
     mut judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdict,
 ) -> Option<Vec<u8>> {
     let mut room = Some(room);
@@ -42,7 +44,8 @@ pub(crate) fn edit_in<'a>(
     for segment in segments(field) {
         let start = consumed;
         consumed += segment.len() + 1;
-        let verdict = match pair(segment) {
+        let pair = Some(segment).filter(|segment| segment.trim_ascii_start().starts_with(name_start));
+        let verdict = match pair.and_then(pair_in) {
             None => Verdict::Keep,
             Some((name, value, at)) => match judge(name, value) {
                 Verdict::Cut(cut) => Verdict::Cut(at + cut.start..at + cut.end),
@@ -101,7 +104,7 @@ fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
 }
 
 /// The name, the value, and the offset of the value in the segment; `None` if the segment is not a pair.
-fn pair(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
+fn pair_in(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     // Names are short, and a loop finds the end of one before `memchr` has begun.
     let equals = segment.iter().position(|byte| *byte == b'=')?;
     let (name, value) = segment.split_at_checked(equals)?;

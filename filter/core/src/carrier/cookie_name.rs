@@ -46,7 +46,8 @@ impl CookieNames {
         }
     }
 
-    fn plain(&self) -> &str {
+    /// What all names of the session's cookies begin with.
+    pub(crate) fn plain(&self) -> &str {
         self.per_scope.get(..self.plain_len).unwrap_or_default()
     }
 
@@ -73,17 +74,13 @@ impl CookieNames {
     /// The owner of the cookie called `name`.
     #[must_use]
     pub fn whose(&self, name: &[u8]) -> Whose {
-        let Some(rest) = name.strip_prefix(self.plain().as_bytes()) else {
-            return Whose::Other;
-        };
         if name == self.current().as_bytes() {
-            Whose::Current
-        } else if name == self.former().as_bytes() {
-            Whose::Former
-        } else if is_scope_name(rest) {
-            Whose::OtherScope
-        } else {
-            Whose::Other
+            return Whose::Current;
+        }
+        match name.strip_prefix(self.plain().as_bytes()) {
+            Some(_) if name == self.former().as_bytes() => Whose::Former,
+            Some(rest) if is_scope_name(rest) => Whose::OtherScope,
+            _ => Whose::Other,
         }
     }
 }
