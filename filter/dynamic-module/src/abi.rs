@@ -402,9 +402,12 @@ impl Exchange<'_> {
         }
         let fields = known.get().map_or(&[][..], |Fields(fields)| fields);
         // SAFETY: Envoy has filled them in, and whatever sets something forgets them before (rule 2).
-        let bytes = |field: &HeaderField| unsafe { (field.name.bytes(), field.value.bytes()) };
-        let fields = fields.iter().map(bytes);
-        Ok(fields.filter_map(move |(own, value)| (own == name.as_bytes()).then_some(value)))
+        let is_named = move |field: &&HeaderField| unsafe { field.name.bytes() } == name.as_bytes();
+        // SAFETY: as above.
+        Ok(fields
+            .iter()
+            .filter(is_named)
+            .map(|field| unsafe { field.value.bytes() }))
     }
 
     fn all_fields(&self, of: Headers) -> Result<Fields, HostError> {
@@ -730,16 +733,14 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
         Arc::increment_strong_count(config);
         Arc::from_raw(config)
     };
-    let stream = guard(|| Stream::new(plugin));
-    if stream.is_none() {
+    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+    let mut place = spare.ok().flatten().unwrap_or_default();
+    if guard(|| *place = Some(Stream::new(plugin))).is_none() {
         let exchange = Exchange::new(handle);
         // SAFETY: Envoy still holds the configuration (rule 3).
         let plugin = unsafe { &*config };
         guard(|| exchange.increment(*plugin.counters.host_errors()));
     }
-    let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
-    let mut place = spare.ok().flatten().unwrap_or_default();
-    *place = stream;
     // Never null, for which Envoy would answer 500.
     Box::into_raw(place).cast_const().cast()
 }

@@ -109,14 +109,17 @@ impl Stream {
         };
         let policy = session.policy_index();
         let plan = session.on_request(&mut request, host::now())?;
-        for edit in plan.edit.into_iter().chain(plan.further_edits) {
+        if let Some(edit) = plan.edit {
+            apply(exchange, Headers::Request, edit)?;
+        }
+        for edit in plan.further_edits {
             apply(exchange, Headers::Request, edit)?;
         }
         if let Some(ip) = plan.hash {
             exchange.set_typed_filter_state(HASH_STATE, &SocketAddr::new(ip, 0).to_string())?;
         }
         if let Some(steering) = plan.steering {
-            self.asked = Some(steer(exchange, steering)?);
+            steer(exchange, steering, self.asked.insert(address::text(steering.host)))?;
         }
         if let Some(outcome) = plan.outcome {
             count(exchange, plugin.counters.request(policy, outcome));
@@ -179,15 +182,13 @@ impl Stream {
     }
 }
 
-/// Sends the request to the host of `steering`, and returns that host.
-fn steer(exchange: &mut Exchange<'_>, steering: Steering) -> Result<address::Text, HostError> {
+/// Sends the request to the host of `steering`, whose text is `host`.
+fn steer(exchange: &mut Exchange<'_>, steering: Steering, host: &address::Text) -> Result<(), HostError> {
     if steering.strict {
         // A retry would ignore the override host and reach another backend.
         exchange.set_header(Headers::Request, MAX_RETRIES_HEADER, b"0")?;
     }
-    let host = address::text(steering.host);
-    exchange.override_host(host.as_bytes(), steering.strict)?;
-    Ok(host)
+    exchange.override_host(host.as_bytes(), steering.strict)
 }
 
 fn apply(exchange: &mut Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Result<(), HostError> {
