@@ -44,8 +44,7 @@ pub(crate) fn edit_some<'a>(
     for segment in segments(field) {
         let start = consumed;
         consumed += segment.len() + 1;
-        let pair = Some(segment).filter(|segment| segment.trim_ascii_start().starts_with(name_start));
-        let verdict = match pair.and_then(pair_in) {
+        let verdict = match pair(segment, name_start) {
             None => Verdict::Keep,
             Some((name, value, at)) => match judge(name, value) {
                 Verdict::Cut(cut) => Verdict::Cut(at + cut.start..at + cut.end),
@@ -103,10 +102,13 @@ fn without(bytes: &[u8], cut: Range<usize>) -> Vec<u8> {
     [part(0..cut.start), part(cut.end..bytes.len())].concat()
 }
 
-/// The name, the value, and the offset of the value in the segment; `None` if the segment is not a pair.
-fn pair_in(segment: &[u8]) -> Option<(&[u8], &[u8], usize)> {
+/// The name, the value, and the offset of the value in the segment; `None` if the segment is not a pair, or its name
+/// does not begin with `name_start`.
+#[inline]
+fn pair<'a>(segment: &'a [u8], name_start: &[u8]) -> Option<(&'a [u8], &'a [u8], usize)> {
+    let rest = segment.trim_ascii_start().strip_prefix(name_start)?;
     // Names are short, and a loop finds the end of one before `memchr` has begun.
-    let equals = segment.iter().position(|byte| *byte == b'=')?;
+    let equals = segment.len() - rest.len() + rest.iter().position(|byte| *byte == b'=')?;
     let (name, value) = segment.split_at_checked(equals)?;
     let value = value.get(1..)?;
     let trimmed = value.trim_ascii_start();
