@@ -22,14 +22,6 @@ pub(crate) struct RequestTokens<'a> {
 }
 
 impl<'a> RequestTokens<'a> {
-    fn none() -> Self {
-        Self {
-            verdict: Err(NotHonoured::NO_TOKEN),
-            edit: None,
-            further_edits: Vec::new(),
-        }
-    }
-
     /// The change of this header.
     pub(crate) fn edited(&self, header: &str) -> Option<&HeaderEdit<'a>> {
         let mut edits = self.edit.iter().chain(&self.further_edits);
@@ -54,7 +46,12 @@ impl BoundPolicy {
         now: Timestamp,
         taken: &mut Tokens,
     ) -> Result<RequestTokens<'_>, ViewError> {
-        let mut tokens = self.read_own(request, now, taken)?;
+        let mut tokens = RequestTokens {
+            verdict: Err(NotHonoured::NO_TOKEN),
+            edit: None,
+            further_edits: Vec::new(),
+        };
+        self.read_own(&mut tokens, request, now, taken)?;
         for further in &self.policy.also {
             self.read_further(further, &mut tokens, request, now, taken)?;
         }
@@ -62,30 +59,30 @@ impl BoundPolicy {
     }
 
     /// Reads the policy's own carrier.
-    fn read_own(
-        &self,
+    fn read_own<'a>(
+        &'a self,
+        tokens: &mut RequestTokens<'a>,
         request: &impl RequestView,
         now: Timestamp,
         taken: &mut Tokens,
-    ) -> Result<RequestTokens<'_>, ViewError> {
+    ) -> Result<(), ViewError> {
         let carrier = &self.policy.carrier;
         let header = match carrier {
             Carrier::Query { parameter, .. } => {
-                let mut tokens = RequestTokens::none();
-                self.read_further(parameter, &mut tokens, request, now, taken)?;
-                return Ok(tokens);
+                return self.read_further(parameter, tokens, request, now, taken);
             }
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
-            Carrier::Source(_) => return Ok(RequestTokens::none()),
+            Carrier::Source(_) => return Ok(()),
         };
         let Some(field) = request.header(header)? else {
-            return Ok(RequestTokens::none());
+            return Ok(());
         };
         let read = match (carrier, &self.cookie_names) {
             (Carrier::Cookie { forward, .. }, Some(names)) => {
                 let room = || request.room();
-                return Ok(self.own_cookie(&field, names, *forward, now, room, taken));
+                self.read_own_cookie(tokens, &field, (names, *forward), now, room, taken);
+                return Ok(());
             }
             (Carrier::CookiePrefix { name }, _) => prefixed_cookie(&field, name),
             (Carrier::CookieRewrite { name }, _) => rewritten_cookie(&field, name),
@@ -93,28 +90,26 @@ impl BoundPolicy {
             (Carrier::Header { forward, .. } | Carrier::Cookie { forward, .. }, _) => {
                 (header::candidates(&field), (!forward).then(Vec::new))
             }
-            (Carrier::Query { .. } | Carrier::Source(_), _) => return Ok(RequestTokens::none()),
+            (Carrier::Query { .. } | Carrier::Source(_), _) => return Ok(()),
         };
         let (candidates, rest) = read;
         if rest.is_some() {
             taken.add(candidates.iter());
         }
-        Ok(RequestTokens {
-            verdict: self.first_alive(candidates.iter(), now),
-            edit: rest.map(|rest| edit(header, rest)),
-            ..RequestTokens::none()
-        })
+        tokens.verdict = self.first_alive(candidates.iter(), now);
+        tokens.edit = rest.map(|rest| edit(header, rest));
+        Ok(())
     }
 
-    fn own_cookie(
+    fn read_own_cookie(
         &self,
+        tokens: &mut RequestTokens<'_>,
         field: &[u8],
-        names: &CookieNames,
-        forward: bool,
+        (names, forward): (&CookieNames, bool),
         now: Timestamp,
         room: impl FnOnce() -> Vec<u8>,
         taken: &mut Tokens,
-    ) -> RequestTokens<'static> {
+    ) {
         let [mut current, mut former, mut others] = [Candidates::default(); 3];
         let rest = cookie_field::edit_some(field, names.plain().as_bytes(), room, |name, value| {
             match names.whose(name) {
@@ -130,28 +125,20 @@ impl BoundPolicy {
             }
             if forward { Verdict::Keep } else { Verdict::Remove }
         });
-        let mut verdict = self.first_alive(current.iter(), now);
-        if let Err(why) = verdict {
-            match self.first_alive(former.iter(), now) {
-                Ok(honoured) => {
-                    verdict = Ok(Honoured {
-                        renew: true,
-                        under_former_name: true,
-                        ..honoured
-                    });
-                }
-                Err(former) => verdict = Err(why.or(former)),
-            }
+        tokens.verdict = self.first_alive(current.iter(), now);
+        if let Err(why) = tokens.verdict {
+            let honoured = self.first_alive(former.iter(), now).map(|honoured| Honoured {
+                renew: true,
+                under_former_name: true,
+                ..honoured
+            });
+            tokens.verdict = honoured.map_err(|former| why.or(former));
         }
         if !forward {
             taken.add(current.iter().chain(former.iter()));
         }
         taken.add(others.iter());
-        RequestTokens {
-            verdict,
-            edit: rest.map(|rest| edit("cookie", rest)),
-            ..RequestTokens::none()
-        }
+        tokens.edit = rest.map(|rest| edit("cookie", rest));
     }
 }
 
