@@ -13,6 +13,9 @@ const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
 /// The type of the module's configuration for a route.
 pub(crate) const PER_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
+/// The type of the module's cluster specifier.
+pub(crate) const SPECIFIER: &str =
+    "envoy.extensions.router.cluster_specifiers.dynamic_modules.v3.DynamicModuleClusterSpecifier";
 /// The type of the message that may be around any filter's configuration for a route.
 pub(crate) const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
 const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
@@ -183,6 +186,18 @@ pub(crate) fn per_route<'a>(level: &Node<'a>, filter: &str) -> Option<(&'a str, 
         return content.get("config")?.typed();
     }
     Some((kind, content))
+}
+
+/// The configuration of a cluster specifier, as Envoy hands it to the module.
+pub(crate) fn specifier<'a>(envoy: &Node<'a>) -> Configuration<'a> {
+    match envoy.get("specifier_config") {
+        Some(message) => handed(&message, None),
+        None => Configuration {
+            node: envoy.clone(),
+            text: None,
+            problem: Some("expected the destinations in specifier_config"),
+        },
+    }
 }
 
 /// The session that Envoy's configuration of the module for a route names.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use crate::address;
 use crate::envoy::VIA_UPSTREAM;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
+use crate::route_session::Split;
 use crate::token::{Destination, Refusal};
 use crate::view::{RequestView, ResponseView, ViewError};
 
@@ -18,21 +19,27 @@ pub(crate) enum Arrival {
     Unknown,
 }
 
-/// Reroutes a request of a split route to the destination of its session, and tells whether it gets there. A session
-/// that does not get there is over: its backend is in another cluster, so a strict request could only fail.
+/// Leads a request of a split route to the destination of its session, and tells whether it gets there. A session that
+/// does not get there is over: its backend is in another cluster, so a strict request could only fail.
 pub(crate) fn arrival(
-    split: bool,
+    split: Option<Split>,
     strict: bool,
     destination: Destination,
     request: &mut impl RequestView,
 ) -> Result<Arrival, ViewError> {
-    let cluster = if split {
-        request.reroute(destination)?
-    } else if strict {
-        request.cluster_name()?.or(Some(Cow::default()))
-    } else {
+    let cluster = match split {
+        Some(Split::Routes) => request.reroute(destination)?,
+        Some(Split::Specifier) => {
+            let cluster = request.cluster_name()?;
+            if cluster.is_some_and(|cluster| Destination::of_cluster(&cluster) == destination) {
+                // The weights have chosen it.
+                return Ok(Arrival::There);
+            }
+            request.choose_again(destination)?
+        }
+        None if strict => request.cluster_name()?.or(Some(Cow::default())),
         // Envoy looks for the host in the routed cluster only, and falls back to load balancing there.
-        return Ok(Arrival::There);
+        None => return Ok(Arrival::There),
     };
     Ok(match cluster {
         None => Arrival::Unknown,

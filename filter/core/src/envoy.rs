@@ -23,6 +23,14 @@ pub const METADATA_KEY: &str = "session";
 /// What the metadata of a split route has in front of `<policy>/<scope>`. No policy name begins with `@`.
 pub const SPLIT_PREFIX: &str = "@split/";
 
+/// The same where a cluster specifier chooses the cluster ([`crate::Specifier`]), and not a route for each cluster.
+pub const SPECIFIER_PREFIX: &str = "@specifier/";
+
+/// The key within [`METADATA_NAMESPACE`] of a request's dynamic metadata that tells the cluster specifier of its route
+/// where its session belongs: the [`Display`](std::fmt::Display) of [`Destination`](crate::token::Destination). Clients
+/// cannot set dynamic metadata.
+pub const DESTINATION_KEY: &str = "destination";
+
 /// The metadata of a route whose sessions belong to its clusters.
 pub const DESTINATION_SESSION: &str = "@destination";
 
@@ -99,8 +107,8 @@ mod tests {
 
     #[test]
     fn no_policy_is_called_like_a_keyword_of_the_metadata() {
-        let split = SPLIT_PREFIX.trim_end_matches('/');
-        for keyword in [split, DESTINATION_SESSION, NO_SESSION] {
+        let [split, specifier] = [SPLIT_PREFIX, SPECIFIER_PREFIX].map(|prefix| prefix.trim_end_matches('/'));
+        for keyword in [split, specifier, DESTINATION_SESSION, NO_SESSION] {
             assert!(!is_policy_name(keyword), "{keyword}");
         }
     }

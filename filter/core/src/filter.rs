@@ -42,7 +42,7 @@ pub enum SessionError {
     /// The metadata of the route or cluster names no policy of the configuration.
     #[error(
         "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, \
-         @split/ in front of that, or @destination (of a cluster: <policy>/<scope>, or @none), found {0:?}"
+         @split/ or @specifier/ in front of that, or @destination (of a cluster: <policy>/<scope>, or @none), found {0:?}"
     )]
     UnknownSession(String),
 }
@@ -184,11 +184,11 @@ impl Filter {
     /// If the proxy does not answer, the keyring has not arrived, or the metadata names no policy. The adapter leaves
     /// such a request alone, too.
     pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
-        let mut is_split = false;
+        let mut split = None;
         let bound_policy = match request.route_session()? {
             Some(metadata) => {
-                let (name, split) = without_split(&metadata);
-                is_split = split;
+                let (name, how) = without_split(&metadata);
+                split = how;
                 match self.bound_policies.get(name) {
                     Some(bound_policy) => Some(bound_policy),
                     None => self.session_of_route(&metadata, request)?,
@@ -200,7 +200,7 @@ impl Filter {
             },
         };
         // In one place, because a session is large.
-        Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, is_split)))
+        Ok(bound_policy.map(|bound_policy| Session::new(bound_policy, split)))
     }
 
     /// The session that the metadata of the route name; `None` if they leave it to a cluster that defines none.
@@ -228,7 +228,7 @@ impl Filter {
                 // a cluster.
                 session @ Ok(RouteSession::Rule {
                     scope: Some(_),
-                    split: false,
+                    split: None,
                     ..
                 }) => self.session_of_rule(session, &metadata, request)?,
                 _ => return Err(unknown(&metadata)),

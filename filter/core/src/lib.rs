@@ -11,6 +11,7 @@
 //! - [`config`]: the schema of the configuration, and all checks on it.
 //! - [`Filter`]: a configuration in force; it finds the policy and scope of a request.
 //! - [`RouteSession`]: what the metadata of a route says about its sessions.
+//! - [`Specifier`]: what chooses the cluster of a split, where the proxy lets the filter do that.
 //! - [`Session`]: one request and its response.
 //! - [`view`]: the questions that an adapter answers.
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
@@ -52,6 +53,7 @@ mod session;
 mod siv;
 pub mod source;
 mod source_session;
+mod specifier;
 pub mod time;
 pub mod token;
 pub mod view;
@@ -60,5 +62,6 @@ pub use counters::Counters;
 pub use filter::{Filter, SessionError};
 pub use plan::{HeaderEdit, KeyChange, NameConflict, RefusedMove, RequestPlan, ResponsePlan, Steering};
 pub use redirect::Unanswered;
-pub use route_session::{RouteSession, RouteSessionError};
+pub use route_session::{RouteSession, RouteSessionError, Split};
 pub use session::Session;
+pub use specifier::Specifier;

@@ -1,25 +1,35 @@
 //! The session in the metadata of a route: `filter_metadata.limpet.session`, a string.
 
 use crate::config::{MAX_SCOPE_LEN, is_policy_name};
-use crate::envoy::{DESTINATION_SESSION, NO_SESSION, SPLIT_PREFIX};
+use crate::envoy::{DESTINATION_SESSION, NO_SESSION, SPECIFIER_PREFIX, SPLIT_PREFIX};
 use crate::view::{ResponseView, ViewError};
 
 /// What the metadata of a route says about its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteSession<'a> {
-    /// `<policy>/<scope>` or `@split/<policy>/<scope>`: sessions belong to the rule that the route is part of.
+    /// `<policy>/<scope>`, with `@split/` or `@specifier/` in front of it or without: sessions belong to the rule that
+    /// the route is part of.
     Rule {
         /// The name of the policy.
         policy: &'a str,
         /// `None` means the name of the route.
         scope: Option<&'a [u8]>,
-        /// Whether the rule leads to several clusters. Each of them has a route in front that matches on
-        /// [`crate::envoy::DESTINATION_HEADER`], so that a session can be rerouted to its cluster.
-        split: bool,
+        /// How a session is led to its cluster, if the rule leads to several.
+        split: Option<Split>,
     },
     /// `@destination`: sessions belong to the cluster of the route. Its metadata names policy and scope, under the same
     /// key.
     Destination,
+}
+
+/// How a session is led to its cluster where a rule leads to several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// `@split/`: each cluster has a route in front that matches on [`crate::envoy::DESTINATION_HEADER`]. The request
+    /// is matched again.
+    Routes,
+    /// `@specifier/`: the route has a cluster specifier of the dynamic module, which chooses again.
+    Specifier,
 }
 
 impl<'a> RouteSession<'a> {
@@ -49,18 +59,24 @@ impl<'a> RouteSession<'a> {
 #[non_exhaustive]
 pub enum RouteSessionError {
     /// The metadata has none of the forms.
-    #[error("expected <policy>/<scope>, @split/<policy>/<scope> or @destination")]
+    #[error("expected <policy>/<scope>, @split/<policy>/<scope>, @specifier/<policy>/<scope> or @destination")]
     NoSession,
     /// The scope is longer than 1,024 bytes.
     #[error("expected a scope of at most 1024 bytes")]
     LongScope,
 }
 
-/// The text without [`SPLIT_PREFIX`], and whether it had that prefix.
-pub(crate) fn without_split(text: &[u8]) -> (&[u8], bool) {
-    match text.strip_prefix(SPLIT_PREFIX.as_bytes()) {
-        Some(name) => (name, true),
-        None => (text, false),
+/// The text without [`SPLIT_PREFIX`] or [`SPECIFIER_PREFIX`], and what the prefix says.
+pub(crate) fn without_split(text: &[u8]) -> (&[u8], Option<Split>) {
+    if text.first() != Some(&b'@') {
+        return (text, None);
+    }
+    if let Some(name) = text.strip_prefix(SPLIT_PREFIX.as_bytes()) {
+        return (name, Some(Split::Routes));
+    }
+    match text.strip_prefix(SPECIFIER_PREFIX.as_bytes()) {
+        Some(name) => (name, Some(Split::Specifier)),
+        None => (text, None),
     }
 }
 
@@ -70,15 +86,15 @@ pub(crate) fn is_none(cluster_session: &[u8]) -> bool {
 }
 
 /// Whether the destination that answered issues tokens. On a split route, its metadata may say that it does not.
-pub(crate) fn issues_tokens(split: bool, response: &impl ResponseView) -> Result<bool, ViewError> {
-    Ok(!split || !response.cluster_session()?.is_some_and(|session| is_none(&session)))
+pub(crate) fn issues_tokens(split: Option<Split>, response: &impl ResponseView) -> Result<bool, ViewError> {
+    Ok(split.is_none() || !response.cluster_session()?.is_some_and(|session| is_none(&session)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rule<'a>(policy: &'a str, scope: Option<&'a str>, split: bool) -> RouteSession<'a> {
+    fn rule<'a>(policy: &'a str, scope: Option<&'a str>, split: Option<Split>) -> RouteSession<'a> {
         let scope = scope.map(str::as_bytes);
         RouteSession::Rule { policy, scope, split }
     }
@@ -86,15 +102,21 @@ mod tests {
     #[test]
     fn metadata_names_policy_and_scope() {
         for (text, session) in [
-            ("web/cart", Ok(rule("web", Some("cart"), false))),
-            ("web/http/shop/cart/0", Ok(rule("web", Some("http/shop/cart/0"), false))),
-            ("web", Ok(rule("web", None, false))),
-            ("web/", Ok(rule("web", None, false))),
-            ("@split/web/cart", Ok(rule("web", Some("cart"), true))),
-            ("@split/web", Ok(rule("web", None, true))),
+            ("web/cart", Ok(rule("web", Some("cart"), None))),
+            ("web/http/shop/cart/0", Ok(rule("web", Some("http/shop/cart/0"), None))),
+            ("web", Ok(rule("web", None, None))),
+            ("web/", Ok(rule("web", None, None))),
+            ("@split/web/cart", Ok(rule("web", Some("cart"), Some(Split::Routes)))),
+            (
+                "@specifier/web/cart",
+                Ok(rule("web", Some("cart"), Some(Split::Specifier))),
+            ),
+            ("@split/web", Ok(rule("web", None, Some(Split::Routes)))),
             ("@destination", Ok(RouteSession::Destination)),
             ("", Err(RouteSessionError::NoSession)),
             ("/cart", Err(RouteSessionError::NoSession)),
+            ("@specifier", Err(RouteSessionError::NoSession)),
+            ("@specifier/@split/web/cart", Err(RouteSessionError::NoSession)),
             ("@split", Err(RouteSessionError::NoSession)),
             ("@split/", Err(RouteSessionError::NoSession)),
             ("@split/@split/web/cart", Err(RouteSessionError::NoSession)),

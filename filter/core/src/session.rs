@@ -19,7 +19,7 @@ use crate::name_conflict;
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
 use crate::redirect::{Taken, Unanswered};
-use crate::route_session::issues_tokens;
+use crate::route_session::{Split, issues_tokens};
 use crate::source_session::SourceSession;
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
@@ -29,8 +29,8 @@ use crate::view::{RequestView, ResponseView, ViewError};
 #[derive(Debug)]
 pub struct Session {
     bound_policy: Arc<BoundPolicy>,
-    /// Whether the route splits its traffic, so that the request must be rerouted to the destination of its session.
-    split: bool,
+    /// How the request is led to the destination of its session, if the route splits its traffic.
+    split: Option<Split>,
     state: SessionState,
     /// Whether the method of the request permits that a session begins with the response.
     may_begin: bool,
@@ -64,7 +64,7 @@ enum SessionState {
 }
 
 impl Session {
-    pub(crate) fn new(bound_policy: Arc<BoundPolicy>, split: bool) -> Self {
+    pub(crate) fn new(bound_policy: Arc<BoundPolicy>, split: Option<Split>) -> Self {
         Self {
             bound_policy,
             split,

@@ -9,7 +9,7 @@ use crate::envoy::NO_HEALTHY_UPSTREAM;
 use crate::moved::{self, Wish};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{RequestPlan, ResponsePlan, Steering};
-use crate::route_session::issues_tokens;
+use crate::route_session::{Split, issues_tokens};
 use crate::source::{Key, ScopeId};
 use crate::time::Timestamp;
 use crate::token::{Claims, Destination, Refusal};
@@ -23,7 +23,7 @@ pub(crate) struct SourceSession {
     state: State,
     /// Whether the method of the request permits that a session begins with the response.
     may_begin: bool,
-    split: bool,
+    split: Option<Split>,
     /// When the request came.
     at: Timestamp,
 }
@@ -43,7 +43,7 @@ impl SourceSession {
     pub(crate) fn on_request(
         bound_policy: &BoundPolicy,
         (source, scope): (&Source, ScopeId),
-        split: bool,
+        split: Option<Split>,
         request: &mut impl RequestView,
         now: Timestamp,
     ) -> Result<(Self, RequestPlan<'static>), ViewError> {

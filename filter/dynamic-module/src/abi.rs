@@ -1,13 +1,13 @@
 //! The part of Envoy's C interface for dynamic modules that the filter needs, and safe wrappers around it.
 //!
 //! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Envoy 1.38 has everything that is used here,
-//! except for secrets and calls, and Envoy does not change what it has released. So one library works in every Envoy
+//! except for secrets, calls and cluster specifiers, and Envoy does not change what it has released. So one library works in every Envoy
 //! from 1.38 on. Callbacks are looked up when the library is loaded: an Envoy that lacks one refuses the library and
-//! names the callback, and one that lacks only those for secrets or calls works without them.
+//! names the callback, and one that lacks only those for secrets, calls or cluster specifiers works without them.
 //!
-//! Three rules make the unsafe code sound:
-//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`] and [`Exchange`] hold
-//!    them, exist in hooks only, and are neither `Send` nor `Sync`.
+//! Five rules make the unsafe code sound:
+//! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`], [`Exchange`] and
+//!    [`Choosing`] hold them, exist in hooks only, and are neither `Send` nor `Sync`.
 //! 2. Memory that Envoy lends is valid until the hook returns or something is set. Methods that return such memory
 //!    borrow the [`Exchange`], methods that set something borrow it mutably, so the compiler keeps the two apart. The
 //!    latter also forget the fields that it has kept.
@@ -16,6 +16,8 @@
 //! 4. The configuration of a route is a `Box<PerRouteConfig>` in the [`Registry`], which knows the pointers that this
 //!    module gave away: Envoy may hand us one of another module. Envoy does not destroy the configuration of a route
 //!    while a request uses it.
+//! 5. The configuration of a cluster specifier is a `Box<Specifier>`, which nothing changes. Envoy hands it only to the
+//!    hooks of the module that made it, and destroys it once, when no request uses it.
 //!
 //! This file is long on purpose: it holds all unsafe code of the crate, so that a review reads one file.
 #![allow(unsafe_code)]
@@ -35,7 +37,10 @@ use registry::Registry;
 pub(crate) use words::{Attribute, Headers, HostError, Level, Metadata};
 use words::{accepted, guard};
 
+use limpet_core::Specifier;
+
 use crate::plugin::{self, PerRouteConfig, Plugin};
+use crate::specifier;
 use crate::stream::Stream;
 
 /// Bytes that Envoy or the module owns (`envoy_dynamic_module_type_{envoy,module}_buffer`, which have one layout).
@@ -157,6 +162,17 @@ callbacks! {
     }
 }
 
+callbacks! {
+    /// Functions for cluster specifiers, which Envoy has from 1.40 on.
+    SpecifierCallbacks {
+        cluster_specifier_get_dynamic_metadata: fn(*mut c_void, Buffer, Buffer, *mut Buffer) -> bool;
+        cluster_specifier_get_random_value: fn(*mut c_void) -> u64;
+        cluster_specifier_set_cluster_name: fn(*mut c_void, Buffer);
+        http_set_dynamic_metadata_string: fn(*mut c_void, Buffer, Buffer, Buffer);
+        http_clear_route_cluster_cache: fn(*mut c_void);
+    }
+}
+
 /// A header field that Envoy or the module owns (`envoy_dynamic_module_type_{envoy,module}_http_header`).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -188,6 +204,9 @@ static SECRET_CALLBACKS: OnceLock<SecretCallbacks> = OnceLock::new();
 
 /// Set with [`CALLBACKS`], if Envoy has them.
 static CALL_CALLBACKS: OnceLock<CallCallbacks> = OnceLock::new();
+
+/// Set with [`CALLBACKS`], if Envoy has them.
+static SPECIFIER_CALLBACKS: OnceLock<SpecifierCallbacks> = OnceLock::new();
 
 /// The configurations of routes that Envoy holds.
 static ROUTES: Registry<PerRouteConfig> = Registry::new();
@@ -229,6 +248,17 @@ fn secret_callbacks() -> Result<&'static SecretCallbacks, HostError> {
     SECRET_CALLBACKS
         .get()
         .ok_or(HostError("secrets: it is older than 1.40"))
+}
+
+fn specifier_callbacks() -> Result<&'static SpecifierCallbacks, HostError> {
+    SPECIFIER_CALLBACKS
+        .get()
+        .ok_or(HostError("cluster specifiers: it is older than 1.40"))
+}
+
+/// Whether Envoy lets modules choose the cluster of a route.
+pub(crate) fn has_specifiers() -> bool {
+    SPECIFIER_CALLBACKS.get().is_some()
 }
 
 /// Whether Envoy gives secrets to modules.
@@ -490,6 +520,26 @@ impl Exchange<'_> {
         Ok(())
     }
 
+    /// Sets a string of the request's dynamic metadata.
+    pub(crate) fn set_metadata(&mut self, namespace: &str, key: &str, value: &str) -> Result<(), HostError> {
+        let callbacks = specifier_callbacks()?;
+        self.setting()?;
+        let [namespace, key, value] = [namespace, key, value].map(|text| Buffer::lend(text.as_bytes()));
+        // SAFETY: the handle is valid (rule 1), and Envoy copies namespace, key and value.
+        unsafe { (callbacks.http_set_dynamic_metadata_string)(self.handle, namespace, key, value) };
+        Ok(())
+    }
+
+    /// Makes the cluster specifier of the route choose again, if the route has one.
+    pub(crate) fn choose_again(&mut self) -> Result<(), HostError> {
+        let callbacks = specifier_callbacks()?;
+        self.setting()?;
+        // SAFETY: the handle is valid (rule 1). Envoy may call the specifier of this library before it returns, which
+        // touches neither the exchange nor the stream.
+        unsafe { (callbacks.http_clear_route_cluster_cache)(self.handle) };
+        Ok(())
+    }
+
     /// The configuration that the route, virtual host or route configuration has for this filter.
     pub(crate) fn per_route_config(&self) -> Result<RouteConfig<'_>, HostError> {
         if !ROUTES_CONFIGURED.load(Ordering::Relaxed) {
@@ -569,6 +619,38 @@ impl Exchange<'_> {
     }
 }
 
+/// A request whose cluster is chosen.
+pub(crate) struct Choosing<'a> {
+    callbacks: &'static SpecifierCallbacks,
+    handle: *mut c_void,
+    hook: PhantomData<&'a ()>,
+}
+
+impl Choosing<'_> {
+    /// A string of the request's dynamic metadata.
+    pub(crate) fn metadata(&self, namespace: &str, key: &str) -> Option<&[u8]> {
+        let mut answer = Buffer::NONE;
+        let [namespace, key] = [namespace, key].map(|text| Buffer::lend(text.as_bytes()));
+        // SAFETY: the handle is valid (rule 1), and Envoy fills in the answer.
+        let found = unsafe {
+            (self.callbacks.cluster_specifier_get_dynamic_metadata)(self.handle, namespace, key, &raw mut answer)
+        };
+        // SAFETY: Envoy has filled it, and nobody sets dynamic metadata while a cluster is chosen (rule 2).
+        found.then(|| unsafe { answer.bytes() })
+    }
+
+    /// The random number of the request's route. It is the same each time that a cluster of this route is chosen.
+    pub(crate) fn random(&self) -> u64 {
+        // SAFETY: the handle is valid (rule 1).
+        unsafe { (self.callbacks.cluster_specifier_get_random_value)(self.handle) }
+    }
+
+    fn set_cluster(&self, name: &str) {
+        // SAFETY: the handle is valid (rule 1), and Envoy copies the name.
+        unsafe { (self.callbacks.cluster_specifier_set_cluster_name)(self.handle, Buffer::lend(name.as_bytes())) };
+    }
+}
+
 /// Runs a hook of a stream. If it panics, the request continues as it is and is counted.
 ///
 /// # Safety
@@ -597,6 +679,9 @@ extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
             }
             if let Ok(found) = CallCallbacks::find() {
                 let _ = CALL_CALLBACKS.set(found);
+            }
+            if let Ok(found) = SpecifierCallbacks::find() {
+                let _ = SPECIFIER_CALLBACKS.set(found);
             }
             true
         }
@@ -720,6 +805,45 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destro
         // SAFETY: it was in the registry, so it is a `Box<PerRouteConfig>`, and it is not there any more (rule 4).
         guard(|| drop(unsafe { Box::from_raw(config.as_ptr()) }));
     }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_config_new(
+    _handle: *mut c_void,
+    _name: Buffer,
+    config: Buffer,
+) -> *const c_void {
+    // SAFETY: Envoy lends the configuration to this hook (rule 2).
+    let specifier = guard(|| specifier::configure(unsafe { config.bytes() }));
+    match specifier.flatten() {
+        Some(specifier) => Box::into_raw(Box::new(specifier)).cast_const().cast(),
+        None => ptr::null(),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_config_destroy(config: *const c_void) {
+    // SAFETY: Envoy returns the `Box<Specifier>` from `config_new`, once (rule 5).
+    guard(|| drop(unsafe { Box::from_raw(config.cast::<Specifier>().cast_mut()) }));
+}
+
+/// Returns whether a cluster was chosen. If not, Envoy keeps the one that was chosen before.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn envoy_dynamic_module_on_cluster_specifier_select(
+    config: *const c_void,
+    handle: *mut c_void,
+) -> bool {
+    let Ok(callbacks) = specifier_callbacks() else {
+        return false;
+    };
+    let choosing = Choosing {
+        callbacks,
+        handle,
+        hook: PhantomData,
+    };
+    // SAFETY: this is a `Box<Specifier>` that Envoy still holds (rule 5).
+    let specifier = unsafe { &*config.cast::<Specifier>() };
+    guard(|| choosing.set_cluster(specifier::choose(specifier, &choosing))).is_some()
 }
 
 #[unsafe(no_mangle)]

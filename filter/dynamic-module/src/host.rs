@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limpet_core::census::Backend;
-use limpet_core::envoy::{DESTINATION_HEADER, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
+use limpet_core::envoy::{DESTINATION_HEADER, DESTINATION_KEY, METADATA_KEY, METADATA_NAMESPACE, VIA_UPSTREAM};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
@@ -121,6 +121,14 @@ impl RequestView for Request<'_, '_> {
         self.exchange
             .set_header(Headers::Request, DESTINATION_HEADER, destination.as_bytes())?;
         self.exchange.clear_route_cache()?;
+        Ok(Some(self.cluster_name()?.unwrap_or_default()))
+    }
+
+    fn choose_again(&mut self, destination: Destination) -> Answer<'_> {
+        let destination = destination.to_string();
+        self.exchange
+            .set_metadata(METADATA_NAMESPACE, DESTINATION_KEY, &destination)?;
+        self.exchange.choose_again()?;
         Ok(Some(self.cluster_name()?.unwrap_or_default()))
     }
 

@@ -12,4 +12,5 @@ mod discovered;
 mod host;
 mod plugin;
 mod reporter;
+mod specifier;
 mod stream;

@@ -1,6 +1,6 @@
 //! Sessions in the metadata of routes.
 
-use limpet_core::RouteSession;
+use limpet_core::{RouteSession, Split};
 
 /// Takes the bytes as the metadata of a route.
 ///
@@ -16,7 +16,11 @@ pub fn route_session(text: &[u8]) {
                 "a policy's name"
             );
             assert!(scope.is_none_or(|scope| (1..=1024).contains(&scope.len())), "a scope");
-            let split: &[u8] = if split { b"@split/" } else { b"" };
+            let split: &[u8] = match split {
+                Some(Split::Routes) => b"@split/",
+                Some(Split::Specifier) => b"@specifier/",
+                None => b"",
+            };
             let scope = scope.map(|scope| [b"/", scope].concat()).unwrap_or_default();
             [split, policy.as_bytes(), &scope].concat()
         }

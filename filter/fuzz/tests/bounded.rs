@@ -59,6 +59,7 @@ const WORDS: [&[u8]; 33] = [
     b"Thursday, 01-Jan-70 00:00:10 GMT",
     b"Thu Jan  1 00:00:00 1970",
     b"@split/",
+    b"@specifier/",
     b"@destination",
     b"k3rp2x7a",
     b"&",

@@ -69,7 +69,7 @@ fn policy_and_scope(session: &str) -> Option<(&str, &str)> {
         Ok(RouteSession::Rule {
             policy,
             scope: Some(scope),
-            split: false,
+            split: None,
         }) => Some((policy, std::str::from_utf8(scope).ok()?)),
         _ => None,
     }

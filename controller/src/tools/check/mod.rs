@@ -19,6 +19,7 @@ mod route_sessions;
 mod routes;
 mod session;
 mod session_conflicts;
+mod specifiers;
 mod steering;
 mod version;
 

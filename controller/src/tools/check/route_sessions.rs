@@ -9,13 +9,13 @@ use super::steering::is_enabled;
 use crate::envoy_config::filter_locator::Build;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::{FILTER_NAME, ROUTE_SESSION_FORMAT, SESSION_HEADER};
-use limpet_core::{RouteSession, RouteSessionError};
+use limpet_core::{RouteSession, RouteSessionError, Split};
 
 /// Whose sessions the requests of a route have.
 #[derive(Debug)]
 pub(super) enum Sessions<'c> {
-    /// The rule's. `split`: they are led to the routes of their clusters.
-    Rule { session: Session<'c>, split: bool },
+    /// The rule's. `split`: how they are led to their clusters, if there are several.
+    Rule { session: Session<'c>, split: Option<Split> },
     /// Those of the cluster that the route leads to.
     Destination,
 }
@@ -83,10 +83,10 @@ pub(super) fn of_entry<'c>(
         .find(|listed| listed.virtual_host.as_deref() == Some(host))
         .or_else(|| listed().find(|listed| listed.virtual_host.is_none()));
     if let Some(listed) = listed {
-        return rule(&listed.policy, listed.scope.as_deref(), false);
+        return rule(&listed.policy, listed.scope.as_deref(), None);
     }
     let default = config.default.as_ref()?;
-    rule(&default.policy, default.scope.as_deref(), false)
+    rule(&default.policy, default.scope.as_deref(), None)
 }
 
 /// Reads a session's name; its policy must be one of the filter's configuration.

@@ -7,10 +7,11 @@ use super::route_entry::RouteEntry;
 use super::route_sessions::{self, Sessions};
 use super::session::Session;
 use super::session_conflicts::SessionConflicts;
-use super::{addresses, destinations, headers, matched_parameters, redirects, steering};
+use super::{addresses, destinations, headers, matched_parameters, redirects, specifiers, steering};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
+use limpet_core::Split;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::DESTINATION_HEADER;
@@ -84,7 +85,13 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         let (chain, config) = (self.chain, self.config);
         let named = route_sessions::named(self.report, chain, entry);
         let sessions = config.and_then(|config| route_sessions::of_entry(self.report, config, named.as_ref(), entry));
-        let is_split = matches!(sessions, Some(Sessions::Rule { split: true, .. }));
+        let is_split = matches!(
+            sessions,
+            Some(Sessions::Rule {
+                split: Some(Split::Routes),
+                ..
+            })
+        );
         headers::check_upstream(self.report, chain, entry, matcher.is_some() || is_split);
         headers::check_downstream(self.report, chain, entry);
         if let Some(matcher) = matcher {
@@ -110,12 +117,14 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         &mut self,
         entry: &RouteEntry<'_, 'a>,
         session: &Session<'_>,
-        split: bool,
+        split: Option<Split>,
         has_matcher: bool,
         led: &DestinationRoutes,
     ) {
-        let is_last = split && !has_matcher;
-        if is_last {
+        let is_last = split == Some(Split::Routes) && !has_matcher;
+        if split == Some(Split::Specifier) {
+            specifiers::check(self.report, self.chain, session, entry);
+        } else if is_last {
             let issuing = destinations::issuing(self.report, self.chain, self.sources, entry);
             led.check(self.report, session, entry, &issuing);
         } else if !has_matcher && entry.clusters.len() > 1 {
@@ -126,7 +135,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             );
             self.report.warning(entry.route, message);
         }
-        if !split {
+        if split.is_none() {
             destinations::check_none(self.report, self.chain, self.sources, session, entry);
         }
         steering::check(self.report, self.chain, std::slice::from_ref(session), entry, is_last);

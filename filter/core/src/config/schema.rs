@@ -10,6 +10,7 @@ mod moving;
 mod policy;
 mod reports;
 mod source;
+mod specifier;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,7 @@ pub use policy::{
 
 pub use reports::ReportSessionsConfig;
 pub use source::SourceConfig;
+pub use specifier::{SpecifierConfig, SpecifierDestinationConfig};
 
 use crate::time::GatewayDuration;
 

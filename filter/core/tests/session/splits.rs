@@ -41,6 +41,38 @@ fn a_session_whose_destination_is_gone_ends() {
     }
 }
 
+/// How often the proxy was asked to match the route again, and to choose its cluster again.
+fn led(request: &Request) -> (usize, usize) {
+    let asked = request.asked();
+    let times = |what: &str| asked.iter().filter(|asked| *asked == what).count();
+    (times("reroute"), times("choose_again"))
+}
+
+#[test]
+fn a_specifier_chooses_again_and_the_route_stays() {
+    for site in sites() {
+        let specifier = |cluster| split(cluster).session("@specifier/shop/cart");
+        let request = specifier(CANARY).destinations(&[CLUSTER, CANARY]);
+        let visit = site.visit(&request, &answer_of(CLUSTER), at(1));
+        assert_eq!((visit.outcomes(), led(&request)), ((STEERED, UNCHANGED), (0, 1)));
+        assert_eq!(visit.host().as_deref(), Some(A));
+
+        let request = specifier(CLUSTER);
+        let visit = site.visit(&request, &answer_of(CLUSTER), at(1));
+        assert_eq!((visit.outcomes(), led(&request)), ((STEERED, UNCHANGED), (0, 0)));
+        assert_eq!(visit.host().as_deref(), Some(A));
+
+        let request = specifier(CANARY).destinations(&[CANARY]);
+        let visit = site.visit(&request, &answer_of(CANARY), at(1));
+        assert_eq!(visit.outcomes(), (refused(Refusal::UnknownDestination), ISSUED));
+        assert_eq!(visit.steering, None);
+
+        let request = Request::new().session("@specifier/shop/cart").cluster(CANARY);
+        let visit = site.visit(&request, &answer_of(CANARY), at(0));
+        assert_eq!((visit.outcomes(), led(&request)), ((NO_TOKEN, ISSUED), (0, 0)));
+    }
+}
+
 #[test]
 fn a_late_answer_about_the_route_settles_with_the_response() {
     for site in sites() {

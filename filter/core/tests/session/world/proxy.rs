@@ -45,7 +45,7 @@ pub(crate) struct Request {
     virtual_host: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     cluster_session: Option<Vec<u8>>,
-    /// The clusters with a route in front of the split one.
+    /// The clusters that sessions can be led to.
     destinations: Vec<String>,
     /// Whether the proxy matches the request again only after the filter returns.
     rerouted_later: bool,
@@ -123,7 +123,7 @@ impl Request {
         }
     }
 
-    /// The clusters with a route in front of the split one.
+    /// The clusters that sessions can be led to.
     pub(crate) fn destinations(self, clusters: &[&str]) -> Self {
         Self {
             destinations: clusters.iter().map(ToString::to_string).collect(),
@@ -192,6 +192,16 @@ impl Request {
     pub(crate) fn asked(&self) -> Vec<String> {
         self.questions.asked.borrow().clone()
     }
+
+    fn lead_to(&mut self, destination: Destination) {
+        let of_destination = self
+            .destinations
+            .iter()
+            .find(|name| Destination::of_cluster(name.as_bytes()) == destination);
+        if let Some(name) = of_destination {
+            self.cluster = Some(name.clone().into_bytes());
+        }
+    }
 }
 
 impl RequestView for Request {
@@ -216,14 +226,12 @@ impl RequestView for Request {
     fn header(&self, name: &str) -> Answer<'_> {
         self.questions.answer(name, self.headers.get(name))
     }
+    fn choose_again(&mut self, destination: Destination) -> Answer<'_> {
+        self.lead_to(destination);
+        self.questions.answer("choose_again", self.cluster.as_ref())
+    }
     fn reroute(&mut self, destination: Destination) -> Answer<'_> {
-        let of_destination = self
-            .destinations
-            .iter()
-            .find(|name| Destination::of_cluster(name.as_bytes()) == destination);
-        if let Some(name) = of_destination {
-            self.cluster = Some(name.clone().into_bytes());
-        }
+        self.lead_to(destination);
         let known = self.cluster.as_ref().filter(|_| !self.rerouted_later);
         self.questions.answer("reroute", known)
     }
