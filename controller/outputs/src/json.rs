@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use limpet_resources::Resource;
 
 /// The full names of the messages that are written, both those with an `Any` and those inside one.
-pub const ROOTS: [&str; 30] = [
+pub const ROOTS: [&str; 31] = [
     "envoy.config.bootstrap.v3.Bootstrap",
     "envoy.config.cluster.v3.Cluster",
     "envoy.config.core.v3.TypedExtensionConfig",
@@ -43,6 +43,7 @@ pub const ROOTS: [&str; 30] = [
     "envoy.extensions.http.stateful_session.header.v3.HeaderBasedSessionState",
     "envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
     "envoy.extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
+    "envoy.extensions.router.cluster_specifiers.dynamic_modules.v3.DynamicModuleClusterSpecifier",
     "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate",
     "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
     "envoy.extensions.transport_sockets.tls.v3.Secret",

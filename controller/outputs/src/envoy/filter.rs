@@ -87,20 +87,25 @@ fn filter(config: &FilterConfig, options: &EnvoyOptions) -> Any {
             }),
         }),
         FilterBuild::Module(module) => pack(DynamicModuleFilter {
-            dynamic_module_config: Some(match module {
-                ModuleFilter::Name(name) => DynamicModuleConfig {
-                    name: name.clone(),
-                    ..DynamicModuleConfig::default()
-                },
-                ModuleFilter::File(file) => DynamicModuleConfig {
-                    module: Some(local(file)),
-                    ..DynamicModuleConfig::default()
-                },
-            }),
+            dynamic_module_config: Some(module_config(module)),
             filter_name: FILTER_NAME.to_owned(),
             filter_config: configuration,
             ..DynamicModuleFilter::default()
         }),
+    }
+}
+
+/// Where Envoy finds the module.
+pub(super) fn module_config(module: &ModuleFilter) -> DynamicModuleConfig {
+    match module {
+        ModuleFilter::Name(name) => DynamicModuleConfig {
+            name: name.clone(),
+            ..DynamicModuleConfig::default()
+        },
+        ModuleFilter::File(file) => DynamicModuleConfig {
+            module: Some(local(file)),
+            ..DynamicModuleConfig::default()
+        },
     }
 }
 

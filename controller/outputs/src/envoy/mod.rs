@@ -46,7 +46,7 @@ pub use filter::extension_config;
 use filter::reports;
 pub use managed::{EnvoysNamespace, ManagedOptions, Surroundings};
 pub use moving::{HostNames, MovingFilter, host_names};
-pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
+pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, Splits, WasmFilter};
 pub use served::Served;
 pub use standalone::static_bootstrap;
 
@@ -114,10 +114,7 @@ fn live(
     if let Some(cluster) = code::cluster(&options.filter) {
         all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));
     }
-    let routes = Routes {
-        graph,
-        build: &options.filter,
-    };
+    let routes = Routes { graph, options };
     let gateway = graph.gateways.get(gateway);
     for name in gateway.map(|gateway| certificates(gateway)).unwrap_or_default() {
         if let Some(certificate) = graph.certificates.get(name) {

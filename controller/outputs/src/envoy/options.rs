@@ -27,6 +27,8 @@ pub struct EnvoyOptions {
     /// The file of the Envoy process with the certificates of well-known authorities, for backends whose policy says
     /// `wellKnownCACertificates: System`.
     pub system_authorities: String,
+    /// How sessions of rules with several destinations are led, where Envoy runs the dynamic module.
+    pub splits: Splits,
     /// Gateways whose Envoys get their routes from another control plane, and only the filter from here.
     pub routes_elsewhere: Vec<RoutesElsewhere>,
     /// If the controller keeps the Envoys of Gateways: how.
@@ -42,10 +44,23 @@ impl Default for EnvoyOptions {
             access_log: false,
             key_encryption_key_env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
             system_authorities: "/etc/ssl/certs/ca-certificates.crt".to_owned(),
+            splits: Splits::default(),
             routes_elsewhere: Vec::new(),
             managed: None,
         }
     }
+}
+
+/// How a session of a rule with several destinations is led to its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Splits {
+    /// Each destination has a route in front of the weighted one.
+    #[default]
+    Routes,
+    /// A cluster specifier of the dynamic module chooses, for Envoy 1.40 and newer. Rules whose destinations have
+    /// changes of headers, and Gateways whose Envoys run the wasm filter, have routes all the same.
+    Specifier,
 }
 
 impl EnvoyOptions {

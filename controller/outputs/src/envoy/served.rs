@@ -95,7 +95,7 @@ impl Served {
             to: after,
             routes: Routes {
                 graph,
-                build: &options.filter,
+                options: &options,
             },
         };
         let places = changed_places(&self.used, (&self.graph, before), (graph, after));

@@ -8,6 +8,7 @@ mod path;
 #[cfg(feature = "refused-on-purpose")]
 mod refused_on_purpose;
 mod retries;
+mod specifier;
 
 use std::time::Duration;
 
@@ -28,9 +29,11 @@ use envoy_types::pb::google::protobuf::Any;
 use self::headers::Changes;
 use super::chain::{Steering, without_session};
 use super::listeners::{plain_name, tls_name};
-use super::options::FilterBuild;
+use super::options::EnvoyOptions;
 use super::pack::{self, duration, in_order, metadata, no, number, session};
-use limpet_core::envoy::{DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPLIT_PREFIX, UNAVAILABLE_CLUSTER};
+use limpet_core::envoy::{
+    DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPECIFIER_PREFIX, SPLIT_PREFIX, UNAVAILABLE_CLUSTER,
+};
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, HashOn, Hostname, Listener, Match, Route, Session, Target, VirtualHost,
@@ -47,7 +50,8 @@ pub(super) fn configuration_name(port: u16, listener: &Listener) -> String {
 /// Builds route configurations.
 pub(super) struct Routes<'a> {
     pub(super) graph: &'a Graph,
-    pub(super) build: &'a FilterBuild,
+    /// Of this Gateway.
+    pub(super) options: &'a EnvoyOptions,
 }
 
 impl Routes<'_> {
@@ -184,6 +188,15 @@ impl Routes<'_> {
             let made = self.to_all(route, forward, made);
             return vec![steered(made, steering)];
         }
+        if let Some(specifier) = specifier::of(forward, self.options) {
+            let mut made = EnvoyRoute {
+                metadata: Some(session(&format!("{SPECIFIER_PREFIX}{name}"))),
+                action: Some(action(route, forward, specifier)),
+                ..made
+            };
+            Changes::of_rule(route).apply(&mut made);
+            return vec![made];
+        }
         // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
         // sessions begin.
         let made = EnvoyRoute {
@@ -267,7 +280,7 @@ impl Routes<'_> {
     }
 
     fn without_session(&self, mut made: EnvoyRoute) -> EnvoyRoute {
-        add_filters(&mut made, without_session(self.build));
+        add_filters(&mut made, without_session(&self.options.filter));
         made
     }
 

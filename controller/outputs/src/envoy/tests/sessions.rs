@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{acting, cluster, forward, graph, made, module, nowhere, routes, routes_with, to, with_session};
-use crate::envoy::EnvoyOptions;
+use crate::envoy::{EnvoyOptions, Splits};
 use limpet_model::graph::{Action, Cluster, ClusterName, Session, SessionUse};
 
 /// `printf v1 | sha256sum | head -c 8`, and of v2.
@@ -107,6 +107,62 @@ fn routes_with_sessions_are_the_same_for_both_builds() {
             assert_eq!(routes_with(&graph, &module()), routes(&graph));
         }
     }
+}
+
+fn by_specifier() -> EnvoyOptions {
+    EnvoyOptions {
+        splits: Splits::Specifier,
+        ..module()
+    }
+}
+
+#[test]
+fn a_split_may_be_one_route_with_a_specifier() {
+    for policy in ["web", "strict", "moving"] {
+        let split = with_session(
+            forward(vec![to("v1", 90), nowhere(3), to("v2#ab", 0), nowhere(4)]),
+            policy,
+        );
+        let made = routes_with(&graph(vec![split]), &by_specifier());
+        let [made] = made.as_slice() else { panic!("{made:?}") };
+        assert_eq!(
+            session_of(made),
+            &format!("@specifier/{policy}/HTTPRoute/shop/web/rule")
+        );
+        assert_eq!(made["typed_per_filter_config"], Value::Null);
+        let plugin = &made["route"]["inline_cluster_specifier_plugin"]["extension"]["typed_config"];
+        assert_eq!(plugin["dynamic_module_config"], json!({"name": "limpet"}));
+        let config: Value = serde_json::from_str(plugin["specifier_config"]["value"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            config,
+            json!({"destinations": [
+                {"cluster": "v1", "weight": 90},
+                {"cluster": "v2#ab", "weight": 0},
+                {"cluster": "limpet.nowhere", "weight": 7},
+            ]})
+        );
+    }
+}
+
+#[test]
+fn what_a_specifier_cannot_express_has_routes() {
+    let mut changed = to("v2", 1);
+    changed.request_headers.remove.push("x-secret".to_owned());
+    for destinations in [
+        vec![to("v1", 1), changed],
+        vec![to("v1#a", 1), to("v1#b", 1)],
+        vec![to("v1", 1), to("v1", 2)],
+        vec![to("v1", 0), nowhere(1)],
+    ] {
+        let graph = graph(vec![with_session(forward(destinations), "web")]);
+        assert_eq!(routes_with(&graph, &by_specifier()), routes(&graph));
+    }
+    let wasm = EnvoyOptions {
+        splits: Splits::Specifier,
+        ..EnvoyOptions::default()
+    };
+    let graph = graph(vec![with_session(forward(vec![to("v1", 1), to("v2", 1)]), "web")]);
+    assert_eq!(routes_with(&graph, &wasm), routes(&graph));
 }
 
 #[test]
