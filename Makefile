@@ -1,11 +1,13 @@
-# ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module.
-# DEMO=once: a demo ends after its walk. ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often
-# `make fuzz` runs each target. SUITE: more options of the conformance suite, such as -run-test=NAME. MINUTES: how long
-# `make chaos` is. For `make bench`: ROUNDS makes it shorter, BENCH is --filters, --scale or --counting for a part of
-# it, and FORMER a directory with both builds of the filter of another commit. For `make bench-controller`: PART and
-# SIZES are what is measured, and PEER is an Envoy Gateway to measure beside.
+# ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module. SPLITS: how
+# the tests lead sessions of splits, routes or specifier (FILTER=module). DEMO=once: a demo ends after its walk.
+# ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often `make fuzz` runs each target. SUITE: more
+# options of the conformance suite, such as -run-test=NAME. MINUTES: how long `make chaos` is. For `make bench`:
+# ROUNDS makes it shorter, BENCH is --filters, --scale or --counting for a part of it, and FORMER a directory with
+# both builds of the filter of another commit. For `make bench-controller`: PART and SIZES are what is measured, and
+# PEER is an Envoy Gateway to measure beside.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
+SPLITS ?= routes
 DEMO ?=
 SUITE ?=
 RUNS ?= 1000000
@@ -34,7 +36,7 @@ host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-m
 	-p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-repo-tests -p limpet-panicking-module \
 	-p limpet-bench-instructions
 wasm_crates := -p limpet-proxy-wasm -p limpet-bench-noop
-with_envoy = LIMPET_FILTER=$(FILTER) e2e/tools/with-envoy.sh $(1)
+with_envoy = LIMPET_FILTER=$(FILTER) LIMPET_SPLITS=$(SPLITS) e2e/tools/with-envoy.sh $(1)
 # Tests use a debug build of the command. An optimised build takes minutes, because of the controller's dependencies.
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 # On a node the command runs in images that have no library, as the shipped one.
@@ -94,7 +96,7 @@ static-cli:
 	@e2e/tools/build-command.sh $(static_cli)
 
 schema: ## Write the JSON Schema of the configuration again
-	@echo "Writing filter/core/schema/limpet.schema.json (1 minute the first time)"
+	@echo "Writing filter/core/schema (1 minute the first time)"
 	@UPDATE_SCHEMA=1 cargo test --locked -p limpet-core --test schema -- --exact the_schema_is_what_the_types_say
 
 descriptors: ## Write the descriptors of Envoy's protocol buffers again
@@ -135,6 +137,7 @@ test: test-host ## Run every test, end to end on Envoy 1.40.0 and 1.36.4 and in 
 	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=wasm
 	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module
+	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module SPLITS=specifier TEST=split
 	@$(MAKE) e2e-kube ENVOY_VERSION=1.40.0
 
 test-host:

@@ -12,10 +12,12 @@ mod shipped {
     pub(crate) mod host;
     pub(crate) mod plugin;
     pub(crate) mod reporter;
+    pub(crate) mod specifier;
     pub(crate) mod stream;
 }
 
 // The shipped files look for each other at the root of the crate.
 mod plugin;
+mod specifier;
 mod stream;
 use shipped::{abi, census, discovered, host, reporter};

@@ -57,7 +57,7 @@ impl Plugin {
 }
 
 /// Panics if the text of a configuration asks for it.
-fn panic_where(text: &[u8], hook: &str) {
+pub(crate) fn panic_where(text: &[u8], hook: &str) {
     let asked = String::from_utf8_lossy(text).contains(&format!("panic-in-{hook}"));
     assert!(!asked, "in {hook}, as a test asked for");
 }

@@ -17,8 +17,8 @@ use crate::sds_keys::gets_secrets;
 /// both builds.
 const WITH_MODULE: [&str; 3] = ["module-ecds.yaml", "module.yaml", "split-module.yaml"];
 
-/// Files with the dynamic module and a secret, which an Envoy before 1.40 refuses.
-const WITH_SECRET: [&str; 1] = ["module-sds.yaml"];
+/// Files with the dynamic module and a secret or a cluster specifier, which an Envoy before 1.40 refuses.
+const WITH_1_40: [&str; 2] = ["module-sds.yaml", "split-specifier.yaml"];
 
 const WITH_WASM: [&str; 16] = [
     "access-log.yaml",
@@ -56,13 +56,13 @@ const WASM_PLUGIN: &str = "istio/wasm-plugin.yaml";
 const ENVOY_GATEWAY: [&str; 4] = ["draining.yaml", "module.yaml", "wasm.yaml", "wrapped-keys.yaml"];
 
 fn all() -> impl Iterator<Item = &'static str> {
-    WITH_WASM.into_iter().chain(WITH_MODULE).chain(WITH_SECRET)
+    WITH_WASM.into_iter().chain(WITH_MODULE).chain(WITH_1_40)
 }
 
 /// The files with the module that the Envoy under test accepts.
 fn with_module() -> Result<Vec<&'static str>> {
-    let with_secret = if gets_secrets()? { WITH_SECRET.as_slice() } else { &[] };
-    Ok(WITH_MODULE.iter().chain(with_secret).copied().collect())
+    let newest = if gets_secrets()? { WITH_1_40.as_slice() } else { &[] };
+    Ok(WITH_MODULE.iter().chain(newest).copied().collect())
 }
 
 /// Unchanged files contain one of the two builds. Some Envoys are built without wasm.

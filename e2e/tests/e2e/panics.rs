@@ -8,6 +8,8 @@ use limpet_e2e::{Build, Config, Envoy, Site, Visitor, filter_with, poll};
 use serde_json::{Value, json};
 
 use crate::dynamic_module::{per_route, takes_the_module};
+use crate::splits::rule::specifier;
+use crate::splits::specifier::chooses;
 
 const REQUESTS: usize = 12;
 
@@ -172,4 +174,32 @@ async fn envoy_survives_panics_in_an_update_of_a_route() -> Result<()> {
     site.envoy.update(|config| named(config, "nothing"))?;
     until_panic(&site.envoy, "per_route_config_destroy").await?;
     until_sessions(&site).await
+}
+
+/// Without a cluster, Envoy answers for it. With one, the request stays there.
+#[tokio::test]
+async fn a_panic_where_a_cluster_is_chosen_costs_its_request_alone() -> Result<()> {
+    if !chooses()? {
+        return Ok(());
+    }
+    let to = |clusters: [&str; 2]| {
+        let weighted = clusters.map(|cluster| json!({"cluster": cluster, "weight": 1}));
+        json!([{"match": {"prefix": "/"}, "route": specifier(&json!({"destinations": weighted}))}])
+    };
+    let routes = to(["backends", "panic-in-select"]);
+    let site = Site::start(Config::load("cookie.yaml")?.routes(routes).panicking()?).await?;
+    let mut answered = BTreeSet::new();
+    for _ in 0..40 {
+        answered.insert(site.envoy.get("/").send().await?.status);
+    }
+    assert_eq!(answered, [200, 503].into());
+    assert!(panics(&site.envoy, "select")? > 0);
+
+    let refused = Config::load("cookie.yaml")?.routes(to(["backends", "panic-in-specifier_config_new"]));
+    let (accepted, said) = Envoy::validate(&refused.panicking()?)?;
+    assert!(
+        !accepted && said.contains("in specifier_config_new, as a test asked for"),
+        "{said}"
+    );
+    Ok(())
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use limpet_core::Filter;
-use limpet_core::config::schema::FilterConfig;
+use limpet_core::config::schema::{FilterConfig, SpecifierConfig};
 use serde_json::{Value, json};
 
 fn page() -> PathBuf {
@@ -25,13 +25,21 @@ fn schema_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/limpet.schema.json")
 }
 
+fn specifier_file() -> PathBuf {
+    schema_file().with_file_name("specifier.schema.json")
+}
+
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn generated() -> String {
-    let schema = schemars::schema_for!(FilterConfig);
-    serde_json::to_string_pretty(&schema).unwrap() + "\n"
+/// The files, and what the types say.
+fn generated() -> [(PathBuf, String); 2] {
+    let schemas = [
+        (schema_file(), schemars::schema_for!(FilterConfig)),
+        (specifier_file(), schemars::schema_for!(SpecifierConfig)),
+    ];
+    schemas.map(|(file, schema)| (file, serde_json::to_string_pretty(&schema).unwrap() + "\n"))
 }
 
 fn checked_in() -> Value {
@@ -40,14 +48,16 @@ fn checked_in() -> Value {
 
 #[test]
 fn the_schema_is_what_the_types_say() {
-    let generated = generated();
-    if std::env::var_os("UPDATE_SCHEMA").is_some() {
-        std::fs::write(schema_file(), &generated).unwrap();
+    for (file, generated) in generated() {
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            std::fs::write(&file, &generated).unwrap();
+        }
+        assert!(
+            read(&file) == generated,
+            "{} is out of date; regenerate it with `make schema`",
+            file.display()
+        );
     }
-    assert!(
-        read(&schema_file()) == generated,
-        "filter/core/schema/limpet.schema.json is out of date; regenerate it with `make schema`"
-    );
 }
 
 /// A configuration with one policy.
@@ -627,7 +637,9 @@ fn documented(page: &str) -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn every_field_is_documented_and_nothing_else() {
-    let fields = fields(&checked_in());
+    let mut fields = fields(&checked_in());
+    let specifier: Value = serde_json::from_str(&read(&specifier_file())).unwrap();
+    fields.extend(self::fields(&specifier));
     let documented = documented(&read(&page()));
     let undocumented: Vec<_> = fields.keys().filter(|field| !documented.contains_key(*field)).collect();
     assert!(

@@ -61,7 +61,7 @@ async fn weights_that_change_under_load_move_no_session() -> Result<()> {
 #[tokio::test]
 async fn without_the_clusters_routes_sessions_move() -> Result<()> {
     let weights = rules(false, &[("shop-v1", 50), ("shop-v2", 50)]);
-    let without = |rule: &super::rule::Rule| rule.routes().pop();
+    let without = |rule: &super::rule::Rule| rule.by_routes().pop();
     let config = split(&weights, &policies(false))?.routes(weights.iter().map(without).collect());
     let site = SplitSite::start(config).await?;
     let mut session = Session::begin(&site.envoy, Carrier::Cookie).await?;

@@ -12,4 +12,5 @@ pub(crate) mod rule;
 mod settings;
 mod silent;
 pub(crate) mod site;
+pub(crate) mod specifier;
 mod statistics;

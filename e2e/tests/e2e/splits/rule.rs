@@ -1,6 +1,6 @@
 //! Rules of a split as Envoy's routes.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use limpet_core::token::Destination;
 use limpet_e2e::Config;
 use serde_json::{Value, json};
@@ -69,8 +69,29 @@ impl Rule {
         Self { moves: true, ..self }
     }
 
-    /// The routes that `docs/reference/envoy-configuration.md` describes: one for each cluster, and the weighted one.
+    /// The routes that `docs/reference/envoy-configuration.md` describes, in the way that is tested.
     pub(crate) fn routes(&self) -> Vec<Value> {
+        let has_modifiers = |service: &Service| service.modifiers.as_object().is_some_and(|fields| !fields.is_empty());
+        if by_specifier() && !self.services.iter().any(has_modifiers) {
+            return vec![self.by_specifier()];
+        }
+        self.by_routes()
+    }
+
+    /// One route, with a cluster specifier.
+    pub(crate) fn by_specifier(&self) -> Value {
+        let destinations = self
+            .services
+            .iter()
+            .map(|service| json!({"cluster": service.cluster, "weight": service.weight}));
+        let config = json!({"destinations": destinations.collect::<Vec<_>>()});
+        let mut route = self.route(&specifier(&config));
+        set_session(&mut route, &format!("@specifier/{}", self.session));
+        route
+    }
+
+    /// One route for each cluster, and the weighted one.
+    pub(crate) fn by_routes(&self) -> Vec<Value> {
         let led = self.services.iter().map(|service| {
             let mut route = self.route(&json!({"cluster": service.cluster}));
             let hash = Destination::of_cluster(service.cluster.as_bytes()).to_string();
@@ -107,13 +128,35 @@ impl Rule {
     }
 
     fn route(&self, action: &Value) -> Value {
-        json!({
-            "name": self.name,
-            "match": self.matched,
-            "metadata": {"filter_metadata": {"limpet": {"session": format!("@split/{}", self.session)}}},
-            "route": action,
-        })
+        let mut route = json!({"name": self.name, "match": self.matched, "route": action});
+        set_session(&mut route, &format!("@split/{}", self.session));
+        route
     }
+}
+
+/// Whether splits are tested with cluster specifiers (`LIMPET_SPLITS=specifier`), and not with a route for each
+/// cluster.
+pub(crate) fn by_specifier() -> bool {
+    std::env::var("LIMPET_SPLITS").as_deref() == Ok("specifier")
+}
+
+/// The action of a route whose cluster specifier has this configuration.
+pub(crate) fn specifier(config: &Value) -> Value {
+    let typed_config = json!({
+        "@type": "type.googleapis.com/\
+                  envoy.extensions.router.cluster_specifiers.dynamic_modules.v3.DynamicModuleClusterSpecifier",
+        "dynamic_module_config": {"name": "limpet"},
+        "specifier_name": "limpet",
+        "specifier_config": {
+            "@type": "type.googleapis.com/google.protobuf.StringValue",
+            "value": config.to_string(),
+        },
+    });
+    json!({"inline_cluster_specifier_plugin": {"extension": {"name": "limpet", "typed_config": typed_config}}})
+}
+
+fn set_session(route: &mut Value, session: &str) {
+    route["metadata"] = json!({"filter_metadata": {"limpet": {"session": session}}});
 }
 
 const SOFT: &str = "limpet.stateful_session";
@@ -160,6 +203,6 @@ fn a_rule_has_the_routes_of_the_example() -> Result<()> {
     let _ = Config::load("split.yaml")?.route_configuration(|routes| {
         written = routes["virtual_hosts"][0]["routes"].clone();
     });
-    assert_eq!(routes(&[rule]), written);
+    assert_eq!(rule.by_routes(), *written.as_array().context("no routes")?);
     Ok(())
 }
