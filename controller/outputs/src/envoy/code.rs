@@ -1,14 +1,17 @@
-//! The server that Envoy downloads the wasm filter from.
+//! Where Envoy finds the code of the filter, and the server that it downloads the wasm filter from.
 
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
-use envoy_types::pb::envoy::config::core::v3::{TransportSocket, transport_socket};
+use envoy_types::pb::envoy::config::core::v3::{
+    AsyncDataSource, DataSource, TransportSocket, async_data_source, data_source, transport_socket,
+};
+use envoy_types::pb::envoy::extensions::dynamic_modules::v3::DynamicModuleConfig;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::UpstreamTlsContext;
 
 use super::clusters::one_endpoint;
-use super::options::{FilterBuild, RemoteFile, WasmFilter};
+use super::options::{FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 use super::pack::{duration, pack};
 
 /// The name of the server's cluster.
@@ -43,4 +46,28 @@ pub(super) fn cluster(build: &FilterBuild) -> Option<Cluster> {
         transport_socket: (scheme == "https").then(tls),
         ..Cluster::default()
     })
+}
+
+/// Where Envoy finds the module.
+pub(super) fn module_config(module: &ModuleFilter) -> DynamicModuleConfig {
+    match module {
+        ModuleFilter::Name(name) => DynamicModuleConfig {
+            name: name.clone(),
+            ..DynamicModuleConfig::default()
+        },
+        ModuleFilter::File(file) => DynamicModuleConfig {
+            module: Some(local(file)),
+            ..DynamicModuleConfig::default()
+        },
+    }
+}
+
+/// A file that the Envoy process can read.
+pub(super) fn local(file: &str) -> AsyncDataSource {
+    AsyncDataSource {
+        specifier: Some(async_data_source::Specifier::Local(DataSource {
+            specifier: Some(data_source::Specifier::Filename(file.to_owned())),
+            ..DataSource::default()
+        })),
+    }
 }

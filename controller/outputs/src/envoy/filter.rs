@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::{
-    AsyncDataSource, BackoffStrategy, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig, async_data_source,
-    data_source, http_uri,
+    AsyncDataSource, BackoffStrategy, HttpUri, RemoteDataSource, TypedExtensionConfig, async_data_source, http_uri,
 };
-use envoy_types::pb::envoy::extensions::dynamic_modules::v3::DynamicModuleConfig;
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
 use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
@@ -18,8 +16,8 @@ use limpet_api::ObjectName;
 use limpet_core::config::schema::{FilterConfig, ReportSessionsConfig};
 
 use super::bootstrap::CONTROLLER;
-use super::code::CODE_CLUSTER;
-use super::options::{EnvoyOptions, FilterBuild, ModuleFilter, WasmFilter};
+use super::code::{CODE_CLUSTER, local, module_config};
+use super::options::{EnvoyOptions, FilterBuild, WasmFilter};
 use super::pack::{duration, pack};
 use crate::filter::{FilterInputs, variables};
 use limpet_core::envoy::FILTER_NAME;
@@ -95,20 +93,6 @@ fn filter(config: &FilterConfig, options: &EnvoyOptions) -> Any {
     }
 }
 
-/// Where Envoy finds the module.
-pub(super) fn module_config(module: &ModuleFilter) -> DynamicModuleConfig {
-    match module {
-        ModuleFilter::Name(name) => DynamicModuleConfig {
-            name: name.clone(),
-            ..DynamicModuleConfig::default()
-        },
-        ModuleFilter::File(file) => DynamicModuleConfig {
-            module: Some(local(file)),
-            ..DynamicModuleConfig::default()
-        },
-    }
-}
-
 fn wasm_code(code: &WasmFilter) -> AsyncDataSource {
     match code {
         WasmFilter::File(file) => local(file),
@@ -123,14 +107,5 @@ fn wasm_code(code: &WasmFilter) -> AsyncDataSource {
                 ..RemoteDataSource::default()
             })),
         },
-    }
-}
-
-fn local(file: &str) -> AsyncDataSource {
-    AsyncDataSource {
-        specifier: Some(async_data_source::Specifier::Local(DataSource {
-            specifier: Some(data_source::Specifier::Filename(file.to_owned())),
-            ..DataSource::default()
-        })),
     }
 }

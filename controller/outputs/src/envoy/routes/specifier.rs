@@ -6,7 +6,7 @@ use envoy_types::pb::envoy::config::route::v3::route_action::ClusterSpecifier;
 use envoy_types::pb::envoy::extensions::router::cluster_specifiers::dynamic_modules::v3::DynamicModuleClusterSpecifier;
 use envoy_types::pb::google::protobuf::StringValue;
 
-use crate::envoy::filter::module_config;
+use crate::envoy::code::module_config;
 use crate::envoy::options::{EnvoyOptions, FilterBuild, Splits};
 use crate::envoy::pack::pack;
 use limpet_core::Specifier;
