@@ -44,8 +44,8 @@ pub trait RequestView {
     /// request again. Returns the name of the cluster that the new route leads to, empty if there is none; `None` if
     /// the proxy matches the request only later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
-    /// Sets [`DESTINATION_KEY`](crate::envoy::DESTINATION_KEY) to the destination and makes the cluster specifier of the
-    /// route choose again. Returns the name of the cluster that the route leads to now, empty if there is none or the
+    /// Sets [`DESTINATION_KEY`](crate::envoy::DESTINATION_KEY) to the destination and makes the cluster specifier of
+    /// the route choose again. Returns the name of the cluster that the route leads to now, empty if there is none or the
     /// adapter cannot do this.
     fn choose_again(&mut self, _destination: Destination) -> Answer<'_> {
         Ok(Some(Cow::default()))

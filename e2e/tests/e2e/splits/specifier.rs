@@ -1,5 +1,5 @@
-//! Cluster specifiers of the dynamic module, which Envoy has from 1.40 on. The tests beside this file run with them, too:
-//! `make e2e FILTER=module SPLITS=specifier TEST=split`.
+//! Cluster specifiers of the dynamic module, which Envoy has from 1.40 on. The tests beside this file run with them,
+//! too: `make e2e FILTER=module SPLITS=specifier TEST=split`.
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::{Backend, Build, Carrier, Config, Crowd, Envoy, Keyring, tools};
