@@ -45,8 +45,8 @@ pub trait RequestView {
     /// the proxy matches the request only later.
     fn reroute(&mut self, destination: Destination) -> Answer<'_>;
     /// Sets [`DESTINATION_KEY`](crate::envoy::DESTINATION_KEY) to the destination and makes the cluster specifier of
-    /// the route choose again. Returns the name of the cluster that the route leads to now, empty if there is none or the
-    /// adapter cannot do this.
+    /// the route choose again. Returns the name of the cluster that the route leads to now, empty if there is none or
+    /// the adapter cannot do this.
     fn choose_again(&mut self, _destination: Destination) -> Answer<'_> {
         Ok(Some(Cow::default()))
     }

@@ -1,9 +1,10 @@
 //! The part of Envoy's C interface for dynamic modules that the filter needs, and safe wrappers around it.
 //!
 //! Written from Envoy's `source/extensions/dynamic_modules/abi/abi.h`. Envoy 1.38 has everything that is used here,
-//! except for secrets, calls and cluster specifiers, and Envoy does not change what it has released. So one library works in every Envoy
-//! from 1.38 on. Callbacks are looked up when the library is loaded: an Envoy that lacks one refuses the library and
-//! names the callback, and one that lacks only those for secrets, calls or cluster specifiers works without them.
+//! except for secrets, calls and cluster specifiers, and Envoy does not change what it has released. So one library
+//! works in every Envoy from 1.38 on. Callbacks are looked up when the library is loaded: an Envoy that lacks one
+//! refuses the library and names the callback, and one that lacks only those for secrets, calls or cluster specifiers
+//! works without them.
 //!
 //! Five rules make the unsafe code sound:
 //! 1. Handles that Envoy passes to a hook are valid until that hook returns. [`Configuring`], [`Exchange`] and
