@@ -125,7 +125,7 @@ fn what_the_module_refuses_is_an_error() {
             &configured(&named(text)),
             "error",
             place,
-            "expected <policy>/<scope>, @split/<policy>/<scope> or @destination, found",
+            "expected <policy>/<scope>, @split/<policy>/<scope>, @specifier/<policy>/<scope> or @destination, found",
         );
     }
     let long = format!("cart/{}", "x".repeat(1025));
