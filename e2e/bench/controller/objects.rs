@@ -227,7 +227,7 @@ pub(crate) fn slice(rule: usize) -> EndpointSlice {
     };
     EndpointSlice {
         service: service(rule),
-        ports: [("http".to_owned(), PORT)].into(),
+        ports: [("http".to_owned(), PORT)].into_iter().collect(),
         endpoints: addresses(rule).map(endpoint).collect(),
     }
 }
