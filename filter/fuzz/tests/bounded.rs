@@ -32,7 +32,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 /// Words that the parsers look for.
-const WORDS: [&[u8]; 33] = [
+const WORDS: [&[u8]; 34] = [
     b"session=",
     b"; ",
     b";",
