@@ -145,6 +145,7 @@ fn options_are_read_as_they_are_written() {
         "keyEncryptionKeyEnv": "KEK",
         "systemAuthorities": "/etc/pki/ca.crt",
         "routesElsewhere": [],
+        "splits": "specifier",
     });
     let read: EnvoyOptions = serde_json::from_value(written.clone()).unwrap();
     let remote = RemoteFile {
