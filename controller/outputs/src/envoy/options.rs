@@ -74,7 +74,13 @@ impl EnvoyOptions {
             (Some(Build::Module), FilterBuild::Wasm(_)) => FilterBuild::Module(ModuleFilter::Name(MODULE.to_owned())),
             _ => return Cow::Borrowed(self),
         };
-        Cow::Owned(Self { filter, ..self.clone() })
+        // A Gateway with a build of its own may be changing it: listeners that drain still run the other one.
+        let splits = Splits::Routes;
+        Cow::Owned(Self {
+            filter,
+            splits,
+            ..self.clone()
+        })
     }
 
     /// What says where the Envoys of this Gateway get their routes from, if not from here.

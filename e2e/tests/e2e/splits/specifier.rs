@@ -44,7 +44,7 @@ fn a_specifier_has_the_route_of_the_example() -> Result<()> {
     Ok(())
 }
 
-/// By another filter, behind Limpet, and with another number for the weights.
+/// By another filter, behind Limpet, and with the same number for the weights.
 #[tokio::test]
 async fn a_route_that_is_matched_again_leads_to_the_session() -> Result<()> {
     if !chooses()? {
