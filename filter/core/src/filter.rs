@@ -42,7 +42,8 @@ pub enum SessionError {
     /// The metadata of the route or cluster names no policy of the configuration.
     #[error(
         "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, \
-         @split/ or @specifier/ in front of that, or @destination (of a cluster: <policy>/<scope>, or @none), found {0:?}"
+         @split/ or @specifier/ in front of that, or @destination (of a cluster: <policy>/<scope>, or @none), \
+         found {0:?}"
     )]
     UnknownSession(String),
 }

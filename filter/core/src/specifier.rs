@@ -30,7 +30,11 @@ impl Specifier {
         Self::new(&config::read(json, "configuration")?)
     }
 
-    fn new(config: &SpecifierConfig) -> Result<Self, ConfigError> {
+    /// Takes in a configuration.
+    ///
+    /// # Errors
+    /// If it is invalid. The error names each field that is wrong.
+    pub fn new(config: &SpecifierConfig) -> Result<Self, ConfigError> {
         let mut problems = Vec::new();
         let mut problem = |field: String, message: &str| {
             let message = message.to_owned();

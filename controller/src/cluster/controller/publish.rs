@@ -355,8 +355,10 @@ impl Publisher {
             observed.push((name.clone(), endpoints));
         }
         let clusters = self.clusters.entry(cluster.service.clone()).or_default();
-        // Most Services have one.
-        clusters.reserve_exact(1);
+        // Most Services have one. With more, it grows as any list.
+        if clusters.is_empty() {
+            clusters.reserve_exact(1);
+        }
         clusters.push(Served {
             cluster: name.clone(),
             port_name: cluster.port_name.clone(),

@@ -27,10 +27,11 @@ pub(super) fn of(forward: &Forward, options: &EnvoyOptions) -> Option<ClusterSpe
     if !destinations.iter().all(is_plain) || !destinations.iter().any(leads_somewhere) {
         return None;
     }
-    // All keys of its maps are strings, so it serializes.
-    let text = serde_json::to_string(&config(destinations)).unwrap_or_default();
+    let config = config(destinations);
     // It refuses what tokens cannot tell apart: two destinations of one base.
-    Specifier::parse(text.as_bytes()).ok()?;
+    Specifier::new(&config).ok()?;
+    // It has no maps, so it serializes.
+    let text = serde_json::to_string(&config).unwrap_or_default();
     let specifier = DynamicModuleClusterSpecifier {
         dynamic_module_config: Some(module_config(module)),
         specifier_name: FILTER_NAME.to_owned(),
