@@ -34,6 +34,7 @@ mod render;
 mod routes;
 mod sds_keys;
 mod shell;
+mod specifiers;
 mod splits;
 mod token;
 mod tools_only;

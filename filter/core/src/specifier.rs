@@ -77,6 +77,11 @@ impl Specifier {
         }
     }
 
+    /// The names of its clusters.
+    pub fn clusters(&self) -> impl Iterator<Item = &str> {
+        self.clusters.iter().map(|cluster| cluster.name.as_str())
+    }
+
     /// The cluster for a request. `destination` is what the filter has said: [`crate::envoy::DESTINATION_KEY`].
     /// Equal `random` numbers make equal choices.
     #[must_use]

@@ -25,13 +25,14 @@ pub(super) fn check_manager(report: &mut Report, chain: &Chain<'_>, config: Opti
     }
 }
 
-/// Checks that several Envoys choose alike for a client that is in no table.
+/// Checks that several Envoys choose alike for a client that is in no table. `clusters`: those that it may be sent to.
 pub(super) fn check<'a>(
     report: &mut Report,
     chain: &Chain<'a>,
     sources: &Sources<'a>,
     session: &Session<'_>,
     entry: &RouteEntry<'_, 'a>,
+    clusters: &[&str],
 ) {
     if session.config.source.is_none() {
         return;
@@ -60,7 +61,7 @@ pub(super) fn check<'a>(
         );
         report.warning(entry.route, message);
     }
-    for cluster in &entry.clusters {
+    for cluster in clusters {
         let Some(cluster) = sources.cluster(chain.manager.file, cluster) else {
             continue;
         };

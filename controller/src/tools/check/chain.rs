@@ -1,6 +1,7 @@
 //! The chain of HTTP filters around Limpet's.
 
 use super::mutations::{has_session, removes, session_append};
+use crate::cli::EnvoyVersion;
 use crate::envoy_config::filter_locator::{Build, LocatedFilter};
 use crate::envoy_config::node::Node;
 use limpet_core::envoy::{HOST_HEADER, INTERNAL_HEADERS, SESSION_HEADER, STRICT_HOST_HEADER};
@@ -91,6 +92,8 @@ pub(super) struct Chain<'a> {
     pub(super) build: Build,
     /// `dynamic_module_config`, if the filter is a module and its configuration is known.
     pub(super) module: Option<Node<'a>>,
+    /// The version of Envoy that it is for, if that is known.
+    pub(super) envoy: Option<EnvoyVersion>,
     filters: Vec<HttpFilter<'a>>,
     limpet: usize,
     soft: Option<usize>,
@@ -100,7 +103,12 @@ pub(super) struct Chain<'a> {
 impl<'a> Chain<'a> {
     /// The chain of a connection manager; `limpet`: the index of Limpet's filter; `located`: that filter, if its
     /// configuration is known.
-    pub(super) fn new(manager: &Node<'a>, limpet: usize, located: Option<&LocatedFilter<'a>>) -> Self {
+    pub(super) fn new(
+        manager: &Node<'a>,
+        limpet: usize,
+        located: Option<&LocatedFilter<'a>>,
+        envoy: Option<EnvoyVersion>,
+    ) -> Self {
         let filters: Vec<_> = manager.list("http_filters").into_iter().map(HttpFilter::new).collect();
         let steering = |header: &str| filters.iter().position(|filter| filter.host_header() == Some(header));
         let expected = || filters.get(limpet).map(|filter| expected_build(&filter.node));
@@ -109,6 +117,7 @@ impl<'a> Chain<'a> {
             manager: manager.clone(),
             build: build.unwrap_or(Build::Wasm),
             module: located.and_then(|located| located.envoy.get("dynamic_module_config")),
+            envoy,
             limpet,
             soft: steering(HOST_HEADER),
             strict: steering(STRICT_HOST_HEADER),

@@ -4,6 +4,7 @@
 use super::chain::Chain;
 use super::report::Report;
 use super::{addresses, headers, routes};
+use crate::cli::EnvoyVersion;
 use crate::envoy_config::discovery::{self, Sources};
 use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
 use crate::envoy_config::node::Node;
@@ -19,8 +20,14 @@ enum Ownership<'s, 'a> {
     Configured(&'s LocatedFilter<'a>),
 }
 
-/// Checks every connection manager of a document that has Limpet's filter; returns whether there is one.
-pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>) -> bool {
+/// Checks every connection manager of a document that has Limpet's filter; returns whether there is one. `envoy`: the
+/// version that it is for, if that is known.
+pub(super) fn check_all<'a>(
+    report: &mut Report,
+    root: &Node<'a>,
+    sources: &Sources<'a>,
+    envoy: Option<EnvoyVersion>,
+) -> bool {
     let located = filter_locator::filters(root);
     let mut any = false;
     root.visit(&mut |manager| {
@@ -38,7 +45,7 @@ pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sour
                 Ownership::Configured(located) => Some(located),
             };
             any = true;
-            check(report, &Chain::new(manager, i, located), located, sources);
+            check(report, &Chain::new(manager, i, located, envoy), located, sources);
         }
     });
     any

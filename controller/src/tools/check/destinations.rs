@@ -79,13 +79,13 @@ fn metadata<'a>(cluster: &Node<'a>) -> Option<Node<'a>> {
     cluster.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)
 }
 
-/// The clusters of a split that issue tokens. Metadata of a cluster may say that it does not.
-pub(super) fn issuing<'a>(
+/// Those of a split's clusters that issue tokens. Metadata of a cluster may say that it does not.
+pub(super) fn issuing<'a, 'n>(
     report: &mut Report,
     chain: &Chain<'a>,
     sources: &Sources<'a>,
-    entry: &RouteEntry<'_, 'a>,
-) -> Vec<&'a str> {
+    clusters: &[&'n str],
+) -> Vec<&'n str> {
     let mut issues = |name: &str| {
         let cluster = sources.cluster(chain.manager.file, name);
         let named = cluster.and_then(|cluster| metadata(cluster)?.entry("session"));
@@ -101,7 +101,7 @@ pub(super) fn issuing<'a>(
         }
         text != NO_SESSION
     };
-    let clusters = entry.clusters.iter().copied();
+    let clusters = clusters.iter().copied();
     clusters.filter(|name| issues(name)).collect()
 }
 

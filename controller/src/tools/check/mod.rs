@@ -130,7 +130,7 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
     for filter in &found {
         check_filter(report, filter, args);
     }
-    let chains = connection_manager::check_all(report, root, sources);
+    let chains = connection_manager::check_all(report, root, sources, args.envoy);
     match (found.is_empty() && !chains, sources.has_routes(root)) {
         (false, _) => Contents::Filter,
         (true, true) => Contents::Routes,

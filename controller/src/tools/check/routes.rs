@@ -122,10 +122,18 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         led: &DestinationRoutes,
     ) {
         let is_last = split == Some(Split::Routes) && !has_matcher;
-        if split == Some(Split::Specifier) {
-            specifiers::check(self.report, self.chain, session, entry);
+        let specifier = match split {
+            Some(Split::Specifier) => specifiers::check(self.report, self.chain, session, entry),
+            Some(Split::Routes) | None => None,
+        };
+        let clusters: Vec<&str> = match &specifier {
+            Some(specifier) => specifier.clusters().collect(),
+            None => entry.clusters.clone(),
+        };
+        if specifier.is_some() {
+            specifiers::check_clusters(self.report, self.chain, self.sources, entry, &clusters);
         } else if is_last {
-            let issuing = destinations::issuing(self.report, self.chain, self.sources, entry);
+            let issuing = destinations::issuing(self.report, self.chain, self.sources, &clusters);
             led.check(self.report, session, entry, &issuing);
         } else if !has_matcher && entry.clusters.len() > 1 {
             let name = session.name();
@@ -141,9 +149,9 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         steering::check(self.report, self.chain, std::slice::from_ref(session), entry, is_last);
         redirects::check(self.report, self.chain, session, entry);
         matched_parameters::check(self.report, self.chain, session, entry);
-        addresses::check(self.report, self.chain, self.sources, session, entry);
+        addresses::check(self.report, self.chain, self.sources, session, entry, &clusters);
         self.check_domain(session, entry.virtual_host, entry.route);
-        self.conflicts.add(self.report, session, entry.route, &entry.clusters);
+        self.conflicts.add(self.report, session, entry.route, &clusters);
     }
 
     /// Checks that a host which leads to `node` is in the domain of the session's cookie.
@@ -171,7 +179,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         for (session, node) in sessions.iter().zip(&nodes) {
             redirects::check(self.report, self.chain, session, entry);
             matched_parameters::check(self.report, self.chain, session, entry);
-            addresses::check(self.report, self.chain, self.sources, session, entry);
+            addresses::check(self.report, self.chain, self.sources, session, entry, &entry.clusters);
             self.check_domain(session, entry.virtual_host, node);
             self.conflicts.add(self.report, session, node, &[]);
         }

@@ -3,11 +3,21 @@
 use super::report::{Report, Severity};
 use crate::cli::EnvoyVersion;
 use crate::envoy_config::filter_locator::LocatedFilter;
+use crate::envoy_config::node::Node;
 
 /// The first Envoy whose interface lets a module steer.
 const MODULES: EnvoyVersion = (1, 38);
-/// The first Envoy that tells modules the virtual host, and gives them secrets.
+/// The first Envoy that tells modules the virtual host, gives them secrets, and asks them for clusters.
 const ALL_ANSWERS: EnvoyVersion = (1, 40);
+
+/// Reports a cluster specifier of the module that `envoy` does not have, if that version is known.
+pub(super) fn check_specifier(report: &mut Report, plugin: &Node<'_>, envoy: Option<EnvoyVersion>) {
+    if envoy.is_some_and(|envoy| envoy < ALL_ANSWERS) {
+        let message = "expected Envoy 1.40 or newer: an older one refuses the route configuration, because modules \
+                       choose no clusters there";
+        report.error(plugin, message);
+    }
+}
 
 /// Checks a module; `envoy`: the version that it is for, if that is known.
 pub(super) fn check(report: &mut Report, module: &LocatedFilter<'_>, envoy: Option<EnvoyVersion>) {
