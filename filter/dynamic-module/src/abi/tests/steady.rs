@@ -1,6 +1,7 @@
 //! What a living session costs the module: no allocation, and these callbacks.
 
 use std::alloc::System;
+use std::time::{Duration, Instant};
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -54,9 +55,10 @@ fn begin(config: *const c_void, route_session: &'static str) -> String {
     })
 }
 
-/// The fewest allocations of many exchanges, because other tests run meanwhile, and the callbacks of one exchange.
+/// The fewest allocations of many exchanges, and the callbacks of one exchange. Other tests run and allocate meanwhile,
+/// and are waited for.
 fn steady(config: *const c_void, cookies: &str) -> (usize, Vec<&'static str>) {
-    let count = |_| {
+    let count = || {
         host(|host| {
             host.request = [
                 (":method", "GET"),
@@ -71,7 +73,11 @@ fn steady(config: *const c_void, cookies: &str) -> (usize, Vec<&'static str>) {
         });
         exchange(config)
     };
-    let fewest = (0..1000).map(count).min().unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut fewest = count();
+    while fewest > 0 && Instant::now() < end {
+        fewest = fewest.min(count());
+    }
     let calls = host(|host| {
         assert_eq!(host.asked.as_deref(), Some(BACKEND));
         assert_eq!(host.response.len(), 1, "nothing is set");
