@@ -9,6 +9,9 @@ target=$(uname -m)-unknown-linux-musl
 profile=debug
 [[ " $* " != *" --release "* ]] || profile=release
 
+# The allocator knows the size of pages when it is compiled, and refuses larger ones: Linux on ARM has up to 64 KiB.
+[[ $(uname -m) != aarch64 ]] || export JEMALLOC_SYS_WITH_LG_PAGE=16
+
 # Like a release, without symbols: an image and each pod that copies it have several times its size.
 e2e/tools/ship.sh "$target" --config 'profile.dev.package.limpet.strip=true' -p limpet --bin limpet "$@"
 

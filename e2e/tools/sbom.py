@@ -44,11 +44,12 @@ def native():
     runtime = library("zig-compiler-rt", zig, "MIT", "The compiler's runtime, as Zig has it")
     unwind = library("llvm-libunwind", f"zig-{zig}", LLVM, "LLVM's unwinder, as Zig has it")
     musl = library("musl", os.environ["MUSL"], "MIT", "The C library")
+    jemalloc = library("jemalloc", os.environ["JEMALLOC"], "BSD-2-Clause", "The allocator, in tikv-jemalloc-sys")
     libc = library("zig-libc", zig, "MIT", "The functions of the C library that Zig has itself")
     start = library("glibc-nonshared", f"zig-{zig}", "LGPL-2.1-or-later", "The static part of glibc, as Zig has it")
     wasi = library("wasi-libc", f"rust-{rust}", f"{LLVM} OR Apache-2.0 OR MIT", "The C library for WASI, as Rust has it")
     return {
-        "limpet": [std, musl, libc, runtime, unwind],
+        "limpet": [std, jemalloc, musl, libc, runtime, unwind],
         "liblimpet.so": [std, start, runtime, unwind],
         "limpet.wasm": [std, wasi],
     }

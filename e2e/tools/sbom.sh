@@ -35,5 +35,6 @@ RUST=$(rustc -vV | sed -n 's/^release: //p')
 RUST_COMMIT=$(rustc -vV | sed -n 's/^commit-hash: //p')
 ZIG=$("$zig/zig" version)
 MUSL=$(sed -n 's/^#define VERSION "\(.*\)"/\1/p' "$zig/lib/libc/musl/src/internal/version.h")
-export RUST RUST_COMMIT ZIG MUSL
+JEMALLOC=$(sed -n '/^name = "tikv-jemalloc-sys"$/ { n; s/.*+\([0-9.]*\)-.*/\1/p }' Cargo.lock)
+export RUST RUST_COMMIT ZIG MUSL JEMALLOC
 python3 e2e/tools/sbom.py "$directory" "$version" "linux-$(uname -m)" "$copy" dist

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Text;
 use super::decode::{Spec, text};
 
 /// `GatewayClass`, gateway.networking.k8s.io/v1.
@@ -30,7 +31,7 @@ impl Spec for GatewayClassSpec {
 #[serde(rename_all = "camelCase")]
 pub struct GatewaySpec {
     /// The name of its GatewayClass.
-    pub gateway_class_name: String,
+    pub gateway_class_name: Text,
     /// Its listeners.
     #[serde(default)]
     pub listeners: Vec<Listener>,
@@ -95,7 +96,7 @@ pub struct GatewayTls {}
 impl Spec for GatewaySpec {
     fn readable(spec: &Value) -> Self {
         Self {
-            gateway_class_name: text(spec, "gatewayClassName"),
+            gateway_class_name: text(spec, "gatewayClassName").into(),
             ..Self::default()
         }
     }

@@ -42,7 +42,7 @@ pub use ingress_route::{
     TimeoutPolicy,
 };
 pub use kind::Kind;
-pub use meta::{Meta, Object, ObjectName, ObjectRef};
+pub use meta::{Meta, Object, ObjectName, ObjectRef, Text};
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrantSpec};
 pub use route::{
     BackendRef, Cors, Filter, Fraction, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect,

@@ -5,13 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{DecodeError, Kind};
 
+/// A name, of which there are many copies: a short one is in place, and copies of a longer one share its text.
+pub type Text = smol_str::SmolStr;
+
 /// The namespace and name of an object. The namespace is empty if the kind is not namespaced.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: Text,
     /// Its name.
-    pub name: String,
+    pub name: Text,
 }
 
 impl ObjectName {
@@ -19,8 +22,8 @@ impl ObjectName {
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            namespace: namespace.into(),
+            name: name.into(),
         }
     }
 }
@@ -69,10 +72,10 @@ impl fmt::Display for ObjectRef {
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
     /// Its name.
-    pub name: String,
+    pub name: Text,
     /// Its namespace; empty if the kind is not namespaced.
     #[serde(default)]
-    pub namespace: String,
+    pub namespace: Text,
     /// Its identity. An object that is deleted and created again has another one.
     #[serde(default)]
     pub uid: String,
@@ -98,7 +101,10 @@ impl Meta {
     /// Namespace and name.
     #[must_use]
     pub fn object_name(&self) -> ObjectName {
-        ObjectName::new(&self.namespace, &self.name)
+        ObjectName {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
     }
 
     /// The order among objects that conflict (GEP-713): the oldest first, then by namespace and name.

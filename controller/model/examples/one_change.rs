@@ -59,7 +59,7 @@ fn world(count: usize) -> Objects {
     let class = json!({"metadata": {"name": "limpet"}, "spec": {"controllerName": "limpet.dev/controller"}});
     objects
         .gateway_classes
-        .insert("limpet".to_owned(), limpet_api::readable(&class).into());
+        .insert("limpet".into(), limpet_api::readable(&class).into());
     let listener =
         json!({"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": "All"}}});
     let gateway = json!({

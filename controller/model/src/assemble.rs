@@ -157,7 +157,7 @@ pub(super) fn own_session(backend: &Backend, all: &Sessions) -> Option<SessionUs
         RuleBackend::XBackend(name) => all.destinations.get(name).cloned(),
         RuleBackend::Service(name) => all.affinities.get(name).map(|policy| SessionUse {
             policy: policy.clone(),
-            scope: affinity::scope(name, backend.spec.port),
+            scope: affinity::scope(name, backend.spec.port).into(),
         }),
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::graph::{ClusterName, PathMatch};
-use limpet_api::{ObjectName, ObjectRef};
+use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 /// Why a rule has the sessions that it has, or none.
@@ -22,7 +22,7 @@ pub struct RuleExplanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The rule's name in Envoy: the scope of its own sessions.
-    pub scope: String,
+    pub scope: Text,
     /// The Gateways that it attaches to.
     pub gateways: Vec<ObjectName>,
     /// The hosts that it is served for.
@@ -92,9 +92,9 @@ pub struct Contender {
 #[serde(rename_all = "camelCase")]
 pub struct SessionExplanation {
     /// The name of its policy in the filter's configuration.
-    pub policy: String,
+    pub policy: Text,
     /// The scope of its tokens.
-    pub scope: String,
+    pub scope: Text,
     /// The policy.
     pub config: PolicyConfig,
     /// The fields of the policy, and what each came from.

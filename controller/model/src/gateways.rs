@@ -8,7 +8,7 @@ use super::references::{References, Referrer};
 use super::reports::{Address, ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
 use super::{Objects, Settings, addresses};
-use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName};
+use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName, Text};
 
 /// A Gateway of ours.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ const UNCHANGED: &str = "Its Envoys stay as they are, because its parameters are
 pub(super) fn classes<'a>(
     objects: &'a Objects,
     settings: &Settings,
-) -> (BTreeMap<String, ClassReport>, BTreeSet<&'a str>) {
+) -> (BTreeMap<Text, ClassReport>, BTreeSet<&'a str>) {
     let mut reports = BTreeMap::new();
     let mut accepted = BTreeSet::new();
     for (name, class) in &objects.gateway_classes {

@@ -23,7 +23,7 @@ use super::few::FewSet;
 use super::maps::Map;
 use super::memory::Memory;
 use super::objects::SessionPolicyName;
-use limpet_api::{ObjectName, ObjectRef};
+use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 pub use super::tls_version::TlsVersion;
@@ -45,7 +45,7 @@ pub struct Graph {
     /// The clusters that routes lead to.
     pub clusters: Map<ClusterName, Cluster>,
     /// The session policies, by a name that is made from their content, so equal policies are one.
-    pub policies: Map<String, PolicyConfig>,
+    pub policies: Map<Text, PolicyConfig>,
     /// The origins of the rules that have sessions.
     #[serde(skip)]
     pub rules: Map<RuleName, RuleOrigin>,
@@ -164,7 +164,7 @@ pub struct Route {
 
 /// The name of a rule, which is also the scope of its sessions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct RuleName(pub String);
+pub struct RuleName(pub Text);
 
 impl RuleName {
     /// The part without the route.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use limpet_api::ObjectRef;
+use limpet_api::{ObjectRef, Text};
 
 use super::fair_share;
 use super::memory::Memory;
@@ -16,7 +16,7 @@ type Key = (u8, Reverse<String>);
 pub(crate) struct Room {
     most_bytes: usize,
     keys: HashMap<ObjectRef, Key>,
-    namespaces: BTreeMap<String, OfNamespace>,
+    namespaces: BTreeMap<Text, OfNamespace>,
     /// What each namespace may have.
     share: usize,
     left: Memory,
@@ -50,7 +50,7 @@ impl Room {
         all: &Memory,
         is_pruned: impl Fn(&ObjectRef) -> bool,
     ) {
-        let mut touched: BTreeSet<String> = BTreeSet::new();
+        let mut touched: BTreeSet<Text> = BTreeSet::new();
         for object in objects {
             if let Some(key) = self.keys.remove(object) {
                 touched.insert(object.name.namespace.clone());

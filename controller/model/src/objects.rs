@@ -11,14 +11,14 @@ use super::memory::Memory;
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, Filter,
     GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Meta, Object, ObjectName,
-    ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, XBackendSpec,
+    ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, Text, XBackendSpec,
 };
 
 /// The objects that a graph is built from. They come from an API server or from files. A copy costs nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Objects {
     /// By name.
-    pub gateway_classes: Map<String, Object<GatewayClassSpec>>,
+    pub gateway_classes: Map<Text, Object<GatewayClassSpec>>,
     /// `Gateway`.
     pub gateways: Map<ObjectName, Object<GatewaySpec>>,
     /// `HTTPRoute`.
@@ -52,7 +52,7 @@ pub struct Objects {
     /// The IP addresses of the nodes with Envoys that are reached by a port of their node, or why they are not known.
     pub nodes: OrdMap<ObjectName, Result<Vec<String>, String>>,
     /// Namespaces with their labels.
-    pub namespaces: OrdMap<String, BTreeMap<String, String>>,
+    pub namespaces: OrdMap<Text, BTreeMap<String, String>>,
     /// What is remembered of the objects as they were.
     pub memory: Memory,
     /// The routes that Envoys refused.
@@ -108,7 +108,7 @@ impl Objects {
                 name: name.clone(),
             }
         };
-        let class = |name: &String| ObjectRef {
+        let class = |name: &Text| ObjectRef {
             kind: Kind::GatewayClass,
             name: ObjectName::new("", name),
         };

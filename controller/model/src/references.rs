@@ -177,7 +177,7 @@ impl<'a> References<'a> {
         };
         let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
         Ok(Backend {
-            cluster: ClusterName(format!("service/{}/{}/{number}{suffix}", name.namespace, name.name)),
+            cluster: ClusterName(format!("service/{}/{}/{number}{suffix}", name.namespace, name.name).into()),
             spec: Cluster {
                 service: name.clone(),
                 port: number,
@@ -274,7 +274,7 @@ impl<'a> References<'a> {
             .map_err(|message| refused(INVALID_TLS_POLICY, message))?;
         let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
         Ok(Backend {
-            cluster: ClusterName(format!("xbackend/{}/{}{suffix}", name.namespace, name.name)),
+            cluster: ClusterName(format!("xbackend/{}/{}{suffix}", name.namespace, name.name).into()),
             spec: Cluster {
                 service: made,
                 port: port.number,

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::maps::Map;
 use super::objects::SessionPolicyName;
-use limpet_api::{KindRef, ObjectName, ObjectRef, ParentRef};
+use limpet_api::{KindRef, ObjectName, ObjectRef, ParentRef, Text};
 
 /// The reason where a value is valid by the API and not supported here. Where a backend asks for such a value, it is
 /// not a reason of `ResolvedRefs`: the backend is there.
@@ -18,7 +18,7 @@ pub(super) const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
 #[serde(rename_all = "camelCase")]
 pub struct Reports {
     /// GatewayClasses with our controller's name.
-    pub gateway_classes: Map<String, ClassReport>,
+    pub gateway_classes: Map<Text, ClassReport>,
     /// Gateways of these classes.
     pub gateways: Map<ObjectName, GatewayReport>,
     /// HTTPRoutes that attach to such Gateways.

@@ -6,7 +6,7 @@ use super::contour;
 use super::envoys::SERVICE;
 use super::reports::Condition;
 use super::{Objects, Settings};
-use limpet_api::{Kind, Meta, ObjectRef};
+use limpet_api::{Kind, Meta, ObjectRef, Text};
 
 const DOMAIN: &str = "limpet.dev";
 /// What is read of objects that have sessions, where it is checked as well.
@@ -39,7 +39,7 @@ pub fn unknown_annotations<'a>(names: impl IntoIterator<Item = &'a String>, know
 
 /// What is wrong with those of our Gateways, and of objects that may have sessions.
 pub(super) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
-    let is_ours = |class: &String| {
+    let is_ours = |class: &Text| {
         let class = objects.gateway_classes.get(class);
         class.is_some_and(|class| settings.reads(&class.spec.controller_name))
     };

@@ -123,7 +123,7 @@ pub(super) fn is_others(objects: &Objects, settings: &Settings, gateway: &Object
 fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, parents: &[ParentRef]) -> Vec<String> {
     let parents = parents.iter().enumerate().filter_map(|(index, parent)| {
         let gateway = gateway_name(&route.namespace, parent)?;
-        let is_read = settings.namespaces.is_empty() || settings.namespaces.contains(&gateway.namespace);
+        let is_read = settings.namespaces.is_empty() || settings.namespaces.contains(gateway.namespace.as_str());
         (is_read && !objects.gateways.contains_key(&gateway))
             .then(|| format!("spec.parentRefs[{index}].name: expected an existing Gateway, found {gateway}"))
     });

@@ -10,7 +10,7 @@ use limpet_core::config::live_for;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::time::GatewayDuration;
 
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_model::Graph;
 use limpet_model::graph::{
     Action, ClusterName, Forward, Gateway, Hostname, Session, Target, TrustedAuthorities, VirtualHost,
@@ -67,7 +67,7 @@ pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, Po
 pub fn all_policies(graph: &Graph) -> BTreeMap<String, PolicyConfig> {
     let policies = graph.policies.iter();
     policies
-        .map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)))
+        .map(|(name, policy)| (name.to_string(), PolicyConfig::clone(policy)))
         .collect()
 }
 
@@ -106,9 +106,9 @@ pub(crate) enum Reference {
     /// The object that routes come from, as the names of its rules begin.
     Object(Arc<str>),
     Cluster(ClusterName),
-    Policy(String),
+    Policy(Text),
     /// A cluster, and a policy that its sessions have.
-    Session(ClusterName, String),
+    Session(ClusterName, Text),
     /// The authorities that vouch for a cluster, by the name of their secret.
     Authorities(String),
 }
@@ -177,12 +177,12 @@ impl Used {
     /// Whether a virtual host refers to the policy.
     #[must_use]
     pub fn has_policy(&self, policy: &str) -> bool {
-        self.has(&Reference::Policy(policy.to_owned()))
+        self.has(&Reference::Policy(policy.into()))
     }
 
     /// The clusters.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
-        self.each(&Reference::Cluster(ClusterName(String::new())))
+        self.each(&Reference::Cluster(ClusterName(Text::default())))
             .map_while(|reference| match reference {
                 Reference::Cluster(cluster) => Some(cluster),
                 _ => None,
@@ -190,8 +190,8 @@ impl Used {
     }
 
     /// The names of the policies.
-    pub fn policies(&self) -> impl Iterator<Item = &String> {
-        self.each(&Reference::Policy(String::new()))
+    pub fn policies(&self) -> impl Iterator<Item = &Text> {
+        self.each(&Reference::Policy(Text::default()))
             .map_while(|reference| match reference {
                 Reference::Policy(policy) => Some(policy),
                 _ => None,
@@ -201,13 +201,13 @@ impl Used {
     /// The policies with their content.
     pub(crate) fn policies_of(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
         let used = self.policies().filter_map(|name| graph.policies.get_key_value(name));
-        used.map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)))
+        used.map(|(name, policy)| (name.to_string(), PolicyConfig::clone(policy)))
             .collect()
     }
 
     /// The policies that the sessions of a cluster have.
-    pub(crate) fn policies_at<'u>(&'u self, cluster: &'u ClusterName) -> impl Iterator<Item = &'u String> {
-        let first = Reference::Session(cluster.clone(), String::new());
+    pub(crate) fn policies_at<'u>(&'u self, cluster: &'u ClusterName) -> impl Iterator<Item = &'u Text> {
+        let first = Reference::Session(cluster.clone(), Text::default());
         self.each(&first).map_while(move |reference| match reference {
             Reference::Session(of, policy) if of == cluster => Some(policy),
             _ => None,
@@ -216,7 +216,7 @@ impl Used {
 
     /// The clusters whose sessions their application moves.
     pub(crate) fn moving(&self, graph: &Graph) -> BTreeSet<ClusterName> {
-        let moves = |policy: &String| moves(graph, policy);
+        let moves = |policy: &Text| moves(graph, policy);
         if !self.policies().any(moves) {
             return BTreeSet::new();
         }
@@ -260,7 +260,7 @@ impl Used {
 
     /// The policies that virtual hosts of `before` refer to, and none of these.
     #[must_use]
-    pub fn dropped_policies(&self, before: &Self) -> BTreeSet<String> {
+    pub fn dropped_policies(&self, before: &Self) -> BTreeSet<Text> {
         let changed = self.changes(before).filter_map(|reference| match reference {
             Reference::Policy(policy) => Some(policy),
             _ => None,

@@ -29,6 +29,10 @@ use crate::exit::{Failure, Verdict};
 use crate::output::Output;
 use cli::{ControllerArgs, DrainArgs, ExplainArgs, MigrateCommand, RenderArgs, SessionsArgs};
 
+#[cfg(target_os = "linux")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
     Controller(ControllerArgs),

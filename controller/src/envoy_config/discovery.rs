@@ -1,7 +1,7 @@
 //! What an Envoy discovers: the filter's configuration (ECDS), routes (RDS) and clusters (CDS), from files or from the
 //! other documents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
@@ -62,6 +62,8 @@ pub(crate) struct Sources<'a> {
     clusters: BTreeMap<&'a str, Node<'a>>,
     /// By file, because the clusters of a bootstrap are for its own Envoy only.
     static_clusters: BTreeMap<&'a str, BTreeMap<&'a str, Node<'a>>>,
+    /// The files of bootstraps that discover no clusters.
+    without_discovery: BTreeSet<&'a str>,
 }
 
 impl<'a> Sources<'a> {
@@ -88,6 +90,9 @@ impl<'a> Sources<'a> {
                 .into_iter()
                 .filter_map(|cluster| Some((cluster.text("name")?, cluster)));
             sources.static_clusters.insert(root.file, named.collect());
+            if root.get("static_resources").is_some() && root.at(&["dynamic_resources", "cds_config"]).is_none() {
+                sources.without_discovery.insert(root.file);
+            }
         }
         sources
     }
@@ -106,6 +111,11 @@ impl<'a> Sources<'a> {
     pub(crate) fn cluster(&self, file: &str, name: &str) -> Option<&Node<'a>> {
         let own = self.static_clusters.get(file).and_then(|clusters| clusters.get(name));
         own.or_else(|| self.clusters.get(name))
+    }
+
+    /// Whether the Envoy of this file cannot have a cluster of this name.
+    pub(crate) fn lacks_cluster(&self, file: &str, name: &str) -> bool {
+        self.without_discovery.contains(file) && self.cluster(file, name).is_none()
     }
 
     /// Whether this document offers routes for discovery.

@@ -168,7 +168,7 @@ impl GeneratedObjects {
         for object in Self::namespaces().chain(self.gateways()) {
             add(&mut objects, &object)?;
         }
-        objects.namespaces.insert(self.name.clone(), [].into());
+        objects.namespaces.insert(self.name.as_str().into(), [].into());
         for object in (0..self.rules).flat_map(Self::of_rule) {
             add(&mut objects, &object)?;
         }

@@ -66,7 +66,7 @@ impl BuildResult {
 /// The endpoint resources of all clusters.
 pub(crate) fn assignments(generated: &GeneratedObjects) -> Vec<Arc<Resource>> {
     let assignment = |rule| {
-        let name = limpet_model::graph::ClusterName(objects::cluster_name(rule));
+        let name = limpet_model::graph::ClusterName(objects::cluster_name(rule).into());
         Arc::new(envoy::load_assignment(
             &name,
             &endpoints([&objects::slice(rule)], "http", |_| false),

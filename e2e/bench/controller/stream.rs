@@ -61,7 +61,7 @@ pub(crate) async fn run(generated: &GeneratedObjects) -> Result<()> {
     );
 
     let change = |rule: usize| {
-        let name = ClusterName(objects::cluster_name(rule));
+        let name = ClusterName(objects::cluster_name(rule).into());
         let assignment = Arc::new(envoy::load_assignment(&name, &objects::fewer_endpoints(rule)));
         snapshots.publish_one(&group, Arc::clone(&assignment));
         if let Some(of_rule) = assignments.get_mut(rule) {

@@ -108,10 +108,11 @@ fn every_sbom_is_what_the_schema_of_cyclonedx_wants() -> Result<()> {
 /// Each of these texts is in a program if the library is linked in.
 #[test]
 fn the_sbom_of_a_program_has_what_is_linked_in_besides_crates() -> Result<()> {
-    const TRACES: [(&str, &str); 4] = [
+    const TRACES: [(&str, &str); 5] = [
         ("rust-std", "/rustc/"),
         ("llvm-libunwind", "libunwind: "),
         ("musl", "No error information"),
+        ("jemalloc", "<jemalloc>: "),
         ("wasi-libc", "wasi_snapshot_preview1"),
     ];
     let module = tools::images()?.with_file_name("liblimpet.so");

@@ -17,7 +17,7 @@ pub fn graph(inputs: &[&[u8]]) -> Graph {
     let class: Object<_> = readable(&json!({
         "kind": "GatewayClass", "metadata": {"name": "limpet"}, "spec": {"controllerName": "limpet.dev/controller"},
     }));
-    objects.gateway_classes.insert("limpet".to_owned(), class.into());
+    objects.gateway_classes.insert("limpet".into(), class.into());
     let gateway: Object<_> = readable(&json!({
         "kind": "Gateway", "metadata": {"namespace": "shop", "name": "web"},
         "spec": {"gatewayClassName": "limpet", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},

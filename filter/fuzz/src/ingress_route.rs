@@ -88,7 +88,7 @@ pub fn ingress_routes(inputs: &[&[u8]]) -> Graph {
     let policies = graph
         .policies
         .iter()
-        .map(|(name, policy)| (name.clone(), PolicyConfig::clone(policy)));
+        .map(|(name, policy)| (name.to_string(), PolicyConfig::clone(policy)));
     let config = FilterConfig::without_keys(policies.collect());
     let config = FilterConfig {
         sds_keys: Some(SdsKeysConfig {

@@ -30,7 +30,7 @@ fn cluster() -> Objects {
     let mut objects = Objects::default();
     let class = json!({"spec": {"controllerName": "limpet.dev/controller"}});
     let (_, class) = read(class, "", "limpet");
-    objects.gateway_classes.insert("limpet".to_owned(), class.into());
+    objects.gateway_classes.insert("limpet".into(), class.into());
     for namespace in NAMESPACES {
         let gateway = json!({"spec": {
             "gatewayClassName": "limpet",

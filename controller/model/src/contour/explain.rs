@@ -10,7 +10,7 @@ use crate::explanation::{
 };
 use crate::graph::{Action, ClusterName, Target};
 use crate::sessions::{CookieSessions, affinity_fields};
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::{PolicyConfig, SecureConfig};
 
 /// A route, before its policies have names.
@@ -25,8 +25,8 @@ impl Unnamed {
     /// `names`: those of the policies by their indices; `own`: the sessions of a cluster where it has its own.
     pub(super) fn named<'c>(
         self,
-        names: &[String],
-        policies: &BTreeMap<String, PolicyConfig>,
+        names: &[Text],
+        policies: &BTreeMap<Text, PolicyConfig>,
         gateway: &ObjectName,
         own: impl Fn(&ClusterName) -> Option<(usize, &'c str)>,
     ) -> RuleExplanation {
@@ -44,7 +44,7 @@ impl Unnamed {
                 let timeout = config.source?.timeout;
                 Some(SessionExplanation {
                     fields: affinity_fields(to.service.as_ref()?, timeout),
-                    scope: scope.to_owned(),
+                    scope: scope.into(),
                     policy,
                     config,
                 })
@@ -75,8 +75,8 @@ impl Input<'_> {
         };
         let field = format!("spec.routes[{}]", self.rule.index);
         let session = self.session.map(|(sessions, config, _, scope)| SessionExplanation {
-            policy: String::new(),
-            scope: scope.to_owned(),
+            policy: Text::default(),
+            scope: scope.into(),
             config: config.clone(),
             fields: self.fields(sessions, config, &route, &field),
         });
@@ -88,7 +88,7 @@ impl Input<'_> {
                 contenders: self.contenders(&route, &field, session.is_some()),
                 route,
                 name: None,
-                scope: scope.to_owned(),
+                scope: scope.into(),
                 gateways: Vec::new(),
                 hosts: vec![self.host.to_owned()],
                 problems: is_lost

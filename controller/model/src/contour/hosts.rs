@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 use super::explain::{Input, Unnamed};
@@ -185,7 +185,7 @@ impl Hosts {
         }
         Some(ServedRoute {
             route: Route {
-                rule: RuleName(name),
+                rule: RuleName(name.into()),
                 matches: Match {
                     path,
                     ..Match::default()
@@ -258,8 +258,8 @@ impl Hosts {
     /// Why the routes of the object have their sessions. `names`: those of the policies.
     pub(super) fn take_explained(
         &mut self,
-        names: &[String],
-        policies: &BTreeMap<String, PolicyConfig>,
+        names: &[Text],
+        policies: &BTreeMap<Text, PolicyConfig>,
         gateway: &ObjectName,
     ) -> Vec<RuleExplanation> {
         let all = std::mem::take(&mut self.explained);
@@ -272,12 +272,12 @@ impl Hosts {
     }
 
     /// Adds the Gateway. `names`: those of the policies.
-    pub(super) fn add_to(self, graph: &mut Graph, names: &[String], objects: &Objects, settings: &ContourSettings) {
+    pub(super) fn add_to(self, graph: &mut Graph, names: &[Text], objects: &Objects, settings: &ContourSettings) {
         let session = |used: Use| {
             let policy = names.get(used.policy)?.clone();
             Some(SessionUse {
                 policy,
-                scope: used.scope,
+                scope: used.scope.into(),
             })
         };
         for (name, (cluster, used)) in self.clusters {
@@ -297,7 +297,7 @@ impl Hosts {
         };
         let (mut plain, mut secure) = (Vec::new(), Vec::new());
         for host in self.all {
-            let hostname = Hostname::Exact(host.name.clone());
+            let hostname = Hostname::Exact(host.name.as_str().into());
             let mut without_tls = Vec::with_capacity(host.routes.len());
             let mut with_tls = Vec::new();
             for ServedRoute {
@@ -358,7 +358,7 @@ fn listener_of(
     minimum: TlsVersion,
 ) -> Listener {
     let misdirected = Route {
-        rule: RuleName(String::new()),
+        rule: RuleName(Text::default()),
         matches: Match::default(),
         action: Action::Respond {
             status: 421,
@@ -501,7 +501,7 @@ fn path(prefix: &str, given: Option<&str>) -> PathMatch {
 fn sharing(found: &[(&Host, Vec<Found<'_>>)]) -> HashSet<usize> {
     let hosts: Vec<Hostname> = found
         .iter()
-        .map(|(host, _)| Hostname::Exact(host.name.clone()))
+        .map(|(host, _)| Hostname::Exact(host.name.as_str().into()))
         .collect();
     let mut names = SharedNames::default();
     let routes = found

@@ -20,7 +20,7 @@ mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{IngressRouteSpec, IngressRule, Kind, Object, ObjectName, ObjectRef};
+use limpet_api::{IngressRouteSpec, IngressRule, Kind, Object, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 use crate::explanation::RuleExplanation;
@@ -113,7 +113,7 @@ impl Contour {
     }
 
     /// Adds the Gateway. `names`: those of the policies.
-    pub(super) fn add_to(self, graph: &mut Graph, names: &[String], objects: &Objects, settings: &ContourSettings) {
+    pub(super) fn add_to(self, graph: &mut Graph, names: &[Text], objects: &Objects, settings: &ContourSettings) {
         self.hosts.add_to(graph, names, objects, settings);
     }
 }

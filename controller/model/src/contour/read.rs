@@ -275,7 +275,10 @@ impl<'a> Reading<'a> {
 /// The object that `object` delegates to.
 pub(super) fn delegate_of(object: &Object<IngressRouteSpec>, delegate: &Delegate) -> ObjectName {
     let namespace = Some(&delegate.namespace).filter(|name| !name.is_empty());
-    ObjectName::new(namespace.unwrap_or(&object.meta.namespace), &delegate.name)
+    ObjectName::new(
+        namespace.map_or(&*object.meta.namespace, String::as_str),
+        &delegate.name,
+    )
 }
 
 fn timeout_of(field: &str, text: &str) -> Result<Length, String> {

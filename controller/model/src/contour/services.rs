@@ -166,12 +166,12 @@ impl Service<'_> {
             "neverBegins": spec.never_begins,
         });
         let hash = short_hash(settings.to_string().as_bytes());
-        (ClusterName(format!("{}#{hash}", self.base)), spec)
+        (ClusterName(format!("{}#{hash}", self.base).into()), spec)
     }
 
     /// Whether tokens name both by one hash, although they are two.
     pub(super) fn is_confused_with(&self, other: &Self) -> bool {
-        let name = |service: &Self| ClusterName(service.base.clone());
+        let name = |service: &Self| ClusterName(service.base.as_str().into());
         self.base != other.base && name(self).destination() == name(other).destination()
     }
 }

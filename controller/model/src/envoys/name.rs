@@ -36,7 +36,7 @@ pub fn envoys_labels(gateway: &ObjectName) -> BTreeMap<String, String> {
     // A Gateway's name may be longer than a label.
     let fits = gateway.name.len() <= 63;
     let name = if fits {
-        gateway.name.clone()
+        gateway.name.to_string()
     } else {
         envoys_name(gateway)
     };

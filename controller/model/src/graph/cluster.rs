@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_core::time::GatewayDuration;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::certificate::Authorities;
 
 /// A cluster's name in Envoy. Tokens name clusters by a hash of its base.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct ClusterName(pub String);
+pub struct ClusterName(pub Text);
 
 impl ClusterName {
     /// What clusters with the same sessions have in common: see [`limpet_core::token::cluster_base`].

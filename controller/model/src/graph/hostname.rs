@@ -2,15 +2,16 @@
 
 use std::fmt;
 
+use limpet_api::Text;
 use serde::Serialize;
 
 /// A set of hosts. In its order, more specific ones come first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Hostname {
     /// This one.
-    Exact(String),
+    Exact(Text),
     /// All hosts with this suffix, which begins with a dot.
-    Suffix(String),
+    Suffix(Text),
     /// All.
     Any,
 }
@@ -22,8 +23,8 @@ impl Hostname {
         match text {
             None | Some("" | "*") => Self::Any,
             Some(text) => match text.strip_prefix('*') {
-                Some(suffix) => Self::Suffix(suffix.to_ascii_lowercase()),
-                None => Self::Exact(text.to_ascii_lowercase()),
+                Some(suffix) => Self::Suffix(suffix.to_ascii_lowercase().into()),
+                None => Self::Exact(text.to_ascii_lowercase().into()),
             },
         }
     }

@@ -1,5 +1,6 @@
 //! Whose sessions are kept.
 
+use limpet_api::Text;
 use serde::Serialize;
 
 /// Whose the sessions of a route are.
@@ -21,7 +22,7 @@ pub enum Session {
 #[serde(rename_all = "camelCase")]
 pub struct SessionUse {
     /// A name from [`policies`](super::Graph::policies).
-    pub policy: String,
+    pub policy: Text,
     /// The scope of the tokens: `<kind>/<namespace>/<name>…`.
-    pub scope: String,
+    pub scope: Text,
 }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use limpet_api::Text;
+
 use super::partition::Island;
 use crate::few::FewMap;
 use crate::graph::Hostname;
@@ -17,7 +19,7 @@ pub(super) struct Common {
     /// By whether they count among the cookies of policies alone, name and path.
     cookies: HashMap<(bool, String, String), BTreeMap<Hostname, Writers>>,
     /// By short name, the digests, and who has such a policy.
-    policies: HashMap<String, BTreeMap<String, BTreeSet<Island>>>,
+    policies: HashMap<Text, BTreeMap<String, BTreeSet<Island>>>,
 }
 
 /// Who writes a cookie for a host.
@@ -37,7 +39,7 @@ pub(super) struct Difference {
     /// How often each cookie was added, less how often it was removed.
     cookies: BTreeMap<WrittenCookie, isize>,
     /// Whether the policies with a short name were several.
-    policies: BTreeMap<String, bool>,
+    policies: BTreeMap<Text, bool>,
 }
 
 impl Common {
@@ -119,7 +121,7 @@ impl Common {
         let is_same = |(cookie, known): &(WrittenCookie, Option<bool>)| {
             known.is_none_or(|known| known == self.is_written(cookie, |scope| !own.contains(scope)))
         };
-        let is_named = |(id, name): &(PolicyId, String)| {
+        let is_named = |(id, name): &(PolicyId, Text)| {
             let short = id.with_digits(self.digits);
             (*name == short) != self.is_crowded(&short)
         };
@@ -181,7 +183,7 @@ impl Elsewhere for Common {
 impl Difference {
     fn note(&mut self, short: &str, is_crowded: bool) {
         if !self.policies.contains_key(short) {
-            self.policies.insert(short.to_owned(), is_crowded);
+            self.policies.insert(short.into(), is_crowded);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! lets one object of a build look at another one adds the link here.
 
 use limpet_api::{
-    BackendTlsPolicySpec, GatewaySpec, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPolicySpec,
+    BackendTlsPolicySpec, GatewaySpec, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPolicySpec, Text,
 };
 
 use crate::contour;
@@ -37,11 +37,11 @@ pub(super) enum Link {
     /// The virtual host of a listener, by its index.
     Host(ObjectName, usize, Hostname),
     /// Every backend of a namespace, which a policy with an unreadable target may mean.
-    AnyBackend(String),
+    AnyBackend(Text),
     /// The labels of a namespace.
-    Namespace(String),
+    Namespace(Text),
     /// The grants of a namespace.
-    Grants(String),
+    Grants(Text),
     /// A Secret with a certificate.
     Secret(ObjectName),
     /// A ConfigMap with authorities.
@@ -135,9 +135,9 @@ fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects) -> Optio
     for backend in references.reached() {
         let of = backend.namespace.as_deref().unwrap_or(namespace);
         links.push((Link::Backend(ObjectName::new(of, &backend.name)), Hold::Joins));
-        links.push((Link::AnyBackend(of.to_owned()), Hold::MayBeJoined));
+        links.push((Link::AnyBackend(of.into()), Hold::MayBeJoined));
         if of != namespace {
-            links.push((Link::Grants(of.to_owned()), Hold::Reads));
+            links.push((Link::Grants(of.into()), Hold::Reads));
         }
     }
     Some(links)
@@ -217,7 +217,7 @@ fn of_gateway(gateway: &Object<GatewaySpec>, objects: &Objects, settings: &Setti
         let of = reference.namespace.as_deref().unwrap_or(namespace);
         links.push((Link::Secret(ObjectName::new(of, &reference.name)), Hold::Reads));
         if of != namespace {
-            links.push((Link::Grants(of.to_owned()), Hold::Reads));
+            links.push((Link::Grants(of.into()), Hold::Reads));
         }
     }
     if let Some(service) = envoys_service(gateway, objects, settings) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 
 use super::links::Member;
 use crate::build::Built;
@@ -35,7 +35,7 @@ pub(super) struct Merged {
     /// Where routes lead to, and where Contour's do.
     led_from: [Map<ObjectName, Namespaces>; 2],
     /// How many islands have each.
-    policies: HashMap<String, usize>,
+    policies: HashMap<Text, usize>,
     certificates: HashMap<ObjectName, usize>,
     /// Objects of which something else may be remembered than before.
     pub(super) remembered: BTreeSet<ObjectRef>,

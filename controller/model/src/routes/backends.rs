@@ -117,7 +117,7 @@ mod tests {
     fn backend(cluster: &str) -> Backend {
         let service = ObjectName::new("shop", "v1");
         Backend {
-            cluster: ClusterName(cluster.to_owned()),
+            cluster: ClusterName(cluster.into()),
             spec: Cluster {
                 service: service.clone(),
                 port: 80,

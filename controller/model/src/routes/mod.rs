@@ -24,7 +24,7 @@ use super::references::References;
 use super::rule_names::{RuleNames, Unnamed};
 use super::sessions::RuleFacts;
 use super::{InPlace, Objects, Quarantined, Settings};
-use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef};
+use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
 pub(super) use attach::{Attachment, Parent, gateway_name};
 pub(super) use rule::{RouteRule, RuleAction};
@@ -190,7 +190,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
     let mut rule = RouteRule {
         field: input.field.clone(),
         // It depends on all rules of the route.
-        name: RuleName(String::new()),
+        name: RuleName(Text::default()),
         own_name: input.name,
         matches,
         otherwise: if route.is_judged {

@@ -22,7 +22,7 @@ pub(super) fn name_rules(kind: Kind, meta: &Meta, rules: &mut [RouteRule<'_>], f
         .collect();
     let (names, remembered) = assign(former.of(&route, &meta.uid), &read);
     for (rule, name) in rules.iter_mut().zip(names) {
-        rule.name = RuleName(format!("{route}/{name}"));
+        rule.name = RuleName(format!("{route}/{name}").into());
     }
     remembered
 }

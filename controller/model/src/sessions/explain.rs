@@ -24,7 +24,7 @@ use crate::graph::{Session, SessionUse};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
 use crate::session_fields::SessionField;
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::GatewayDuration;
 
@@ -46,7 +46,7 @@ pub(super) struct Explainer<'a> {
     pub(super) backends: &'a Backends,
     pub(super) affinities: &'a Affinities,
     /// By name.
-    pub(super) policies: &'a BTreeMap<String, PolicyConfig>,
+    pub(super) policies: &'a BTreeMap<Text, PolicyConfig>,
 }
 
 /// The object that asks for sessions.

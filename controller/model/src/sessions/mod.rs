@@ -48,7 +48,7 @@ use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
 use super::problem::Problem;
 use super::reports::{Condition, PolicyReport};
 use super::{Objects, SessionPolicyName, Settings, affinity};
-use limpet_api::{ObjectName, ObjectRef};
+use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 pub(crate) use by_cookie::{ByCookie, CookieSessions, annotated};
@@ -83,11 +83,11 @@ pub(crate) struct Sessions {
     /// The sessions of XBackends.
     pub(crate) destinations: BTreeMap<ObjectName, SessionUse>,
     /// The policies of the Services whose affinity counts, by their names.
-    pub(crate) affinities: BTreeMap<ObjectName, String>,
+    pub(crate) affinities: BTreeMap<ObjectName, Text>,
     /// The names of the policies of others, in their order.
-    pub(crate) of_others: Vec<String>,
+    pub(crate) of_others: Vec<Text>,
     /// The policies that are used.
-    pub(crate) policies: BTreeMap<String, PolicyConfig>,
+    pub(crate) policies: BTreeMap<Text, PolicyConfig>,
     /// Of all session policies.
     pub(crate) session_policies: BTreeMap<SessionPolicyName, PolicyReport>,
     /// Of all XBackends that rules lead to.
@@ -106,7 +106,7 @@ pub(crate) struct InCommon {
     /// The cookies that they write, and whether somebody elsewhere writes them, if that was asked.
     pub(crate) cookies: Vec<(WrittenCookie, Option<bool>)>,
     /// Their policies, each with its name.
-    pub(crate) policies: Vec<(PolicyId, String)>,
+    pub(crate) policies: Vec<(PolicyId, Text)>,
 }
 
 impl InCommon {
@@ -193,7 +193,7 @@ pub(crate) fn sessions(
     let of_others: Vec<PolicyId> = others.into_iter().map(|policy| emitted.add(policy)).collect();
     let (names, by_name) = emitted.named(context, &mut in_common.policies);
     in_common.shrink();
-    let session_use = |policy: &PolicyId, scope: String| SessionUse {
+    let session_use = |policy: &PolicyId, scope: Text| SessionUse {
         policy: names.of(policy),
         scope,
     };
@@ -240,7 +240,7 @@ pub(crate) fn sessions(
         rules: of_rules,
         destinations: of_backends
             .iter()
-            .map(|(name, policy)| ((*name).clone(), session_use(policy, backends::scope(name))))
+            .map(|(name, policy)| ((*name).clone(), session_use(policy, backends::scope(name).into())))
             .collect(),
         affinities: of_services
             .iter()

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::context::{Context, Elsewhere};
 use crate::short_hash::hash;
+use limpet_api::Text;
 use limpet_core::config::schema::PolicyConfig;
 
 /// The longest name of a policy is 128 characters, 17 of which are a hyphen and a hash.
@@ -42,8 +43,8 @@ impl Policies {
     pub(super) fn named(
         self,
         context: Context<'_>,
-        all: &mut Vec<(PolicyId, String)>,
-    ) -> (Names, BTreeMap<String, PolicyConfig>) {
+        all: &mut Vec<(PolicyId, Text)>,
+    ) -> (Names, BTreeMap<Text, PolicyConfig>) {
         let names = Names::new(self.all.keys(), context);
         if context.elsewhere.is_some() {
             all.extend(self.all.keys().map(|id| (id.clone(), names.of(id))));
@@ -65,8 +66,8 @@ impl PolicyId {
         }
     }
 
-    pub(crate) fn with_digits(&self, digits: usize) -> String {
-        format!("{}-{}", self.stem, self.digest.get(..digits).unwrap_or(&self.digest))
+    pub(crate) fn with_digits(&self, digits: usize) -> Text {
+        format!("{}-{}", self.stem, self.digest.get(..digits).unwrap_or(&self.digest)).into()
     }
 }
 
@@ -77,7 +78,7 @@ pub(super) struct Names {
     /// How many digits there are in a short name.
     digits: usize,
     /// How many policies have each short name.
-    short: HashMap<String, usize>,
+    short: HashMap<Text, usize>,
 }
 
 impl Names {
@@ -93,7 +94,7 @@ impl Names {
         Self { digits, short }
     }
 
-    pub(super) fn of(&self, id: &PolicyId) -> String {
+    pub(super) fn of(&self, id: &PolicyId) -> Text {
         let name = id.with_digits(self.digits);
         match self.short.get(&name) {
             Some(1) => name,

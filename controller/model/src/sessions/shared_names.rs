@@ -120,7 +120,7 @@ pub(crate) fn wider(host: &Hostname) -> impl Iterator<Item = Hostname> + '_ {
         Hostname::Any => ("", true),
     };
     let dots = text.match_indices('.').filter_map(|(at, _)| text.get(at..));
-    dots.map(|suffix| Hostname::Suffix(suffix.to_owned()))
+    dots.map(|suffix| Hostname::Suffix(suffix.into()))
         .chain((!is_any).then_some(Hostname::Any))
 }
 

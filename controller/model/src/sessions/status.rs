@@ -25,8 +25,8 @@ pub(crate) fn ancestor(gateway: &ObjectName, conditions: Vec<Condition>) -> Ance
         ancestor_ref: ParentRef {
             group: Kind::Gateway.group().to_owned(),
             kind: Kind::Gateway.as_str().to_owned(),
-            namespace: Some(gateway.namespace.clone()),
-            name: gateway.name.clone(),
+            namespace: Some(gateway.namespace.to_string()),
+            name: gateway.name.to_string(),
             section_name: None,
             port: None,
         },

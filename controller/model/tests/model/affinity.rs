@@ -44,14 +44,14 @@ const V1: &str = "{name: v1, port: 80}";
 const V2: &str = "{name: v2, port: 80}";
 
 fn cluster<'g>(graph: &'g Graph, name: &str) -> &'g Cluster {
-    &graph.clusters[&ClusterName(name.to_owned())]
+    &graph.clusters[&ClusterName(name.into())]
 }
 
 /// The scope of the sessions of a cluster, and their policy.
 fn session(graph: &Graph, name: &str) -> Option<(String, Value)> {
     let used = cluster(graph, name).session.as_ref()?;
     Some((
-        used.scope.clone(),
+        used.scope.to_string(),
         json!(*graph.policies[&used.policy])["source"].clone(),
     ))
 }

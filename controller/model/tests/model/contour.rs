@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::objects::read_any;
-use limpet_api::{Kind, Object, ObjectName, ObjectRef, readable};
+use limpet_api::{Kind, Object, ObjectName, ObjectRef, Text, readable};
 use limpet_model::graph::{Action, Graph, PathMatch, Session, VirtualHost};
 use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
 use limpet_model::{ContourSettings, InPlace, Objects, Quarantined, Reports, Settings, build, contour_secrets};
@@ -62,7 +62,7 @@ fn root(name: &str, routes: &str) -> String {
 const COOKIE: &str = "{match: /, services: [{name: web, port: 80, strategy: Cookie}]}";
 
 /// The names of policies and scopes, by route.
-fn sessions(graph: &Graph) -> Vec<(String, String, String)> {
+fn sessions(graph: &Graph) -> Vec<(Text, Text, Text)> {
     let routes = hosts(graph).into_iter().flat_map(|host| &host.routes);
     let used = routes.filter_map(|route| match &route.action {
         Action::Forward(forward) => match &forward.session {

@@ -75,7 +75,7 @@ spec:
     );
     let policies = graph.policies.into_iter();
     policies
-        .map(|(name, policy)| (name, PolicyConfig::clone(&policy)))
+        .map(|(name, policy)| (name.to_string(), PolicyConfig::clone(&policy)))
         .collect()
 }
 

@@ -184,7 +184,7 @@ fn what_an_output_cannot_give_is_said_where_it_was_asked_for() {
      sessionPersistence: {sessionName: own}}";
     let manifests = format!("{}{}", gateway("web", "theirs"), route(two));
     let unsupported = |rule: &str, extent: Extent| Unsupported {
-        rule: limpet_model::graph::RuleName(format!("httproute/shop/shop/{rule}")),
+        rule: limpet_model::graph::RuleName(format!("httproute/shop/shop/{rule}").into()),
         gateway: None,
         extent,
         message: format!("lost {rule}"),

@@ -70,7 +70,7 @@ fn add(objects: &mut Objects, value: &Value) {
             let labels = serde_json::from_value(value["metadata"]["labels"].clone()).unwrap_or_default();
             objects
                 .namespaces
-                .insert(value["metadata"]["name"].as_str().expect("a name").to_owned(), labels);
+                .insert(value["metadata"]["name"].as_str().expect("a name").into(), labels);
         }
         // A Secret becomes a certificate, or an invalid one if it has the annotation `broken`.
         "Secret" => {

@@ -1,5 +1,5 @@
 use super::{SHOP, built, condition, expect, forward, routes, with_rules};
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_model::graph::{Destination, Protocol, Target};
 use limpet_model::reports::ConditionStatus;
 use limpet_model::selector_service;
@@ -246,7 +246,7 @@ fn what_an_x_backend_cannot_be_is_told() {
 fn names_of_made_services_are_legal_and_distinct() {
     let long = "a".repeat(200);
     let names = ["blue", "blue.green", "blue-green", long.as_str(), &format!("{long}b")];
-    let made: Vec<String> = names
+    let made: Vec<Text> = names
         .iter()
         .map(|name| selector_service(&ObjectName::new("shop", name)).name)
         .collect();
@@ -259,6 +259,6 @@ fn names_of_made_services_are_legal_and_distinct() {
             "{name}"
         );
     }
-    let distinct: std::collections::BTreeSet<&String> = made.iter().collect();
+    let distinct: std::collections::BTreeSet<&Text> = made.iter().collect();
     assert_eq!(distinct.len(), names.len(), "{made:?}");
 }

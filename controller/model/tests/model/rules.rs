@@ -7,7 +7,7 @@ use limpet_model::{Memory, Settings, build};
 
 fn names(rules: &str) -> Vec<String> {
     let (graph, _) = with_rules(rules);
-    let mut names: Vec<String> = routes(&graph).iter().map(|route| route.rule.0.clone()).collect();
+    let mut names: Vec<String> = routes(&graph).iter().map(|route| route.rule.to_string()).collect();
     names.sort();
     names.dedup();
     names

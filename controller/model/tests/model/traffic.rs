@@ -38,7 +38,7 @@ fn a_rule_has_its_mirrors_and_their_shares() {
     ];
     let (graph, reports) = with_filters(&all.join(", "));
     assert!(condition(&reports, "ResolvedRefs").is_true());
-    let cluster = ClusterName("service/shop/v2/80".to_owned());
+    let cluster = ClusterName("service/shop/v2/80".into());
     let expected = [1_000_000, 250_000, 10_000, 333_334, 0].map(|per_million| Mirror {
         cluster: cluster.clone(),
         per_million,

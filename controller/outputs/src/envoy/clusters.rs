@@ -57,7 +57,7 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
     };
     let limits = &cluster.limits;
     EnvoyCluster {
-        name: name.0.clone(),
+        name: name.to_string(),
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())),
         eds_cluster_config: load_assignment.is_none().then(|| EdsClusterConfig {
             eds_config: Some(ads()),
@@ -171,7 +171,7 @@ pub(super) fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> 
     sorted.sort();
     let lb_endpoints = sorted.into_iter().map(lb_endpoint).collect();
     ClusterLoadAssignment {
-        cluster_name: cluster.0.clone(),
+        cluster_name: cluster.to_string(),
         // Always one locality, even if it is empty: an assignment without localities takes another path in Envoy.
         endpoints: vec![LocalityLbEndpoints {
             lb_endpoints,

@@ -62,8 +62,8 @@ impl RoutesElsewhere {
             RouteConfig {
                 route,
                 virtual_host,
-                policy: session.policy.clone(),
-                scope: Some(session.scope.clone()),
+                policy: session.policy.to_string(),
+                scope: Some(session.scope.to_string()),
             }
         };
         table.into_iter().map(entry).collect()

@@ -82,7 +82,9 @@ impl MovingFilter {
     /// The filter with these hosts, by cluster.
     #[must_use]
     pub fn with(&self, hosts: &BTreeMap<ClusterName, HostNames>) -> Resource {
-        let hosts = hosts.iter().map(|(cluster, names)| (cluster.0.clone(), names.clone()));
+        let hosts = hosts
+            .iter()
+            .map(|(cluster, names)| (cluster.to_string(), names.clone()));
         let config = FilterConfig {
             hosts: hosts.collect(),
             ..self.config.clone()

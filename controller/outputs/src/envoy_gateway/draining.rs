@@ -78,7 +78,7 @@ fn owner(source: &Source<'_>, gateway: &ObjectName) -> Option<Owner> {
     source.objects.gateways.get(gateway).map(|object| Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: "Gateway",
-        name: gateway.name.clone(),
+        name: gateway.name.to_string(),
         uid: object.meta.uid.clone(),
     })
 }

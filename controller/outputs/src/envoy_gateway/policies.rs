@@ -61,7 +61,7 @@ fn config(source: &Source<'_>, rule: &SessionRule<'_>) -> Value {
     let policy = &rule.session.policy;
     let content = source.graph.policies.get(policy);
     let policies = content
-        .map(|content| (policy.clone(), PolicyConfig::clone(content)))
+        .map(|content| (policy.to_string(), PolicyConfig::clone(content)))
         .into_iter()
         .collect();
     let inputs = FilterInputs {
@@ -70,8 +70,8 @@ fn config(source: &Source<'_>, rule: &SessionRule<'_>) -> Value {
     };
     let mut config = filter_config(policies, source.options.access_log, &inputs);
     config.default = Some(DefaultConfig {
-        policy: policy.clone(),
-        scope: Some(rule.session.scope.clone()),
+        policy: policy.to_string(),
+        scope: Some(rule.session.scope.to_string()),
     });
     // A configuration serializes to JSON in all cases.
     serde_json::to_value(config).unwrap_or_default()
@@ -99,7 +99,7 @@ fn owner(source: &Source<'_>, rule: &SessionRule<'_>) -> Option<Owner> {
     meta.map(|meta| Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: route.kind.as_str(),
-        name: route.name.name.clone(),
+        name: route.name.name.to_string(),
         uid: meta.uid.clone(),
     })
 }

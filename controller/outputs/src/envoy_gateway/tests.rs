@@ -22,8 +22,8 @@ fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
         asked_by: AskedBy::Rule,
     };
     let session = SessionUse {
-        policy: "web".to_owned(),
-        scope: "any".to_owned(),
+        policy: "web".into(),
+        scope: "any".into(),
     };
     policies::name(&SessionRule {
         origin: &origin,

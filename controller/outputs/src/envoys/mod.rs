@@ -91,7 +91,7 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, options: &ManagedOptions) ->
     (options.namespace == EnvoysNamespace::Gateway).then(|| Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: Kind::Gateway.as_str(),
-        name: gateway.name.clone(),
+        name: gateway.name.to_string(),
         uid: object.meta.uid.clone(),
     })
 }
@@ -160,7 +160,7 @@ impl Wanted<'_> {
 
     /// The labels that pods are selected by. They never change.
     fn selector(&self) -> BTreeMap<String, String> {
-        let instance = self.deployment.name.name.clone();
+        let instance = self.deployment.name.name.to_string();
         let labels = [
             ("app.kubernetes.io/name", "limpet-envoy".to_owned()),
             ("app.kubernetes.io/instance", instance),

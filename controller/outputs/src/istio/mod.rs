@@ -76,7 +76,7 @@ impl Default for IstioOptions {
 /// The pods that Istio creates for a Gateway, in the Gateway's namespace.
 pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
     Proxies {
-        namespace: Some(gateway.namespace.clone()),
+        namespace: Some(gateway.namespace.to_string()),
         selector: format!("gateway.networking.k8s.io/gateway-name={}", gateway.name),
         container: "istio-proxy",
     }
@@ -139,7 +139,7 @@ fn owned_by_gateway(source: &Source<'_>, gateway: &ObjectName) -> Option<Owner> 
     Some(Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: "Gateway",
-        name: gateway.name.clone(),
+        name: gateway.name.to_string(),
         uid: object.meta.uid.clone(),
     })
 }

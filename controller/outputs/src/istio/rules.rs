@@ -92,7 +92,7 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
     Some(Owner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: route.kind.as_str(),
-        name: route.name.name.clone(),
+        name: route.name.name.to_string(),
         uid: meta?.uid.clone(),
     })
 }
@@ -237,10 +237,11 @@ impl<'a> RulePatches<'a> {
             return None;
         };
         let cluster = self.source.graph.clusters.get(cluster)?;
-        Some(ClusterName(format!(
+        let name = format!(
             "outbound|{}||{}.{}.svc.{}",
             cluster.port, cluster.service.name, cluster.service.namespace, self.options.cluster_domain
-        )))
+        );
+        Some(ClusterName(name.into()))
     }
 
     fn look_for_labels(&self, forward: &Forward, unsupported: &mut UnsupportedParts) {

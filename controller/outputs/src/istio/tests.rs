@@ -14,7 +14,7 @@ use limpet_model::{FewSet, Graph, Objects};
 /// A rule without sessions of its own, wherever it leads.
 fn route(rule: &str) -> Route {
     Route {
-        rule: RuleName(rule.to_owned()),
+        rule: RuleName(rule.into()),
         matches: Match::default(),
         action: Action::Respond {
             status: 404,
@@ -63,11 +63,11 @@ fn two_carts() -> Graph {
     Graph {
         rules: [
             (
-                RuleName("httproute/shop/a/cart".to_owned()),
+                RuleName("httproute/shop/a/cart".into()),
                 origin(Kind::HttpRoute, "a", 0, Some("cart")),
             ),
             (
-                RuleName("httproute/shop/b/cart".to_owned()),
+                RuleName("httproute/shop/b/cart".into()),
                 origin(Kind::HttpRoute, "b", 3, Some("cart")),
             ),
         ]
@@ -81,7 +81,7 @@ fn two_carts() -> Graph {
 fn found(graph: &Graph, gateway: &Gateway, rule: &str) -> (Vec<serde_json::Value>, Vec<String>) {
     let objects = Objects::default();
     let names = Names::of(graph, &objects, gateway);
-    let rule = RuleName(rule.to_owned());
+    let rule = RuleName(rule.into());
     let rule = graph.rules.keys().find(|known| **known == rule).expect("the rule");
     let name = super::names::route_name(&graph.rules[rule]);
     let found = names.find(rule, &name);
@@ -144,8 +144,8 @@ fn a_rule_without_a_name_has_its_routes_and_its_place() {
     let of_grpc = "grpcroute/shop/a/5e6f7a8b";
     let graph = Graph {
         rules: [
-            (RuleName(rule.to_owned()), origin(Kind::HttpRoute, "a", 2, None)),
-            (RuleName(of_grpc.to_owned()), origin(Kind::GrpcRoute, "a", 2, None)),
+            (RuleName(rule.into()), origin(Kind::HttpRoute, "a", 2, None)),
+            (RuleName(of_grpc.into()), origin(Kind::GrpcRoute, "a", 2, None)),
         ]
         .into_iter()
         .collect(),

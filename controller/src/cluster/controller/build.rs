@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::quarantine::Quarantine;
 use super::retained_policies::{RetainedPolicies, UsedByGateway, retained_policies};
-use limpet_api::{ObjectName, ObjectRef};
+use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Settings};
@@ -46,7 +46,7 @@ pub(crate) struct Stages {
     used: UsedByGateway,
     served: BTreeMap<ObjectName, Served>,
     /// Of these policies and inputs.
-    life: Option<(Map<String, PolicyConfig>, Arc<FilterInputs>, Duration)>,
+    life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Duration)>,
 }
 
 #[derive(Debug)]

@@ -77,10 +77,10 @@ impl Collector for ContourMetrics {
             metric.encode_gauge(&at.as_secs_f64())?;
         }
         let routes = &reported.reports.ingress_routes;
-        let in_namespace = |name: &ObjectName, _: &IngressRouteReport| vec![("namespace", name.namespace.clone())];
+        let in_namespace = |name: &ObjectName, _: &IngressRouteReport| vec![("namespace", name.namespace.to_string())];
         let of_host = |name: &ObjectName, report: &IngressRouteReport| {
             vec![
-                ("namespace", name.namespace.clone()),
+                ("namespace", name.namespace.to_string()),
                 ("vhost", report.vhost.to_string()),
             ]
         };

@@ -289,7 +289,7 @@ impl Publisher {
             clusters.extend(used.changed_clusters(was));
             let [was, is] = [&self.built, resources].map(|of| of.get(gateway).unwrap_or(&nothing));
             let [was, is] = [was, is].map(|resources| resources.by_name(ResourceType::Cluster));
-            clusters.extend(changes(was, is).map(|(name, ..)| ClusterName(name.to_string())));
+            clusters.extend(changes(was, is).map(|(name, ..)| ClusterName((**name).into())));
         }
         clusters
     }

@@ -35,7 +35,7 @@ pub(super) fn retained_policies(
         policies.retain(|name, _| !used.has_policy(name));
         for name in used.dropped_policies(before) {
             let policy = published.policies.get(&name);
-            policies.extend(policy.map(|policy| (name, PolicyConfig::clone(policy))));
+            policies.extend(policy.map(|policy| (name.to_string(), PolicyConfig::clone(policy))));
         }
         if !policies.is_empty() {
             retained.insert(gateway.clone(), policies);

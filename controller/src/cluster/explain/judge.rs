@@ -11,7 +11,7 @@ use crate::time_format;
 use crate::tools::keys::source::{self, Unavailable};
 use crate::tools::token::candidates::{CandidateSession, keyring, without_scope};
 use crate::tools::token::verification::{Request, judge};
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::keyring::{KeyId, Keyring};
 use limpet_core::outcome::RequestOutcome;
@@ -344,7 +344,7 @@ impl Judge<'_> {
         if let Some(rule) = self.rules.iter().find(|rule| rule.scope == scope) {
             return rule.to_string();
         }
-        match self.graph.rules.get(&RuleName(scope.to_owned())) {
+        match self.graph.rules.get(&RuleName(scope.into())) {
             Some(origin) => {
                 let name = origin
                     .name
@@ -444,7 +444,7 @@ fn sessions(graph: &Graph) -> Vec<SessionUse> {
 }
 
 /// All scopes that rules have or could have.
-fn scopes(graph: &Graph, rules: &[RuleExplanation]) -> BTreeSet<String> {
+fn scopes(graph: &Graph, rules: &[RuleExplanation]) -> BTreeSet<Text> {
     let of_routes = forwards(graph).map(|(route, _)| route.rule.0.clone());
     let own = rules.iter().map(|rule| rule.scope.clone());
     of_routes.chain(own).collect()

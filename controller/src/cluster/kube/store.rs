@@ -14,7 +14,7 @@ use super::own_status::ObservedStatus;
 use super::reader::Watched;
 use super::update::Update;
 use super::wanted::{self, Choice, Wanted};
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
 pub(crate) use slices::{Deletions, Slices};
@@ -523,7 +523,7 @@ impl Store {
                 .filter(move |name| name.kind == kind)
                 .map(|name| name.name.clone())
         };
-        let cluster_wide = |name: &String| ObjectName::new("", name);
+        let cluster_wide = |name: &Text| ObjectName::new("", name);
         let mut names: Vec<ObjectName> = match kind {
             Kind::GatewayClass => objects.gateway_classes.keys().map(cluster_wide).collect(),
             Kind::Gateway => objects.gateways.keys().cloned().collect(),

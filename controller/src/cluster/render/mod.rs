@@ -108,7 +108,7 @@ pub fn render(
         let endpoints: Vec<Resource> = graph
             .clusters
             .iter()
-            .filter(|(name, cluster)| used.contains(&name.0) && cluster.external_name.is_none())
+            .filter(|(name, cluster)| used.contains(name.0.as_str()) && cluster.external_name.is_none())
             .map(|(name, cluster)| load_assignment(name, &files.store.endpoints(&cluster.service, &cluster.port_name)))
             .collect();
         all.extend(endpoints);
@@ -141,10 +141,10 @@ pub fn render(
 /// Adds the classes that the control plane itself creates, and that no manifest has.
 pub(crate) fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
     for (name, controller) in plane.own_classes() {
-        objects.gateway_classes.entry((*name).to_owned()).or_insert_with(|| {
+        objects.gateway_classes.entry((*name).into()).or_insert_with(|| {
             Arc::new(Object {
                 meta: Meta {
-                    name: (*name).to_owned(),
+                    name: (*name).into(),
                     ..Meta::default()
                 },
                 spec: GatewayClassSpec {

@@ -240,11 +240,11 @@ impl Places {
             bounds.is_given = false;
             bounds.leave(now);
         }
-        let base = ClusterName(String::from_utf8_lossy(cluster.base()).into_owned());
+        let base = ClusterName(String::from_utf8_lossy(cluster.base()).into());
         let with_base = self
             .clusters
             .range(&base..)
-            .take_while(|(name, _)| name.0.starts_with(&base.0));
+            .take_while(|(name, _)| name.0.starts_with(base.0.as_str()));
         let mut is_published = false;
         for given in with_base.map(|(_, given)| given).filter(|given| given.id == id) {
             is_published = true;

@@ -178,7 +178,7 @@ impl Simulation {
         let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None).unwrap();
         let mut book = Content::new();
         book.since = Some(time(0));
-        let cluster = ClusterName(CLUSTER.to_owned());
+        let cluster = ClusterName(CLUSTER.into());
         let (service, gateways) = (ObjectName::new("shop", "cart"), [ObjectName::new("shop", "web")]);
         let published = Published {
             cluster: &cluster,
@@ -224,7 +224,7 @@ impl Simulation {
             pod: None,
         });
         let endpoints: Vec<_> = endpoints.collect();
-        let cluster = ClusterName(CLUSTER.to_owned());
+        let cluster = ClusterName(CLUSTER.into());
         self.book.places.observe(&cluster, &endpoints, time(self.now));
     }
 

@@ -22,7 +22,7 @@ impl Shop {
     fn new() -> Self {
         let shop = Self {
             book: Book::new(),
-            cluster: ClusterName("service/shop/cart/80".to_owned()),
+            cluster: ClusterName("service/shop/cart/80".into()),
         };
         shop.publish();
         shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
@@ -76,8 +76,8 @@ impl Shop {
 
 fn name(namespace: &str, name: &str) -> ObjectName {
     ObjectName {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        namespace: namespace.into(),
+        name: name.into(),
     }
 }
 
@@ -175,7 +175,7 @@ fn nobody_tells_of_what_its_gateway_does_not_have() {
         "an Envoy of a Gateway of which nothing is published is to tell it again"
     );
     // Published for another Gateway, too.
-    let cluster = ClusterName("service/shop/list/80".to_owned());
+    let cluster = ClusterName("service/shop/list/80".into());
     let (cart, list) = (name("shop", "cart"), name("shop", "list"));
     let (web, other) = ([name("shop", "web")], [name("shop", "other")]);
     let clusters = [

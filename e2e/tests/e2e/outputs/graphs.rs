@@ -43,7 +43,7 @@ pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
         never_begins: false,
         session: None,
     };
-    let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), Arc::new(cluster(name))));
+    let clusters = ["v1", "v2"].map(|name| (ClusterName(name.into()), Arc::new(cluster(name))));
     let policies = [("web", false), ("strict", true)];
     Graph {
         gateways: Map::unit(
@@ -76,7 +76,7 @@ pub(crate) fn listener(name: &str, hostname: &str, routes: Vec<Route>) -> Listen
 /// A route for paths that begin with this prefix.
 pub(crate) fn route(prefix: &str, action: Action) -> Route {
     Route {
-        rule: RuleName(format!("HTTPRoute/shop/web{prefix}")),
+        rule: RuleName(format!("HTTPRoute/shop/web{prefix}").into()),
         matches: Match {
             path: PathMatch::Prefix(prefix.to_owned()),
             ..Match::default()
@@ -99,8 +99,8 @@ pub(crate) fn forward(destinations: Vec<Destination>) -> Forward {
 pub(crate) fn with_session(prefix: &str, policy: &str, destinations: Vec<Destination>) -> Route {
     let mut forward = forward(destinations);
     forward.session = Session::Rule(SessionUse {
-        policy: policy.to_owned(),
-        scope: format!("HTTPRoute/shop/web{prefix}"),
+        policy: policy.into(),
+        scope: format!("HTTPRoute/shop/web{prefix}").into(),
     });
     route(prefix, Action::Forward(forward))
 }
@@ -108,7 +108,7 @@ pub(crate) fn with_session(prefix: &str, policy: &str, destinations: Vec<Destina
 pub(crate) fn to(cluster: &str, weight: u32) -> Destination {
     Destination {
         weight,
-        target: Target::Cluster(ClusterName(cluster.to_owned())),
+        target: Target::Cluster(ClusterName(cluster.into())),
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
     }
@@ -126,10 +126,10 @@ pub(crate) fn nowhere(weight: u32) -> Destination {
 
 /// Gives the cluster its own sessions under this policy.
 pub(crate) fn with_own_session(graph: &mut Graph, cluster: &str, policy: &str) {
-    if let Some(cluster) = graph.clusters.get_mut(&ClusterName(cluster.to_owned())) {
+    if let Some(cluster) = graph.clusters.get_mut(&ClusterName(cluster.into())) {
         Arc::make_mut(cluster).session = Some(SessionUse {
-            policy: policy.to_owned(),
-            scope: format!("XBackend/{}", cluster.service),
+            policy: policy.into(),
+            scope: format!("XBackend/{}", cluster.service).into(),
         });
     }
 }

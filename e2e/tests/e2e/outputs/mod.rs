@@ -81,7 +81,7 @@ pub(crate) fn assignments(endpoints: &[(&str, &[Backend])]) -> Vec<Resource> {
             pod: None,
         });
         let endpoints: Vec<Endpoint> = endpoints.collect();
-        load_assignment(&ClusterName((*cluster).to_owned()), &endpoints)
+        load_assignment(&ClusterName((*cluster).into()), &endpoints)
     };
     endpoints.iter().map(assignment).collect()
 }

@@ -41,7 +41,7 @@ async fn start(protocol: Protocol, addresses: [SocketAddr; 2]) -> Result<Envoy> 
         owner: None,
         pod: None,
     });
-    all.push(load_assignment(&ClusterName("v1".to_owned()), &endpoints));
+    all.push(load_assignment(&ClusterName("v1".into()), &endpoints));
     let config = Config::made(json::typed(&static_bootstrap(&all, 0)?)?);
     Envoy::start(config).await
 }

@@ -88,8 +88,8 @@ async fn each_destination_keeps_its_own_session() -> Result<()> {
     let mut action = forward(vec![to("v1", 1), to("v2", 1)]);
     action.session = Session::Destinations;
     let mut graph = graph(vec![route("", Action::Forward(action))]);
-    graph.policies.insert("blue".to_owned(), policy("blue", false).into());
-    graph.policies.insert("green".to_owned(), policy("green", true).into());
+    graph.policies.insert("blue".into(), policy("blue", false).into());
+    graph.policies.insert("green".into(), policy("green", true).into());
     with_own_session(&mut graph, "v1", "blue");
     with_own_session(&mut graph, "v2", "green");
     let site = GraphSite::start(&graph).await?;

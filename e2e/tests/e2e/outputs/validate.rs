@@ -41,7 +41,7 @@ fn everything() -> Graph {
         backoff: Some(Duration::from_millis(1)),
     });
     long.mirrors = vec![Mirror {
-        cluster: ClusterName("v2".to_owned()),
+        cluster: ClusterName("v2".into()),
         per_million: 1,
     }];
     let mut wordy = route("/words", Action::Forward(forward(vec![to("v1", 1)])));
@@ -88,7 +88,7 @@ fn everything() -> Graph {
         route("", Action::Forward(forward(vec![to("v1", 1)]))),
     ]);
     // Rules that share a policy, as in the model.
-    let per_scope = |(name, mut policy): (String, Arc<PolicyConfig>)| {
+    let per_scope = |(name, mut policy): (limpet_api::Text, Arc<PolicyConfig>)| {
         if let Some(cookie) = &mut Arc::make_mut(&mut policy).cookie {
             cookie.per_scope = true;
         }
@@ -97,7 +97,7 @@ fn everything() -> Graph {
     graph.policies = graph.policies.into_iter().map(per_scope).collect();
     with_own_session(&mut graph, "v1", "web");
     with_own_session(&mut graph, "v2", "strict");
-    if let Some(cluster) = graph.clusters.get_mut(&ClusterName("v1".to_owned())) {
+    if let Some(cluster) = graph.clusters.get_mut(&ClusterName("v1".into())) {
         Arc::make_mut(cluster).protocol = Protocol::H2c;
     }
     graph

@@ -218,7 +218,7 @@ async fn a_backends_service_follows_it_and_is_deleted_with_it() -> Result<()> {
     }
     let refused = |object: &Value| {
         let (accepted, message) = stated(object, "Accepted");
-        accepted == "False/Invalid" && message.contains(&taken)
+        accepted == "False/Invalid" && message.contains(taken.as_str())
     };
     namespace.until("its refusal", "XBackend", "x-taken", refused).await?;
     let nobody = |answer: &Answer| answer.status == 500;

@@ -143,7 +143,7 @@ async fn with_backend(cluster: &Cluster, prefix: &str) -> Result<(Namespace, Con
     namespace.apply(BACKEND).await?;
     let controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     let service = selector_service(&ObjectName::new(namespace.name(), "web")).name;
-    Ok((namespace, controller, service))
+    Ok((namespace, controller, service.to_string()))
 }
 
 /// What the status of the `XBackend` says of being programmed.

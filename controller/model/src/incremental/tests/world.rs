@@ -121,7 +121,7 @@ impl World {
             29 => {
                 let label = random.of(&["red", "blue"]);
                 let labels = [("colour".to_owned(), label.to_owned())].into();
-                self.objects.namespaces.insert(namespace.to_owned(), labels);
+                self.objects.namespaces.insert(namespace.into(), labels);
             }
             30 => {
                 let name = ObjectName::new(namespace, random.of(&["cert", "other"]));
@@ -184,7 +184,7 @@ impl World {
                     self.objects.gateway_classes.remove(name);
                 } else {
                     let class = json!({"metadata": {"name": name}, "spec": {"controllerName": controller}});
-                    self.objects.gateway_classes.insert(name.to_owned(), read(&class));
+                    self.objects.gateway_classes.insert(name.into(), read(&class));
                 }
             }
             37 => put!(

@@ -1,5 +1,6 @@
 //! Session names: collisions, generated names, and names per scope.
 
+use limpet_api::Text;
 use serde_json::{Value, json};
 
 use super::*;
@@ -39,7 +40,7 @@ fn a_policy_of_several_rules_has_a_cookie_for_each() {
     // Tokens are bound to the scope, which does not change. So a session that began under the plain name goes on.
     let scope = |sessions: &Sessions| match &sessions.rules[0].session {
         Session::Rule(session) => session.scope.clone(),
-        _ => String::new(),
+        _ => Text::default(),
     };
     assert_eq!(scope(&one), "httproute/shop/web/0");
     assert_eq!(scope(&one), scope(&two));

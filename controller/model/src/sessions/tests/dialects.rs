@@ -326,7 +326,7 @@ fn rules_of_grpc_routes_have_them_too() {
     assert_eq!(sessions.written(1)["header"]["name"], "x-s");
     let expected = crate::graph::SessionUse {
         policy: sessions.policies.keys().next().unwrap().clone(),
-        scope: "grpcroute/shop/grpc/0".to_owned(),
+        scope: "grpcroute/shop/grpc/0".into(),
     };
     assert_eq!(sessions.rules[1].session, Session::Rule(expected));
 }

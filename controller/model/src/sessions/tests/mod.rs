@@ -139,12 +139,7 @@ impl World {
             },
             meta: &route.meta,
             field: format!("spec.rules[{index}]"),
-            name: RuleName(format!(
-                "{}/{}/{}/{index}",
-                kind.as_str().to_lowercase(),
-                name.namespace,
-                name.name
-            )),
+            name: RuleName(format!("{}/{name}/{index}", kind.as_str().to_lowercase()).into()),
             inline,
             backends: refs.iter().filter_map(backend).collect(),
             refused_backends: BTreeMap::new(),

@@ -12,7 +12,7 @@ use limpet_model::graph::Mirror;
 
 pub(super) fn policy(mirror: &Mirror) -> RequestMirrorPolicy {
     RequestMirrorPolicy {
-        cluster: mirror.cluster.0.clone(),
+        cluster: mirror.cluster.to_string(),
         runtime_fraction: Some(RuntimeFractionalPercent {
             default_value: Some(FractionalPercent {
                 numerator: mirror.per_million,

@@ -133,7 +133,7 @@ impl Routes<'_> {
 
     fn good_routes(&self, port: u16, listener: &Listener, route: &Route) -> Vec<EnvoyRoute> {
         let made = EnvoyRoute {
-            name: route.rule.0.clone(),
+            name: route.rule.to_string(),
             r#match: Some(matching::route_match(&route.matches)),
             typed_per_filter_config: route.cors.iter().map(cors::per_route).collect(),
             ..EnvoyRoute::default()
@@ -261,7 +261,7 @@ impl Routes<'_> {
             match &destination.target {
                 Target::Invalid { .. } => UNAVAILABLE_CLUSTER.clone_into(&mut entry.name),
                 Target::Cluster(cluster) => {
-                    entry.name.clone_from(&cluster.0);
+                    entry.name = cluster.to_string();
                     Changes::of_destination(destination).apply_to_entry(&mut entry);
                     let steering = self.cluster_steering(cluster).filter(|_| of_destinations);
                     let filters = steering.into_iter().flat_map(Steering::per_route);
@@ -351,7 +351,7 @@ fn to_one(
     Changes::of_rule(route)
         .then(&Changes::of_destination(destination))
         .apply(&mut made);
-    made.action = Some(action(route, forward, ClusterSpecifier::Cluster(cluster.0.clone())));
+    made.action = Some(action(route, forward, ClusterSpecifier::Cluster(cluster.to_string())));
     made
 }
 

@@ -55,7 +55,7 @@ fn config(destinations: &[Destination]) -> SpecifierConfig {
     for destination in destinations {
         match &destination.target {
             Target::Cluster(cluster) => config.destinations.push(SpecifierDestinationConfig {
-                cluster: cluster.0.clone(),
+                cluster: cluster.to_string(),
                 weight: destination.weight,
             }),
             Target::Invalid { .. } => invalid = invalid.saturating_add(destination.weight),

@@ -40,10 +40,10 @@ fn a_cluster_may_speak_http2_and_have_sessions_of_its_own() {
     let mut spec = cluster("v1");
     spec.protocol = Protocol::H2c;
     spec.session = Some(SessionUse {
-        policy: "web".to_owned(),
-        scope: "XBackend/shop/v1".to_owned(),
+        policy: "web".into(),
+        scope: "XBackend/shop/v1".into(),
     });
-    graph.clusters.insert(ClusterName("v1".to_owned()), Arc::new(spec));
+    graph.clusters.insert(ClusterName("v1".into()), Arc::new(spec));
     let made = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster).remove(0);
     assert_eq!(
         made["metadata"],
@@ -60,7 +60,7 @@ fn a_cluster_may_be_one_in_which_the_address_chooses() {
     let mut graph = graph(vec![with_session(forward, "web")]);
     let mut spec = cluster("v1");
     spec.balance = Balance::RingHash;
-    graph.clusters.insert(ClusterName("v1".to_owned()), Arc::new(spec));
+    graph.clusters.insert(ClusterName("v1".into()), Arc::new(spec));
     let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
     let policies: Vec<&str> = clusters.iter().filter_map(|made| made["lb_policy"].as_str()).collect();
     assert_eq!(policies, ["RING_HASH", "LEAST_REQUEST"]);
@@ -94,7 +94,7 @@ fn a_cluster_over_tls_names_its_authorities_by_content() {
             ],
             authorities: TrustedAuthorities::Certificates(authorities.clone()),
         });
-        graph.clusters.insert(ClusterName(name.to_owned()), Arc::new(spec));
+        graph.clusters.insert(ClusterName(name.into()), Arc::new(spec));
     }
     let clusters = all(&graph, &EnvoyOptions::default(), ResourceType::Cluster);
     let names = json!([
@@ -140,7 +140,7 @@ fn system_authorities_are_the_file_of_the_options() {
         subject_alt_names: vec![SubjectAltName::Dns("web.internal".to_owned())],
         authorities: TrustedAuthorities::System,
     });
-    graph.clusters.insert(ClusterName("v1".to_owned()), Arc::new(spec));
+    graph.clusters.insert(ClusterName("v1".into()), Arc::new(spec));
     let file = |options: &EnvoyOptions| {
         let secret = all(&graph, options, ResourceType::Secret).remove(0);
         assert_eq!(secret["name"], "limpet.authorities/system");
@@ -183,7 +183,7 @@ fn endpoints_are_sorted_and_say_which_of_them_drain() {
         endpoint("10.0.0.8:8080", EndpointState::Draining),
         endpoint("10.0.0.7:8080", EndpointState::Ready),
     ];
-    let made = load_assignment(&ClusterName("v1".to_owned()), &endpoints);
+    let made = load_assignment(&ClusterName("v1".into()), &endpoints);
     let lb = |address: &str, status: &str| {
         let address = json!({"socket_address": {"address": address, "port_value": 8080}});
         json!({"health_status": status, "endpoint": {"address": address}})
@@ -203,7 +203,7 @@ fn endpoints_are_sorted_and_say_which_of_them_drain() {
     let mut reversed = endpoints;
     reversed.reverse();
     assert_eq!(
-        load_assignment(&ClusterName("v1".to_owned()), &reversed).version(),
+        load_assignment(&ClusterName("v1".into()), &reversed).version(),
         made.version()
     );
 }

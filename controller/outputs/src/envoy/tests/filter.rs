@@ -45,10 +45,10 @@ fn the_filter_accepts_the_configuration_of_the_used_policies() {
 fn sessions_of_destinations_bring_their_policies() {
     let mut graph = with_sessions();
     let used = SessionUse {
-        policy: "strict".to_owned(),
-        scope: "XBackend/shop/v2".to_owned(),
+        policy: "strict".into(),
+        scope: "XBackend/shop/v2".into(),
     };
-    Arc::make_mut(graph.clusters.get_mut(&ClusterName("v2".to_owned())).unwrap()).session = Some(used);
+    Arc::make_mut(graph.clusters.get_mut(&ClusterName("v2".into())).unwrap()).session = Some(used);
     let policies = |graph: &Graph| {
         let config = filter_config(used_policies(graph, &gateway()), false, &inputs());
         config.policies.into_keys().collect::<Vec<_>>()

@@ -83,7 +83,7 @@ pub(super) fn graph(routes: Vec<Route>) -> Graph {
 }
 
 pub(super) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
-    let clusters = ["v1", "v2"].map(|name| (ClusterName(name.to_owned()), cluster(name)));
+    let clusters = ["v1", "v2"].map(|name| (ClusterName(name.into()), cluster(name)));
     Graph {
         gateways: Map::unit(
             gateway(),
@@ -121,7 +121,7 @@ pub(super) fn route(destinations: Vec<Destination>) -> Route {
 
 pub(super) fn acting(action: Action) -> Route {
     Route {
-        rule: RuleName("HTTPRoute/shop/web/rule".to_owned()),
+        rule: RuleName("HTTPRoute/shop/web/rule".into()),
         matches: Match::default(),
         action,
         request_headers: HeaderChanges::default(),
@@ -140,8 +140,8 @@ pub(super) fn forward(destinations: Vec<Destination>) -> Forward {
 /// With the rule's sessions, under this policy.
 pub(super) fn with_session(mut forward: Forward, policy: &str) -> Route {
     forward.session = Session::Rule(SessionUse {
-        policy: policy.to_owned(),
-        scope: "HTTPRoute/shop/web/rule".to_owned(),
+        policy: policy.into(),
+        scope: "HTTPRoute/shop/web/rule".into(),
     });
     acting(Action::Forward(forward))
 }
@@ -149,7 +149,7 @@ pub(super) fn with_session(mut forward: Forward, policy: &str) -> Route {
 pub(super) fn to(cluster: &str, weight: u32) -> Destination {
     Destination {
         weight,
-        target: Target::Cluster(ClusterName(cluster.to_owned())),
+        target: Target::Cluster(ClusterName(cluster.into())),
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
     }

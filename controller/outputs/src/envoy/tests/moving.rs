@@ -14,7 +14,7 @@ use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
 use limpet_resources::ResourceType;
 
 fn name(name: &str) -> ClusterName {
-    ClusterName(name.to_owned())
+    ClusterName(name.into())
 }
 
 fn filter(graph: &Graph) -> Option<MovingFilter> {
@@ -60,8 +60,8 @@ fn sessions_of_a_destination_move_within_it() {
     action.session = Session::Destinations;
     let mut graph = graph(vec![acting(Action::Forward(action))]);
     for (cluster, policy) in [("v1", "web"), ("v2", "moving")] {
-        let scope = "scope".to_owned();
-        let policy = policy.to_owned();
+        let scope = "scope".into();
+        let policy = policy.into();
         Arc::make_mut(graph.clusters.get_mut(&name(cluster)).unwrap()).session = Some(SessionUse { policy, scope });
     }
     let filter = filter(&graph).unwrap();

@@ -121,7 +121,7 @@ fn a_request_is_tried_again_as_the_rule_asks() {
 fn a_mirror_gets_its_share_of_copies() {
     let mut action = forward(vec![to("v1", 1)]);
     action.mirrors = vec![Mirror {
-        cluster: ClusterName("v2".to_owned()),
+        cluster: ClusterName("v2".into()),
         per_million: 250_000,
     }];
     let made = made(acting(Action::Forward(action)));

@@ -72,11 +72,11 @@ fn some_policy(name: usize, strict: bool) -> Arc<PolicyConfig> {
 
 fn some_route(index: usize, (object, destinations, session): &RouteSeed) -> Route {
     let mut made = route(destinations.iter().map(|name| to(CLUSTERS[*name], 1)).collect());
-    made.rule = RuleName(format!("httproute/shop/{object}/{index}"));
+    made.rule = RuleName(format!("httproute/shop/{object}/{index}").into());
     if let (Action::Forward(forward), Some(session)) = (&mut made.action, session) {
         forward.session = session.map_or(Session::Destinations, |policy| {
             Session::Rule(SessionUse {
-                policy: POLICIES[policy].to_owned(),
+                policy: POLICIES[policy].into(),
                 scope: made.rule.0.clone(),
             })
         });
@@ -109,7 +109,7 @@ fn start() -> Graph {
     Graph {
         gateways: Map::unit(super::gateway(), Arc::new(gateway)),
         clusters: CLUSTERS
-            .map(|name| (ClusterName(name.to_owned()), cluster(name)))
+            .map(|name| (ClusterName(name.into()), cluster(name)))
             .into_iter()
             .collect(),
         policies: policies.collect(),
@@ -131,7 +131,7 @@ fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
         let listeners = Arc::make_mut(gateway).ports.get_mut(&port).unwrap();
         change(listeners.iter_mut().find(|listener| listener.name == name).unwrap());
     };
-    let name = |index: usize| ClusterName(CLUSTERS[index].to_owned());
+    let name = |index: usize| ClusterName(CLUSTERS[index].into());
     match step {
         Step::Host(port, host, routes) => listener(*port, &mut |listener| {
             let hostname = hostname(*port, *host);
@@ -148,8 +148,8 @@ fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
         Step::Cluster(index, policy, never_begins, tls) => {
             let mut made = cluster(CLUSTERS[*index]);
             made.session = policy.map(|policy| SessionUse {
-                policy: POLICIES[policy].to_owned(),
-                scope: "xbackend/shop/own".to_owned(),
+                policy: POLICIES[policy].into(),
+                scope: "xbackend/shop/own".into(),
             });
             made.never_begins = *never_begins;
             made.tls = tls.then(|| BackendTls {
@@ -163,7 +163,7 @@ fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
         Step::Policy(index, strict) => {
             graph
                 .policies
-                .insert(POLICIES[*index].to_owned(), some_policy(*index, *strict));
+                .insert(POLICIES[*index].into(), some_policy(*index, *strict));
         }
         Step::Certificate(false) => drop(graph.certificates.remove(&secret())),
         Step::Certificate(true) => {

@@ -231,7 +231,7 @@ fn of_one_cluster_in_two_settings_the_one_with_tokens_is_led_to() {
                 never_begins,
                 ..cluster("v1")
             };
-            graph.clusters.insert(ClusterName(name.to_owned()), Arc::new(cluster));
+            graph.clusters.insert(ClusterName(name.into()), Arc::new(cluster));
         }
         let made = routes(&graph);
         assert_eq!(made.iter().map(led_to).collect::<Vec<_>>(), [Some(V1), Some(V2), None]);
@@ -262,10 +262,10 @@ fn sessions_of_destinations_are_named_by_the_clusters() {
     let with = |policy: &str, of: &str| {
         let mut spec = cluster(of);
         spec.session = Some(SessionUse {
-            policy: policy.to_owned(),
-            scope: format!("XBackend/shop/{of}"),
+            policy: policy.into(),
+            scope: format!("XBackend/shop/{of}").into(),
         });
-        (ClusterName(of.to_owned()), spec)
+        (ClusterName(of.into()), spec)
     };
     let mut action = forward(vec![to("v1", 7), to("v2", 3)]);
     action.session = Session::Destinations;

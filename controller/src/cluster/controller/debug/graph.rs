@@ -137,8 +137,8 @@ impl<'a> Shown<'a> {
             let view = RouteView {
                 id: object.key(),
                 kind: object.kind.as_str(),
-                namespace: object.name.namespace.clone(),
-                name: object.name.name.clone(),
+                namespace: object.name.namespace.to_string(),
+                name: object.name.name.to_string(),
                 verdict: judged.map_or(Verdict::Accepted, Object::verdict),
                 conditions: judged.map(Object::conditions).unwrap_or_default(),
                 gateways: gateways.iter().map(ToString::to_string).collect(),
@@ -296,8 +296,8 @@ impl<'a> Shown<'a> {
             room -= pods.len();
             views.push(ServiceView {
                 id: port.id(),
-                namespace: port.service.namespace.clone(),
-                name: port.service.name.clone(),
+                namespace: port.service.namespace.to_string(),
+                name: port.service.name.to_string(),
                 port: port.port,
                 tls: cluster.tls.is_some(),
                 external_name: cluster.external_name.clone(),

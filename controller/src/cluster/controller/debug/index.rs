@@ -142,10 +142,10 @@ mod tests {
 
     #[test]
     fn the_name_of_a_rule_tells_its_route() {
-        let rule = RuleName("ingressroute/web/shop//cart/".to_owned());
+        let rule = RuleName("ingressroute/web/shop//cart/".into());
         let (object, name) = origin(&rule).unwrap();
         assert_eq!(object.key(), "ingressroute/web/shop");
         assert_eq!(name, "/cart/");
-        assert_eq!(origin(&RuleName("service/web/shop/x".to_owned())), None);
+        assert_eq!(origin(&RuleName("service/web/shop/x".into())), None);
     }
 }

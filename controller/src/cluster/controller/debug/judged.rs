@@ -229,8 +229,8 @@ impl Object<'_> {
     pub(super) fn refused(&self, object: &ObjectRef) -> ObjectView {
         ObjectView {
             kind: object.kind.as_str(),
-            namespace: object.name.namespace.clone(),
-            name: object.name.name.clone(),
+            namespace: object.name.namespace.to_string(),
+            name: object.name.name.to_string(),
             verdict: self.verdict(),
             conditions: self.shown(|said| said.is_wrong),
         }

@@ -80,8 +80,8 @@ fn session(graph: &Graph, used: &SessionUse) -> SessionView {
     let policy = graph.policies.get(&used.policy);
     let carrier = policy.and_then(|policy| policy.carrier());
     SessionView {
-        policy: used.policy.clone(),
-        scope: used.scope.clone(),
+        policy: used.policy.to_string(),
+        scope: used.scope.to_string(),
         carrier: carrier.map_or("source", |(mode, _)| mode.name()),
         name: carrier.map(|(_, name)| name.to_owned()),
         strict: policy.is_some_and(|policy| policy.strict),

@@ -71,7 +71,7 @@ impl World {
             "spec": {"controllerName": limpet_model::CONTROLLER_NAME},
         });
         let class = Arc::new(limpet_api::object(&class).unwrap());
-        world.objects.gateway_classes.insert("limpet".to_owned(), class);
+        world.objects.gateway_classes.insert("limpet".into(), class);
         world.gateway(true);
         world
     }

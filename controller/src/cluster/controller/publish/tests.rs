@@ -64,7 +64,7 @@ fn what_dns_has_the_endpoints_of_gets_none_from_us() {
             session: None,
         };
         let graph = Arc::make_mut(&mut changes.made.graph);
-        graph.clusters.insert(ClusterName(name.to_owned()), Arc::new(cluster));
+        graph.clusters.insert(ClusterName(name.into()), Arc::new(cluster));
         for resources in changes.resources.values_mut() {
             resources.insert(Resource::new(ResourceType::Cluster, name, Vec::new()));
         }

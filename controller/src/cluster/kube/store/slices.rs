@@ -137,6 +137,8 @@ mod tests {
     use limpet_model::endpoints::EndpointState::{self, Draining, Ready};
     use serde_json::json;
 
+    use limpet_api::Text;
+
     use super::*;
     use crate::cluster::kube::pod::RawPod;
 
@@ -186,7 +188,7 @@ mod tests {
         slices
     }
 
-    fn set(slices: &mut Slices, pod: &str, says: Option<PodMeta>) -> Vec<String> {
+    fn set(slices: &mut Slices, pod: &str, says: Option<PodMeta>) -> Vec<Text> {
         let mut changed = BTreeSet::new();
         slices.set_pod(name(pod), says, &mut changed);
         changed.into_iter().map(|service| service.name).collect()

@@ -64,7 +64,7 @@ impl AuthorityConfig {
         if self.server_names.is_empty() {
             let ObjectName { namespace, name } = service;
             vec![
-                name.clone(),
+                name.to_string(),
                 format!("{name}.{namespace}"),
                 format!("{name}.{namespace}.svc"),
             ]

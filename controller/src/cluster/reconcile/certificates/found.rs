@@ -87,7 +87,7 @@ impl Found {
             Some(Diagnostic {
                 kind: "Secret",
                 namespace: Some(namespace.to_owned()),
-                name: name.name.clone(),
+                name: name.name.to_string(),
                 uid: String::new(),
                 reason: *reason,
                 message: format!("{words}; Secrets of Gateways that are refused in this namespace: {count}"),

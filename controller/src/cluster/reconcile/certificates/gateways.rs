@@ -53,7 +53,7 @@ impl Wanted {
         let mut labels = envoys_labels(gateway);
         labels.insert(CONTROLLER_LABEL.to_owned(), place.label.clone());
         let namespace = if place.with_gateways {
-            &gateway.namespace
+            gateway.namespace.as_str()
         } else {
             &place.namespace
         };
@@ -64,7 +64,7 @@ impl Wanted {
             owner: uid.filter(|_| place.with_gateways).map(|uid| OwnerReference {
                 api_version: format!("{GATEWAY_GROUP}/v1"),
                 kind: Kind::Gateway.as_str().to_owned(),
-                name: gateway.name.clone(),
+                name: gateway.name.to_string(),
                 uid: uid.to_owned(),
                 ..OwnerReference::default()
             }),
@@ -74,7 +74,7 @@ impl Wanted {
     fn metadata(&self, name: &str) -> ObjectMeta {
         ObjectMeta {
             name: Some(name.to_owned()),
-            namespace: Some(self.name.namespace.clone()),
+            namespace: Some(self.name.namespace.to_string()),
             labels: Some(self.labels.clone()),
             owner_references: self.owner.clone().map(|owner| vec![owner]),
             ..ObjectMeta::default()

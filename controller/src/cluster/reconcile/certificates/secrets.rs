@@ -190,7 +190,7 @@ impl Reconciler {
         for (gateway, uid) in gateways {
             let wanted = Wanted::new(gateway, uid.as_deref(), &self.place);
             by_namespace
-                .entry(wanted.name.namespace.clone())
+                .entry(wanted.name.namespace.to_string())
                 .or_default()
                 .push(wanted);
         }
@@ -230,7 +230,7 @@ impl Reconciler {
         found: &mut Found,
     ) {
         for wanted in all {
-            let is = there.remove(&wanted.name.name);
+            let is = there.remove(wanted.name.name.as_str());
             if let Err(obstacle) = self.keep(wanted, is.as_ref(), authority, found).await {
                 found.failed(&wanted.name, Reason::WriteRefused, &obstacle);
                 found.behind.insert(wanted.gateway.clone());

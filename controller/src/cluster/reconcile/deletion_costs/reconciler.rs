@@ -113,7 +113,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             if !*self.leads.borrow() {
                 return;
             }
-            if self.refused.contains_key(&pod.namespace) {
+            if self.refused.contains_key(pod.namespace.as_str()) {
                 continue;
             }
             match self.write(&pod, write.cost).await {
@@ -147,8 +147,8 @@ impl<F: Fn() -> Counts> Reconciler<F> {
     fn refuse(&mut self, objects: &Objects, pod: &ObjectName, write: &Write, now: Timestamp, words: &str) {
         let service = write.service.as_ref().and_then(|name| objects.services.get(name));
         let (kind, name, uid) = match service {
-            Some(service) => ("Service", service.meta.name.clone(), service.meta.uid.clone()),
-            None => ("Pod", pod.name.clone(), String::new()),
+            Some(service) => ("Service", service.meta.name.to_string(), service.meta.uid.clone()),
+            None => ("Pod", pod.name.to_string(), String::new()),
         };
         let message = format!(
             "The annotation {DELETION_COST} of its pods may not be written: {words}. Bind the ClusterRole \
@@ -157,13 +157,13 @@ impl<F: Fn() -> Counts> Reconciler<F> {
         );
         let diagnostic = Diagnostic {
             kind,
-            namespace: Some(pod.namespace.clone()),
+            namespace: Some(pod.namespace.to_string()),
             name,
             uid,
             reason: Reason::WriteRefused,
             message,
         };
-        self.refused.insert(pod.namespace.clone(), (now, diagnostic));
+        self.refused.insert(pod.namespace.to_string(), (now, diagnostic));
     }
 
     fn complain(&self) {

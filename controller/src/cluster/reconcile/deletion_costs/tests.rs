@@ -103,7 +103,7 @@ impl World {
     /// The writes, by pod.
     fn costs(&self) -> Vec<(String, Option<i32>)> {
         let writes = self.writes().into_iter();
-        writes.map(|(pod, write)| (pod.name, write.cost)).collect()
+        writes.map(|(pod, write)| (pod.name.to_string(), write.cost)).collect()
     }
 }
 

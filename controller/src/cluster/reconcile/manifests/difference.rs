@@ -84,7 +84,7 @@ pub(super) fn excess<'a>(
     let wanted: BTreeSet<_> = wanted.map(|one| (one.definition, one.name.clone())).collect();
     let unchanged: BTreeSet<String> = manifests.unchanged.iter().map(envoys_name).collect();
     live.iter()
-        .filter(move |(key, _)| !wanted.contains(key) && !unchanged.contains(&key.1.name))
+        .filter(move |(key, _)| !wanted.contains(key) && !unchanged.contains(key.1.name.as_str()))
         .map(|((definition, name), object)| (*definition, name, object))
 }
 

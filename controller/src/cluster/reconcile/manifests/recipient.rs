@@ -37,7 +37,10 @@ impl Recipient {
         match self {
             Self::Plane(_) => BTreeSet::from([None]),
             Self::Envoys(Some(own)) => BTreeSet::from([Some(own.clone())]),
-            Self::Envoys(None) => gateways.iter().map(|gateway| Some(gateway.namespace.clone())).collect(),
+            Self::Envoys(None) => gateways
+                .iter()
+                .map(|gateway| Some(gateway.namespace.to_string()))
+                .collect(),
         }
     }
 

@@ -343,7 +343,7 @@ impl Reconciler {
     /// Writes an object if it differs.
     async fn keep(&mut self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
         let There { live, not_served, .. } = there;
-        if let Some(why) = there.unreadable.get(&manifest.name.namespace) {
+        if let Some(why) = there.unreadable.get(manifest.name.namespace.as_str()) {
             return Ok(Outcome::Refused(why.clone()));
         }
         if not_served.contains(manifest.definition) {

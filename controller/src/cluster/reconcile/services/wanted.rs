@@ -136,8 +136,8 @@ mod tests {
     /// A cluster with one XBackend of this type, and its Service, if it has these labels and this port.
     fn objects(kind: &str, service: Option<(&str, u16)>) -> Objects {
         let meta = Meta {
-            name: "blue".to_owned(),
-            namespace: "shop".to_owned(),
+            name: "blue".into(),
+            namespace: "shop".into(),
             uid: "1".to_owned(),
             ..Meta::default()
         };

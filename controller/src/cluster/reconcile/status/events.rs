@@ -270,8 +270,8 @@ impl EventRecorder {
             regarding: Some(ObjectReference {
                 api_version: Some(api_version.clone()),
                 kind: Some((*kind).to_owned()),
-                name: Some(name.name.clone()),
-                namespace: Some(name.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+                name: Some(name.name.to_string()),
+                namespace: Some(name.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
                 uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
                 ..ObjectReference::default()
             }),

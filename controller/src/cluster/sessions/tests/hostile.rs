@@ -250,7 +250,7 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
             let [evil, victim] = ["evil", "shop"].map(|namespace| format!("service/{namespace}/s{number}/80"));
             names.insert(Destination::of_cluster(evil.as_bytes()), evil);
             let collides = names.get(&Destination::of_cluster(victim.as_bytes()))?;
-            Some((ClusterName(collides.clone()), ClusterName(victim)))
+            Some((ClusterName(collides.as_str().into()), ClusterName(victim.into())))
         })
         .unwrap();
     let (book, honest) = (Book::new(), envoy());
