@@ -89,6 +89,8 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
         restricted.controller.launch()?;
         restricted.until_missed(verb, "leases").await?;
     }
+    // It must know who has an address before that changes.
+    restricted.controller.until_ready().await?;
 
     restricted.without("update", "secrets").await?;
     request_rotation(&restricted.namespace, "now").await?;

@@ -1,6 +1,7 @@
 //! If the controller lacks a verb that `controller/deploy/rbac.yaml` grants, it says so.
 
 use anyhow::{Context, Result};
+use hyper::Method;
 use limpet_api::ObjectName;
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Release};
 use limpet_e2e::poll;
@@ -83,7 +84,8 @@ const NEEDED: &[(&str, &[&str])] = &[
 ];
 
 /// Takes a verb for these resources from a role: a cluster role, or the `Role` in the namespace. Only a cluster role
-/// has a name behind its kind.
+/// has a name behind its kind. Waits until the API server refuses it to the controller: until then, the controller
+/// could still do what it does only once.
 pub(crate) async fn without(
     namespace: &Namespace,
     kind: &str,
@@ -91,7 +93,7 @@ pub(crate) async fn without(
     verb: &str,
     resources: &[&str],
 ) -> Result<()> {
-    let mut rest = Vec::new();
+    let (mut rest, mut taken) = (Vec::new(), Vec::new());
     for rule in rules.as_array().context("no rules")? {
         let named = |value: &Value| resources.iter().any(|resource| value == resource);
         let all = rule["resources"].as_array().context("no resources")?;
@@ -100,6 +102,7 @@ pub(crate) async fn without(
             let mut rule = rule.clone();
             rule["resources"] = resources.clone().into();
             if is_less {
+                taken.push(rule.clone());
                 let verbs = rule["verbs"].as_array_mut().context("no verbs")?;
                 verbs.retain(|granted| granted != verb);
             }
@@ -113,7 +116,49 @@ pub(crate) async fn without(
         Some((kind, name)) => namespace.merge(kind, &namespace.cluster_role(name), &change).await,
         None => namespace.merge(kind, "limpet-controller", &change).await,
     };
-    changed.map(drop)
+    changed?;
+    for rule in taken {
+        for resource in rule["resources"].as_array().into_iter().flatten() {
+            until_taken(
+                namespace,
+                &rule,
+                verb,
+                resource.as_str().context("a resource without name")?,
+            )
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the API server refuses a verb for a resource of this rule to the controller. It learns of a changed role
+/// some time after it has stored it.
+async fn until_taken(namespace: &Namespace, rule: &Value, verb: &str, resource: &str) -> Result<()> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": controller_name(namespace),
+            "resourceAttributes": {
+                "namespace": namespace.name(),
+                "verb": verb,
+                "group": rule["apiGroups"][0],
+                "resource": resource,
+                "subresource": subresource,
+                "name": rule["resourceNames"][0],
+            },
+        },
+    });
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    poll::until(&format!("{verb} of {resource} to be refused"), async || {
+        let answer = namespace
+            .call(Method::POST, path, "application/json", Some(&review))
+            .await
+            .ok()?;
+        (answer["status"]["allowed"] == false).then_some(())
+    })
+    .await
 }
 
 /// An `XBackend` that a route leads to, so that the controller creates a Service for it.
