@@ -13,8 +13,11 @@ use crate::fair_share;
 use crate::former_session::{FormerSession, FormerSessions};
 use crate::rule_names::{RouteNames, RuleNames};
 
-/// The greatest size of the text, but for its frame: an object in a cluster has room for 1 MiB.
+/// The greatest size of all texts, but for their frames: an object in a cluster has room for 1 MiB.
 pub(crate) const MOST_BYTES: usize = 800_000;
+
+/// A memory is written in so many parts, because a change writes again what is in its part.
+const PARTS: u8 = 16;
 
 /// What is remembered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub struct Memory {
     pub(crate) sessions: FormerSessions,
 }
 
-/// The memory as text.
+/// A part of the memory as text.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Written {
@@ -32,29 +35,57 @@ struct Written {
 }
 
 impl Memory {
-    /// Reads the JSON that [`Memory::text`] writes. Unknown fields are ignored: while the controller is updated, the
-    /// leader may be of a newer release.
+    /// Reads the JSON that [`Memory::text`] writes of one part. Unknown fields are ignored: while the controller is
+    /// updated, the leader may be of a newer release.
     ///
     /// # Errors
-    /// If it is invalid, with the place of the first mistake in the text, or the route with a wrong name.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// If it is invalid, with the place of the first mistake in the text, the route with a wrong name, or what belongs
+    /// to another part.
+    pub fn parse(part: u8, text: &str) -> Result<Self, String> {
         let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let routes = written.routes.iter().map(RouteNames::route);
+        let policies = written.policies.iter().map(FormerSession::policy);
+        if let Some(key) = routes.chain(policies).find(|key| part_of(key) != part) {
+            return Err(format!("{key}: expected it in part {:x}", part_of(key)));
+        }
         Ok(Self {
             rule_names: RuleNames::read(written.routes)?,
             sessions: written.policies.into_iter().collect(),
         })
     }
 
-    /// As sorted JSON, one object per line.
+    /// One part as sorted JSON, one object per line; `None` if it has nothing.
     #[must_use]
-    pub fn text(&self) -> String {
-        let routes: Vec<String> = self.rule_names.routes().map(line).collect();
-        let policies: Vec<String> = self.sessions.iter().map(line).collect();
-        format!(
-            "{{\"routes\":[\n{}\n],\"policies\":[\n{}\n]}}",
-            routes.join(",\n"),
-            policies.join(",\n")
-        )
+    pub fn text(&self, part: u8) -> Option<String> {
+        let routes = self.rule_names.routes();
+        let routes: Vec<_> = routes
+            .filter(|route| part_of(route.route()) == part)
+            .map(line)
+            .collect();
+        let policies = self.sessions.iter();
+        let policies = policies.filter(|session| part_of(session.policy()) == part);
+        let policies: Vec<_> = policies.map(line).collect();
+        let text = || {
+            format!(
+                "{{\"routes\":[\n{}\n],\"policies\":[\n{}\n]}}",
+                routes.join(",\n"),
+                policies.join(",\n")
+            )
+        };
+        (!routes.is_empty() || !policies.is_empty()).then(text)
+    }
+
+    /// All parts that there are, whether they have anything or not.
+    pub fn parts() -> impl Iterator<Item = u8> {
+        0..PARTS
+    }
+
+    /// The parts in which anything is remembered in another way than in `former`.
+    #[must_use]
+    pub fn changed_parts(&self, former: &Self) -> BTreeSet<u8> {
+        let routes = self.rule_names.changed(&former.rule_names);
+        let policies = self.sessions.changed(&former.sessions);
+        routes.chain(policies).map(|key| part_of(key)).collect()
     }
 
     /// How many objects are remembered.
@@ -130,7 +161,7 @@ impl Memory {
     }
 
     /// Adds what is remembered of other objects.
-    pub(crate) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.rule_names.add(other.rule_names);
         self.sessions.add(other.sessions);
     }
@@ -225,6 +256,16 @@ fn size(entry: &impl Serialize) -> usize {
     line(entry).len() + 2
 }
 
+/// The part of a route or a policy, by its key. All releases must agree about it.
+fn part_of(key: &str) -> u8 {
+    // FNV-1a.
+    let hash = key.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let [.., last] = (hash ^ (hash >> 16)).to_be_bytes();
+    last % PARTS
+}
+
 fn line(entry: &impl Serialize) -> String {
     // What is remembered is texts.
     serde_json::to_string(entry).unwrap_or_default()
@@ -242,6 +283,62 @@ mod tests {
             matches: short_hash(matches.as_bytes()),
         };
         assign(former, &[rule]).1
+    }
+
+    /// The memory that its texts make.
+    fn read_again(memory: &Memory) -> Memory {
+        let mut read = Memory::default();
+        for part in Memory::parts() {
+            let text = memory.text(part);
+            read.add(text.map_or_else(Memory::default, |text| Memory::parse(part, &text).unwrap()));
+        }
+        read
+    }
+
+    fn size_of_all(memory: &Memory) -> usize {
+        Memory::parts()
+            .filter_map(|part| memory.text(part))
+            .map(|text| text.len())
+            .sum()
+    }
+
+    #[test]
+    fn an_object_moves_to_no_other_part() {
+        // A newer release reads what this one has written.
+        let parts = ["httproute/shop/web", "grpcroute/shop/web", "shop/web", ""].map(part_of);
+        assert_eq!(parts, [0, 4, 12, 9]);
+        let mut counts = [0_u32; PARTS as usize];
+        for number in 0..1600 {
+            counts[usize::from(part_of(&format!("httproute/shop/route-{number:05}")))] += 1;
+        }
+        assert!(counts.iter().all(|count| (50..200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_change_is_in_its_part_alone() {
+        let mut memory = Memory::default();
+        for number in 0..100 {
+            let rules = remembered(&[], "a");
+            memory.rule_names.set(format!("httproute/shop/{number}"), "1", rules);
+        }
+        let mut other = memory.clone();
+        let rules = remembered(&remembered(&[], "a"), "b");
+        other.rule_names.set("httproute/shop/7".to_owned(), "1", rules);
+        let changed = BTreeSet::from([part_of("httproute/shop/7")]);
+        assert_eq!(other.changed_parts(&memory), changed);
+        let texts = Memory::parts().filter(|part| memory.text(*part) != other.text(*part));
+        assert_eq!(texts.collect::<BTreeSet<_>>(), changed);
+        assert_eq!(other.changed_parts(&other.clone()), BTreeSet::new());
+        assert_eq!(read_again(&other), other);
+    }
+
+    #[test]
+    fn what_is_in_a_wrong_part_is_named() {
+        let text = r#"{"policies": [{"policy": "shop/web", "uid": ""}]}"#;
+        let own = part_of("shop/web");
+        assert!(Memory::parse(own, text).is_ok());
+        let error = Memory::parse((own + 1) % PARTS, text).unwrap_err();
+        assert_eq!(error, format!("shop/web: expected it in part {own:x}"));
     }
 
     #[test]
@@ -270,7 +367,7 @@ mod tests {
     fn what_is_remembered_is_read_again_for_the_same_route_alone() {
         let rules = remembered(&[], "a");
         let mut memory = Memory::default();
-        assert_eq!(Memory::parse(&memory.text()).unwrap(), memory);
+        assert_eq!(read_again(&memory), memory);
         memory
             .rule_names
             .set("httproute/shop/web".to_owned(), "1", rules.clone());
@@ -280,7 +377,7 @@ mod tests {
         memory.sessions = [FormerSession::new("shop/web", "3", Some("session"), Some("Permanent"))]
             .into_iter()
             .collect();
-        let read = Memory::parse(&memory.text()).unwrap();
+        let read = read_again(&memory);
         assert_eq!(read, memory);
         assert_eq!(read.count(), 3);
         let names = &read.rule_names;
@@ -295,18 +392,19 @@ mod tests {
             r#"{"routes": {}}"#,
             r#"{"policies": [{"policy": 1, "uid": ""}]}"#,
         ] {
-            assert!(Memory::parse(wrong).is_err(), "{wrong}");
+            assert!(Memory::parse(part_of("r"), wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn what_a_newer_release_remembers_besides_is_ignored() {
-        let newer = r#"{
+        let route = r#"{
             "routes": [{"route": "r", "uid": "", "rules": [["0123abcd", "0123abcd"]], "since": 1}],
-            "policies": [{"policy": "shop/web", "uid": "", "sessionName": "s", "mode": "strict"}],
             "others": []
         }"#;
-        assert_eq!(Memory::parse(newer).unwrap().count(), 2);
+        assert_eq!(Memory::parse(part_of("r"), route).unwrap().count(), 1);
+        let policy = r#"{"policies": [{"policy": "shop/web", "uid": "", "sessionName": "s", "mode": "strict"}]}"#;
+        assert_eq!(Memory::parse(part_of("shop/web"), policy).unwrap().count(), 1);
     }
 
     #[test]
@@ -324,7 +422,7 @@ mod tests {
             .set("httproute/shop/z".to_owned(), "1", former.clone());
         memory.fit(&BTreeSet::new(), MOST_BYTES);
         assert!((5000..20_000).contains(&memory.count()), "{}", memory.count());
-        assert!(memory.text().len() <= MOST_BYTES + 100);
+        assert!(size_of_all(&memory) <= MOST_BYTES + 1000);
         assert_eq!(memory.rule_names.of("httproute/shop/z", "1"), former);
         let before = memory.clone();
         memory.fit(&BTreeSet::new(), MOST_BYTES);
@@ -347,7 +445,7 @@ mod tests {
 
         let pruned = BTreeSet::from([policy(19_999)]);
         memory.fit(&pruned, MOST_BYTES);
-        assert!(memory.text().len() <= MOST_BYTES + 100);
+        assert!(size_of_all(&memory) <= MOST_BYTES + 1000);
         assert!((5000..20_000).contains(&memory.count()), "{}", memory.count());
         assert!(memory.sessions.iter().any(|session| pruned.contains(session.policy())));
         assert_eq!(memory.rule_names.of("httproute/shop/web", "1"), former);
@@ -357,7 +455,7 @@ mod tests {
         assert_eq!(memory, before);
 
         all_pruned.fit(&(0..20_000).map(policy).collect(), MOST_BYTES);
-        assert!(all_pruned.text().len() <= MOST_BYTES + 100);
+        assert!(size_of_all(&all_pruned) <= MOST_BYTES + 1000);
         assert_eq!(all_pruned.rule_names.routes().count(), 0);
     }
 
@@ -377,7 +475,7 @@ mod tests {
             .into_iter()
             .collect();
         assert!(memory.fit(&BTreeSet::new(), MOST_BYTES));
-        assert!(memory.text().len() <= MOST_BYTES + 100);
+        assert!(size_of_all(&memory) <= MOST_BYTES + 1000);
         assert_eq!(memory.rule_names.of("httproute/victim/z", "1"), former);
         assert_eq!(memory.sessions.iter().count(), 1);
         assert!(!memory.fit(&BTreeSet::new(), MOST_BYTES));

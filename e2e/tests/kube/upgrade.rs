@@ -218,8 +218,10 @@ async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
             .get("v1/ConfigMap", "limpet-controller-memory")
             .await
             .ok()?;
-        let text = map["data"]["memory.json"].as_str()?.to_owned();
-        text.contains(r#""sessionName":"session""#).then_some(())
+        let mut texts = map["data"].as_object()?.values().filter_map(Value::as_str);
+        texts
+            .any(|text| text.contains(r#""sessionName":"session""#))
+            .then_some(())
     };
     poll::until("the session's name to be remembered", remembered).await?;
 

@@ -115,7 +115,9 @@ proptest! {
             let mut objects = objects(state);
             objects.memory = memory;
             let graph = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
-            prop_assert!(graph.memory.text().len() <= ROOM + 50, "{}", graph.memory.text());
+            let texts: Vec<String> = Memory::parts().filter_map(|part| graph.memory.text(part)).collect();
+            let frames = 50 * texts.len();
+            prop_assert!(texts.concat().len() <= ROOM + frames, "{texts:?}");
             objects.memory = graph.memory.clone();
             let again = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
             prop_assert_eq!(&again, &graph);

@@ -269,7 +269,7 @@ impl CombinedInputs {
 
 /// Why a ConfigMap was not read.
 fn unread<K: Content>(diagnostics: &Diagnostics, what: &str) -> String {
-    match diagnostics.of(K::FIELD).into_iter().next() {
+    match diagnostics.of(K::WHAT).into_iter().next() {
         Some(diagnostic) => format!("the ConfigMap {}: {}", diagnostic.name, diagnostic.message),
         None => format!("the ConfigMap with {what} was not read yet"),
     }

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_wish_ends_with_its_write() {
-        let written = Memory::parse("{\"routes\": {}}").unwrap_or_default();
+        let written = Memory::default();
         let (keeping, kept) = watch::channel(None);
         let (wanting, wanted) = watch::channel(None);
         let mut memory = KeptMemory::new(kept, wanting);

@@ -193,11 +193,11 @@ impl Own<'_> {
     async fn content<K: Content>(&self, name: &str) -> Result<Option<K>, String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
         let found = maps.get_opt(name).await.map_err(|error| words(&error))?;
-        let Some(text) = found.as_ref().and_then(|map| map.data.as_ref()?.get(K::FIELD)) else {
-            return Ok(None);
-        };
-        let wrong = |error| format!("ConfigMap {}/{name}: data[{}]: {error}", self.namespace, K::FIELD);
-        K::parse(text).map(Some).map_err(wrong)
+        let Some(map) = found else { return Ok(None) };
+        let content = K::parse(&map.data.unwrap_or_default());
+        content
+            .map(Some)
+            .map_err(|error| format!("ConfigMap {}/{name}: {error}", self.namespace))
     }
 
     /// The keys of the keyring, or why they are not known.

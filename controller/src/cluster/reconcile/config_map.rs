@@ -7,8 +7,9 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error};
+use serde_json::json;
 use tokio::sync::watch;
 
 use crate::cluster::kube::{Backoff, named_object};
@@ -16,20 +17,26 @@ use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, re
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_model::{MANAGED_BY, MANAGER};
 
+/// The texts of a ConfigMap, by their fields.
+pub(crate) type Fields = BTreeMap<String, String>;
+/// Texts for fields of a ConfigMap; `None`: the field goes.
+pub(crate) type Changes = BTreeMap<String, Option<String>>;
+
 /// What a ConfigMap keeps.
 pub(crate) trait Content: Clone + Default + PartialEq + Send + Sync + 'static {
-    /// The field that it is in.
-    const FIELD: &'static str;
+    /// What it is.
+    const WHAT: &'static str;
     /// What a person should know if it cannot be read.
     const ADVICE: &'static str;
 
-    /// Reads what [`Content::text`] writes.
+    /// Reads its fields, and passes over others.
     ///
     /// # Errors
-    /// If it is invalid.
-    fn parse(text: &str) -> Result<Self, String>;
+    /// If one is invalid, which one and why.
+    fn parse(fields: &Fields) -> Result<Self, String>;
 
-    fn text(&self) -> String;
+    /// The fields to write where the ConfigMap has `former`: a large ConfigMap is not written as a whole for a change.
+    fn changes(&self, former: &Self) -> Changes;
 
     /// The number of entries, for the log.
     fn count(&self) -> usize;
@@ -58,8 +65,8 @@ pub(crate) struct Reconciler<K> {
     states: BoxStream<'static, named_object::Seen<ConfigMap>>,
     /// The last state.
     seen: Seen,
-    /// What was read or written last, as text and as what it means: the watch brings again what was written.
-    last: Option<(String, K)>,
+    /// What was read or written last, as texts and as what it means: the watch brings again what was written.
+    last: (Fields, K),
     /// When the next write may happen.
     next_write: Instant,
     backoff: Backoff,
@@ -68,7 +75,8 @@ pub(crate) struct Reconciler<K> {
 enum Seen {
     Unknown,
     Missing,
-    There(Box<ConfigMap>),
+    /// With its `resourceVersion`.
+    There(String),
     /// A person must correct it: it is not overwritten.
     Broken,
 }
@@ -136,7 +144,7 @@ impl<K: Content> Reconciler<K> {
             wrong: BTreeMap::new(),
             uid: String::new(),
             seen: Seen::Unknown,
-            last: None,
+            last: Default::default(),
             next_write: Instant::now(),
             backoff: Backoff::of_the_api(),
         };
@@ -149,13 +157,11 @@ impl<K: Content> Reconciler<K> {
             .and_then(|map| map.metadata.uid.clone())
             .unwrap_or_default();
         self.is_over(Reason::ReadRefused);
-        let text = map
-            .as_ref()
-            .map(|map| map.data.as_ref().and_then(|data| data.get(K::FIELD)));
-        let content = text.map(|text| text.map_or_else(|| Ok(K::default()), |text| self.read(text)));
-        match (content, map) {
-            (Some(Ok(content)), Some(map)) => {
-                self.seen = Seen::There(Box::new(map));
+        let version = map.as_ref().map(|map| map.metadata.resource_version.clone());
+        let content = map.map(|map| self.read(map.data.unwrap_or_default()));
+        match (content, version) {
+            (Some(Ok(content)), Some(version)) => {
+                self.seen = Seen::There(version.unwrap_or_default());
                 self.is_over(Reason::Invalid);
                 self.tell(content);
             }
@@ -163,10 +169,11 @@ impl<K: Content> Reconciler<K> {
             // pods, so it waits.
             (Some(Err(error)), _) => {
                 self.seen = Seen::Broken;
-                self.complain(Reason::Invalid, format!("data[{}]: {error}; {}", K::FIELD, K::ADVICE));
+                self.complain(Reason::Invalid, format!("{error}; {}", K::ADVICE));
             }
             _ => {
                 self.seen = Seen::Missing;
+                self.last = Default::default();
                 self.is_over(Reason::Invalid);
                 // A deleted ConfigMap is created again with the next change.
                 self.kept.send_if_modified(|kept| {
@@ -178,14 +185,13 @@ impl<K: Content> Reconciler<K> {
         }
     }
 
-    /// What this text means.
-    fn read(&mut self, text: &str) -> Result<K, String> {
-        if let Some((_, content)) = self.last.as_ref().filter(|(last, _)| last == text) {
-            return Ok(content.clone());
+    /// What these fields mean.
+    fn read(&mut self, fields: Fields) -> Result<K, String> {
+        if self.last.0 != fields {
+            let content = K::parse(&fields)?;
+            self.last = (fields, content);
         }
-        let content = K::parse(text)?;
-        self.last = Some((text.to_owned(), content.clone()));
-        Ok(content)
+        Ok(self.last.1.clone())
     }
 
     /// Reports what a person must correct.
@@ -213,7 +219,7 @@ impl<K: Content> Reconciler<K> {
             message: message.clone(),
         };
         self.diagnostics
-            .set(K::FIELD, self.wrong.iter().map(diagnostic).collect());
+            .set(K::WHAT, self.wrong.iter().map(diagnostic).collect());
     }
 
     fn tell(&self, content: K) {
@@ -229,22 +235,27 @@ impl<K: Content> Reconciler<K> {
         let Some(content) = self.wanted.borrow_and_update().clone() else {
             return INTERVAL;
         };
-        let text = content.text();
-        let map = self.map(text.clone());
-        let post = PostParams::default();
+        let changes = content.changes(&self.last.1);
+        let (maps, name) = (&self.maps, self.name.as_str());
         let call = async {
-            match self.seen {
-                Seen::There(_) => self.maps.replace(&self.name, &post, &map).await,
-                _ => self.maps.create(&post, &map).await,
+            match &self.seen {
+                Seen::There(version) => patch(maps, name, version, &changes).await,
+                _ => create(maps, name, &changes).await,
             }
         };
         match tokio::time::timeout(CALL, call).await {
-            Ok(Ok(map)) => {
+            Ok(Ok(version)) => {
                 self.backoff.reset();
                 tracing::info!(configmap = self.name, entries = content.count(), "written");
-                self.seen = Seen::There(Box::new(map));
+                self.seen = Seen::There(version);
                 self.is_over(Reason::WriteRefused);
-                self.last = Some((text, content.clone()));
+                for (field, text) in changes {
+                    match text {
+                        Some(text) => drop(self.last.0.insert(field, text)),
+                        None => drop(self.last.0.remove(&field)),
+                    }
+                }
+                self.last.1 = content.clone();
                 self.tell(content);
                 INTERVAL
             }
@@ -265,24 +276,30 @@ impl<K: Content> Reconciler<K> {
             }
         }
     }
+}
 
-    /// The object to write. It keeps the `resourceVersion` of an existing one, so that another write meanwhile is not
-    /// overwritten.
-    fn map(&self, text: String) -> ConfigMap {
-        let mut map = match &self.seen {
-            Seen::There(known) => ConfigMap::clone(known),
-            _ => ConfigMap {
-                metadata: ObjectMeta {
-                    name: Some(self.name.clone()),
-                    labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
-                    ..ObjectMeta::default()
-                },
-                ..ConfigMap::default()
-            },
-        };
-        map.data.get_or_insert_default().insert(K::FIELD.to_owned(), text);
-        map
-    }
+/// Changes these fields of a ConfigMap, unless somebody else has written since `version`. Returns its new
+/// `resourceVersion`: the rest of the answer would be all that it has.
+async fn patch(maps: &Api<ConfigMap>, name: &str, version: &str, fields: &Changes) -> Result<String, Error> {
+    let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": fields}));
+    let written = maps.patch_metadata(name, &PatchParams::default(), &patch).await?;
+    Ok(written.metadata.resource_version.unwrap_or_default())
+}
+
+async fn create(maps: &Api<ConfigMap>, name: &str, fields: &Changes) -> Result<String, Error> {
+    let fields = fields.iter();
+    let data = fields.filter_map(|(field, text)| Some((field.clone(), text.clone()?)));
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
+            ..ObjectMeta::default()
+        },
+        data: Some(data.collect()),
+        ..ConfigMap::default()
+    };
+    let written = maps.create(&PostParams::default(), &map).await?;
+    Ok(written.metadata.resource_version.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -299,15 +316,15 @@ mod tests {
     struct Text(String);
 
     impl Content for Text {
-        const FIELD: &'static str = "text";
+        const WHAT: &'static str = "text";
         const ADVICE: &'static str = "";
 
-        fn parse(text: &str) -> Result<Self, String> {
-            Ok(Self(text.to_owned()))
+        fn parse(fields: &Fields) -> Result<Self, String> {
+            Ok(Self(fields.get("text").cloned().unwrap_or_default()))
         }
 
-        fn text(&self) -> String {
-            self.0.clone()
+        fn changes(&self, _: &Self) -> Changes {
+            BTreeMap::from([("text".to_owned(), Some(self.0.clone()))])
         }
 
         fn count(&self) -> usize {

@@ -1,22 +1,35 @@
 //! What the leader remembers of objects, in a ConfigMap for all replicas, and for itself after a restart.
 
-use super::config_map::Content;
+use super::config_map::{Changes, Content, Fields};
 use limpet_model::Memory;
 
 impl Content for Memory {
-    const FIELD: &'static str = "memory.json";
+    const WHAT: &'static str = "memory";
     const ADVICE: &'static str = "what was remembered stays in use where it is known. Correct it, or delete it: rules \
                                   without a name that have changed their matches then lose their sessions";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        Self::parse(text)
+    fn parse(fields: &Fields) -> Result<Self, String> {
+        let mut memory = Self::default();
+        for part in Self::parts() {
+            let field = field(part);
+            if let Some(text) = fields.get(&field) {
+                memory.add(Self::parse(part, text).map_err(|error| format!("data[{field}]: {error}"))?);
+            }
+        }
+        Ok(memory)
     }
 
-    fn text(&self) -> String {
-        self.text()
+    fn changes(&self, former: &Self) -> Changes {
+        let changed = self.changed_parts(former).into_iter();
+        changed.map(|part| (field(part), self.text(part))).collect()
     }
 
     fn count(&self) -> usize {
         self.count()
     }
+}
+
+/// The field of a part.
+fn field(part: u8) -> String {
+    format!("memory-{part:x}.json")
 }

@@ -10,7 +10,7 @@ use super::unknown;
 use crate::cluster::kube::{
     Store, Update, Wanted, Watched, config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest,
 };
-use crate::cluster::reconcile::config_map::Content as _;
+use crate::cluster::reconcile::config_map::Content;
 use crate::envoy_config::config_file;
 use crate::exit::Failure;
 use limpet_api::{Kind, ObjectName};
@@ -172,13 +172,14 @@ impl Reading<'_> {
             return Err(Failure(format!("{place}: metadata.name: expected the {kind}'s name")));
         };
         let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
-        if kind == "ConfigMap"
-            && let Some(text) = value.get("data").and_then(|data| data.get(Memory::FIELD))
-        {
-            let memory = Memory::parse(text.as_str().unwrap_or_default());
-            let wrong = |error| Failure(format!("{place}: data[{}]: {error}", Memory::FIELD));
-            self.store.set_memory(memory.map_err(wrong)?);
-            return Ok(());
+        if kind == "ConfigMap" {
+            let data = value.get("data").cloned().unwrap_or_default();
+            let memory = <Memory as Content>::parse(&serde_json::from_value(data).unwrap_or_default());
+            let memory = memory.map_err(|error| Failure(format!("{place}: {error}")))?;
+            if memory.count() > 0 {
+                self.store.set_memory(memory);
+                return Ok(());
+            }
         }
         let object_name = ObjectName::new(&namespace, &name);
         let named = match kind.as_str() {

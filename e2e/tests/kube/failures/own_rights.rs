@@ -114,10 +114,10 @@ async fn each_missing_verb_in_the_own_namespace_is_reported() -> Result<()> {
         .namespace
         .until("a fence", "v1/ConfigMap", FENCES, |map| has(map, 1))
         .await?;
-    restricted.without("update", "configmaps").await?;
+    restricted.without("patch", "configmaps").await?;
     let ip = b.remove().await?;
     let _other_heir = restricted.namespace.pod_at("other-heir", WEB, ip).await?;
-    restricted.until_missed("update", "configmaps").await?;
+    restricted.until_missed("patch", "configmaps").await?;
 
     // With the complete role, the controller does everything.
     restricted.with_all().await?;

@@ -11,7 +11,6 @@ use super::graph::view;
 use crate::cluster::cli::OutputKind;
 use crate::cluster::config::Config;
 use crate::cluster::controller::present::Present;
-use crate::cluster::reconcile::config_map::Content as _;
 use crate::cluster::reconcile::fences;
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::render::read_manifests;
@@ -158,7 +157,7 @@ fn markup_in_objects_stays_text() {
 fn sessions_and_fences_are_with_their_pods() {
     let mut present = present(SHOP);
     let fence = r#"[{"namespace": "shop", "address": "10.0.0.2:8080", "notBefore": 1763856000, "owner": "u"}]"#;
-    present.fences = fences::List::parse(fence).unwrap();
+    present.fences = fences::List::read(fence).unwrap();
     present.held_back = BTreeSet::from([("shop".into(), "10.0.0.1:8080".parse().unwrap())]);
     let of = |pod: &str, address: &str, state, sessions| PodSessions {
         namespace: "shop".to_owned(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::owners::RoutedAddress;
-use crate::cluster::reconcile::config_map::Content;
+use crate::cluster::reconcile::config_map::{Changes, Content, Fields};
 use limpet_core::config;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
@@ -57,21 +57,23 @@ impl Fence {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct List(BTreeMap<RoutedAddress, Fence>);
 
+/// The field of the ConfigMap.
+const FIELD: &str = "fences.json";
+
 impl Content for List {
-    const FIELD: &'static str = "fences.json";
+    const WHAT: &'static str = "fences";
     const ADVICE: &'static str = "the previous fences stay in use where they are known. \
                                   Correct it, or delete it if no fence is needed any more";
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let fences: Vec<Fence> = config::read(text.as_bytes(), "the list").map_err(|error| error.to_string())?;
-        Ok(fences.into_iter().collect())
+    fn parse(fields: &Fields) -> Result<Self, String> {
+        let list = fields.get(FIELD).map(|text| Self::read(text)).transpose();
+        Ok(list
+            .map_err(|error| format!("data[{FIELD}]: {error}"))?
+            .unwrap_or_default())
     }
 
-    /// The list as sorted JSON, one fence per line.
-    fn text(&self) -> String {
-        let line = |fence: &Fence| serde_json::to_string(fence).unwrap_or_default();
-        let lines: Vec<String> = self.0.values().map(line).collect();
-        format!("[{}]", lines.join(",\n"))
+    fn changes(&self, _: &Self) -> Changes {
+        BTreeMap::from([(FIELD.to_owned(), Some(self.text()))])
     }
 
     fn count(&self) -> usize {
@@ -80,6 +82,22 @@ impl Content for List {
 }
 
 impl List {
+    /// Reads what [`List::text`] writes.
+    ///
+    /// # Errors
+    /// If it is invalid, what was expected at which of its fields.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let fences: Vec<Fence> = config::read(text.as_bytes(), "the list").map_err(|error| error.to_string())?;
+        Ok(fences.into_iter().collect())
+    }
+
+    /// The list as sorted JSON, one fence per line.
+    pub(super) fn text(&self) -> String {
+        let line = |fence: &Fence| serde_json::to_string(fence).unwrap_or_default();
+        let lines: Vec<String> = self.0.values().map(line).collect();
+        format!("[{}]", lines.join(",\n"))
+    }
+
     /// The fences for the filter's configuration.
     pub(crate) fn config(&self) -> Vec<FenceConfig> {
         self.0.values().map(Fence::config).collect()

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::changes::PublishedFences;
 use super::list::Fence;
 use super::{Fences, List, RoutedPort};
-use crate::cluster::reconcile::config_map::Content as _;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::{Endpoint, EndpointState};
@@ -106,7 +105,7 @@ fn an_address_with_a_new_owner_waits_for_its_fence() {
         list.text(),
         r#"[{"namespace":"web","address":"10.0.0.1:8080","notBefore":1700000004,"owner":"heir"}]"#
     );
-    assert_eq!(List::parse(&list.text()).unwrap(), list);
+    assert_eq!(List::read(&list.text()).unwrap(), list);
     assert!(fences.wanted(LIFE, at(2400)).is_none(), "it is kept");
     assert!(!release(&mut fences, true, 3999), "its time has not come");
     assert!(!release(&mut fences, false, 4000), "not every Envoy has it");
@@ -290,7 +289,7 @@ fn a_list_that_cannot_be_read_is_told_by_its_field() {
         {"namespace": "web", "address": "10.0.0.1:80", "nowAndThen": 1, "owner": "a"},
         {"namespace": "web", "address": "10.0.0.1:80", "notBefore": "1", "owner": "a"}
     ]"#;
-    let error = List::parse(fences).unwrap_err();
+    let error = List::read(fences).unwrap_err();
     let problems: Vec<&str> = error.split("; ").collect();
     let begins = ["[0].address: ", "[1].nowAndThen: ", "[2].notBefore: "];
     for begin in begins {
@@ -300,7 +299,7 @@ fn a_list_that_cannot_be_read_is_told_by_its_field() {
         );
     }
     assert_eq!(problems.len(), begins.len(), "{error}");
-    assert!(List::parse("[]x").is_err());
+    assert!(List::read("[]x").is_err());
 }
 
 /// Who may write EndpointSlices in one namespace names the address of a pod of another, again and again.
