@@ -69,9 +69,9 @@ pub use cookie::SetCookie;
 pub use crowd::{Crowd, Journey, Journeys, Visit};
 pub use envoy::{Admin, Envoy};
 pub use keyring::{KeyEncryptionKey, Keyring};
-pub use processor::Scheduled;
+pub use processor::{Scheduled, kibibytes};
 pub use raw::{Fields, RawAnswer, RawUpstream, raw_get};
 #[cfg(any(feature = "images", feature = "node"))]
 pub use registry::Registry;
 pub use site::Site;
-pub use steady_load::{SteadyLoad, is_whole};
+pub use steady_load::{SteadyLoad, is_whole, milliseconds, worst};

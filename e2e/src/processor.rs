@@ -1,4 +1,4 @@
-//! The processor time of other processes.
+//! The processor time and the memory of processes.
 
 use std::time::Duration;
 
@@ -44,4 +44,16 @@ impl Scheduled {
             waited: self.waited.saturating_sub(before.waited),
         }
     }
+}
+
+/// A figure in KiB of a process, or of `self`, from a file of its folder in /proc: `VmRSS:` of `status`, for example.
+///
+/// # Errors
+/// If the process has ended, or the file has no such field.
+pub fn kibibytes(process: &str, file: &str, field: &str) -> Result<u64> {
+    let file = format!("/proc/{process}/{file}");
+    let text = std::fs::read_to_string(&file).with_context(|| format!("expected {file} (Linux)"))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(field));
+    let value = value.with_context(|| format!("{file} has no {field}"))?;
+    Ok(value.trim().trim_end_matches(" kB").parse()?)
 }

@@ -78,6 +78,33 @@ impl SteadyLoad {
     }
 }
 
+/// What is said of the latencies of a load, which are in order of length.
+///
+/// # Errors
+/// If there are none.
+pub fn worst(latencies: &[Duration]) -> Result<String> {
+    let at = |of_thousand: usize| latencies.get(latencies.len() * of_thousand / 1000).copied();
+    let (middle, high) = at(500).zip(at(999)).context("no requests")?;
+    let longest = latencies.last().copied().context("no requests")?;
+    let late = latencies
+        .iter()
+        .filter(|latency| **latency > Duration::from_millis(20))
+        .count();
+    Ok(format!(
+        "p50 {}, p99.9 {}, longest {}, {late} of {} over 20 ms",
+        milliseconds(middle),
+        milliseconds(high),
+        milliseconds(longest),
+        latencies.len()
+    ))
+}
+
+/// A time in milliseconds, with the unit.
+#[must_use]
+pub fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
 /// Whether this is a complete answer, with its body.
 ///
 /// # Errors

@@ -4,13 +4,11 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use limpet_e2e::kibibytes;
+pub(crate) use limpet_e2e::milliseconds;
 
 pub(crate) fn row(what: &str, value: impl Display) {
     println!("  {what:44} {value}");
-}
-
-pub(crate) fn milliseconds(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
 pub(crate) fn kilobytes(count: u64) -> String {
@@ -19,22 +17,12 @@ pub(crate) fn kilobytes(count: u64) -> String {
 
 /// The peak resident memory of a process, in KiB.
 pub(crate) fn peak_memory(process: &str) -> Result<u64> {
-    status(process, "VmHWM:")
+    kibibytes(process, "status", "VmHWM:")
 }
 
 /// The resident memory of a process now, in KiB.
 pub(crate) fn memory(process: &str) -> Result<u64> {
-    status(process, "VmRSS:")
-}
-
-fn status(process: &str, field: &str) -> Result<u64> {
-    let file = format!("/proc/{process}/status");
-    let text = std::fs::read_to_string(&file).with_context(|| format!("expected {file} (Linux)"))?;
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(field))
-        .context("no such field")?;
-    Ok(value.trim().trim_end_matches(" kB").parse()?)
+    kibibytes(process, "status", "VmRSS:")
 }
 
 /// The median, the 99th percentile and the maximum.

@@ -7,12 +7,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Controller, Release};
-use limpet_e2e::{Backend, Request, SteadyLoad, poll};
+use limpet_e2e::{Backend, Request, SteadyLoad, poll, worst};
 
 use crate::catalog::{Catalog, PORT, host, route_name};
-use crate::report::{milliseconds, row};
+use crate::report::row;
 use crate::subject::Subject;
 
 const RATE: f64 = 500.0;
@@ -89,21 +89,4 @@ async fn load(address: SocketAddr) -> Result<SteadyLoad> {
         rate: RATE,
         connections: 8,
     })
-}
-
-fn worst(latencies: &[Duration]) -> Result<String> {
-    let at = |of_thousand: usize| latencies.get(latencies.len() * of_thousand / 1000).copied();
-    let (middle, high) = at(500).zip(at(999)).context("no requests")?;
-    let longest = latencies.last().copied().unwrap_or_default();
-    let late = latencies
-        .iter()
-        .filter(|latency| **latency > Duration::from_millis(20))
-        .count();
-    Ok(format!(
-        "p50 {}, p99.9 {}, longest {}, {late} of {} over 20 ms",
-        milliseconds(middle),
-        milliseconds(high),
-        milliseconds(longest),
-        latencies.len()
-    ))
 }
