@@ -1,8 +1,11 @@
 //! Load of many different requests, for which h2load has no option: each connection sends the next one after an answer.
 //! The CPU time of the load itself is not measured.
 
+use std::iter::StepBy;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::is_whole;
@@ -12,10 +15,15 @@ use tokio::task::JoinSet;
 
 const CONNECTIONS: usize = 8;
 
+/// Requests by their numbers. Behind the last request comes the first one.
+type Numbers = StepBy<Range<usize>>;
+
 /// Requests that are sent in turn.
 pub(crate) struct Load {
     address: SocketAddr,
     requests: Arc<Vec<Vec<u8>>>,
+    /// How many were sent, so that a short slice does not ask for the same few again and again.
+    sent: AtomicUsize,
 }
 
 /// A GET request. An empty cookie is none.
@@ -50,27 +58,35 @@ impl Load {
         Self {
             address,
             requests: Arc::new(requests.iter().map(Get::bytes).collect()),
+            sent: AtomicUsize::new(0),
         }
     }
 
-    /// Sends this many requests. Each must be answered with 200.
+    /// Sends this many requests, beginning where the last time ended. Each must be answered with 200.
     pub(crate) async fn send(&self, count: usize) -> Result<()> {
-        let mut connections = JoinSet::new();
-        for first in 0..CONNECTIONS {
-            connections.spawn(send_every(self.address, Arc::clone(&self.requests), first, count));
+        let sent = self.sent.fetch_add(count, Ordering::Relaxed);
+        let every = |first| (sent + first..sent + count).step_by(CONNECTIONS);
+        self.send_over(CONNECTIONS, every).await
+    }
+
+    /// Sends the requests that have these numbers for a connection.
+    async fn send_over(&self, connections: usize, numbers: impl Fn(usize) -> Numbers) -> Result<()> {
+        let mut sending = JoinSet::new();
+        for connection in 0..connections {
+            sending.spawn(send_each(self.address, Arc::clone(&self.requests), numbers(connection)));
         }
-        while let Some(ended) = connections.join_next().await {
+        while let Some(ended) = sending.join_next().await {
             ended??;
         }
         Ok(())
     }
 }
 
-async fn send_every(address: SocketAddr, requests: Arc<Vec<Vec<u8>>>, first: usize, count: usize) -> Result<()> {
+async fn send_each(address: SocketAddr, requests: Arc<Vec<Vec<u8>>>, numbers: Numbers) -> Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut answer = Vec::with_capacity(4096);
-    for number in (first..count).step_by(CONNECTIONS) {
+    for number in numbers {
         let request = requests.get(number % requests.len()).context("no requests")?;
         stream.write_all(request).await?;
         answer.clear();

@@ -1,5 +1,5 @@
 //! What the filter costs: CPU time per request of a whole proxy, and latencies. Measured beside other proxies and
-//! filters ([`comparison`]), and with one route and a thousand routes that have a session each ([`scale`]).
+//! filters ([`comparison`]), and with one route and with many that have a session each ([`scale`]).
 //!
 //! Every proxy has one worker and the same three backends. The output has medians over the rounds, and ratios within
 //! the run: absolute figures of different machines or days cannot be compared.
@@ -15,7 +15,7 @@ mod variants;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use limpet_e2e::{Config, Envoy, filter_with, tools};
 use serde_json::{Value, json};
 
@@ -75,6 +75,37 @@ async fn backends() -> Result<Envoy> {
     Envoy::start(config).await
 }
 
+/// The filter of an Envoy that is measured at several sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    /// The baseline.
+    None,
+    Module,
+    Wasm,
+}
+
+impl Filter {
+    /// The baseline first.
+    const ALL: [Self; 3] = [Self::None, Self::Module, Self::Wasm];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "no filter",
+            Self::Module => "module",
+            Self::Wasm => "wasm",
+        }
+    }
+
+    /// Envoy's configuration with this one of the filter.
+    fn config(self, filter: &Value) -> Result<Config> {
+        match self {
+            Self::None => without_filters(),
+            Self::Module => module_with(&tools::checkout().join("dist"), filter),
+            Self::Wasm => Ok(Config::load("cookie.yaml")?.filter(filter)),
+        }
+    }
+}
+
 /// `cookie.yaml` with only the router.
 fn without_filters() -> Result<Config> {
     Ok(Config::load("cookie.yaml")?.connection_manager(&json!({
@@ -126,9 +157,15 @@ fn cookie_policy() -> Value {
     json!({"cookie": {"name": "limpet-session"}})
 }
 
-/// What a client sends after its first request.
-async fn next_request(envoy: &Envoy, host: String, path: String) -> Result<Get> {
+/// What a client sends after its first request, which begins a session if there is a filter.
+async fn next_request(envoy: &Envoy, filter: Filter, host: String, path: String) -> Result<Get> {
     let first = envoy.get(&path).header("host", &host).send().await?;
+    let begins = first.set_cookie("limpet-session").is_some();
+    ensure!(
+        first.status == 200 && begins == (filter != Filter::None),
+        "{}: a session begins: {begins}: {first:?}",
+        filter.name()
+    );
     Ok(Get {
         host,
         ..comparison::next(&first, &path, false)

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use limpet_e2e::Scheduled;
 
 use crate::{h2load, load};
@@ -126,6 +126,40 @@ impl Effort {
         }
         Ok(())
     }
+}
+
+/// Prints what each build adds to the Envoys without a filter, whose runs come first, and to its own first load. There
+/// are the same `loads` for all.
+pub(crate) fn print_added(runs: &[Run], loads: usize, first_load: &str) -> Result<()> {
+    let (baselines, builds) = runs.split_at_checked(loads).context("no baseline")?;
+    for run in runs {
+        ensure!(!run.spent.is_empty(), "{}: nothing measured", run.name);
+    }
+    let times = format!("times that of {first_load}");
+    println!("{:45} {:>10} {:>20} {times:>24}", "", "added us", "quartiles");
+    for build in builds.chunks(loads) {
+        let added: Vec<_> = build
+            .iter()
+            .zip(baselines)
+            .map(|(run, base)| quartiles(&run.over(base)))
+            .collect();
+        let [_, one, _] = added.first().copied().context("nothing measured")?;
+        for (run, [low, median, high]) in build.iter().zip(&added) {
+            let quartiles = format!("{low:.1} to {high:.1}");
+            // Noise may be more than what is added.
+            let times = if one > 0.0 {
+                format!("{:.2}", median / one)
+            } else {
+                "cannot be resolved".to_owned()
+            };
+            println!("{:45} {median:10.2} {quartiles:>20} {times:>24}", run.name);
+        }
+    }
+    println!();
+    for run in baselines {
+        println!("{:45} {:10.1}", run.name, run.median());
+    }
+    Ok(())
 }
 
 /// Lower quartile, median and upper quartile.

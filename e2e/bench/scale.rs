@@ -1,26 +1,26 @@
-//! One route with a policy, and a thousand routes with their own scopes: does the cost of a request grow with their
-//! number?
+//! One route with a policy, and many routes with their own scopes: does the cost of a request grow with their number?
 //!
 //! The filter is not charged for Envoy's own route matching: the baseline of each variant is an Envoy with the same
-//! routes and without a filter, and with the same requests. The thousand routes are in one virtual host each, which
-//! Envoy finds by name; and then all in one virtual host, whose routes Envoy tries one after the other.
+//! routes and without a filter, and with the same requests. The routes are in one virtual host each, which Envoy finds
+//! by name; and then a thousand of them in one virtual host, whose routes Envoy tries one after the other.
 
 use anyhow::{Context, Result};
-use limpet_e2e::Envoy;
+use limpet_e2e::{Envoy, filter_with};
 use serde_json::{Value, json};
 
-use crate::load::Load;
-use crate::measure::{Effort, Run, quartiles};
-use crate::{cookie_policy, module, next_request, wasm, without_filters};
+use crate::load::{Get, Load};
+use crate::measure::{Effort, Run, print_added};
+use crate::{Filter, cookie_policy, next_request};
 
 const MANY: usize = 1000;
+const VERY_MANY: usize = 20_000;
 
 /// The routes of an Envoy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Routes {
     One,
-    /// A thousand routes, one in each virtual host.
-    Apart,
+    /// So many routes, one in each virtual host.
+    Apart(usize),
     /// A thousand routes in one virtual host.
     InARow,
 }
@@ -32,15 +32,34 @@ enum RequestedRoutes {
     Last,
 }
 
-const LAYOUTS: [Routes; 3] = [Routes::One, Routes::Apart, Routes::InARow];
+const LAYOUTS: [Routes; 4] = [
+    Routes::One,
+    Routes::Apart(MANY),
+    Routes::Apart(VERY_MANY),
+    Routes::InARow,
+];
 
 /// The loads that each build is measured with. The baseline is the same load without a filter.
-const LOADS: [(&str, Routes, RequestedRoutes); 5] = [
+const LOADS: [(&str, Routes, RequestedRoutes); 7] = [
     ("1 route", Routes::One, RequestedRoutes::Last),
-    ("1,000 virtual hosts, all asked", Routes::Apart, RequestedRoutes::All),
+    (
+        "1,000 virtual hosts, all asked",
+        Routes::Apart(MANY),
+        RequestedRoutes::All,
+    ),
     (
         "1,000 virtual hosts, the last asked",
-        Routes::Apart,
+        Routes::Apart(MANY),
+        RequestedRoutes::Last,
+    ),
+    (
+        "20,000 virtual hosts, all asked",
+        Routes::Apart(VERY_MANY),
+        RequestedRoutes::All,
+    ),
+    (
+        "20,000 virtual hosts, the last asked",
+        Routes::Apart(VERY_MANY),
         RequestedRoutes::Last,
     ),
     ("1,000 routes of one, all asked", Routes::InARow, RequestedRoutes::All),
@@ -53,22 +72,34 @@ const LOADS: [(&str, Routes, RequestedRoutes); 5] = [
 
 impl Routes {
     fn count(self) -> usize {
-        if self == Self::One { 1 } else { MANY }
+        match self {
+            Self::One => 1,
+            Self::Apart(count) => count,
+            Self::InARow => MANY,
+        }
     }
 
     /// The virtual hosts with these routes.
     fn virtual_hosts(self) -> Value {
-        let host = |number: usize, domain: &str, routes: Vec<Value>| {
-            let name = format!("host-{number}");
-            json!({"name": name, "domains": [domain], "routes": routes})
-        };
+        let session = |number| format!("web/HTTPRoute/shop/route-{number:04}/all");
         match self {
-            Self::Apart => (0..MANY)
-                .map(|number| host(number, &host_name(number), vec![route(number)]))
-                .collect(),
-            _ => json!([host(0, "*", (0..self.count()).map(route).collect())]),
+            Self::Apart(count) => apart(count, session),
+            Self::One | Self::InARow => {
+                let routes = (0..self.count()).map(|number| route(number, &session(number)));
+                json!([virtual_host(0, "*", &routes.collect::<Vec<_>>())])
+            }
         }
     }
+}
+
+/// So many virtual hosts with a route each, which has this session.
+pub(crate) fn apart(count: usize, session: impl Fn(usize) -> String) -> Value {
+    let host = |number| virtual_host(number, &host_name(number), &[route(number, &session(number))]);
+    (0..count).map(host).collect()
+}
+
+fn virtual_host(number: usize, domain: &str, routes: &[Value]) -> Value {
+    json!({"name": format!("host-{number}"), "domains": [domain], "routes": routes})
 }
 
 fn host_name(number: usize) -> String {
@@ -79,77 +110,52 @@ fn path(number: usize) -> String {
     format!("/routes/{number:04}")
 }
 
-fn route(number: usize) -> Value {
+fn route(number: usize, session: &str) -> Value {
     json!({
         "name": format!("route-{number:04}"),
         "match": {"path": path(number)},
         "route": {"cluster": "backends"},
-        "metadata": {"filter_metadata": {"limpet": {"session": format!("web/HTTPRoute/shop/route-{number:04}/all")}}},
+        "metadata": {"filter_metadata": {"limpet": {"session": session}}},
     })
 }
 
 /// Measures both builds and the baseline, and prints what the builds add.
 pub(crate) async fn run(backends: &Envoy, effort: Effort) -> Result<()> {
     let mut envoys = Vec::new();
-    for (build, config) in [
-        ("no filter", without_filters()?),
-        ("module", module(&cookie_policy())?),
-        ("wasm", wasm(&cookie_policy())?),
-    ] {
+    for filter in Filter::ALL {
         for layout in LAYOUTS {
-            let config = config.clone().backend_addresses(&backends.addresses()).workers(1);
+            let config = filter.config(&filter_with(&cookie_policy()))?.workers(1);
+            let config = config.backend_addresses(&backends.addresses());
             let config = config.route_configuration(|routes| routes["virtual_hosts"] = layout.virtual_hosts());
-            envoys.push((build, layout, Envoy::start(config).await?));
+            envoys.push((filter, layout, Envoy::start(config).await?));
         }
     }
     let mut runs = Vec::new();
-    for of_build in envoys.chunks(LAYOUTS.len()) {
+    for of_filter in envoys.chunks(LAYOUTS.len()) {
         for (what, layout, requested) in LOADS {
-            let found = of_build.iter().find(|(_, present, _)| *present == layout);
-            let (build, _, envoy) = found.context("no Envoy with these routes")?;
-            let load = load(envoy, layout.count(), requested).await?;
-            runs.push(Run::new(format!("{build}, {what}"), envoy.pid(), load));
+            let found = of_filter.iter().find(|(_, present, _)| *present == layout);
+            let (filter, _, envoy) = found.context("no Envoy with these routes")?;
+            let requests = match requested {
+                RequestedRoutes::All => requests(envoy, *filter, layout.count()).await?,
+                RequestedRoutes::Last => vec![request(envoy, *filter, layout.count() - 1).await?],
+            };
+            let load = Load::new(envoy.address(), &requests);
+            runs.push(Run::new(format!("{}, {what}", filter.name()), envoy.pid(), load));
         }
     }
     effort.measure(&mut runs.iter_mut().collect::<Vec<_>>()).await?;
-    report(&runs)
+    print_added(&runs, LOADS.len(), "1 route")
 }
 
-/// A load with a session for each requested route. The order of routes has no pattern that a cache could learn.
-async fn load(envoy: &Envoy, routes: usize, requested: RequestedRoutes) -> Result<Load> {
-    let numbers: Vec<usize> = match requested {
-        RequestedRoutes::All => (0..routes).map(|number| number * 617 % routes).collect(),
-        RequestedRoutes::Last => vec![routes - 1],
-    };
+/// A request of a session of each of so many routes. Their order has no pattern that a cache could learn.
+pub(crate) async fn requests(envoy: &Envoy, filter: Filter, routes: usize) -> Result<Vec<Get>> {
     let mut requests = Vec::new();
-    for number in numbers {
-        let (host, path) = (host_name(number), path(number));
-        requests.push(next_request(envoy, host, path).await?);
+    for number in 0..routes {
+        requests.push(request(envoy, filter, number * 617 % routes).await?);
     }
-    Ok(Load::new(envoy.address(), &requests))
+    Ok(requests)
 }
 
-fn report(runs: &[Run]) -> Result<()> {
-    let (baselines, builds) = runs.split_at_checked(LOADS.len()).context("no baseline")?;
-    println!(
-        "{:45} {:>10} {:>20} {:>22}",
-        "", "added us", "quartiles", "times that of 1 route"
-    );
-    for build in builds.chunks(LOADS.len()) {
-        let added: Vec<_> = build
-            .iter()
-            .zip(baselines)
-            .map(|(run, base)| quartiles(&run.over(base)))
-            .collect();
-        let [_, one, _] = added.first().copied().context("nothing measured")?;
-        for (run, [low, median, high]) in build.iter().zip(&added) {
-            let quartiles = format!("{low:.1} to {high:.1}");
-            println!("{:45} {median:10.2} {quartiles:>20} {:22.2}", run.name, median / one);
-        }
-    }
-    println!();
-    for run in baselines {
-        println!("{:45} {:10.1}", run.name, quartiles(&run.spent)[1]);
-    }
-    Ok(())
+async fn request(envoy: &Envoy, filter: Filter, number: usize) -> Result<Get> {
+    next_request(envoy, filter, host_name(number), path(number)).await
 }
