@@ -2,9 +2,9 @@
 # the tests lead sessions of splits, routes or specifier (FILTER=module). DEMO=once: a demo ends after its walk.
 # ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often `make fuzz` runs each target. SUITE: more
 # options of the conformance suite, such as -run-test=NAME. MINUTES: how long `make chaos` is. For `make bench`:
-# ROUNDS makes it shorter, BENCH is --filters, --scale or --counting for a part of it, and FORMER a directory with
-# both builds of the filter of another commit. For `make bench-controller`: PART and SIZES are what is measured, and
-# PEER is an Envoy Gateway to measure beside.
+# ROUNDS makes it shorter, BENCH is --filters, --scale, --counting or --workers (workers, memory and pushes) for a part
+# of it, and FORMER a directory with both builds of the filter of another commit. For `make bench-controller`: PART and
+# SIZES are what is measured, and PEER is an Envoy Gateway to measure beside.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 SPLITS ?= routes
@@ -275,7 +275,7 @@ fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds 
 
 bench: build ## Measure what the filter costs, beside HAProxy and Envoy's own filter: CPU, latency (ROUNDS=3 FORMER=dir)
 	@command -v h2load >/dev/null || { echo "expected h2load (Debian: nghttp2-client)"; exit 1; }
-	@echo "Measuring (about 25 minutes, or 3 with ROUNDS=3; run nothing else meanwhile)"
+	@echo "Measuring (about 40 minutes, or 11 with ROUNDS=3; run nothing else meanwhile)"
 	@# With every hook that the SDK exports, as in a filter that does not select them.
 	@CARGO_TARGET_WASM32_WASIP1_LINKER=rust-lld e2e/tools/rust-target.sh wasm32-wasip1 \
 	cargo build --locked -p limpet-bench-noop --profile wasm --target wasm32-wasip1

@@ -7,11 +7,13 @@ use anyhow::{Context, Result, ensure};
 
 use crate::load::Get;
 
-const CONNECTIONS: usize = 8;
+/// Unless a load has another number.
+const CONNECTIONS: u64 = 8;
 
 /// Requests that are all the same.
 #[derive(Debug)]
 pub(crate) struct Load {
+    connections: u64,
     url: String,
     headers: Vec<String>,
 }
@@ -20,6 +22,7 @@ impl Load {
     pub(crate) fn new(address: SocketAddr, Get { path, cookie, .. }: &Get) -> Self {
         let cookie = (!cookie.is_empty()).then(|| format!("cookie: {cookie}"));
         Self {
+            connections: CONNECTIONS,
             url: format!("http://{address}{path}"),
             headers: cookie
                 .into_iter()
@@ -28,11 +31,16 @@ impl Load {
         }
     }
 
-    /// Sends this many requests over a few connections. Each must be answered with 2xx.
+    /// Sends its requests over this many connections.
+    pub(crate) fn over(self, connections: u64) -> Self {
+        Self { connections, ..self }
+    }
+
+    /// Sends this many requests over its connections. Each must be answered with 2xx.
     pub(crate) fn send(&self, count: usize) -> Result<()> {
         let mut command = Command::new("h2load");
         command.args(["--h1", "--threads=1"]);
-        command.args([format!("--clients={CONNECTIONS}"), format!("--requests={count}")]);
+        command.args([format!("--clients={}", self.connections), format!("--requests={count}")]);
         for header in &self.headers {
             command.args(["--header", header]);
         }

@@ -1,8 +1,9 @@
 //! What the filter costs: CPU time per request of a whole proxy, and latencies. Measured beside other proxies and
-//! filters ([`comparison`]), and with one route and with many that have a session each ([`scale`]).
+//! filters ([`comparison`]), with one route and with many that have a session each ([`scale`]), and with one to eight
+//! workers ([`workers`]).
 //!
-//! Every proxy has one worker and the same three backends. The output has medians over the rounds, and ratios within
-//! the run: absolute figures of different machines or days cannot be compared.
+//! Every proxy has the same three backends, and one worker where nothing else is said. The output has medians over the
+//! rounds, and ratios within the run: absolute figures of different machines or days cannot be compared.
 
 mod comparison;
 mod h2load;
@@ -12,6 +13,7 @@ mod plot;
 mod results;
 mod scale;
 mod variants;
+mod workers;
 
 use std::path::Path;
 
@@ -37,20 +39,21 @@ async fn main() -> Result<()> {
         Some(rounds) => rounds.parse().with_context(|| format!("ROUNDS={rounds}"))?,
     };
     let mut effort = Effort { rounds, requests: 4000 };
-    let (mut choice, mut scale) = (Some(Choice::All), true);
+    let (mut choice, mut scale, mut workers) = (Some(Choice::All), true, true);
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
-            "--filters" => scale = false,
-            "--scale" => choice = None,
+            "--filters" => (scale, workers) = (false, false),
+            "--scale" => (choice, workers) = (None, false),
+            "--workers" => (choice, scale) = (None, false),
             // More rounds of fewer filters: what counting costs is little.
             "--counting" => {
-                (choice, scale) = (Some(Choice::Counting), false);
+                (choice, scale, workers) = (Some(Choice::Counting), false, false);
                 effort = Effort {
                     rounds: 2 * rounds,
                     requests: 6000,
                 }
             }
-            other => bail!("expected --filters, --counting or --scale, found {other}"),
+            other => bail!("expected --filters, --counting, --scale or --workers, found {other}"),
         }
     }
     let backends = backends().await?;
@@ -59,6 +62,9 @@ async fn main() -> Result<()> {
     }
     if scale {
         scale::run(&backends, effort).await?;
+    }
+    if workers {
+        workers::run(&backends, effort).await?;
     }
     Ok(())
 }
