@@ -69,6 +69,12 @@ impl Load {
         self.send_over(CONNECTIONS, every).await
     }
 
+    /// Sends all requests over each of so many connections. Each must be answered with 200.
+    pub(crate) async fn send_all(&self, connections: usize) -> Result<()> {
+        self.send_over(connections, |_| (0..self.requests.len()).step_by(1))
+            .await
+    }
+
     /// Sends the requests that have these numbers for a connection.
     async fn send_over(&self, connections: usize, numbers: impl Fn(usize) -> Numbers) -> Result<()> {
         let mut sending = JoinSet::new();

@@ -1,6 +1,6 @@
 //! What the filter costs: CPU time per request of a whole proxy, and latencies. Measured beside other proxies and
 //! filters ([`comparison`]), with one route and with many that have a session each ([`scale`]), and with one to eight
-//! workers ([`workers`]).
+//! workers ([`workers`]). Then what the filter takes of memory ([`memory`]).
 //!
 //! Every proxy has the same three backends, and one worker where nothing else is said. The output has medians over the
 //! rounds, and ratios within the run: absolute figures of different machines or days cannot be compared.
@@ -9,6 +9,7 @@ mod comparison;
 mod h2load;
 mod load;
 mod measure;
+mod memory;
 mod plot;
 mod results;
 mod scale;
@@ -65,6 +66,7 @@ async fn main() -> Result<()> {
     }
     if workers {
         workers::run(&backends, effort).await?;
+        memory::run(&backends).await?;
     }
     Ok(())
 }
@@ -161,6 +163,24 @@ fn wasm(policy: &Value) -> Result<Config> {
 
 fn cookie_policy() -> Value {
     json!({"cookie": {"name": "limpet-session"}})
+}
+
+/// The filter's configuration with so many policies, of which this is the first one.
+fn with_policies(first: &Value, count: usize) -> Value {
+    let mut filter = filter_with(first);
+    if let Some(policies) = filter.get_mut("policies").and_then(Value::as_object_mut) {
+        policies.extend((1..count).map(|number| (policy_name(number), cookie_policy())));
+    }
+    filter
+}
+
+/// The first policy is the default of [`filter_with`].
+fn policy_name(number: usize) -> String {
+    if number == 0 {
+        "web".to_owned()
+    } else {
+        format!("policy-{number:04}")
+    }
 }
 
 /// What a client sends after its first request, which begins a session if there is a filter.
