@@ -1,6 +1,7 @@
 //! What the filter costs: CPU time per request of a whole proxy, and latencies. Measured beside other proxies and
 //! filters ([`comparison`]), with one route and with many that have a session each ([`scale`]), and with one to eight
-//! workers ([`workers`]). Then what the filter takes of memory ([`memory`]).
+//! workers ([`workers`]). Then what the filter takes of memory ([`memory`]), and what requests wait for while its
+//! configuration is pushed ([`pushes`]).
 //!
 //! Every proxy has the same three backends, and one worker where nothing else is said. The output has medians over the
 //! rounds, and ratios within the run: absolute figures of different machines or days cannot be compared.
@@ -11,6 +12,7 @@ mod load;
 mod measure;
 mod memory;
 mod plot;
+mod pushes;
 mod results;
 mod scale;
 mod variants;
@@ -67,6 +69,7 @@ async fn main() -> Result<()> {
     if workers {
         workers::run(&backends, effort).await?;
         memory::run(&backends).await?;
+        pushes::run(&backends).await?;
     }
     Ok(())
 }
