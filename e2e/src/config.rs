@@ -5,6 +5,7 @@ mod discovery;
 mod json;
 mod listeners;
 mod memory;
+mod minimal;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -14,6 +14,7 @@ use crate::exit::EXIT_CODES;
 /// Give files that belong together (routes, a discovered configuration) to one command.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct CheckArgs {
     /// The files to check; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -25,6 +26,9 @@ pub(crate) struct CheckArgs {
     /// not checked]
     #[arg(long, value_name = "VERSION", value_parser = envoy_version)]
     pub(crate) envoy: Option<EnvoyVersion>,
+    /// Name the parts of the chain around the wasm filter that a configuration does not need, in notes
+    #[arg(long)]
+    pub(crate) minimal: bool,
     /// Treat warnings as errors
     #[arg(long)]
     pub(crate) deny_warnings: bool,

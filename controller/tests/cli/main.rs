@@ -27,6 +27,7 @@ mod install;
 mod keys;
 #[cfg(feature = "controller")]
 mod migrate;
+mod minimal;
 mod modes;
 mod per_route;
 #[cfg(feature = "controller")]

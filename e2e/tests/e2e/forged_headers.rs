@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine};
-use limpet_e2e::{Backend, Config, Envoy, Request};
+use limpet_e2e::{Backend, Build, Config, Envoy, Request, Site};
 use serde_json::{Value, json};
 
 /// Routes like those of a split: a request with x-limpet-destination would reach the cluster `secret`.
@@ -76,6 +76,82 @@ async fn forged_headers_have_no_effect_with_a_strict_policy() -> Result<()> {
             .strict_routes(),
     )
     .await
+}
+
+#[tokio::test]
+async fn forged_headers_have_no_effect_with_a_minimal_chain() -> Result<()> {
+    let minimal = Config::load("cookie.yaml")?.minimal()?;
+    assert_forgery_has_no_effect(minimal.clone()).await?;
+    assert_forgery_has_no_effect(minimal.without_limpet()).await
+}
+
+#[tokio::test]
+async fn forged_headers_have_no_effect_with_a_minimal_strict_chain() -> Result<()> {
+    let policy = json!({"cookie": {"name": "limpet-session"}, "strict": true});
+    let strict = Config::load("cookie.yaml")?.policy(&policy).strict_routes();
+    let minimal = strict.minimal()?;
+    assert_forgery_has_no_effect(minimal.clone()).await?;
+    assert_forgery_has_no_effect(minimal.without_limpet()).await
+}
+
+/// Whatever Envoy does about the end of the VM: with `FAIL_OPEN`, requests pass without the filter from then on.
+#[tokio::test]
+async fn a_minimal_chain_is_closed_when_the_vm_has_ended() -> Result<()> {
+    if Build::tested()? == Build::Module {
+        return Ok(());
+    }
+    for policy in ["FAIL_RELOAD", "FAIL_CLOSED", "FAIL_OPEN"] {
+        let config = Config::load("cookie.yaml")?.minimal()?.workers(1).vm_may_grow_by(0)?;
+        let config = config.edit(|bootstrap| {
+            let manager = &mut bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0];
+            manager["typed_config"]["http_filters"][1]["typed_config"]["config"]["failure_policy"] = policy.into();
+        });
+        let site = Site::start(config).await?;
+        let backend = &site.backends[0];
+        let mut visitor = site.visitor();
+        visitor.get("/").await?;
+        let (mut statuses, mut reached) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..12 {
+            let killing = forge(site.envoy.get("/"), backend);
+            let killing = (0..15).fold(killing, |request, _| request.header("x-padding", "x".repeat(3_700)));
+            for answer in [
+                killing.send().await?,
+                visitor.bring(forge(site.envoy.get("/"), backend)).send().await?,
+            ] {
+                statuses.insert(answer.status);
+                for (name, value) in &answer.headers {
+                    let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+                    let addresses = site.backends.iter().map(|backend| backend.address().to_string());
+                    let mut forms = addresses.flat_map(|address| [BASE64_STANDARD.encode(&address), address]);
+                    assert!(
+                        !name.as_str().starts_with("x-limpet"),
+                        "{policy}: the client got {name}"
+                    );
+                    assert!(!forms.any(|form| value.contains(&form)), "{policy}: {name}: {value}");
+                }
+                if answer.status == 200 {
+                    assert_eq!(answer.seen()?.internal_headers(), Vec::<&str>::new(), "{policy}");
+                    reached.extend(answer.backend().map(str::to_owned));
+                }
+            }
+        }
+        let log = site.envoy.log()?;
+        assert!(
+            log.contains("proxy_on_memory_allocate failed"),
+            "{policy}: the VM has not ended"
+        );
+        assert!(
+            statuses.contains(&if policy == "FAIL_OPEN" { 200 } else { 503 }),
+            "{policy}: {statuses:?}"
+        );
+        if policy == "FAIL_OPEN" {
+            assert!(
+                reached.len() > 1,
+                "a forged header steered: only {reached:?} got requests"
+            );
+        }
+    }
+    Ok(())
 }
 
 #[tokio::test]

@@ -1,16 +1,14 @@
 //! The chain of HTTP filters around Limpet's.
 
+use super::header_use::{self, HEADER_MUTATION, ROUTER, STATEFUL_SESSION};
 use super::mutations::{has_session, removes, session_append};
 use crate::cli::EnvoyVersion;
 use crate::envoy_config::filter_locator::{Build, LocatedFilter};
 use crate::envoy_config::node::Node;
 use limpet_core::envoy::{HOST_HEADER, INTERNAL_HEADERS, SESSION_HEADER, STRICT_HOST_HEADER};
 
-const STATEFUL_SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
-const HEADER_MUTATION: &str = "envoy.extensions.filters.http.header_mutation.v3.HeaderMutation";
 /// Wraps a filter: requests that its matcher chooses skip the filter.
 const WITH_MATCHER: &str = "envoy.extensions.common.matching.v3.ExtensionWithMatcher";
-const ROUTER: &str = "envoy.extensions.filters.http.router.v3.Router";
 
 /// An entry of `http_filters`.
 #[derive(Debug)]
@@ -56,7 +54,7 @@ impl<'a> HttpFilter<'a> {
     }
 
     /// The header that tells a `stateful_session` filter the host.
-    fn host_header(&self) -> Option<&'a str> {
+    pub(super) fn host_header(&self) -> Option<&'a str> {
         let content = self.content.as_ref().filter(|_| self.kind == STATEFUL_SESSION)?;
         content.at(&["session_state", "typed_config"])?.typed()?.1.text("name")
     }
@@ -94,7 +92,9 @@ pub(super) struct Chain<'a> {
     pub(super) module: Option<Node<'a>>,
     /// The version of Envoy that it is for, if that is known.
     pub(super) envoy: Option<EnvoyVersion>,
-    filters: Vec<HttpFilter<'a>>,
+    /// Why it is not known which headers the chain reads, if that is not known.
+    pub(super) opaque: Option<String>,
+    pub(super) filters: Vec<HttpFilter<'a>>,
     limpet: usize,
     soft: Option<usize>,
     strict: Option<usize>,
@@ -118,6 +118,7 @@ impl<'a> Chain<'a> {
             build: build.unwrap_or(Build::Wasm),
             module: located.and_then(|located| located.envoy.get("dynamic_module_config")),
             envoy,
+            opaque: header_use::opaque(manager, located),
             limpet,
             soft: steering(HOST_HEADER),
             strict: steering(STRICT_HOST_HEADER),
@@ -165,6 +166,13 @@ impl<'a> Chain<'a> {
             .enumerate()
             .filter(move |(at, filter)| is_part(*at, filter))
             .map(|(_, filter)| filter)
+    }
+
+    /// Whether anything may read this internal header in requests, or write it into responses; `without`: the paths of
+    /// parts that do not count.
+    pub(super) fn may_use(&self, header: &str, without: &[String]) -> bool {
+        // The filter itself reads the session.
+        header == SESSION_HEADER || self.opaque.is_some() || header_use::names(&self.manager, header, without)
     }
 
     /// The filters that steer.

@@ -2,9 +2,9 @@
 //! explains each part.
 
 use super::chain::Chain;
-use super::report::Report;
-use super::{addresses, headers, routes};
-use crate::cli::EnvoyVersion;
+use super::report::{Report, Severity};
+use super::{addresses, headers, minimal, routes};
+use crate::cli::CheckArgs;
 use crate::envoy_config::discovery::{self, Sources};
 use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
 use crate::envoy_config::node::Node;
@@ -20,14 +20,8 @@ enum Ownership<'s, 'a> {
     Configured(&'s LocatedFilter<'a>),
 }
 
-/// Checks every connection manager of a document that has Limpet's filter; returns whether there is one. `envoy`: the
-/// version that it is for, if that is known.
-pub(super) fn check_all<'a>(
-    report: &mut Report,
-    root: &Node<'a>,
-    sources: &Sources<'a>,
-    envoy: Option<EnvoyVersion>,
-) -> bool {
+/// Checks every connection manager of a document that has Limpet's filter; returns whether there is one.
+pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs) -> bool {
     let located = filter_locator::filters(root);
     let mut any = false;
     root.visit(&mut |manager| {
@@ -45,10 +39,19 @@ pub(super) fn check_all<'a>(
                 Ownership::Configured(located) => Some(located),
             };
             any = true;
-            check(report, &Chain::new(manager, i, located, envoy), located, sources);
+            let chain = Chain::new(manager, i, located, args.envoy);
+            let before = problems(report);
+            check(report, &chain, located, sources);
+            if args.minimal {
+                minimal::note(report, &chain, located, problems(report) == before);
+            }
         }
     });
     any
+}
+
+fn problems(report: &Report) -> usize {
+    report.count(Severity::Error) + report.count(Severity::Warning)
 }
 
 /// Whether the object around a filter is this entry of `http_filters`, or in it: a filter may be wrapped in a matcher.

@@ -1,6 +1,7 @@
 //! The internal headers of a chain: a client cannot send them, and neither clients nor backends see them.
 
 use super::chain::{Chain, HttpFilter};
+use super::header_use::EARLY_HEADER_MUTATION;
 use super::mutations::{is_route_session, removes, session_append};
 use super::report::Report;
 use super::route_entry::RouteEntry;
@@ -11,7 +12,8 @@ use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
 };
 
-const EARLY_HEADER_MUTATION: &str = "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
+/// The headers of the filters that steer, which these also write into responses.
+const HOST_HEADERS: [&str; 2] = [HOST_HEADER, STRICT_HOST_HEADER];
 
 /// The headers that are not removed, for a message.
 fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
@@ -21,14 +23,7 @@ fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
 
 /// Checks that these headers, if a client sends them, are removed before the first route match.
 pub(super) fn check_early(report: &mut Report, chain: &Chain<'_>, headers: &[&str]) {
-    let early: Vec<Node<'_>> = chain
-        .manager
-        .list("early_header_mutation_extensions")
-        .iter()
-        .filter_map(|extension| extension.get("typed_config"))
-        .filter_map(|typed| typed.typed().filter(|(kind, _)| *kind == EARLY_HEADER_MUTATION))
-        .flat_map(|(_, content)| content.list("mutations"))
-        .collect();
+    let early = early_mutations(chain);
     let missing = missing(headers, |header| early.iter().any(|mutation| removes(mutation, header)));
     if !missing.is_empty() {
         let message = format!(
@@ -39,11 +34,25 @@ pub(super) fn check_early(report: &mut Report, chain: &Chain<'_>, headers: &[&st
     }
 }
 
+/// What Envoy does to the headers of a request before the first route match.
+pub(super) fn early_mutations<'a>(chain: &Chain<'a>) -> Vec<Node<'a>> {
+    let extensions = chain.manager.list("early_header_mutation_extensions");
+    let typed = extensions.iter().filter_map(|extension| extension.get("typed_config"));
+    let typed = typed.filter_map(|typed| typed.typed().filter(|(kind, _)| *kind == EARLY_HEADER_MUTATION));
+    typed.flat_map(|(_, content)| content.list("mutations")).collect()
+}
+
 /// Checks the chain of a wasm filter; [`check_upstream`] checks its routes.
 pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
-    check_early(report, chain, &INTERNAL_HEADERS);
+    let read = INTERNAL_HEADERS.into_iter().filter(|header| chain.may_use(header, &[]));
+    let read: Vec<&str> = read.collect();
+    check_early(report, chain, &read);
     let in_front = chain.in_front();
-    let leaking = missing(&[HOST_HEADER, STRICT_HOST_HEADER], |header| {
+    let written: Vec<&str> = read
+        .into_iter()
+        .filter(|header| HOST_HEADERS.contains(header))
+        .collect();
+    let leaking = missing(&written, |header| {
         in_front
             .iter()
             .any(|filter| filter.removes(header, "response_mutations"))
@@ -65,11 +74,9 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
         report.error(&append, message);
     }
     for filter in chain.between() {
-        let removed = ["request_mutations", "response_mutations"].iter().any(|mutations| {
-            [HOST_HEADER, STRICT_HOST_HEADER]
-                .iter()
-                .any(|header| filter.removes(header, mutations))
-        });
+        let removed = ["request_mutations", "response_mutations"]
+            .iter()
+            .any(|mutations| HOST_HEADERS.iter().any(|header| filter.removes(header, mutations)));
         if removed {
             let message = "expected in front of limpet or behind the stateful_session filters: here it removes the \
                            headers by which they tell each other the host";
@@ -86,7 +93,7 @@ pub(super) fn check_downstream(report: &mut Report, chain: &Chain<'_>, entry: &R
     }
     let removing = |filter: &HttpFilter<'_>| {
         let removes = |header: &&str| filter.removes(header, "response_mutations");
-        [HOST_HEADER, STRICT_HOST_HEADER].iter().any(removes)
+        HOST_HEADERS.iter().any(removes)
     };
     for filter in chain
         .in_front()

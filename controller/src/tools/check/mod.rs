@@ -7,8 +7,10 @@ mod destination_routes;
 mod destinations;
 mod failure_policy;
 mod filter;
+mod header_use;
 mod headers;
 mod matched_parameters;
+mod minimal;
 mod mutations;
 mod per_route;
 mod print;
@@ -130,7 +132,7 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
     for filter in &found {
         check_filter(report, filter, args);
     }
-    let chains = connection_manager::check_all(report, root, sources, args.envoy);
+    let chains = connection_manager::check_all(report, root, sources, args);
     match (found.is_empty() && !chains, sources.has_routes(root)) {
         (false, _) => Contents::Filter,
         (true, true) => Contents::Routes,

@@ -1,13 +1,12 @@
 //! What Limpet's filter and the filters that steer do on the routes that have sessions.
 
 use super::chain::{Chain, HttpFilter};
+use super::header_use::STATEFUL_SESSION_PER_ROUTE;
 use super::report::Report;
 use super::route_entry::RouteEntry;
 use super::session::Session;
 use crate::envoy_config::filter_locator::FILTER_CONFIG;
 use crate::envoy_config::node::Node;
-
-const PER_ROUTE: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute";
 
 /// What a filter does on a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +39,7 @@ fn status(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> FilterStatus {
             };
             (kind, content) = inner;
         }
-        if kind == PER_ROUTE {
+        if kind == STATEFUL_SESSION_PER_ROUTE {
             is_idle = content.flag("disabled");
         }
     }
