@@ -191,6 +191,9 @@ async fn listen_with_tls(namespace: &Namespace) -> Result<Authority> {
         {"name": "own", "port": 8443, "protocol": "HTTPS", "tls": tls, "hostname": "other-0.street.example"},
     ]}});
     namespace.merge("Gateway", "web", &listeners).await?;
+    // On a listener for one host, a route for any host is as specific as that host's own, and the older one counts.
+    let parents = json!({"spec": {"parentRefs": [{"name": "web", "sectionName": "https"}]}});
+    namespace.merge("HTTPRoute", "web", &parents).await?;
     Ok(authority)
 }
 
