@@ -333,7 +333,7 @@ fn a_token_that_is_not_honoured_says_why_and_by_whom() {
             vec!["expected 60 or 76 characters of base64url, found 50"],
         ),
         (
-            format!("{}A", &good[..59]),
+            format!("{}{}", &good[..59], if good.ends_with('A') { 'B' } else { 'A' }),
             "bad_signature",
             vec!["it was changed, or made with another key", cart.as_str()],
         ),
