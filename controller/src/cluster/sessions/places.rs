@@ -54,6 +54,8 @@ pub(super) struct Places {
     served: HashMap<ClusterId, Served>,
     /// The clusters that reports may mean.
     by_destination: HashMap<Destination, BTreeSet<ClusterId>>,
+    /// Of which there may be something to forget, so that nobody looks at all the others for it.
+    pub(super) ageing: BTreeSet<ClusterId>,
     /// How often hosts or idle bounds became known that were not.
     additions: u64,
 }
@@ -260,6 +262,9 @@ impl Places {
         if !is_published {
             served.hosts.values_mut().for_each(|host| host.leave(now));
         }
+        if served.is_ageing() {
+            self.ageing.insert(id);
+        }
     }
 
     pub(super) fn observe(&mut self, cluster: &ClusterName, endpoints: &[Endpoint], now: Timestamp) {
@@ -283,6 +288,11 @@ impl Places {
             };
             let before = served.hosts.insert(endpoint.address, host);
             self.additions += u64::from(before.is_none());
+        }
+        if let Some(given) = given
+            && served.is_ageing()
+        {
+            self.ageing.insert(given.id);
         }
     }
 
@@ -367,24 +377,46 @@ impl Places {
 
     /// Forgets hosts that are gone and are none of these, and idle bounds that no Envoy has any more.
     pub(super) fn forget(&mut self, lived: &HashSet<HostKey>, now: Timestamp) {
-        let published: BTreeSet<_> = self.clusters.values().map(|given| &given.id).collect();
-        let by_destination = &mut self.by_destination;
-        self.served.retain(|id, served| {
+        for id in std::mem::take(&mut self.ageing) {
+            let Some(served) = self.served.get_mut(&id) else {
+                continue;
+            };
             served.forget_bounds(now);
             served
                 .hosts
-                .retain(|host, at| at.standing != Standing::Gone || lived.contains(&(*id, *host)));
-            let stays = !served.hosts.is_empty() || published.contains(id);
-            if !stays && let Some(ids) = by_destination.get_mut(&served.destination) {
-                ids.remove(id);
+                .retain(|host, at| at.standing != Standing::Gone || lived.contains(&(id, *host)));
+            if served.is_published() || !served.hosts.is_empty() {
+                if served.is_ageing() {
+                    self.ageing.insert(id);
+                }
+                continue;
             }
-            stays
-        });
-        by_destination.retain(|_, ids| !ids.is_empty());
+            let destination = served.destination;
+            self.served.remove(&id);
+            if let Some(ids) = self.by_destination.get_mut(&destination) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    self.by_destination.remove(&destination);
+                }
+            }
+        }
     }
 }
 
 impl Served {
+    /// Whether any Envoys have it.
+    fn is_published(&self) -> bool {
+        self.groups.values().any(|bounds| bounds.is_given)
+    }
+
+    /// Whether it, a host or an idle bound of it is a former one.
+    fn is_ageing(&self) -> bool {
+        let mut bounds = self.groups.values().flat_map(|bounds| bounds.former.values());
+        !self.is_published()
+            || bounds.any(Option::is_some)
+            || self.hosts.values().any(|host| host.standing == Standing::Gone)
+    }
+
     fn forget_bounds(&mut self, now: Timestamp) {
         self.groups.retain(|_, bounds| {
             bounds.forget(now);

@@ -95,6 +95,10 @@ fn published<'a>(
     }
 }
 
+fn later(seconds: u64) -> Timestamp {
+    now().after(Duration::from_secs(seconds))
+}
+
 fn address(number: u8) -> std::net::SocketAddr {
     ([10, 0, 0, number], 80).into()
 }
@@ -307,4 +311,34 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Draining)]);
     assert_eq!(budgets(GROUP, 180), [], "there is no other pod");
+}
+
+#[test]
+fn what_is_former_is_looked_at_until_it_is_forgotten() {
+    let (shop, none) = (Shop::new(), HashSet::new());
+    let id = ClusterId::of(&shop.cluster);
+    let ageing = || shop.book.content().places.ageing.clone();
+    let forget = |lived: &HashSet<_>, now| shop.book.content().places.forget(lived, now);
+    assert!(ageing().is_empty(), "nothing is former");
+    shop.observe(&[(1, EndpointState::Ready)]);
+    forget(&HashSet::from([(id, address(2))]), now());
+    assert!(ageing().contains(&id), "a pod that is gone has sessions");
+    assert!(shop.book.content().places.has((id, address(2))));
+    forget(&none, now());
+    assert!(ageing().is_empty(), "it has none");
+    assert!(!shop.book.content().places.has((id, address(2))));
+    shop.publish_for(&["web"], &[60]);
+    forget(&none, now());
+    assert_eq!(
+        shop.book.content().places.longest(id),
+        600,
+        "an Envoy may have the bound"
+    );
+    forget(&none, later(10_000));
+    assert_eq!(shop.book.content().places.longest(id), 60);
+    assert!(ageing().is_empty(), "no Envoy has it");
+    shop.publish_for(&[], &[]);
+    forget(&none, later(20_000));
+    assert_eq!(shop.book.content().places.served().count(), 0, "nobody leads there");
+    assert!(ageing().is_empty());
 }

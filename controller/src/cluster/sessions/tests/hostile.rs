@@ -37,10 +37,6 @@ fn nothing_of(backend: Backend) -> Report {
     }
 }
 
-fn later(seconds: u64) -> Timestamp {
-    now().after(Duration::from_secs(seconds))
-}
-
 #[test]
 fn idle_bounds_that_no_policy_has_are_not_taken_in() {
     let (shop, honest) = (of_two_gateways(), envoy());
