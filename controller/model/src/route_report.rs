@@ -44,6 +44,8 @@ fn conditions(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession])
     if !route.is_malformed {
         conditions.push(resolved(route));
     }
+    // Each route has some, and they are kept.
+    conditions.shrink_to_fit();
     conditions
 }
 

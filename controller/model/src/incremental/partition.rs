@@ -92,10 +92,11 @@ impl Partition {
         self.loose.remove(&member);
         self.dirty.remove(&member);
         if let Some(links) = links {
-            let links = links
-                .into_iter()
-                .map(|(link, hold)| (self.enter(&member, link, hold), hold));
-            let links: Vec<_> = links.collect();
+            let links = links.into_iter();
+            let links = links.map(|(link, hold)| (self.enter(&member, link, hold), hold));
+            let mut links: Vec<_> = links.collect();
+            // It was collected in the room of the links themselves.
+            links.shrink_to_fit();
             self.loose.insert(Arc::clone(&member));
             self.members.insert(member, State { links, island });
         }
