@@ -116,7 +116,7 @@ manifests: ## Write the manifests for kustomize and the chart's golden files aga
 	git status --short controller/deploy e2e/tests/chart docs/reference/chart-values.md
 
 check: ## Check the format, clippy, the oldest supported Rust, licences, and advisories if reachable
-	@echo "Checking format, lints and dependencies (4 minutes the first time, 4 more if cargo-deny is not installed)"
+	@echo "Checking format, lints and dependencies (8 minutes the first time)"
 	cargo fmt --all --check
 	cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
 	cargo clippy --locked $(host_crates) --all-targets --all-features -- -D warnings
