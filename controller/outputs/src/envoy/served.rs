@@ -147,12 +147,12 @@ impl Used {
             *self = Self::by(after, gateway);
             return;
         }
-        for place in changed_places(self, (before, from), (after, to)) {
+        for place in changed_places(self, (before, from), (after, to)).keys() {
             if let Some(host) = place.find(from) {
-                self.remove(&place, references(before, host));
+                self.remove(place, references(before, host));
             }
             if let Some(host) = place.find(to) {
-                self.add(&place, references(after, host));
+                self.add(place, references(after, host));
             }
         }
     }
@@ -180,28 +180,41 @@ fn are_alike(before: &Gateway, after: &Gateway) -> bool {
             .all(|(before, after)| port(before, after))
 }
 
+/// What is another one than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Differs {
+    /// Some routes of the virtual host, by themselves.
+    Routes,
+    /// A cluster or a policy that routes of it refer to, and perhaps routes, too.
+    Referred,
+}
+
 /// The virtual hosts that are others, or of which a cluster is another one to their routes.
-fn changed_places(used: &Used, before: (&Graph, &Gateway), after: (&Graph, &Gateway)) -> BTreeSet<Arc<Place>> {
-    let mut places = BTreeSet::new();
+fn changed_places(used: &Used, before: (&Graph, &Gateway), after: (&Graph, &Gateway)) -> BTreeMap<Arc<Place>, Differs> {
+    let mut places = BTreeMap::new();
     for (port, listeners) in &before.1.ports {
         let others = after.1.ports.get(port).into_iter().flatten();
         for (index, (listener, other)) in listeners.iter().zip(others).enumerate() {
             for (hostname, ..) in changes(&listener.virtual_hosts, &other.virtual_hosts) {
-                places.insert(Arc::new(Place {
+                let place = Place {
                     port: *port,
                     listener: index,
                     hostname: hostname.clone(),
-                }));
+                };
+                places.insert(Arc::new(place), Differs::Routes);
             }
         }
     }
-    for (name, before, after) in changes(&before.0.clusters, &after.0.clusters) {
-        if of_routes(before) != of_routes(after) {
-            places.extend(used.places(&Reference::Cluster(name.clone())).cloned());
-        }
-    }
-    for (name, ..) in changes(&before.0.policies, &after.0.policies) {
-        places.extend(used.places(&Reference::Policy(name.clone())).cloned());
+    let clusters = changes(&before.0.clusters, &after.0.clusters);
+    let clusters = clusters.filter(|(_, before, after)| of_routes(*before) != of_routes(*after));
+    let clusters = clusters.map(|(name, ..)| Reference::Cluster(name.clone()));
+    let policies = changes(&before.0.policies, &after.0.policies);
+    let policies = policies.map(|(name, ..)| Reference::Policy(name.clone()));
+    for reference in clusters.chain(policies) {
+        places.extend(
+            used.places(&reference)
+                .map(|place| (Arc::clone(place), Differs::Referred)),
+        );
     }
     places
 }
@@ -229,11 +242,11 @@ impl<'g> Change<'g> {
     }
 
     /// Makes these virtual hosts, and the units of the objects that their routes come from.
-    fn patch_hosts(&self, places: &BTreeSet<Arc<Place>>, used: &Used, resources: &mut Resources) {
+    fn patch_hosts(&self, places: &BTreeMap<Arc<Place>, Differs>, used: &Used, resources: &mut Resources) {
         let mut objects = BTreeSet::new();
-        for place in places {
+        for (place, differs) in places {
             let (was, is) = (place.find(self.from), place.find(self.to));
-            objects.extend(changed_objects(was, is));
+            objects.extend(changed_objects(was, is, *differs));
             if let (None, Some(listener)) = (is, self.listener(place)) {
                 let configuration = configuration_name(place.port, listener);
                 let name = host_name(&configuration, &place.hostname.to_string());
@@ -241,7 +254,7 @@ impl<'g> Change<'g> {
             }
         }
         let mut encoded: BTreeMap<&Place, ByObject> = BTreeMap::new();
-        for place in places {
+        for place in places.keys() {
             let (Some(listener), Some(host)) = (self.listener(place), place.find(self.to)) else {
                 continue;
             };
@@ -324,8 +337,12 @@ fn by_object(routes: Vec<EncodedRoute>) -> ByObject {
     objects
 }
 
-/// The objects whose routes differ. If it is the same virtual host, a cluster or a policy is another one: any may.
-fn changed_objects<'h>(was: Option<&'h Arc<VirtualHost>>, is: Option<&'h Arc<VirtualHost>>) -> BTreeSet<&'h str> {
+/// The objects whose routes differ. If a cluster or a policy does, any may.
+fn changed_objects<'h>(
+    was: Option<&'h Arc<VirtualHost>>,
+    is: Option<&'h Arc<VirtualHost>>,
+    differs: Differs,
+) -> BTreeSet<&'h str> {
     let of = |host: Option<&'h Arc<VirtualHost>>| {
         let mut objects: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
         for route in host.iter().flat_map(|host| &host.routes) {
@@ -336,8 +353,7 @@ fn changed_objects<'h>(was: Option<&'h Arc<VirtualHost>>, is: Option<&'h Arc<Vir
         objects
     };
     let (before, after) = (of(was), of(is));
-    let is_same = was == is;
     let mut all = before.keys().chain(after.keys()).copied().collect::<BTreeSet<_>>();
-    all.retain(|object| is_same || before.get(object) != after.get(object));
+    all.retain(|object| differs == Differs::Referred || before.get(object) != after.get(object));
     all
 }

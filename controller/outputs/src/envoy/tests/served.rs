@@ -32,6 +32,8 @@ type RouteSeed = (usize, Vec<usize>, Option<Option<usize>>);
 enum Step {
     Host(usize, usize, Vec<RouteSeed>),
     NoHost(usize, usize),
+    /// One route of a virtual host that is there.
+    Route(usize, usize, usize, RouteSeed),
     Cluster(usize, Option<usize>, bool, bool),
     NoCluster(usize),
     Policy(usize, bool),
@@ -47,10 +49,12 @@ fn step() -> impl Strategy<Value = Step> {
         proptest::collection::vec(0..CLUSTERS.len(), 0..3),
         proptest::option::of(proptest::option::of(0..POLICIES.len())),
     );
-    let routes = proptest::collection::vec(route, 0..4);
+    let routes = proptest::collection::vec(route.clone(), 0..4);
     prop_oneof![
         12 => (0..PORTS.len(), 0..HOSTS.len(), routes).prop_map(|(port, host, routes)| Step::Host(port, host, routes)),
         3 => (0..PORTS.len(), 0..HOSTS.len()).prop_map(|(port, host)| Step::NoHost(port, host)),
+        8 => (0..PORTS.len(), 0..HOSTS.len(), 0..4_usize, route)
+            .prop_map(|(port, host, index, route)| Step::Route(port, host, index, route)),
         4 => (0..CLUSTERS.len(), proptest::option::of(0..POLICIES.len()), any::<bool>(), any::<bool>())
             .prop_map(|(name, policy, never_begins, tls)| Step::Cluster(name, policy, never_begins, tls)),
         1 => (0..CLUSTERS.len()).prop_map(Step::NoCluster),
@@ -145,6 +149,14 @@ fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
         Step::NoHost(port, host) => listener(*port, &mut |listener| {
             listener.virtual_hosts.remove(&hostname(*port, *host));
         }),
+        Step::Route(port, host, index, seed) => listener(*port, &mut |listener| {
+            let hostname = hostname(*port, *host);
+            if let Some(host) = listener.virtual_hosts.get_mut(&hostname)
+                && let Some(route) = Arc::make_mut(host).routes.get_mut(*index)
+            {
+                *route = some_route(*index, seed);
+            }
+        }),
         Step::Cluster(index, policy, never_begins, tls) => {
             let mut made = cluster(CLUSTERS[*index]);
             made.session = policy.map(|policy| SessionUse {
@@ -191,6 +203,25 @@ fn text(resources: &Resources) -> Vec<String> {
         .map(|resource| format!("{resource:?}"))
         .chain(units)
         .collect()
+}
+
+#[test]
+fn a_unit_follows_a_cluster_beside_a_route_that_changes() {
+    let (mut graph, options) = (start(), Arc::new(EnvoyOptions::default()));
+    let mut inputs = Arc::new(inputs());
+    let (changing, other) = ((0, vec![0], None), (1, vec![1], Some(Some(0))));
+    change(&mut graph, &mut inputs, &Step::Host(0, 1, vec![changing, other]));
+    let mut used = Used::by(&graph, &gateway());
+    let mut kept = Served::new(&graph, &gateway(), used.clone(), &options, &inputs);
+    let before = graph.clone();
+    change(&mut graph, &mut inputs, &Step::Route(0, 1, 0, (0, vec![2], None)));
+    change(&mut graph, &mut inputs, &Step::Cluster(1, None, true, false));
+    used.catch_up(&gateway(), &before, &graph);
+    kept.catch_up(&graph, used, &options, &inputs);
+    assert_eq!(
+        text(kept.resources()),
+        text(&served(&graph, &gateway(), &options, &inputs))
+    );
 }
 
 proptest! {
