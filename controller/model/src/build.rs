@@ -17,7 +17,7 @@ use super::{
     Envoys, Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
     without_status,
 };
-use limpet_api::{Kind, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 
 /// How often to build at most until the memory leads to itself. More than three times were never needed.
 pub(super) const MOST_BUILDS: usize = 8;
@@ -87,7 +87,9 @@ pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Contex
     let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
     let mut contour = Contour::of(objects, &references, settings, explained_route);
     let policies = contour.as_mut().map(Contour::take_policies).unwrap_or_default();
-    let mut sessions = sessions(objects, settings, &facts.concat(), policies, context);
+    let serving = gateways.iter().filter(|(_, gateway)| gateway.serves());
+    let serving: BTreeSet<&ObjectName> = serving.map(|(name, _)| *name).collect();
+    let mut sessions = sessions(objects, settings, &facts.concat(), &serving, policies, context);
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
     let of_routes = rules_of_routes
         .into_iter()

@@ -46,7 +46,7 @@ pub struct Graph {
     pub clusters: Map<ClusterName, Cluster>,
     /// The session policies, by a name that is made from their content, so equal policies are one.
     pub policies: Map<Text, PolicyConfig>,
-    /// The origins of the rules that have sessions.
+    /// The origins of the rules of HTTPRoutes and GRPCRoutes that have sessions.
     #[serde(skip)]
     pub rules: Map<RuleName, RuleOrigin>,
     /// What to remember for the next graph.

@@ -32,7 +32,7 @@ pub(super) enum Link {
     Backend(ObjectName),
     /// Routes of this name, as targets of policies.
     Route(ObjectName),
-    /// A Gateway, as a parent and as a target of policies.
+    /// A Gateway, as a parent and as a target of policies. It is built before all others.
     Gateway(ObjectName),
     /// The virtual host of a listener, by its index.
     Host(ObjectName, usize, Hostname),
@@ -127,7 +127,7 @@ fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects) -> Optio
                 if let Some(gateway) = objects.gateways.get(&name) {
                     links.extend(hosts(&name, gateway, parent, hostnames));
                 }
-                links.push((Link::Gateway(name), Hold::MayBeJoined));
+                links.push((Link::Gateway(name), Hold::Reads));
             }
             None => links.push((Link::OthersGateways, Hold::Reads)),
         }
@@ -178,7 +178,7 @@ fn of_policy(policy: &ObjectName, spec: &SessionPolicySpec) -> Links {
         let name = ObjectName::new(&policy.namespace, &target.name);
         // Policies apply to neither, but say so where they target one.
         if target.kind == Kind::Gateway.as_str() {
-            links.push((Link::Gateway(name.clone()), Hold::Joins));
+            links.push((Link::Gateway(name.clone()), Hold::Reads));
         } else if [Kind::HttpRoute, Kind::GrpcRoute]
             .iter()
             .any(|kind| target.kind == kind.as_str())

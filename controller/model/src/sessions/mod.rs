@@ -141,12 +141,13 @@ impl RuleSession {
     }
 }
 
-/// Decides on the sessions of all rules at once, since rules that share a policy affect each other. `others`: the
-/// policies of what is no rule, which get names among those of rules.
+/// Decides on the sessions of all rules at once, since rules that share a policy affect each other. `serving`: the
+/// Gateways that serve. `others`: the policies of what is no rule, which get names among those of rules.
 pub(crate) fn sessions(
     objects: &Objects,
     settings: &Settings,
     rules: &[RuleFacts<'_>],
+    serving: &BTreeSet<&ObjectName>,
     others: Vec<PolicyConfig>,
     context: Context<'_>,
 ) -> Sessions {
@@ -162,7 +163,7 @@ pub(crate) fn sessions(
     };
     let mut chosen = chooser.choose(rules);
     domains::refuse_foreign(&mut chosen);
-    let statuses = Statuses::new(objects, settings, &policies, &targets, &chosen);
+    let statuses = Statuses::new(objects, settings, &policies, &targets, &chosen, serving);
     refuse_without_room(&statuses, &mut chosen);
 
     let mut emitted = Policies::default();

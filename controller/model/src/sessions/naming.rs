@@ -21,11 +21,13 @@ pub(super) type NamingGateways<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeMap<&'p
 /// Group, kind, namespace and name.
 type Key<'a> = (&'a str, &'a str, &'a str, &'a str);
 
-/// The Gateways of rules that name a target other than as a valid backend.
+/// The Gateways of rules that name a target other than as a valid backend, and those that are targets themselves.
+/// `serving`: the Gateways that serve.
 pub(super) fn naming_gateways<'p>(
     objects: &Objects,
     policies: &'p [PolicyObject<'p>],
     chosen: &[RuleChoice<'p>],
+    serving: &BTreeSet<&'p ObjectName>,
 ) -> NamingGateways<'p> {
     let mut naming = NamingGateways::new();
     if policies.is_empty() {
@@ -36,6 +38,13 @@ pub(super) fn naming_gateways<'p>(
         for target in &policy.object.spec.target_refs {
             let key = of_target(&policy.name.name.namespace, target);
             by_target.entry(key).or_default().insert(policy);
+            // Policies do not apply to Gateways and routes, but where they target one, its status is the place to say
+            // so.
+            if (key.0, key.1) == (Kind::Gateway.group(), Kind::Gateway.as_str())
+                && let Some(gateway) = serving.get(&ObjectName::new(key.2, key.3))
+            {
+                naming.entry(policy).or_default().entry(gateway).or_default();
+            }
         }
     }
     for (route, OfRoute { valid, gateways }) in of_routes(chosen) {
@@ -50,7 +59,6 @@ pub(super) fn naming_gateways<'p>(
                 }
             }
         };
-        // Policies do not apply to routes and Gateways, but where they target one, its status is the place to say so.
         let kind = route.kind;
         let key = (
             kind.group(),
@@ -59,16 +67,6 @@ pub(super) fn naming_gateways<'p>(
             route.name.name.as_str(),
         );
         add(key, &mut gateways.iter().copied());
-        for gateway in &gateways {
-            let kind = Kind::Gateway;
-            let key = (
-                kind.group(),
-                kind.as_str(),
-                gateway.namespace.as_str(),
-                gateway.name.as_str(),
-            );
-            add(key, &mut std::iter::once(*gateway));
-        }
         // Valid backends are in the outcomes of their rules.
         let references = objects.route(route).map(|route| route.backends).unwrap_or_default();
         if references.len() > valid {

@@ -37,8 +37,9 @@ impl<'p> Statuses<'p> {
         policies: &'p [PolicyObject<'p>],
         targets: &'p PolicyTargets<'p>,
         chosen: &[RuleChoice<'p>],
+        serving: &BTreeSet<&'p ObjectName>,
     ) -> Self {
-        let naming = naming_gateways(objects, policies, chosen);
+        let naming = naming_gateways(objects, policies, chosen, serving);
         let mut ancestors: GatewaysByPolicy<'p> = BTreeMap::new();
         for (policy, gateways) in &naming {
             ancestors.entry(policy).or_default().extend(gateways.keys());

@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::build::build_within;
@@ -72,4 +72,37 @@ fn a_build_of_what_changed_is_a_build_of_everything() {
     for seed in 100..120 {
         run(seed, CHANGES);
     }
+}
+
+/// Whoever may write such a policy would otherwise make each change cost all routes of the Gateway.
+#[test]
+fn a_policy_for_a_gateway_joins_no_routes() {
+    const ROUTES: usize = 10;
+    let object = |name: &str, spec: Value| json!({"metadata": {"namespace": "a", "name": name}, "spec": spec});
+    let mut objects = Objects::default();
+    let name = |name: &str| ObjectName::new("a", name);
+    let listeners = json!({"gatewayClassName": "limpet", "listeners": [{"name": "l", "port": 80, "protocol": "HTTP"}]});
+    let gateway = limpet_api::readable(&object("web", listeners));
+    objects.gateways.insert(name("web"), gateway.into());
+    for index in 0..ROUTES {
+        let own = format!("r{index}");
+        let spec = json!({
+            "parentRefs": [{"name": "web"}],
+            "hostnames": [format!("{own}.x.com")],
+            "rules": [{"backendRefs": [{"name": own, "port": 80}]}],
+        });
+        let route = limpet_api::readable(&object(&own, spec));
+        objects.http_routes.insert(name(&own), route.into());
+    }
+    let target = json!([{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"}]);
+    let policy = limpet_api::readable(&object("p", json!({"targetRefs": target, "sessionPersistence": {}})));
+    let key = SessionPolicyName {
+        kind: SessionPolicyKind::BackendLbPolicy,
+        name: name("p"),
+    };
+    objects.session_policies.insert(key, policy.into());
+    let mut incremental = Incremental::default();
+    let _ = incremental.build(&objects, &Settings::default());
+    // Besides the routes: the Gateway, the policy, and the classes.
+    assert_eq!(incremental.parts.len(), ROUTES + 3);
 }

@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use crate::endpoints::Readiness;
 use crate::references::selector_service;
+use crate::session_fields::SessionField;
 use crate::{
-    Authorities, Certificate, InPlace, Memory, Objects, Quarantined, SessionPolicyKind, SessionPolicyName, envoys_name,
+    Authorities, Certificate, InPlace, Map, Memory, Objects, Quarantined, SessionPolicyKind, SessionPolicyName,
+    envoys_name,
 };
 
 /// xorshift64*, which is the same everywhere.
@@ -52,13 +54,26 @@ fn read<S: Spec>(object: &Value) -> Arc<Object<S>> {
     limpet_api::readable(object).into()
 }
 
+/// Puts an object into a map. `labels_alone`: of one that is there already, only annotations and labels change, and so
+/// not its generation.
+fn put<K: Ord + Clone, S: Spec + Clone>(map: &mut Map<K, Object<S>>, name: K, object: &Value, labels_alone: bool) {
+    let mut object = read(object);
+    if labels_alone && let Some(former) = map.get(&name) {
+        let mut labelled = Object::clone(former);
+        labelled.meta.annotations.clone_from(&object.meta.annotations);
+        labelled.meta.labels.clone_from(&object.meta.labels);
+        object = Arc::new(labelled);
+    }
+    map.insert(name, object);
+}
+
 impl World {
     /// One change. `memory`: what the last build remembers.
     #[expect(clippy::too_many_lines, reason = "one case for each kind of object")]
     pub(super) fn change(&mut self, random: &mut Random, memory: &Memory) {
         self.generation += 1;
         let namespace = random.of(&NAMESPACES);
-        let gone = random.one_in(5);
+        let (gone, labels_alone) = (random.one_in(5), random.one_in(4));
         macro_rules! put {
             ($map:ident, $prefix:expr, $count:expr, $spec:expr) => {{
                 let name = ObjectName::new(namespace, &format!("{}{}", $prefix, random.below($count)));
@@ -66,13 +81,13 @@ impl World {
                     self.objects.$map.remove(&name);
                 } else {
                     let object = self.object(&name, $spec, random);
-                    self.objects.$map.insert(name, read(&object));
+                    put(&mut self.objects.$map, name, &object, labels_alone);
                 }
             }};
         }
         match random.below(42) {
-            0..=9 => put!(http_routes, "r", 6, route(random, namespace, true)),
-            10..=12 => put!(grpc_routes, "r", 3, route(random, namespace, false)),
+            0..=9 => put!(http_routes, "r", 6, route(random, true)),
+            10..=12 => put!(grpc_routes, "r", 3, route(random, false)),
             13..=16 => {
                 let name = Self::service_name(random, namespace);
                 if gone {
@@ -82,7 +97,7 @@ impl World {
                     if random.one_in(3) {
                         object["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "limpet"});
                     }
-                    self.objects.services.insert(name, read(&object));
+                    put(&mut self.objects.services, name, &object, labels_alone);
                 }
             }
             17..=21 => {
@@ -100,7 +115,7 @@ impl World {
                     self.objects.session_policies.remove(&key);
                 } else {
                     let object = self.object(&name, policy(random), random);
-                    self.objects.session_policies.insert(key, read(&object));
+                    put(&mut self.objects.session_policies, key, &object, labels_alone);
                 }
             }
             22..=23 => put!(backends, "s", 3, x_backend(random)),
@@ -115,7 +130,7 @@ impl World {
                     if random.one_in(2) {
                         object["metadata"]["annotations"]["limpet.dev/service"] = json!("s0");
                     }
-                    self.objects.gateways.insert(name, read(&object));
+                    put(&mut self.objects.gateways, name, &object, labels_alone);
                 }
             }
             29 => {
@@ -217,20 +232,14 @@ impl World {
     #[expect(clippy::needless_pass_by_value, reason = "it is made for the call")]
     fn object(&self, name: &ObjectName, spec: Value, random: &mut Random) -> Value {
         let mut annotations = json!({});
-        let known = [
-            ("strict", "true"),
-            ("strict", "maybe"),
-            ("domain", "x.com"),
-            ("domain", "z.com"),
-            ("path", "route"),
-            ("mode", "prefix"),
-            ("source", "{timeout: 1h}"),
-            ("query", "{name: q}"),
-            ("begin", "never"),
-            ("session-name", "s"),
-        ];
         if random.one_in(4) {
-            let (annotation, value) = known[random.below(known.len())];
+            let field = &SessionField::ALL[random.below(SessionField::ALL.len())];
+            let annotation = field.annotation();
+            let value = match random.below(8) {
+                0 => "maybe",
+                1..=4 if annotation == "domain" => "x.com",
+                _ => random.of(field.values.examples()),
+            };
             annotations[format!("session.limpet.dev/{annotation}")] = value.into();
         }
         if random.one_in(12) {
@@ -260,7 +269,7 @@ impl World {
     }
 }
 
-fn backend_refs(random: &mut Random, namespace: &str) -> Vec<Value> {
+fn backend_refs(random: &mut Random) -> Vec<Value> {
     let count = random.below(3);
     let backend = |_| {
         let mut backend = json!({"name": format!("s{}", random.below(5)), "weight": random.below(3)});
@@ -278,7 +287,6 @@ fn backend_refs(random: &mut Random, namespace: &str) -> Vec<Value> {
         }
         backend
     };
-    let _ = namespace;
     (0..count).map(backend).collect()
 }
 
@@ -292,7 +300,7 @@ fn persistence(random: &mut Random) -> Value {
     }
 }
 
-fn route(random: &mut Random, namespace: &str, is_http: bool) -> Value {
+fn route(random: &mut Random, is_http: bool) -> Value {
     let parents = 1 + random.below(2);
     let parent = |_| {
         let mut parent = json!({"name": random.of(&["web", "web", "web", "other", "missing", "contour"])});
@@ -312,7 +320,7 @@ fn route(random: &mut Random, namespace: &str, is_http: bool) -> Value {
     let hosts: Vec<&str> = (0..random.below(3)).map(|_| HOSTS[random.below(HOSTS.len())]).collect();
     let rules: Vec<Value> = (0..=random.below(3))
         .map(|_| {
-            let mut rule = json!({"backendRefs": backend_refs(random, namespace)});
+            let mut rule = json!({"backendRefs": backend_refs(random)});
             let path = random.of(&["/", "/p", "/q", "/p/q", "bad"]);
             rule["matches"] = if is_http {
                 json!([{"path": {"value": path}}])

@@ -94,7 +94,14 @@ fn a_header_without_a_name_has_one_of_its_scope() {
 }
 
 fn sessions_of(world: &World, rules: &[RuleFacts<'_>]) -> Sessions {
-    super::sessions(&world.objects, &world.settings, rules, Vec::new(), Context::default())
+    super::sessions(
+        &world.objects,
+        &world.settings,
+        rules,
+        &serving(rules),
+        Vec::new(),
+        Context::default(),
+    )
 }
 
 /// Check 14, the GEP's own example: two Services of one split.

@@ -158,7 +158,14 @@ impl World {
 
     pub(super) fn sessions(&self) -> Sessions {
         let rules = self.rules();
-        let sessions = sessions(&self.objects, &self.settings, &rules, Vec::new(), Context::default());
+        let sessions = sessions(
+            &self.objects,
+            &self.settings,
+            &rules,
+            &serving(&rules),
+            Vec::new(),
+            Context::default(),
+        );
         assert_eq!(sessions.rules.len(), rules.len());
         check_references(&sessions);
         sessions
@@ -354,4 +361,9 @@ pub(super) fn inline(services: &[&str], persistence: &Value) -> Value {
     let mut rule = rule(services);
     rule["sessionPersistence"] = persistence.clone();
     rule
+}
+
+/// All Gateways of these rules.
+pub(super) fn serving<'r>(rules: &'r [RuleFacts<'_>]) -> BTreeSet<&'r ObjectName> {
+    rules.iter().flat_map(|rule| &rule.gateways).collect()
 }
