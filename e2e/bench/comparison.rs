@@ -67,7 +67,8 @@ pub(crate) async fn run(backends: &Envoy, effort: Effort, choice: Choice) -> Res
     let mut runs = Vec::new();
     for (variant, proxy) in &started {
         for kind in Kind::ALL.into_iter().filter(|kind| variant.has(*kind)) {
-            let request = request(proxy.address(), kind, variant.has_session()).await?;
+            let request = request(proxy.address(), kind, variant.has_session()).await;
+            let request = request.with_context(|| variant.name.to_owned())?;
             let load = h2load::Load::new(proxy.address(), &request);
             runs.push((
                 Run::new(variant.name, proxy.pid(), load),

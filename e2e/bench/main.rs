@@ -31,6 +31,9 @@ use variants::Choice;
 /// The rounds of a whole run.
 const ROUNDS: usize = 40;
 
+/// If it is set, a run writes the page that is published.
+const UPDATE: &str = "UPDATE_BENCHMARKS";
+
 /// Where `module.yaml` has the filter's configuration.
 const MODULE_CONFIGURATION: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
     http_filters/0/typed_config/filter_config/value";
@@ -59,6 +62,11 @@ async fn main() -> Result<()> {
             other => bail!("expected --filters, --counting, --scale or --workers, found {other}"),
         }
     }
+    let is_whole = choice == Some(Choice::All) && rounds >= ROUNDS;
+    ensure!(
+        is_whole || std::env::var_os(UPDATE).is_none(),
+        "{UPDATE} writes what is published, expected all filters and {ROUNDS} rounds"
+    );
     let backends = backends().await?;
     if let Some(choice) = choice {
         comparison::run(&backends, effort, choice).await?;

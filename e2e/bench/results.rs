@@ -8,11 +8,12 @@ use anyhow::{Context, Result};
 use limpet_e2e::tools;
 use serde_json::{Value, json};
 
+use crate::UPDATE;
 use crate::comparison::Kind;
 use crate::h2load;
 use crate::measure::{Effort, Run, quartiles};
 use crate::plot;
-use crate::variants::{COUNTING, EMPTY, NATIVE};
+use crate::variants::{COUNTING, EMPTY, HAPROXY, NATIVE, NO_FILTER};
 
 /// Stands on the page of a run on a busy machine.
 const BUSY: &str = "**This run was on a busy machine.** Its latencies are those of the machine, and its CPU times are \
@@ -99,19 +100,20 @@ impl Results {
         let load: f64 = load.split(' ').nth(2).context("no load")?.parse()?;
         let was_busy = load > f64::from(u32::try_from(cpus.get())?) * 1.5;
         let (major, minor) = tools::envoy_version()?;
-        let haproxy = said(&tools::haproxy()?.to_string_lossy(), &["-v"])?;
-        let haproxy = haproxy.split(' ').nth(2).unwrap_or_default().to_owned();
-        let about = vec![
+        let mut about = vec![
             ("Date", said("date", &["-u", "+%Y-%m-%d"])?),
             ("Machine", format!("{cpus} x {model}, {}", said("uname", &["-sr"])?)),
             ("Load average of 15 minutes", format!("{load:.1}")),
             ("Envoy", format!("{major}.{minor}")),
-            ("HAProxy", haproxy),
             ("Load", h2load::version()?),
             ("Rounds", effort.rounds.to_string()),
             ("Requests in each slice", effort.requests.to_string()),
             ("Half load", format!("{rate:.0} requests a second")),
         ];
+        if figures.iter().any(|of| of.variant == HAPROXY) {
+            let said = said(&tools::haproxy()?.to_string_lossy(), &["-v"])?;
+            about.push(("HAProxy", said.split(' ').nth(2).unwrap_or_default().to_owned()));
+        }
         Ok(Self {
             figures,
             about,
@@ -184,6 +186,23 @@ impl Results {
         table
     }
 
+    /// What filters add in the steady state, one row for each.
+    fn added(&self) -> String {
+        let mut table = String::from("| | adds, in us | as a multiple of an Envoy without filters |\n|---|---|---|\n");
+        for of in self
+            .variants()
+            .filter(|of| ![NO_FILTER, HAPROXY].contains(&&*of.variant))
+        {
+            let ([low, median, high], [_, times, _]) = (of.added, of.times);
+            let _ = writeln!(
+                table,
+                "| {} | {median:.1} ({low:.1} to {high:.1}) | {times:.3} |",
+                of.variant
+            );
+        }
+        table
+    }
+
     /// Writes everything into `dist`, and with `UPDATE_BENCHMARKS` the page with its plot into docs.
     pub(crate) fn write(&self) -> Result<()> {
         let root = tools::checkout();
@@ -198,7 +217,7 @@ impl Results {
         let plot = plot::bars(&self.figures);
         fs::write(root.join("dist/bench.svg"), &plot)?;
         println!("\nWrote dist/bench.json and dist/bench.svg");
-        if std::env::var_os("UPDATE_BENCHMARKS").is_some() {
+        if std::env::var_os(UPDATE).is_some() {
             fs::write(root.join(PAGE), self.page())?;
             fs::write(root.join(PLOT), plot)?;
             println!("Wrote {PAGE} and its plot");
@@ -216,6 +235,7 @@ impl Results {
             .replace("{{about}}", about.trim_end())
             .replace("{{busy}}", if self.was_busy { BUSY } else { "" })
             .replace("{{table}}", self.table().trim_end())
+            .replace("{{added}}", self.added().trim_end())
             .replace("{{module}}", &format!("{:.2}", times(COUNTING[1][0]) / times(NATIVE)))
             .replace("{{wasm}}", &format!("{:.2}", times(COUNTING[0][0]) / times(NATIVE)))
             .replace("{{native}}", &format!("{:.2}", times(NATIVE)))

@@ -13,7 +13,7 @@ use crate::{cookie_policy, counting, module, module_in, module_with, wasm, witho
 pub(crate) const NO_FILTER: &str = "Envoy without filters";
 pub(crate) const EMPTY: &str = "Envoy, empty wasm filter of the SDK";
 pub(crate) const NATIVE: &str = "Envoy, its own cookie filter";
-const HAPROXY: &str = "HAProxy, cookie insert dynamic";
+pub(crate) const HAPROXY: &str = "HAProxy, cookie insert dynamic";
 /// What counting sessions is compared with, by build.
 pub(crate) const COUNTING: [[&str; 2]; 2] = [
     ["Limpet wasm, cookie", "Limpet wasm, cookie, counting sessions"],
@@ -59,12 +59,8 @@ pub(crate) async fn start(backends: &Envoy, choice: Choice) -> Result<Vec<(Varia
     let mut started = Vec::new();
     let is_one =
         |name| choice == Choice::All || [NO_FILTER, EMPTY, NATIVE].contains(&name) || COUNTING.concat().contains(&name);
-    for (name, config) in envoys(backends)?.into_iter().filter(|(name, _)| is_one(name)) {
-        let sessions = match name {
-            NO_FILTER | EMPTY => Sessions::None,
-            name if name.ends_with("address") => Sessions::ByAddress,
-            _ => Sessions::Tokens,
-        };
+    let envoys = envoys(backends)?;
+    for (name, sessions, config) in envoys.into_iter().filter(|(name, ..)| is_one(name)) {
         let envoy = Envoy::start(config.workers(1)).await.with_context(|| name.to_owned())?;
         started.push((Variant { name, sessions }, Proxy::Envoy(Box::new(envoy))));
     }
@@ -90,7 +86,10 @@ async fn haproxy(backends: &Envoy) -> Result<Haproxy> {
     .await
 }
 
-fn envoys(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
+/// An Envoy that is measured: its name, what sessions it has, and its configuration.
+type Measured = (&'static str, Sessions, Config);
+
+fn envoys(backends: &Envoy) -> Result<Vec<Measured>> {
     let filters = |filters: Value| -> Result<Config> { Ok(without_filters()?.prepend_filters(&filters)) };
     let cookie_session = json!([{
         "name": "native",
@@ -126,41 +125,60 @@ fn envoys(backends: &Envoy) -> Result<Vec<(&'static str, Config)>> {
     let source = json!({"source": {}});
     let mut variants = former()?;
     variants.extend([
-        (NO_FILTER, without_filters()?),
-        (NATIVE, filters(cookie_session)?),
-        (EMPTY, filters(empty)?),
-        ("Limpet wasm, cookie", wasm(&cookie)?),
+        (NO_FILTER, Sessions::None, without_filters()?),
+        (NATIVE, Sessions::Tokens, filters(cookie_session)?),
+        (EMPTY, Sessions::None, filters(empty)?),
+        ("Limpet wasm, cookie", Sessions::Tokens, wasm(&cookie)?),
         (
             "Limpet wasm, cookie, policy by route metadata",
+            Sessions::Tokens,
             wasm(&cookie)?.route(&metadata),
         ),
-        ("Limpet wasm, cookie, also a header and a query", wasm(&also)?),
+        (
+            "Limpet wasm, cookie, also a header and a query",
+            Sessions::Tokens,
+            wasm(&also)?,
+        ),
         (
             "Limpet wasm, cookie, counting sessions",
+            Sessions::Tokens,
             wasm(&cookie)?.filter(&counting(&cookie)),
         ),
-        ("Limpet wasm, query", wasm(&query)?),
-        ("Limpet wasm, session by address", wasm(&source)?),
-        ("Limpet module, cookie", module(&cookie)?),
+        ("Limpet wasm, query", Sessions::Tokens, wasm(&query)?),
+        ("Limpet wasm, session by address", Sessions::ByAddress, wasm(&source)?),
+        ("Limpet module, cookie", Sessions::Tokens, module(&cookie)?),
         (
             "Limpet module, cookie, policy by route metadata",
+            Sessions::Tokens,
             module(&cookie)?.route(&metadata),
         ),
-        ("Limpet module, cookie, also a header and a query", module(&also)?),
+        (
+            "Limpet module, cookie, also a header and a query",
+            Sessions::Tokens,
+            module(&also)?,
+        ),
         (
             "Limpet module, cookie, counting sessions",
+            Sessions::Tokens,
             module_with(&tools::checkout().join("dist"), &counting(&cookie))?,
         ),
-        ("Limpet module, query", module(&query)?),
-        ("Limpet module, session by address", module(&source)?),
+        ("Limpet module, query", Sessions::Tokens, module(&query)?),
+        (
+            "Limpet module, session by address",
+            Sessions::ByAddress,
+            module(&source)?,
+        ),
     ]);
     let variants = variants.into_iter();
-    let all = variants.map(|(name, config)| (name, config.backend_addresses(&backends.addresses())));
+    let all = variants.map(|(name, sessions, config)| {
+        let config = config.backend_addresses(&backends.addresses());
+        (name, sessions, config)
+    });
     Ok(all.collect())
 }
 
 /// Both builds of another commit (`FORMER`: a directory that has what `dist` has).
-fn former() -> Result<Vec<(&'static str, Config)>> {
+fn former() -> Result<Vec<Measured>> {
     let Some(dist) = std::env::var("FORMER").ok().filter(|dist| !dist.is_empty()) else {
         return Ok(Vec::new());
     };
@@ -175,8 +193,12 @@ fn former() -> Result<Vec<(&'static str, Config)>> {
         }
     });
     Ok(vec![
-        ("former Limpet wasm, cookie", wasm),
-        ("former Limpet module, cookie", module_in(&dist, &cookie_policy())?),
+        ("former Limpet wasm, cookie", Sessions::Tokens, wasm),
+        (
+            "former Limpet module, cookie",
+            Sessions::Tokens,
+            module_in(&dist, &cookie_policy())?,
+        ),
     ])
 }
 

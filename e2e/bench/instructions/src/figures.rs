@@ -1,6 +1,6 @@
 //! The file of figures, and what has changed against it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -66,6 +66,15 @@ pub(crate) fn compare(figures: &Figures, tools: &str) -> Result<()> {
                 }
             }
         }
+    }
+    let known = content.get("operations").and_then(Value::as_object);
+    let known: BTreeSet<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let measured: BTreeSet<&str> = figures.keys().map(String::as_str).collect();
+    for name in known.difference(&measured) {
+        println!("{name:38} is in the file, and was not measured");
+    }
+    if known != measured {
+        println!("\nThe file has other operations. UPDATE_INSTRUCTIONS=1 writes it again.");
     }
     let with = content.get("measuredWith").and_then(Value::as_str).unwrap_or_default();
     if with != tools {

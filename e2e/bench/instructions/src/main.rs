@@ -2,7 +2,7 @@
 //! whose hooks a small host (`host.c`) calls as Envoy does. The same code has the same figures on a busy machine.
 //!
 //! - `limpet-bench-instructions HOST LIBRARY` counts everything and compares it with `figures.json`.
-//! - `limpet-bench-instructions NAME COUNT` does one operation of the core that many times. This is what is counted.
+//! - `limpet-bench-instructions run NAME COUNT` does one operation of the core that many times. This is what is counted.
 
 mod count;
 mod exchange;
@@ -22,13 +22,16 @@ const REQUESTS: [(&str, &str); 3] = [
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [first, second] = arguments.as_slice() else {
-        bail!("expected HOST LIBRARY");
-    };
-    if let Some((_, operation)) = operations::ALL.iter().find(|(name, _)| name == first) {
-        return operation(second.parse()?);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        [host, library] => measure(host, library),
+        ["run", name, count] => {
+            let known = operations::ALL.iter().find(|(known, _)| known == name);
+            let (_, operation) = known.with_context(|| format!("there is no operation {name}"))?;
+            operation(count.parse()?)
+        }
+        _ => bail!("expected HOST LIBRARY, or run NAME COUNT"),
     }
-    measure(first, second)
 }
 
 fn measure(host: &str, library: &str) -> Result<()> {
@@ -36,7 +39,7 @@ fn measure(host: &str, library: &str) -> Result<()> {
     let program = program.to_str().context("a path in UTF-8")?;
     let mut figures = figures::Figures::new();
     for (name, _) in operations::ALL {
-        figures.insert(name.to_owned(), count::count(&[program, name])?);
+        figures.insert(name.to_owned(), count::count(&[program, "run", name])?);
     }
     for (name, kind) in REQUESTS {
         figures.insert(name.to_owned(), count::count(&[host, library, kind])?);
