@@ -71,7 +71,7 @@ struct Attempt {
     services_of_envoys: BTreeSet<ObjectName>,
 }
 
-/// Everything that resources depend on.
+/// Everything that resources depend on, and what the debug page shows besides: the rules in the graph.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Made {
     pub(super) graph: Arc<Graph>,
