@@ -7,7 +7,8 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
@@ -61,10 +62,13 @@ pub(crate) struct Reconciler<K> {
     /// What is wrong with the ConfigMap, and the API server's messages for what it refuses.
     wrong: BTreeMap<Reason, String>,
     uid: String,
-    /// The states of the ConfigMap, as it changes.
-    states: BoxStream<'static, named_object::Seen<ConfigMap>>,
+    /// The states of the ConfigMap, as it changes, without its content. It may be large, and the leader knows what it
+    /// has written itself.
+    states: BoxStream<'static, named_object::Seen<PartialObjectMeta<ConfigMap>>>,
     /// The last state.
     seen: Seen,
+    /// Whether there is another state, which has to be read.
+    is_outdated: bool,
     /// What was read or written last, as texts and as what it means: the watch brings again what was written.
     last: (Fields, K),
     /// When the next write may happen.
@@ -87,7 +91,7 @@ impl<K: Content> Reconcile for Reconciler<K> {
     async fn changed(&mut self) -> Result<(), Closed> {
         tokio::select! {
             seen = self.states.next() => match seen.ok_or(Closed)? {
-                Ok(map) => self.see(map),
+                Ok(map) => self.note(map.as_ref()),
                 Err(error) => {
                     let refusal = format!("grant list and watch on the ConfigMap: {error}");
                     self.complain(Reason::ReadRefused, refusal);
@@ -101,6 +105,11 @@ impl<K: Content> Reconcile for Reconciler<K> {
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
+        if self.is_outdated
+            && let Err(wait) = self.read_again().await
+        {
+            return Some(wait);
+        }
         let is_written = || *self.wanted.borrow() == *self.kept.borrow();
         let is_due = match self.seen {
             // Who wants it may not have noticed yet.
@@ -132,10 +141,10 @@ impl<K: Content> Reconciler<K> {
         diagnostics: Diagnostics,
     ) -> (Self, watch::Receiver<Option<K>>) {
         let (kept, receiver) = watch::channel(None);
-        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let metadata: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(client.clone(), namespace);
         let reconciler = Self {
-            states: named_object::follow(maps.clone(), CONFIG_MAP, name).boxed(),
-            maps,
+            states: named_object::follow(metadata, CONFIG_MAP, name).boxed(),
+            maps: Api::namespaced(client.clone(), namespace),
             name: name.to_owned(),
             kept,
             wanted,
@@ -144,11 +153,47 @@ impl<K: Content> Reconciler<K> {
             wrong: BTreeMap::new(),
             uid: String::new(),
             seen: Seen::Unknown,
+            is_outdated: false,
             last: Default::default(),
             next_write: Instant::now(),
             backoff: Backoff::of_the_api(),
         };
         (reconciler, receiver)
+    }
+
+    /// Notes that the ConfigMap has this state now. That of the last write is known already.
+    fn note(&mut self, map: Option<&PartialObjectMeta<ConfigMap>>) {
+        let Some(map) = map else {
+            return self.see(None);
+        };
+        self.is_over(Reason::ReadRefused);
+        let version = map.metadata.resource_version.as_ref();
+        self.is_outdated = !matches!(&self.seen, Seen::There(known) if version == Some(known));
+    }
+
+    /// Reads the ConfigMap.
+    ///
+    /// # Errors
+    /// How long to wait before it is tried again.
+    async fn read_again(&mut self) -> Result<(), Duration> {
+        // RBAC can grant this for a single name, like the watch.
+        let only = ListParams::default().fields(&format!("metadata.name={}", self.name));
+        match tokio::time::timeout(CALL, self.maps.list(&only)).await {
+            Ok(Ok(found)) => {
+                self.backoff.reset();
+                self.is_outdated = false;
+                self.see(found.items.into_iter().next());
+                Ok(())
+            }
+            failed => {
+                let error = failed.map_or_else(
+                    |_| "no answer".to_owned(),
+                    |answer| answer.err().map(|error| error.to_string()).unwrap_or_default(),
+                );
+                tracing::warn!(configmap = self.name, error, "cannot be read");
+                Err(self.backoff.next())
+            }
+        }
     }
 
     fn see(&mut self, map: Option<ConfigMap>) {
@@ -332,11 +377,11 @@ mod tests {
         }
     }
 
-    /// An API server that takes every write, and counts them.
-    fn server(writes: &Arc<AtomicUsize>) -> Client {
-        let writes = Arc::clone(writes);
+    /// An API server that takes every write, and counts all calls.
+    fn server(calls: &Arc<AtomicUsize>) -> Client {
+        let calls = Arc::clone(calls);
         let answer = move |request: Request<Body>| {
-            writes.fetch_add(1, Ordering::Relaxed);
+            calls.fetch_add(1, Ordering::Relaxed);
             async { Ok::<_, std::io::Error>(Response::new(request.into_body())) }
         };
         Client::new(tower::service_fn(answer), "default")
@@ -358,6 +403,29 @@ mod tests {
                 reconciler.next_write = Instant::now();
             }
             assert_eq!(writes.load(Ordering::Relaxed), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_watch_brings_of_a_write_is_not_read() {
+        let state = |version: &str| PartialObjectMeta::<ConfigMap> {
+            metadata: ObjectMeta {
+                resource_version: Some(version.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..PartialObjectMeta::default()
+        };
+        let calls = Arc::default();
+        let client = server(&calls);
+        let (_wanting, wanted) = watch::channel(None);
+        let (_leading, leads) = watch::channel(true);
+        let (mut reconciler, _kept) =
+            Reconciler::<Text>::new(&client, "limpet", "kept", wanted, leads, Diagnostics::new());
+        reconciler.seen = Seen::There("7".to_owned());
+        for (version, expected) in [("7", 0), ("8", 1)] {
+            reconciler.note(Some(&state(version)));
+            reconciler.reconcile().await;
+            assert_eq!(calls.load(Ordering::Relaxed), expected, "version {version}");
         }
     }
 }
