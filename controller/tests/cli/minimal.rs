@@ -120,11 +120,11 @@ fn cookie_yaml_needs_two_headers_early_and_one_late() {
     let mutations = format!("{manager}.http_filters[0].typed_config.mutations");
     let early = format!("{manager}.early_header_mutation_extensions[0].typed_config.mutations");
     let expected = [
-        format!("{early}[1]"),
         format!("{mutations}.response_mutations[1]"),
-        format!("{early}[2]"),
-        format!("{mutations}.request_mutations[0]"),
         format!("{mutations}.request_mutations[1]"),
+        format!("{mutations}.request_mutations[0]"),
+        format!("{early}[2]"),
+        format!("{early}[1]"),
     ];
     assert_eq!(places, expected);
 }

@@ -55,13 +55,23 @@ pub(super) fn note(report: &mut Report, chain: &Chain<'_>, located: Option<&Loca
     if !tells_sessions(chain) && !names(&chain.manager, SESSION_HEADER, &appends) {
         let is_for_session =
             |mutation: &Node<'_>| is_removal(mutation, SESSION_HEADER) || session_append(mutation).is_some();
-        let why = "no route's metadata name a session, and a client's header is removed before";
+        let why = format!("no route's metadata name a session, and a client's {SESSION_HEADER} is removed before");
         let mutations = mutations.into_iter().filter(is_for_session);
-        unneeded.extend(mutations.map(|mutation| (mutation, why.to_owned())));
+        unneeded.extend(mutations.map(|mutation| (mutation, why.clone())));
     }
+    // The last items of lists first: whoever deletes one after the other deletes what the notes name.
+    unneeded.sort_by(|(one, _), (other, _)| place(&other.path).cmp(&place(&one.path)));
     for (node, why) in unneeded {
         report.note(&node, format!("not needed: {why}"));
     }
+}
+
+/// Sorts as the document does: the items of a list by their numbers.
+fn place(path: &str) -> Vec<(u32, &str)> {
+    let parts = path.split(['[', ']']);
+    parts
+        .map(|part| part.parse().map_or((0, part), |number| (number, "")))
+        .collect()
 }
 
 /// Whether a mutation removes this header and no other.
