@@ -31,6 +31,9 @@ use variants::Choice;
 /// The rounds of a whole run.
 const ROUNDS: usize = 40;
 
+/// Fewer are not worth publishing.
+const ROUNDS_OF_A_PAGE: usize = 16;
+
 /// If it is set, a run writes the page that is published.
 const UPDATE: &str = "UPDATE_BENCHMARKS";
 
@@ -62,10 +65,10 @@ async fn main() -> Result<()> {
             other => bail!("expected --filters, --counting, --scale or --workers, found {other}"),
         }
     }
-    let is_whole = choice == Some(Choice::All) && rounds >= ROUNDS;
+    let is_whole = choice == Some(Choice::All) && rounds >= ROUNDS_OF_A_PAGE;
     ensure!(
         is_whole || std::env::var_os(UPDATE).is_none(),
-        "{UPDATE} writes what is published, expected all filters and {ROUNDS} rounds"
+        "{UPDATE} writes what is published, expected all filters and {ROUNDS_OF_A_PAGE} rounds at least"
     );
     let backends = backends().await?;
     if let Some(choice) = choice {

@@ -236,8 +236,8 @@ impl Results {
             .replace("{{busy}}", if self.was_busy { BUSY } else { "" })
             .replace("{{table}}", self.table().trim_end())
             .replace("{{added}}", self.added().trim_end())
-            .replace("{{module}}", &format!("{:.2}", times(COUNTING[1][0]) / times(NATIVE)))
-            .replace("{{wasm}}", &format!("{:.2}", times(COUNTING[0][0]) / times(NATIVE)))
+            .replace("{{module}}", &format!("{:.2}", times(COUNTING[1][0])))
+            .replace("{{wasm}}", &format!("{:.2}", times(COUNTING[0][0])))
             .replace("{{native}}", &format!("{:.2}", times(NATIVE)))
     }
 }

@@ -2,8 +2,8 @@
 # measure.sh ENVOY [CALLBACK...]: what Envoy's side of each callback of the dynamic module costs, in instructions. Needs
 # valgrind, curl and a C compiler. docs/upstream.md has the figures.
 set -euo pipefail
+envoy=$(realpath -e "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")"
-envoy=$(realpath "$1")
 requests=500
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -55,7 +55,9 @@ get() {
 }
 
 shift
-for callback in ${@:-$(sed -n 's/.*if (is("\([a-z_]*\)")).*/\1/p' callbacks.c)}; do
+known=$(sed -n 's/.*if (is("\([a-z_]*\)")).*/\1/p' callbacks.c)
+for callback in ${@:-$known}; do
+  grep -qx "$callback" <<<"$known" || { echo "expected one of ${known//$'\n'/ }, found $callback" >&2; exit 1; }
   config "$callback" >"$folder/envoy.yaml"
   # A fixed address space, because Envoy's hashes depend on addresses.
   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=$folder setarch -R valgrind --tool=callgrind --instr-atstart=no \

@@ -2,7 +2,8 @@
 //! whose hooks a small host (`host.c`) calls as Envoy does. The same code has the same figures on a busy machine.
 //!
 //! - `limpet-bench-instructions HOST LIBRARY` counts everything and compares it with `figures.json`.
-//! - `limpet-bench-instructions run NAME COUNT` does one operation of the core that many times. This is what is counted.
+//! - `limpet-bench-instructions run NAME COUNT` does one operation of the core that many times, which is what is
+//!   counted.
 
 mod count;
 mod exchange;
