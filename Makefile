@@ -153,7 +153,7 @@ e2e: wasm module test-cli ## Run the end-to-end tests on one Envoy: ENVOY_VERSIO
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && \
 	ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && \
-	RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e)
+	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e)
 
 e2e-matrix: ## Run the end-to-end tests on every supported minor version of Envoy (2 minutes each)
 	@failed=; \
