@@ -69,8 +69,8 @@ pub(crate) struct Reconciler<K> {
     seen: Seen,
     /// Whether there is another state, which has to be read.
     is_outdated: bool,
-    /// What was read or written last, as texts and as what it means: the watch brings again what was written.
-    last: (Fields, K),
+    /// What was read or written last.
+    last: K,
     /// When the next write may happen.
     next_write: Instant,
     backoff: Backoff,
@@ -163,10 +163,10 @@ impl<K: Content> Reconciler<K> {
 
     /// Notes that the ConfigMap has this state now. That of the last write is known already.
     fn note(&mut self, map: Option<&PartialObjectMeta<ConfigMap>>) {
+        self.is_over(Reason::ReadRefused);
         let Some(map) = map else {
             return self.see(None);
         };
-        self.is_over(Reason::ReadRefused);
         let version = map.metadata.resource_version.as_ref();
         self.is_outdated = !matches!(&self.seen, Seen::There(known) if version == Some(known));
     }
@@ -201,13 +201,13 @@ impl<K: Content> Reconciler<K> {
             .as_ref()
             .and_then(|map| map.metadata.uid.clone())
             .unwrap_or_default();
-        self.is_over(Reason::ReadRefused);
         let version = map.as_ref().map(|map| map.metadata.resource_version.clone());
-        let content = map.map(|map| self.read(map.data.unwrap_or_default()));
+        let content = map.map(|map| K::parse(&map.data.unwrap_or_default()));
         match (content, version) {
             (Some(Ok(content)), Some(version)) => {
                 self.seen = Seen::There(version.unwrap_or_default());
                 self.is_over(Reason::Invalid);
+                self.last = content.clone();
                 self.tell(content);
             }
             // A replica that starts now does not know what Envoys have. Without it, sessions would end or reach other
@@ -228,15 +228,6 @@ impl<K: Content> Reconciler<K> {
                 });
             }
         }
-    }
-
-    /// What these fields mean.
-    fn read(&mut self, fields: Fields) -> Result<K, String> {
-        if self.last.0 != fields {
-            let content = K::parse(&fields)?;
-            self.last = (fields, content);
-        }
-        Ok(self.last.1.clone())
     }
 
     /// Reports what a person must correct.
@@ -280,7 +271,7 @@ impl<K: Content> Reconciler<K> {
         let Some(content) = self.wanted.borrow_and_update().clone() else {
             return INTERVAL;
         };
-        let changes = content.changes(&self.last.1);
+        let changes = content.changes(&self.last);
         let (maps, name) = (&self.maps, self.name.as_str());
         let call = async {
             match &self.seen {
@@ -294,13 +285,7 @@ impl<K: Content> Reconciler<K> {
                 tracing::info!(configmap = self.name, entries = content.count(), "written");
                 self.seen = Seen::There(version);
                 self.is_over(Reason::WriteRefused);
-                for (field, text) in changes {
-                    match text {
-                        Some(text) => drop(self.last.0.insert(field, text)),
-                        None => drop(self.last.0.remove(&field)),
-                    }
-                }
-                self.last.1 = content.clone();
+                self.last = content.clone();
                 self.tell(content);
                 INTERVAL
             }
