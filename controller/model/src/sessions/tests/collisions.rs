@@ -93,17 +93,6 @@ fn a_header_without_a_name_has_one_of_its_scope() {
     assert_eq!(headers(&reversed), names.into_iter().rev().collect::<Vec<_>>());
 }
 
-fn sessions_of(world: &World, rules: &[RuleFacts<'_>]) -> Sessions {
-    super::sessions(
-        &world.objects,
-        &world.settings,
-        rules,
-        &serving(rules),
-        Vec::new(),
-        Context::default(),
-    )
-}
-
 /// Check 14, the GEP's own example: two Services of one split.
 #[test]
 fn of_two_policies_of_a_split_with_one_name_the_younger_loses() {

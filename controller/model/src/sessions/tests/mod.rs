@@ -158,14 +158,7 @@ impl World {
 
     pub(super) fn sessions(&self) -> Sessions {
         let rules = self.rules();
-        let sessions = sessions(
-            &self.objects,
-            &self.settings,
-            &rules,
-            &serving(&rules),
-            Vec::new(),
-            Context::default(),
-        );
+        let sessions = sessions_of(self, &rules);
         assert_eq!(sessions.rules.len(), rules.len());
         check_references(&sessions);
         sessions
@@ -363,7 +356,15 @@ pub(super) fn inline(services: &[&str], persistence: &Value) -> Value {
     rule
 }
 
-/// All Gateways of these rules.
-pub(super) fn serving<'r>(rules: &'r [RuleFacts<'_>]) -> BTreeSet<&'r ObjectName> {
-    rules.iter().flat_map(|rule| &rule.gateways).collect()
+/// The sessions of these rules, all of whose Gateways serve.
+pub(super) fn sessions_of(world: &World, rules: &[RuleFacts<'_>]) -> Sessions {
+    let serving = rules.iter().flat_map(|rule| &rule.gateways).collect();
+    sessions(
+        &world.objects,
+        &world.settings,
+        rules,
+        &serving,
+        Vec::new(),
+        Context::default(),
+    )
 }

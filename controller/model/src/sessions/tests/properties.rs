@@ -121,7 +121,7 @@ proptest! {
             rules.reverse();
         }
         let (order, rules): (Vec<usize>, Vec<_>) = rules.into_iter().unzip();
-        let found = super::sessions(&world.objects, &world.settings, &rules, &serving(&rules), Vec::new(), Context::default());
+        let found = sessions_of(&world, &rules);
         for (place, rule) in order.iter().zip(&found.rules) {
             let expected = &expected.rules[*place];
             prop_assert_eq!((&rule.session, &rule.by_path), (&expected.session, &expected.by_path));
