@@ -273,9 +273,9 @@ asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSan
 fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds in its corpus
 	@SANITIZER=none e2e/tools/fuzz.sh filter/fuzz $(RUNS)
 
-bench: wasm module ## Measure what the filter costs, beside HAProxy and Envoy's own filter: CPU, latency (ROUNDS=3 BENCH=--filters)
+bench: wasm module ## Measure what the filter costs, beside HAProxy and Envoy's own (ROUNDS=3 BENCH=--filters)
 	@command -v h2load >/dev/null || { echo "expected h2load (Debian: nghttp2-client)"; exit 1; }
-	@echo "Measuring$(if $(BENCH), $(BENCH)) (all of it: about 40 minutes, or 11 with ROUNDS=3; run nothing else meanwhile)"
+	@echo "Measuring (about 40 minutes, 11 with ROUNDS=3, a part of it with BENCH; run nothing else)"
 	@# With every hook that the SDK exports, as in a filter that does not select them.
 	@CARGO_TARGET_WASM32_WASIP1_LINKER=rust-lld e2e/tools/rust-target.sh wasm32-wasip1 \
 	cargo build --locked -p limpet-bench-noop --profile wasm --target wasm32-wasip1

@@ -29,10 +29,7 @@ pub(crate) struct BuildResult {
 impl BuildResult {
     /// Builds in the same way as the controller when objects have changed.
     pub(crate) fn of(generated: &GeneratedObjects, objects: &Objects) -> Self {
-        let settings = Settings {
-            controller_name: generated.controller_name.clone(),
-            ..Settings::default()
-        };
+        let settings = settings(generated);
         let start = Instant::now();
         let (graph, _reports) = limpet_model::build(objects, &settings);
         let built = Instant::now();
@@ -63,6 +60,13 @@ impl BuildResult {
                     .map(move |of| ((gateway, of.resource_type(), &**of.name()), of.version()))
             })
             .collect()
+    }
+}
+
+fn settings(generated: &GeneratedObjects) -> Settings {
+    Settings {
+        controller_name: generated.controller_name.clone(),
+        ..Settings::default()
     }
 }
 
@@ -165,11 +169,7 @@ pub(crate) fn run(generated: &GeneratedObjects) -> Result<()> {
 
 /// How long the objects for each of the other control planes take, which every change makes anew.
 fn objects_for_others(generated: &GeneratedObjects, objects: &Objects) -> Vec<(&'static str, Duration)> {
-    let settings = Settings {
-        controller_name: generated.controller_name.clone(),
-        ..Settings::default()
-    };
-    let (graph, _reports) = limpet_model::build(objects, &settings);
+    let (graph, _reports) = limpet_model::build(objects, &settings(generated));
     let source = Source {
         objects,
         graph: &graph,
