@@ -32,9 +32,8 @@ MODULE_VERSIONS ?= 1.38.3 1.39.3 1.40.0
 too_old := 1.37.0
 
 cargo_target := $(or $(CARGO_TARGET_DIR),target)
-host_crates := -p limpet-core -p limpet-dynamic-module -p limpet-api -p limpet-model -p limpet-resources \
-	-p limpet-outputs -p limpet-xds -p limpet -p limpet-e2e -p limpet-repo-tests -p limpet-panicking-module \
-	-p limpet-bench-instructions
+# One set of crates and features for whatever runs tests, so that each dependency is compiled once for all of them.
+everything := --workspace --exclude limpet-bench-noop --all-features
 wasm_crates := -p limpet-proxy-wasm -p limpet-bench-noop
 with_envoy = LIMPET_FILTER=$(FILTER) LIMPET_SPLITS=$(SPLITS) e2e/tools/with-envoy.sh $(1)
 # Tests use a debug build of the command. An optimised build takes minutes, because of the controller's dependencies.
@@ -42,7 +41,12 @@ with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 # On a node the command runs in images that have no library, as the shipped one.
 static_cli := $(cargo_target)/static/limpet
 with_static_cli = LIMPET_BIN=$(static_cli) $(1)
-test_e2e = e2e/tools/test-named.sh "$(TEST)" cargo test --locked -p limpet-e2e
+test_e2e = e2e/tools/test-named.sh "$(TEST)" cargo test --locked $(everything)
+# The end-to-end tests of what differs between releases of Envoy: the chain, discovery, protocols and counters.
+differs := deployments:: ecds:: envoy_configs:: failover:: forged_headers:: internal_redirects:: observability:: \
+	outputs:: protocols:: splits:: vm_memory::
+# The controller's tests of what each build of the filter has code of its own for: secrets, reports and pushed rules.
+by_build := failures::keyless fences:: keyring:: rebalance:: revoked_keys:: sessions::
 in_netns = --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
 in_node = --config 'target."cfg(unix)".runner="e2e/tools/in-node.sh"'
 
@@ -55,6 +59,7 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help build wasm module cli schema golden descriptors chart manifests check hooks msrv test test-host test-cli
 .PHONY: images release release-check e2e e2e-images e2e-matrix e2e-kube e2e-node e2e-istio-node node cluster
+.PHONY: test-all istio-node quick e2e-oldest e2e-kube-wasm
 .PHONY: e2e-browser browser e2e-monitoring
 .PHONY: conformance chaos
 .PHONY: static-cli
@@ -89,7 +94,7 @@ release-check: ## Make the release of the last commit in two directories, and co
 
 test-cli:
 	@echo "Building the limpet command for tests (about 2 minutes the first time)"
-	@cargo build --locked --workspace --exclude limpet-e2e --exclude limpet-bench-noop --all-features --bin limpet
+	@cargo test --locked $(everything) --test cli --no-run
 
 static-cli:
 	@echo "Building the limpet command for images of tests (about 4 minutes the first time)"
@@ -108,23 +113,27 @@ golden: ## Write the controller's golden cases again: controller/tests/golden
 
 chart: ## Check the Helm chart, its golden files and the manifests that are made of it: TEST=name
 	@echo "Testing the chart with Helm (1 minute the first time, and 3 more to build Helm)"
-	@HELM=$$(e2e/tools/helm.sh) && export HELM && $(test_e2e) --features chart --test chart
+	@HELM=$$(e2e/tools/helm.sh) && export HELM && $(test_e2e) --test chart
 
 manifests: ## Write the manifests for kustomize and the chart's golden files again, from controller/deploy/chart
 	@HELM=$$(e2e/tools/helm.sh) UPDATE_GOLDEN=1 && export HELM UPDATE_GOLDEN && \
-	$(test_e2e) --features chart --test chart && \
+	$(test_e2e) --test chart && \
 	git status --short controller/deploy e2e/tests/chart docs/reference/chart-values.md
 
 check: ## Check the format, clippy, the oldest supported Rust, licences, and advisories if reachable
-	@echo "Checking format, lints and dependencies (8 minutes the first time)"
+	@echo "Checking format, lints and dependencies (5 minutes the first time)"
 	cargo fmt --all --check
 	cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
-	cargo clippy --locked $(host_crates) --all-targets --all-features -- -D warnings
+	cargo clippy --locked $(everything) --exclude limpet-proxy-wasm --all-targets -- -D warnings
+	cargo clippy --locked $(everything) --exclude limpet-proxy-wasm --test '*' -- -D warnings
 	@# The tools without the controller, as in the demo.
 	cargo clippy --locked -p limpet --no-default-features -- -D warnings
 	e2e/tools/rust-target.sh wasm32-wasip1 cargo clippy --locked $(wasm_crates) --target wasm32-wasip1 -- -D warnings
 	@$(MAKE) msrv
 	e2e/tools/deny.sh
+
+quick: ## Check the format, and run clippy and host tests of the crates with uncommitted changes
+	@e2e/tools/pre-commit.sh --test
 
 hooks: ## Install a git hook that checks the format and runs clippy on changed crates before a commit
 	@e2e/tools/hooks.sh
@@ -132,17 +141,43 @@ hooks: ## Install a git hook that checks the format and runs clippy on changed c
 msrv: ## Check that the oldest Rust that Cargo.toml names compiles the workspace
 	@e2e/tools/msrv.sh
 
-test: test-host ## Run every test, end to end on Envoy 1.40.0 and 1.36.4 and in a Kubernetes cluster included
-	@$(MAKE) chart
-	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm
-	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=wasm
-	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module
-	@$(MAKE) e2e ENVOY_VERSION=1.40.0 FILTER=module SPLITS=specifier TEST=split
-	@$(MAKE) e2e-kube ENVOY_VERSION=1.40.0
+test: ## Run every test, end to end on Envoy 1.40.0 and 1.36.4 and in a Kubernetes cluster included
+	@e2e/tools/parts.sh $(parts)
+
+parts := \
+	"without an Envoy: test-host" \
+	"wasm filter, Envoy 1.40.0: e2e ENVOY_VERSION=1.40.0 FILTER=wasm" \
+	"module, Envoy 1.40.0: e2e ENVOY_VERSION=1.40.0 FILTER=module" \
+	"module, splits by a specifier: e2e ENVOY_VERSION=1.40.0 FILTER=module SPLITS=specifier TEST=split" \
+	"wasm filter, Envoy 1.36.4, what differs: e2e-oldest" \
+	"chart: chart" \
+	"controller in a Kubernetes cluster, module: e2e-kube ENVOY_VERSION=1.40.0 FILTER=module" \
+	"controller, wasm filter, keys and counts: e2e-kube-wasm"
+
+# What a release needs: all that runs without a person. What this machine lacks is left out, and the table says so.
+test-all: ## Run everything: each supported Envoy, a node, images, a browser, Istio, Envoy Gateway, chaos (hours)
+	@e2e/tools/parts.sh "format, lints, dependencies: check" $(parts) \
+	"every supported Envoy: e2e-matrix" \
+	"controller in a Kubernetes cluster, wasm filter: e2e-kube FILTER=wasm" \
+	"images: e2e-images" \
+	"browser, wasm filter [browser]: e2e-browser FILTER=wasm" \
+	"browser, module [browser]: e2e-browser FILTER=module" \
+	"Kubernetes node [node]: e2e-node" \
+	"Istio [istiod]: e2e-istio" \
+	"Istio's agent on a node [istio-node]: e2e-istio-node" \
+	"Envoy Gateway [envoy-gateway]: e2e-envoy-gateway" \
+	"dashboard and alerts: e2e-monitoring" \
+	"conformance, wasm filter [node]: conformance FILTER=wasm" \
+	"conformance, module [node]: conformance FILTER=module" \
+	"chaos, wasm filter [node]: chaos FILTER=wasm MINUTES=2" \
+	"chaos, module [node]: chaos FILTER=module MINUTES=2" \
+	"AddressSanitizer: asan" \
+	"instructions: bench-instructions"
 
 test-host:
-	@echo "Running the tests that need no Envoy (2 minutes the first time)"
-	cargo test --locked --workspace --exclude limpet-e2e --exclude limpet-bench-noop --all-features
+	@echo "Running the tests that need no Envoy (5 minutes the first time)"
+	@# Some tests wait.
+	RUST_TEST_THREADS=4 cargo test --locked $(everything)
 	cargo test --locked --manifest-path filter/fuzz/Cargo.toml --target-dir $(cargo_target)/fuzz
 	python3 filter/core/tests/verify_vectors.py
 	python3 filter/core/tests/verify_keyring_vectors.py
@@ -151,9 +186,13 @@ e2e: wasm module test-cli ## Run the end-to-end tests on one Envoy: ENVOY_VERSIO
 	@e2e/tools/build-panicking-module.sh
 	@e2e/tools/build-other-module.sh
 	@echo "Testing the $(FILTER) filter end to end on Envoy $(ENVOY_VERSION) (2 minutes the first time)"
+	@# Tests wait half of their time.
 	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && \
 	ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && \
-	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e)
+	RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e) --test e2e
+
+e2e-oldest: ## Run the end-to-end tests of what differs between releases, on the oldest Envoy with the wasm filter
+	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm TEST="$(differs)"
 
 e2e-matrix: ## Run the end-to-end tests on every supported minor version of Envoy (2 minutes each)
 	@failed=; \
@@ -165,30 +204,34 @@ e2e-matrix: ## Run the end-to-end tests on every supported minor version of Envo
 e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API server: TEST=name
 	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# Most tests wait most of the time.
-	@RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	$(test_e2e) --features kube --test kube $(in_netns)
+	@RUST_TEST_THREADS=10 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	$(test_e2e) --test kube $(in_netns) -- --skip monitoring::
+
+e2e-kube-wasm: ## Run the controller's tests of what the two builds of the filter do each in their own way, with wasm
+	@$(MAKE) e2e-kube FILTER=wasm TEST="$(by_build)"
 
 # Not part of `make test`, because nothing else here needs Prometheus, which takes minutes to build.
 e2e-monitoring: wasm module test-cli ## Run the dashboard and the alerts in a Prometheus: FILTER=module TEST=name
 	@echo "Testing the dashboard and the alerts with the $(FILTER) filter (2 minutes the first time)"
 	@PROMETHEUS_BIN=$$(e2e/tools/prometheus.sh) && export PROMETHEUS_BIN && \
 	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	e2e/tools/test-named.sh "$(or $(TEST),monitoring::)" cargo test --locked -p limpet-e2e \
-	--features monitoring --test kube $(in_netns)
+	e2e/tools/test-named.sh "$(or $(TEST),monitoring::)" cargo test --locked $(everything) \
+	--test kube $(in_netns)
 
 # Not part of `make test`, because it needs root.
 e2e-node: node wasm module static-cli ## Run the tests on a genuine Kubernetes node, as root: TEST=name
-	@cargo build --locked -p limpet-e2e --features node --bin backend
+	@# The backends of its pods are built with it.
+	@cargo test --locked $(everything) --test node --no-run
 	@echo "Testing on a Kubernetes node with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# The tests restart what they share.
 	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	e2e/tools/with-node.sh $(test_e2e) --features node --test node --test first-page $(in_node)
+	e2e/tools/with-node.sh $(test_e2e) --test node --test first-page $(in_node)
 
 e2e-istio-node: node wasm module static-cli ## Run the tests of Istio with its own agent on a node, as root: TEST=name
-	@cargo build --locked -p limpet-e2e --features node --bin backend
+	@cargo test --locked $(everything) --test istio-node --no-run
 	@echo "Testing Istio's agent on a Kubernetes node with Envoy $(ENVOY_VERSION) (4 minutes the first time)"
 	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	e2e/tools/with-node.sh e2e/tools/with-istio-node.sh $(test_e2e) --features node --test istio-node $(in_node)
+	e2e/tools/with-node.sh e2e/tools/with-istio-node.sh $(test_e2e) --test istio-node $(in_node)
 
 e2e-images: build ## Run the tests of what is released with a genuine registry, and cosign: TEST=name
 	@echo "Testing what is released (2 minutes the first time, and 5 more to build cosign)"
@@ -197,7 +240,7 @@ e2e-images: build ## Run the tests of what is released with a genuine registry, 
 	@OCI_BIN=$$(e2e/tools/registry.sh) && COSIGN=$$(e2e/tools/cosign.sh) && export OCI_BIN COSIGN && \
 	LIMPET_RELEASE=dist/release LIMPET_IMAGES=dist/images \
 	LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
-	$(test_e2e) --features images --test images $(in_netns)
+	$(test_e2e) --test images $(in_netns)
 
 # Not part of `make test`, because nothing else here needs a browser, which is 440 MB.
 e2e-browser: browser wasm module test-cli ## Run the tests with a real browser, Chromium: FILTER=module TEST=name
@@ -206,7 +249,7 @@ e2e-browser: browser wasm module test-cli ## Run the tests with a real browser, 
 	@CHROMIUM=$$(e2e/tools/chromium.sh chromium) && CHROMEDRIVER=$$(e2e/tools/chromium.sh chromedriver) && \
 	export CHROMIUM CHROMEDRIVER && RUST_TEST_THREADS=2 \
 	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	$(test_e2e) --features browser,kube --test browser --test debug-page $(in_netns)
+	$(test_e2e) --test browser --test debug-page $(in_netns)
 
 # Says what this machine lacks before minutes go into building the rest.
 browser:
@@ -234,7 +277,7 @@ node:
 e2e-envoy-gateway: envoy-gateway wasm module test-cli ## Run the tests with Envoy Gateway: ENVOY_GATEWAY=<binary>
 	@echo "Testing through Envoy Gateway with Envoy $(ENVOY_VERSION), both builds of the filter (2 minutes the first time)"
 	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-envoy-gateway.sh e2e/tools/with-kube.sh \
-	$(test_e2e) --features envoy-gateway --test envoy-gateway $(in_netns)
+	$(test_e2e) --test envoy-gateway $(in_netns)
 
 # Fails without an Envoy Gateway before minutes go into building the rest.
 envoy-gateway:
@@ -244,7 +287,10 @@ envoy-gateway:
 e2e-istio: istiod wasm module test-cli ## Run the tests with Istio: ISTIOD=<pilot-discovery> TEST=name
 	@echo "Testing in Istio with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh \
-	$(test_e2e) --features istio --test istio $(in_netns)
+	$(test_e2e) --test istio $(in_netns)
+
+# Says what this machine lacks for Istio's own agent.
+istio-node: node istiod
 
 istiod:
 	@e2e/tools/with-istiod.sh true

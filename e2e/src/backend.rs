@@ -4,6 +4,7 @@ mod answering;
 mod protocol;
 mod respond;
 mod seen;
+mod sockets;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,8 +26,13 @@ use protocol::Count;
 pub use protocol::{Protocol, Reply, Tasks};
 pub use seen::Seen;
 
+use crate::poll;
+
 /// Far more header bytes than Envoy lets through.
 const HEADER_LIMIT: u32 = 256 * 1024;
+
+/// How long a stopped backend waits for its clients.
+const NOTICED: Duration = Duration::from_secs(3);
 
 const FREE_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -196,12 +202,16 @@ impl Backend {
         self.server.is_some()
     }
 
-    /// Closes all connections and refuses new ones.
+    /// Closes all connections, refuses new ones, and waits until clients have closed theirs, for some seconds at most:
+    /// a proxy would otherwise send its next request into a connection that has ended, and answer 503.
     pub async fn stop(&mut self) {
         if let Some(server) = self.server.take() {
             server.abort();
             // The task was aborted above: an error is expected.
             let _ = server.await;
+            let closed = async || (!sockets::have_clients(self.address)).then_some(());
+            // A client that never closes its connection is not waited for any longer.
+            let _ = poll::until_within(NOTICED, "clients to close their connections", closed).await;
         }
     }
 

@@ -6,6 +6,7 @@ mod json;
 mod listeners;
 mod memory;
 mod minimal;
+mod pooled;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub use listeners::filter_with;
 
 pub(crate) use discovery::{BOOTSTRAP, discovered_filter};
 pub(crate) use json::{each_object, each_wasm, merge};
+pub(crate) use pooled::Part;
 
 /// The tests' key, in `LIMPET_KEY` and `LIMPET_KEY_1`. It is public, so it protects nothing.
 pub const TEST_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -41,6 +43,8 @@ pub struct Config {
     build: Option<Build>,
     /// Where Envoy is started.
     folder: Option<PathBuf>,
+    /// Whether no other test may have the same Envoy.
+    alone: bool,
 }
 
 impl Config {
@@ -80,6 +84,7 @@ impl Config {
             log_level: "info",
             build: None,
             folder: None,
+            alone: false,
         };
         config
             .env("LIMPET_KEY", TEST_KEY)

@@ -231,10 +231,14 @@ impl Visit {
             Ok((200, Some(_))) => None,
             Ok((status, _)) => {
                 let reason = self.reason.as_deref().unwrap_or("no reason");
-                Some(format!("{status} from {}: {reason}", self.address))
+                Some(format!("{status} from {}: {reason}", self.asked()))
             }
-            Err(problem) => Some(format!("{}: {problem}", self.address)),
+            Err(problem) => Some(format!("{}: {problem}", self.asked())),
         }
+    }
+
+    fn asked(&self) -> String {
+        format!("{} after {:?}", self.address, self.ended.duration_since(self.begun))
     }
 }
 

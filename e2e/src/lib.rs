@@ -14,8 +14,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Every Envoy has free ports, so tests run side by side. Tests do not sleep for a fixed time: they wait for a
-//! condition with [`poll::until`].
+//! Every Envoy has free ports, so tests run side by side. An Envoy serves one test after another ([`Envoy::serve`]);
+//! [`Config::alone`] asks for one of its own. Tests do not sleep for a fixed time: they wait for a condition with
+//! [`poll::until`].
 
 #![allow(clippy::indexing_slicing, reason = "JSON by index: what is not there is null")]
 

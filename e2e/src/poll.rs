@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 /// seconds to expire.
 const PATIENCE: Duration = Duration::from_secs(90);
 const INTERVAL: Duration = Duration::from_millis(20);
+/// What takes longer is asked for less often: at most a tenth of a wait is lost, and the machine is left to the rest.
+const LONGEST_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Calls `check` repeatedly until it returns a value.
 ///
@@ -21,13 +23,30 @@ pub async fn until<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> Resu
 ///
 /// # Errors
 /// If it returns none in that time. The error names `what`.
-pub async fn until_within<T>(patience: Duration, what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+pub async fn until_within<T>(patience: Duration, what: &str, check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+    poll(INTERVAL, patience, what, check).await
+}
+
+/// As [`until`], for what is mostly there after milliseconds.
+///
+/// # Errors
+/// If it returns none in a minute and a half. The error names `what`.
+pub async fn soon<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+    poll(INTERVAL / 10, PATIENCE, what, check).await
+}
+
+async fn poll<T>(
+    interval: Duration,
+    patience: Duration,
+    what: &str,
+    mut check: impl AsyncFnMut() -> Option<T>,
+) -> Result<T> {
     let start = Instant::now();
     while start.elapsed() < patience {
         if let Some(answer) = check().await {
             return Ok(answer);
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(interval.max(start.elapsed() / 10).min(LONGEST_INTERVAL)).await;
     }
     bail!("waited {} s for: {what}", patience.as_secs())
 }

@@ -33,7 +33,7 @@ impl Site {
         let backends = Backend::three_speaking(protocols)?;
         let mut config = config.three_backends(&backends);
         let (cluster, size) = config.first_cluster();
-        let envoy = Envoy::start(config).await?;
+        let envoy = Envoy::serve(config).await?;
         let healthy = format!("cluster.{cluster}.membership_healthy");
         envoy.until_stat(&healthy, size as u64).await?;
         Ok(Self { backends, envoy })

@@ -2,8 +2,9 @@
 # Checks the Rust versions that the repository names:
 #   1. filter/fuzz, a workspace of its own, names the `rust-version` of Cargo.toml;
 #   2. no dependency needs a newer Rust than `rust-version` in Cargo.toml;
-#   3. the Rust of that version compiles the workspace, tests included. Where it is not installed and rustup cannot
-#      download it, this is left out with a message. Clippy's lint incompatible_msrv still finds newer parts of std.
+#   3. the Rust of that version compiles what is shipped: the command and both builds of the filter. Where it is not
+#      installed and rustup cannot download it, this is left out with a message. Clippy's lint incompatible_msrv finds
+#      newer parts of std in all of the workspace.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -42,7 +43,7 @@ toolchain=$oldest
 [[ $toolchain == *.*.* ]] || toolchain+=.0
 has_toolchain() { rustup run "$toolchain" rustc --version >/dev/null 2>&1; }
 if ! command -v rustup >/dev/null; then
-  say "rustup is not installed: Rust $toolchain did NOT compile the workspace."
+  say "rustup is not installed: Rust $toolchain did NOT compile anything."
   exit
 fi
 if ! has_toolchain; then
@@ -50,10 +51,12 @@ if ! has_toolchain; then
   RUST_BACKTRACE=0 timeout 120 rustup toolchain install "$toolchain" --profile minimal --no-self-update >&2 || true
 fi
 if ! has_toolchain; then
-  say "rustup could not download Rust $toolchain: it did NOT compile the workspace."
+  say "rustup could not download Rust $toolchain: it did NOT compile anything."
   exit
 fi
-say "compiling the workspace with Rust $toolchain (about 2 minutes the first time)"
+say "compiling what is shipped with Rust $toolchain (1 minute the first time)"
+# To compile the C of jemalloc would take half of the time. Nothing is linked, so any file will do in its place.
+export JEMALLOC_OVERRIDE=$PWD/Cargo.toml
 # A directory of its own: the two versions would otherwise replace each other's output.
-rustup run "$toolchain" cargo check --locked --workspace --all-features --all-targets \
+rustup run "$toolchain" cargo check --locked -p limpet -p limpet-proxy-wasm -p limpet-dynamic-module \
   --target-dir "${CARGO_TARGET_DIR:-target}/msrv"

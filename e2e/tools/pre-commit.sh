@@ -2,17 +2,22 @@
 # What the git hook of `make hooks` runs before a commit: the format of the whole workspace, and clippy on the crates
 # that have staged changes. Both see the files as they are in the checkout, staged or not. `make check` checks the
 # rest.
+# pre-commit.sh --test (`make quick`): takes the crates with any uncommitted changes, and also runs their host tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-staged=$(git diff --cached --name-only)
-grep -Eq '(\.rs|Cargo\.toml|Cargo\.lock|clippy\.toml|rustfmt\.toml)$' <<<"$staged" || exit 0
+if [[ ${1:-} == --test ]]; then
+  changed=$(git diff HEAD --name-only && git ls-files --others --exclude-standard)
+else
+  changed=$(git diff --cached --name-only)
+fi
+grep -Eq '(\.rs|Cargo\.toml|Cargo\.lock|clippy\.toml|rustfmt\.toml)$' <<<"$changed" || exit 0
 
 echo "pre-commit: format"
 cargo fmt --all --check
 cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
 
-# The members of the workspace that staged files belong to. filter/fuzz is a workspace of its own.
+# The members of the workspace that changed files belong to. filter/fuzz is a workspace of its own.
 mapfile -t crates < <(cargo metadata --locked --no-deps --format-version 1 | python3 -c '
 import json, os, sys
 
@@ -30,7 +35,8 @@ for path in sys.argv[1].splitlines():
         pass
     changed.update(names[path] for path in [path] if path)
 print(*sorted(changed), sep="\n", end="\n" if changed else "")
-' "$staged")
+' "$changed")
 ((${#crates[@]})) || exit 0
 echo "pre-commit: clippy on ${crates[*]}"
 cargo clippy --locked "${crates[@]/#/--package=}" --all-targets --all-features -- -D warnings
+[[ ${1:-} != --test ]] || cargo test --locked "${crates[@]/#/--package=}" --all-features

@@ -17,7 +17,7 @@ pub(crate) const BOOTSTRAP: &str = "envoy.json";
 /// The files for resources that the file of `envoy-configs/` has inline and a test makes Envoy discover.
 const ENDPOINTS: &str = "eds.yaml";
 const ROUTES: &str = "rds.yaml";
-const LISTENERS: &str = "lds.yaml";
+pub(super) const LISTENERS: &str = "lds.yaml";
 
 /// The file that `module-sds.yaml` discovers its secret from.
 const SECRETS: &str = "envoy-configs/sds/keyring.yaml";
@@ -147,6 +147,15 @@ impl Config {
         listener["name"].as_str().unwrap_or_default()
     }
 
+    /// The names of all listeners.
+    pub(crate) fn listener_names(&self) -> Vec<String> {
+        let listeners = self.listeners();
+        let names = listeners.as_array().into_iter().flatten();
+        names
+            .filter_map(|listener| Some(listener["name"].as_str()?.to_owned()))
+            .collect()
+    }
+
     /// The first listener's routes, in the bootstrap or in a discovered file.
     pub(super) fn route_config(&mut self) -> &mut Value {
         if self.discovered.contains_key(ROUTES) {
@@ -197,7 +206,7 @@ pub(super) fn read_files(bootstrap: &mut Value) -> Result<BTreeMap<String, Value
     paths.into_iter().map(read).collect()
 }
 
-fn watched(path: &str) -> Value {
+pub(super) fn watched(path: &str) -> Value {
     json!({"path_config_source": {"path": path}, "resource_api_version": "V3"})
 }
 

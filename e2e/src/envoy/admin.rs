@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{Request, poll};
 
 /// Within this time, the wasm filter hands over what it has counted: there is nothing in Envoy to wait for.
-const HANDED_OVER: Duration = Duration::from_millis(400);
+pub(super) const HANDED_OVER: Duration = Duration::from_millis(400);
 
 /// The admin interface of an Envoy.
 #[derive(Debug, Clone, Copy)]

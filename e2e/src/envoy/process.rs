@@ -2,21 +2,27 @@
 
 use std::fs::{File, OpenOptions};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
 use super::run::RunDirectory;
 use crate::Config;
 
-/// A process that is killed when the value is dropped.
+/// A process that is killed when its last copy is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct Process {
+    id: u32,
+    child: Arc<Mutex<Killed>>,
+}
+
 #[derive(Debug)]
-pub(super) struct Process(Child);
+struct Killed(Child);
 
 impl Process {
     /// Starts `command`: Envoy with further arguments, or a program that passes its arguments on to Envoy.
     pub(super) fn start(mut command: Command, config: &Config, run: &RunDirectory) -> Result<Self> {
-        // Envoy ends with the thread that started it, so no Envoy outlives a test, however the test ends.
-        let process = command
+        let child = command
             .arg("-c")
             .arg(run.file("envoy.json"))
             .arg("--admin-address-path")
@@ -31,27 +37,37 @@ impl Process {
             .stderr(appended(run, "stderr")?)
             .spawn()
             .context("cannot start Envoy")?;
-        Ok(Self(process))
+        Ok(Self {
+            id: child.id(),
+            child: Arc::new(Mutex::new(Killed(child))),
+        })
     }
 
     pub(super) fn id(&self) -> u32 {
-        self.0.id()
+        self.id
     }
 
     /// The exit status, if the process has ended.
-    pub(super) fn has_ended(&mut self) -> Option<ExitStatus> {
-        self.0.try_wait().ok().flatten()
+    pub(super) fn has_ended(&self) -> Option<ExitStatus> {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        child.0.try_wait().ok().flatten()
     }
 
     /// Kills the process.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&self) {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).end();
+    }
+}
+
+impl Killed {
+    fn end(&mut self) {
         // If killing fails, the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Drop for Process {
+impl Drop for Killed {
     fn drop(&mut self) {
         self.end();
     }

@@ -33,6 +33,10 @@ impl Envoy {
     /// If it does not start; the error contains the end of its log.
     pub async fn restart(&mut self) -> Result<()> {
         ensure!(self.hot_restarts.is_none(), "this Envoy was started for hot restarts");
+        ensure!(
+            self.lease.is_none(),
+            "an Envoy of the pool is not restarted: `Config::alone` asks for one"
+        );
         // While this process has the port bound as well (without listening), the port is not given to another process.
         let port = TcpSocket::new_v4()?;
         port.set_reuseport(true)?;
@@ -55,7 +59,7 @@ impl Envoy {
             .arg("--use-dynamic-base-id")
             .arg("--base-id-path")
             .arg(run.file("base-id"));
-        let mut envoy = Self::serve(command, config, run).await?;
+        let mut envoy = Self::run(command, config, run).await?;
         let base_id = envoy.run.text("base-id")?.trim().parse()?;
         envoy.hot_restarts = Some(HotRestarts { base_id, epoch: 0 });
         Ok(envoy)
@@ -75,7 +79,7 @@ impl Envoy {
             .args(["--base-id", &hot.base_id.to_string()])
             .args(["--restart-epoch", &hot.epoch.to_string()]);
         let new = Process::start(command, &self.config, &self.run)?;
-        let mut old = std::mem::replace(&mut self.process, new);
+        let old = std::mem::replace(&mut self.process, new);
         self.wait_until_ready().await?;
         let status = poll::until("the old process to end", async || old.has_ended()).await?;
         ensure!(status.success(), "the old process ended: {status}");

@@ -1,6 +1,7 @@
 //! The files of one Envoy.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
@@ -11,17 +12,37 @@ use crate::config::BOOTSTRAP;
 /// The directory of Envoy's output.
 const OUTPUT: &str = "output";
 
-/// The files of one Envoy. They are removed when the value is dropped.
-#[derive(Debug)]
+/// The files of one Envoy. They are removed when the last copy of the value is dropped.
+#[derive(Debug, Clone)]
 pub(super) struct RunDirectory {
-    directory: TempDir,
-    keep: Vec<TempDir>,
+    directory: Arc<TempDir>,
+    keep: Vec<Arc<TempDir>>,
 }
 
 impl RunDirectory {
     pub(super) fn new(config: &Config) -> Result<Self> {
+        Self::within(TempDir::with_prefix("limpet-e2e-")?, config)
+    }
+
+    /// For an Envoy that ends with this program, which leaves the directory behind. Those of programs that have ended
+    /// are removed.
+    pub(super) fn of_this_program(config: &Config) -> Result<Self> {
+        let all = std::env::temp_dir().join("limpet-e2e-pools");
+        let own = all.join(std::process::id().to_string());
+        std::fs::create_dir_all(&own)?;
+        for other in std::fs::read_dir(&all)? {
+            let other = other?;
+            if !Path::new("/proc").join(other.file_name()).exists() {
+                // Another program may do the same at the same time.
+                let _ = std::fs::remove_dir_all(other.path());
+            }
+        }
+        Self::within(TempDir::new_in(own)?, config)
+    }
+
+    fn within(directory: TempDir, config: &Config) -> Result<Self> {
         let run = Self {
-            directory: TempDir::with_prefix("limpet-e2e-")?,
+            directory: Arc::new(directory),
             keep: Vec::new(),
         };
         // A directory without watched files: otherwise Envoy would see its own log change, log that, and so on without
@@ -59,7 +80,7 @@ impl RunDirectory {
 
     /// Keeps another directory as long as this one.
     pub(super) fn keep(&mut self, directory: TempDir) {
-        self.keep.push(directory);
+        self.keep.push(Arc::new(directory));
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -83,10 +104,13 @@ impl RunDirectory {
         Ok(String::from_utf8_lossy(&std::fs::read(self.file(file))?).into_owned())
     }
 
-    /// The end of the log, without the lists of extensions at its beginning.
+    /// The end of the log, without the lists of extensions at its beginning, and of clusters.
     pub(super) fn log_tail(&self) -> String {
         let log = self.output("stderr").unwrap_or_default();
-        let mut lines: Vec<_> = log.lines().filter(|line| !line.contains("[info][main]")).collect();
+        let mut lines: Vec<_> = log
+            .lines()
+            .filter(|line| !line.contains("[info][main]") && !line.contains("[info][upstream]"))
+            .collect();
         lines.drain(..lines.len().saturating_sub(30));
         lines.join("\n")
     }

@@ -44,6 +44,9 @@ impl Proxy {
     pub async fn start_with_workers(bootstrap: &str, environment: &[(&str, &str)], workers: u8) -> Result<Self> {
         let mut command = Command::new(tools::envoy()?);
         command.envs(environment.iter().copied());
+        // Each answer of a replaced listener asks its client for another connection. By default Envoy asks only some
+        // until the drain time is over, and cuts the connections that it has not asked.
+        command.args(["--drain-strategy", "immediate"]);
         Self::launch(command, bootstrap, workers, None).await
     }
 
@@ -86,9 +89,9 @@ impl Proxy {
             .arg("--admin-address-path")
             .arg(&address)
             .args(["--disable-hot-restart", "--concurrency", &workers.to_string()])
-            // Connections of a replaced listener end within 5 seconds by themselves (`drain_timeout` of the HTTP
-            // connection manager). Envoy would cut off what is left of them after this time.
-            .args(["--file-flush-interval-msec", "50", "--drain-time-s", "6"]);
+            // Envoy cuts off what is left of a replaced listener after this time. On a busy machine a worker that
+            // starts the wasm filter answers nothing for seconds.
+            .args(["--file-flush-interval-msec", "50", "--drain-time-s", "30"]);
         let mut process = Daemon::start("envoy", &mut command, directory.path())?;
         let admin = process.until_ready(async || Admin::read(&address)).await?;
         Ok(Self {

@@ -5,9 +5,8 @@ use limpet_e2e::{Config, Envoy, filter_with};
 use serde_json::{Value, json};
 
 /// Checks that Envoy refuses this configuration of the filter and names the field.
-#[track_caller]
-fn assert_refused(filter: &Value, field: &str) -> Result<()> {
-    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.filter(filter))?;
+async fn assert_refused(filter: &Value, field: &str) -> Result<()> {
+    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.filter(filter)).await?;
     assert!(!accepted, "{filter} is accepted");
     assert!(
         said.contains(field),
@@ -16,8 +15,8 @@ fn assert_refused(filter: &Value, field: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
+#[tokio::test]
+async fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
     let cookie = |cookie: Value| json!({"cookie": cookie});
     for (policy, field) in [
         (
@@ -65,13 +64,13 @@ fn a_mistake_in_a_policy_is_refused_by_its_field() -> Result<()> {
             "policies.web.idleTimeout",
         ),
     ] {
-        assert_refused(&filter_with(&policy), field)?;
+        assert_refused(&filter_with(&policy), field).await?;
     }
     Ok(())
 }
 
-#[test]
-fn a_mistake_in_the_keyring_is_refused_by_its_field() -> Result<()> {
+#[tokio::test]
+async fn a_mistake_in_the_keyring_is_refused_by_its_field() -> Result<()> {
     let key = |id: u16, state: &str| json!({"id": id, "env": "LIMPET_KEY", "state": state});
     for (keys, field) in [
         (json!([]), "keys"),
@@ -85,13 +84,13 @@ fn a_mistake_in_the_keyring_is_refused_by_its_field() -> Result<()> {
     ] {
         let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
         filter["keys"] = keys;
-        assert_refused(&filter, field)?;
+        assert_refused(&filter, field).await?;
     }
     Ok(())
 }
 
-#[test]
-fn any_other_mistake_is_refused_by_its_field() -> Result<()> {
+#[tokio::test]
+async fn any_other_mistake_is_refused_by_its_field() -> Result<()> {
     for (field, value, named) in [
         ("default", json!({"policy": "missing"}), "default.policy"),
         (
@@ -109,7 +108,7 @@ fn any_other_mistake_is_refused_by_its_field() -> Result<()> {
     ] {
         let mut filter = filter_with(&json!({"cookie": {"name": "limpet-session"}}));
         filter[field] = value;
-        assert_refused(&filter, named)?;
+        assert_refused(&filter, named).await?;
     }
     Ok(())
 }

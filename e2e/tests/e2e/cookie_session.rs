@@ -184,7 +184,7 @@ fn shows(token: &str, bytes: &[u8]) -> Result<bool> {
 #[tokio::test]
 async fn two_visitors_of_one_backend_have_different_tokens() -> Result<()> {
     let backend = limpet_e2e::Backend::start("only")?;
-    let envoy = limpet_e2e::Envoy::start(Config::load("cookie.yaml")?.backends([&backend])).await?;
+    let envoy = limpet_e2e::Envoy::serve(Config::load("cookie.yaml")?.backends([&backend])).await?;
     let mut tokens = BTreeSet::new();
     for _ in 0..20 {
         tokens.insert(

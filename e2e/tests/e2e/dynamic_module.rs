@@ -8,21 +8,21 @@ use limpet_e2e::{Build, Config, Envoy, Site, Visitor, tools};
 use serde_json::{Value, json};
 
 /// Whether the Envoy under test accepts this build. Envoy is asked; its version does not matter.
-fn takes(build: Build) -> Result<bool> {
-    Ok(Envoy::validate(&Config::load("cookie.yaml")?.build(build))?.0)
+async fn takes(build: Build) -> Result<bool> {
+    Ok(Envoy::validate(&Config::load("cookie.yaml")?.build(build)).await?.0)
 }
 
 /// Whether the Envoy under test accepts the module. Envoy 1.38 and later must, and earlier ones must not.
-pub(crate) fn takes_the_module() -> Result<bool> {
+pub(crate) async fn takes_the_module() -> Result<bool> {
     let new_enough = tools::envoy_version()? >= (1, 38);
-    assert_eq!(takes(Build::Module)?, new_enough);
+    assert_eq!(takes(Build::Module).await?, new_enough);
     Ok(new_enough)
 }
 
 /// Whether the Envoy under test accepts both builds. It must accept the build under test.
-pub(crate) fn takes_both() -> Result<bool> {
+pub(crate) async fn takes_both() -> Result<bool> {
     for build in [Build::Wasm, Build::Module] {
-        if !takes(build)? {
+        if !takes(build).await? {
             assert_ne!(build, Build::tested()?);
             return Ok(false);
         }
@@ -32,12 +32,12 @@ pub(crate) fn takes_both() -> Result<bool> {
 
 #[tokio::test]
 async fn a_session_continues_at_an_envoy_with_the_other_build() -> Result<()> {
-    if !takes_both()? {
+    if !takes_both().await? {
         return Ok(());
     }
     for (from, to) in [(Build::Wasm, Build::Module), (Build::Module, Build::Wasm)] {
         let site = Site::start(Config::load("cookie.yaml")?.build(from)).await?;
-        let other = Envoy::start(Config::load("cookie.yaml")?.build(to).backends(&site.backends)).await?;
+        let other = Envoy::serve(Config::load("cookie.yaml")?.build(to).backends(&site.backends)).await?;
         let mut here = site.visitor();
         let first = here.get("/").await?;
         let token = here.cookie("limpet-session").unwrap_or_default().to_owned();
@@ -82,7 +82,7 @@ fn an_envoy_that_is_too_old_refuses_the_module_and_says_why() -> Result<()> {
 /// The module steers without headers: the headers that steer the wasm filter's chain are ordinary headers here.
 #[tokio::test]
 async fn no_header_of_a_client_steers() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let site = Site::start(Config::load("module.yaml")?.build(Build::Module)).await?;
@@ -129,7 +129,7 @@ fn two_policies() -> Value {
 /// Envoy can configure a filter per route. That configuration wins over route metadata.
 #[tokio::test]
 async fn a_routes_own_filter_configuration_names_its_session() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let config = Config::load("cookie.yaml")?
@@ -152,7 +152,7 @@ async fn a_routes_own_filter_configuration_names_its_session() -> Result<()> {
         }
     }
     for bad in ["", "/one", "a b/one", "{\"session\": \"cart/one\"}"] {
-        let (accepted, said) = Envoy::validate(&config.clone().route(&per_route(bad)))?;
+        let (accepted, said) = Envoy::validate(&config.clone().route(&per_route(bad))).await?;
         assert!(
             !accepted && said.contains("route configuration refused"),
             "{bad}: {said}"
@@ -164,7 +164,7 @@ async fn a_routes_own_filter_configuration_names_its_session() -> Result<()> {
 /// The same order as in `limpet check`: all routes, a virtual host, a route, one of its weighted clusters.
 #[tokio::test]
 async fn the_innermost_level_names_the_session() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let levels = [
@@ -202,7 +202,7 @@ async fn the_innermost_level_names_the_session() -> Result<()> {
 /// Envoy hands the configuration of a route to the filter of that name, whichever module made it.
 #[tokio::test]
 async fn another_modules_configuration_of_a_route_is_passed_over() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let route = |path: &str, module: &str| {

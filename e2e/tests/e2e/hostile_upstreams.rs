@@ -37,7 +37,7 @@ impl Hostile {
                     "common_http_protocol_options": limits,
                 },
             }}));
-        let envoy = Envoy::start(config).await?;
+        let envoy = Envoy::serve(config).await?;
         Ok(Self { upstreams, envoy })
     }
 

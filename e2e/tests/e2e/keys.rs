@@ -43,7 +43,7 @@ async fn change_of_keys(keys: &Value) -> Result<(Site, Envoy)> {
     let before = filter(&json!([{"id": 1, "env": "LIMPET_KEY_1"}]));
     let load = || Config::load("two-keys.yaml");
     let site = Site::start(load()?.filter(&before)).await?;
-    let envoy = Envoy::start(load()?.filter(&filter(keys)).backends(&site.backends)).await?;
+    let envoy = Envoy::serve(load()?.filter(&filter(keys)).backends(&site.backends)).await?;
     Ok((site, envoy))
 }
 
@@ -61,7 +61,7 @@ async fn envoys_with_the_same_key_honour_each_others_tokens() -> Result<()> {
     let site = Site::start(Config::load("cookie.yaml")?).await?;
     let first = site.visitor().get("/").await?;
     let pair = first.set_cookie("limpet-session").context("no cookie")?.pair();
-    let other = Envoy::start(Config::load("cookie.yaml")?.backends(&site.backends)).await?;
+    let other = Envoy::serve(Config::load("cookie.yaml")?.backends(&site.backends)).await?;
     for _ in 0..6 {
         assert_eq!(other.get("/").cookie(&pair).send().await?.backend(), first.backend());
     }
@@ -70,7 +70,7 @@ async fn envoys_with_the_same_key_honour_each_others_tokens() -> Result<()> {
 
 #[tokio::test]
 async fn a_missing_key_variable_is_an_error_that_names_it() -> Result<()> {
-    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.without_env("LIMPET_KEY"))?;
+    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.without_env("LIMPET_KEY")).await?;
     assert!(!accepted);
     assert!(said.contains("keys[0].env") && said.contains("LIMPET_KEY"), "{said}");
     Ok(())
@@ -78,7 +78,7 @@ async fn a_missing_key_variable_is_an_error_that_names_it() -> Result<()> {
 
 #[tokio::test]
 async fn an_invalid_key_is_an_error_that_does_not_show_it() -> Result<()> {
-    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.env("LIMPET_KEY", "dG9vIHNob3J0"))?;
+    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.env("LIMPET_KEY", "dG9vIHNob3J0")).await?;
     assert!(!accepted);
     assert!(said.contains("keys[0]"), "{said}");
     assert!(!said.contains("dG9vIHNob3J0"), "{said}");
@@ -88,7 +88,8 @@ async fn an_invalid_key_is_an_error_that_does_not_show_it() -> Result<()> {
 /// Two workers and the main thread each configure the filter. There must be only one warning.
 #[tokio::test]
 async fn an_inline_key_warns_once() -> Result<()> {
-    let site = Site::start(Config::load("inline-key.yaml")?).await?;
+    // A VM warns once.
+    let site = Site::start(Config::load("inline-key.yaml")?.alone()).await?;
     for _ in 0..20 {
         assert_eq!(site.visitor().get("/").await?.status, 200);
     }
@@ -161,7 +162,7 @@ async fn phase_1_the_new_key_verifies_and_the_old_one_signs() -> Result<()> {
 
     // An Envoy in phase 2 already signs with key 2.
     let ahead = filter(&json!([{"id": 2, "env": "LIMPET_KEY_2"}]));
-    let ahead = Envoy::start(Config::load("two-keys.yaml")?.filter(&ahead).backends(&site.backends)).await?;
+    let ahead = Envoy::serve(Config::load("two-keys.yaml")?.filter(&ahead).backends(&site.backends)).await?;
     assert_session_moves_on_unchanged(&ahead, &envoy).await
 }
 
@@ -199,7 +200,7 @@ async fn phase_3_tokens_of_a_retiring_key_are_honoured_and_replaced() -> Result<
     let old = first.set_cookie("limpet-session").context("no cookie")?;
     assert_eq!(key_of(&old.value)?, 1);
 
-    let envoy = Envoy::start(Config::load("two-keys.yaml")?.backends(&site.backends)).await?;
+    let envoy = Envoy::serve(Config::load("two-keys.yaml")?.backends(&site.backends)).await?;
     let answer = envoy.get("/").cookie(old.pair()).send().await?;
     assert_eq!(answer.backend(), first.backend());
     let new = answer
@@ -242,7 +243,7 @@ async fn a_key_is_its_bytes_and_not_its_id() -> Result<()> {
         .set_cookie("limpet-session")
         .context("no cookie")?
         .pair();
-    let other = Envoy::start(
+    let other = Envoy::serve(
         Config::load("cookie.yaml")?
             .env("LIMPET_KEY", OTHER_KEY)
             .backends(&site.backends),

@@ -249,8 +249,8 @@ async fn a_key_that_is_planted_in_a_log_is_found() -> Result<()> {
 }
 
 /// Configurations with a mistake in a key, or with a key in a wrong place.
-#[test]
-fn envoys_error_messages_show_no_key() -> Result<()> {
+#[tokio::test]
+async fn envoys_error_messages_show_no_key() -> Result<()> {
     let keyed = ConfigWithKeys::from_environment()?;
     let leaks = keyed.leaks()?;
     let key = &keyed.secrets[0];
@@ -273,7 +273,7 @@ fn envoys_error_messages_show_no_key() -> Result<()> {
         (by_filter(kek("LIMPET_KEY")), "wrappedKeys.text"),
         (by_filter(kek(key)), "wrappedKeys."),
     ] {
-        let (accepted, said) = Envoy::validate(&config)?;
+        let (accepted, said) = Envoy::validate(&config).await?;
         ensure!(!accepted && said.contains(field), "{field}: {said}");
         leaks.none_in("Envoy's complaint", said)?;
     }
@@ -301,7 +301,7 @@ async fn panicked(keyed: &ConfigWithKeys) -> Result<String> {
 /// A panic of the wasm filter is a trap: it ends in its sandbox and prints nothing of the filter's.
 #[tokio::test]
 async fn a_panic_prints_no_key() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let mut all = vec![ConfigWithKeys::from_environment()?, ConfigWithKeys::wrapped()?];

@@ -92,7 +92,9 @@ async fn a_session_may_begin_at_another_backend() -> Result<()> {
 
 #[tokio::test]
 async fn a_move_to_no_host_is_refused_and_counted() -> Result<()> {
-    let site = site(&json!({})).await?;
+    // A VM says once that a move is refused.
+    let config = Config::load("cookie.yaml")?.policy(&policy(&json!({})));
+    let site = Site::start(config.alone()).await?;
     let mut visitor = site.visitor();
     moving(&site, &mut visitor, nowhere()).await?;
     assert_eq!(site.envoy.metric("web.moved").await?, 1);

@@ -2,9 +2,14 @@
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Answering, Config, Site};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const LINE: &str = "which is the session's: it is removed from requests and responses, so rename one of the two";
+
+/// A process says [`LINE`] once of a policy.
+async fn with_own_log(policy: &Value) -> Result<Site> {
+    Site::start(Config::load("cookie.yaml")?.policy(policy).alone()).await
+}
 
 /// All backends set these fields.
 fn answer(site: &Site, fields: &[(&str, &str)]) {
@@ -18,7 +23,7 @@ fn answer(site: &Site, fields: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn an_application_with_the_cookies_name_ends_no_session() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}})).await?;
+    let site = with_own_log(&json!({"cookie": {"name": "limpet-session"}})).await?;
     answer(
         &site,
         &[
@@ -59,7 +64,7 @@ async fn a_conflict_of_a_policy_is_told_once_for_all_updates() -> Result<()> {
             "default": {"policy": policy, "scope": "default"},
         })
     };
-    let mut site = Site::start(Config::load("ecds.yaml")?.filter(&default("more"))).await?;
+    let mut site = Site::start(Config::load("ecds.yaml")?.filter(&default("more")).alone()).await?;
     answer(&site, &[("set-cookie", "limpet-session=app")]);
     for (policy, cookie) in [("web", "limpet-session"), ("more", "more"), ("web", "limpet-session")] {
         site.envoy.update(|config| config.filter(&default(policy)))?;
@@ -97,7 +102,7 @@ async fn the_other_cookies_of_such_an_answer_arrive() -> Result<()> {
 
 #[tokio::test]
 async fn an_application_with_the_headers_name_ends_no_session() -> Result<()> {
-    let site = Site::with_policy(&json!({"header": {"name": "x-session"}})).await?;
+    let site = with_own_log(&json!({"header": {"name": "x-session"}})).await?;
     answer(&site, &[("x-session", "app")]);
     let first = site.envoy.get("/").send().await?;
     let token = first.header("x-session").context("no token")?.to_owned();

@@ -171,7 +171,7 @@ async fn a_backend_without_an_ip_address_gets_no_token() -> Result<()> {
             .into_iter()
             .for_each(|listeners| listeners.push(backend.clone()));
     });
-    let envoy = Envoy::start(config).await?;
+    let envoy = Envoy::serve(config).await?;
     let answer = envoy.get("/").send().await?;
     assert_eq!((answer.status, answer.set_cookies().len()), (200, 0));
     assert_eq!(

@@ -34,7 +34,7 @@ async fn assert_steered(visitor: &mut Visitor, backend: Option<&str>) -> Result<
 
 #[tokio::test]
 async fn a_request_survives_a_panic_and_is_counted() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let config = Config::load("cookie.yaml")?.panicking()?;
@@ -95,7 +95,7 @@ async fn until_panic(envoy: &Envoy, hook: &str) -> Result<()> {
 /// This hook creates the state that all other hooks of a request need.
 #[tokio::test]
 async fn a_request_survives_a_panic_at_its_beginning() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let config = Config::load("ecds.yaml")?.filter(&told("http_filter_new"));
@@ -122,13 +122,13 @@ async fn until_sessions(site: &Site) -> Result<()> {
     assert_steered(&mut visitor, first.backend()).await
 }
 
-#[test]
-fn a_configuration_that_panics_is_refused() -> Result<()> {
-    if !takes_the_module()? {
+#[tokio::test]
+async fn a_configuration_that_panics_is_refused() -> Result<()> {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let config = Config::load("cookie.yaml")?.filter(&told("config_new")).panicking()?;
-    let (accepted, said) = Envoy::validate(&config)?;
+    let (accepted, said) = Envoy::validate(&config).await?;
     assert!(
         !accepted && said.contains("in config_new, as a test asked for"),
         "{said}"
@@ -142,7 +142,7 @@ fn a_configuration_that_panics_is_refused() -> Result<()> {
 
 #[tokio::test]
 async fn envoy_survives_panics_in_an_update_of_the_configuration() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let config = Config::load("ecds.yaml")?.filter(&told("config_destroy"));
@@ -159,7 +159,7 @@ async fn envoy_survives_panics_in_an_update_of_the_configuration() -> Result<()>
 
 #[tokio::test]
 async fn envoy_survives_panics_in_an_update_of_a_route() -> Result<()> {
-    if !takes_the_module()? {
+    if !takes_the_module().await? {
         return Ok(());
     }
     let named = |config: Config, hook: &str| config.route(&per_route(&format!("web/panic-in-{hook}")));
@@ -196,7 +196,7 @@ async fn a_panic_where_a_cluster_is_chosen_costs_its_request_alone() -> Result<(
     assert!(panics(&site.envoy, "select")? > 0);
 
     let refused = Config::load("cookie.yaml")?.routes(to(["backends", "panic-in-specifier_config_new"]));
-    let (accepted, said) = Envoy::validate(&refused.panicking()?)?;
+    let (accepted, said) = Envoy::validate(&refused.panicking()?).await?;
     assert!(
         !accepted && said.contains("in specifier_config_new, as a test asked for"),
         "{said}"

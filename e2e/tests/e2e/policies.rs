@@ -124,7 +124,7 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
     if Build::tested()? == Build::Module && tools::envoy_version()? < (1, 40) {
         // These Envoys do not tell modules the virtual host. Sessions of another route would be worse than no sessions,
         // so the configuration is refused.
-        let (accepted, said) = Envoy::validate(&config)?;
+        let (accepted, said) = Envoy::validate(&config).await?;
         assert!(!accepted && said.contains("routes[0].virtualHost"), "{said}");
         return Ok(());
     }

@@ -104,7 +104,7 @@ async fn a_token_with_any_bit_flipped_is_refused() -> Result<()> {
 
 /// A second Envoy in front of the same backends, with another configuration of the filter.
 async fn another_envoy(site: &Site, filter: &Value) -> Result<Envoy> {
-    Envoy::start(Config::load("cookie.yaml")?.filter(filter).backends(&site.backends)).await
+    Envoy::serve(Config::load("cookie.yaml")?.filter(filter).backends(&site.backends)).await
 }
 
 fn unix_seconds() -> Result<u64> {
@@ -154,7 +154,7 @@ async fn a_fence_ahead_of_the_clock_lets_new_sessions_live() -> Result<()> {
     let ahead = json!({"address": "127.0.0.1", "notBefore": unix_seconds()? + 3600});
     filter["fences"] = json!([ahead]);
     let config = Config::load("ecds.yaml")?.filter(&filter).backends(&site.backends);
-    let mut envoy = Envoy::start(config).await?;
+    let mut envoy = Envoy::serve(config).await?;
     assert_refused(&envoy, &token, "fenced").await?;
     let stays = async |envoy: &Envoy, token: &str| {
         let cookie = format!("limpet-session={token}");
@@ -209,7 +209,7 @@ async fn a_strict_token_for_another_cluster_is_refused() -> Result<()> {
     let elsewhere = config()?
         .another_cluster("elsewhere", &site.backends)
         .route(&json!({"route": {"cluster": "elsewhere"}}));
-    let envoy = Envoy::start(elsewhere.backends(&site.backends)).await?;
+    let envoy = Envoy::serve(elsewhere.backends(&site.backends)).await?;
     assert_refused(&envoy, &token, "unknown_destination").await
 }
 

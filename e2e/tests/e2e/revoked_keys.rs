@@ -28,7 +28,7 @@ impl Pair {
         let site = Site::start(config("ecds.yaml", &filter, &[&kek])?).await?;
         let other = config("ecds.yaml", &filter, &[&kek])?.backends(&site.backends);
         Ok(Self {
-            other: Envoy::start(other).await?,
+            other: Envoy::serve(other).await?,
             site,
             keyring,
             kek,

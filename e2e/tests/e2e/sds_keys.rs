@@ -37,10 +37,10 @@ pub(crate) fn secret(name: &str, content: &str) -> Value {
     })
 }
 
-#[test]
-fn refusals_say_who_gets_secrets() -> Result<()> {
+#[tokio::test]
+async fn refusals_say_who_gets_secrets() -> Result<()> {
     let config = Config::load("cookie.yaml")?.filter(&filter(&json!({"name": NAME})));
-    let (accepted, said) = Envoy::validate(&config)?;
+    let (accepted, said) = Envoy::validate(&config).await?;
     ensure!(!accepted, "Envoy accepts the configuration");
     let expected = match Build::tested()? {
         Build::Wasm => {
@@ -150,7 +150,7 @@ async fn requests_before_the_secret_arrives_have_no_sessions() -> Result<()> {
         return Ok(());
     }
     let keyring = Keyring::generate()?;
-    let mut site = Site::start(config(&keyring)?.secrets(&json!([]))).await?;
+    let mut site = Site::start(config(&keyring)?.secrets(&json!([])).alone()).await?;
     for _ in 0..6 {
         let answer = site.envoy.get("/").cookie("limpet-session=x").send().await?;
         assert_eq!((answer.status, answer.set_cookies().len()), (200, 0));
@@ -244,8 +244,8 @@ async fn a_secret_in_the_bootstrap_configuration_works() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn an_error_at_the_start_names_its_field() -> Result<()> {
+#[tokio::test]
+async fn an_error_at_the_start_names_its_field() -> Result<()> {
     if !gets_secrets()? {
         return Ok(());
     }
@@ -267,7 +267,7 @@ fn an_error_at_the_start_names_its_field() -> Result<()> {
         ("{}", named(""), "sdsKeys.name: expected the name of a secret"),
         ("{}", source(json!(1)), "sdsKeys.sdsConfig: "),
     ] {
-        let (accepted, said) = Envoy::validate(&with_static_secret(content, &sds)?)?;
+        let (accepted, said) = Envoy::validate(&with_static_secret(content, &sds)?).await?;
         ensure!(!accepted && said.contains(expected), "{expected}: {said}");
     }
     Ok(())

@@ -66,7 +66,7 @@ async fn a_key_encryption_key_changes_as_well() -> Result<()> {
     let under_old = filter(&keyring.wrap(&old)?, &both);
     let with_old = Site::start(config("ecds.yaml", &under_old, &[&old])?).await?;
     let with_both = config("ecds.yaml", &under_old, &both)?.backends(&with_old.backends);
-    let with_both = Envoy::start(with_both).await?;
+    let with_both = Envoy::serve(with_both).await?;
     let first = with_old.envoy.get("/").send().await?;
     let pair = first.set_cookie("limpet-session").context("no session")?.pair();
     let assert_honoured = async |envoy: &Envoy| -> Result<()> {
@@ -82,7 +82,7 @@ async fn a_key_encryption_key_changes_as_well() -> Result<()> {
     assert_honoured(&with_both).await?;
     let under_new = filter(&keyring.wrap(&new)?, &both);
     let with_new = config("ecds.yaml", &under_new, &[&new])?.backends(&with_old.backends);
-    assert_honoured(&Envoy::start(with_new).await?).await
+    assert_honoured(&Envoy::serve(with_new).await?).await
 }
 
 #[tokio::test]
@@ -114,13 +114,13 @@ async fn a_push_that_cannot_be_opened_is_refused_and_sessions_go_on() -> Result<
     Ok(())
 }
 
-#[test]
-fn an_error_names_its_field() -> Result<()> {
+#[tokio::test]
+async fn an_error_names_its_field() -> Result<()> {
     let (keyring, kek) = (Keyring::generate()?, KeyEncryptionKey::generate(1)?);
     let (other, stranger) = (KeyEncryptionKey::generate(2)?, KeyEncryptionKey::generate(1)?);
     let text = keyring.wrap(&kek)?;
     let good = filter(&text, &[&kek]);
-    let (accepted, said) = Envoy::validate(&config("cookie.yaml", &good, &[&kek])?)?;
+    let (accepted, said) = Envoy::validate(&config("cookie.yaml", &good, &[&kek])?).await?;
     assert!(accepted, "{said}");
     let env = "limpet: configuration refused: wrappedKeys.keyEncryptionKeys[0].env: expected the variable LIMPET_KEK_1 \
                in the environment of Envoy's process";
@@ -151,7 +151,7 @@ fn an_error_names_its_field() -> Result<()> {
         cases.push((not_handed, env));
     }
     for (config, expected) in cases {
-        let (accepted, said) = Envoy::validate(&config)?;
+        let (accepted, said) = Envoy::validate(&config).await?;
         assert!(!accepted && said.contains(expected), "{expected}: {said}");
         assert!(!said.contains("dG9vIHNob3J0"), "{said}");
     }

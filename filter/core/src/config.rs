@@ -14,6 +14,7 @@ mod hosts;
 mod keyring_document;
 mod keys;
 mod move_rules;
+mod place;
 mod read;
 mod rebalance_rules;
 mod report_rules;

@@ -7,7 +7,7 @@ use super::*;
 async fn envoy_has_the_cookies_ttl() -> Result<()> {
     let backends = Backend::three()?;
     let config = native_config(&json!({}), &json!({"ttl": "2s"}))?.backends(&backends);
-    let envoy = Envoy::start(config).await?;
+    let envoy = Envoy::serve(config).await?;
     let session = Session::begin(envoy.address()).await?;
     assert_eq!(session.cookie.attribute("Max-Age"), Some("2"));
     session.until_it_ends().await?;

@@ -38,7 +38,7 @@ async fn envoys_envelope_can_be_written_by_anybody() -> Result<()> {
             },
         },
     }))?;
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let answer = begun(envoy.address()).await?;
     let of_answer = |backend: &&Backend| Some(backend.name()) == answer.backend();
     let backend = backends.iter().find(of_answer).context("no backend")?;
@@ -80,7 +80,7 @@ async fn haproxy_has_a_stick_table() -> Result<()> {
 async fn limpet_signs_it() -> Result<()> {
     let backends = Backend::three()?;
     let config = Config::load("cookie.yaml")?.policy(&json!({"header": {"name": HEADER, "mode": "prefix"}}));
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let answer = begun(envoy.address()).await?;
     let value = answer.header(HEADER).context("no header")?;
     assert_holds(envoy.address(), value, answer.backend().unwrap_or_default()).await?;

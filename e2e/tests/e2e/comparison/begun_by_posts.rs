@@ -66,7 +66,7 @@ async fn limpets_sessions_begin_with_posts_and_move_with_any_request() -> Result
     // One worker, which takes turns as HAProxy does.
     let policy = json!({"cookie": {"name": COOKIE}, "begin": {"methods": ["POST"]}});
     let config = Config::load("cookie.yaml")?.policy(&policy).workers(1);
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let session = begun(envoy.address()).await?;
     assert_eq!(moved(&session, &mut backends).await?, [true, true]);
     Ok(())

@@ -28,7 +28,7 @@ async fn envoy_honours_it() -> Result<()> {
     };
     let backends = Backend::three()?;
     let config = native_config(&json!({}), &json!({}))?.routes(json!([route("one"), route("two")]));
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let session = Session::begin_on(envoy.address(), "/one").await?;
     assert_eq!(session.cookie.name, "one");
     assert!(honoured_elsewhere(&session, "two").await?);
@@ -69,7 +69,7 @@ async fn limpet_does_not_honour_it() -> Result<()> {
         let config = Config::load("cookie.yaml")?
             .filter(&filter)
             .routes(json!([route("one"), route("two")]));
-        let envoy = Envoy::start(config.backends(&backends)).await?;
+        let envoy = Envoy::serve(config.backends(&backends)).await?;
         let session = Session::begin_on(envoy.address(), "/one").await?;
         assert!(!honoured_elsewhere(&session, cookie).await?);
         assert_eq!(envoy.metric(&format!("{policy}.refused.bad_signature")).await?, 6);

@@ -26,7 +26,7 @@ async fn envoys_header_is_as_forgeable_as_its_cookie() -> Result<()> {
             },
         },
     }))?;
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let answer = Request::get(envoy.address(), "/").send().await?;
     let value = answer.header("x-session").context("no header")?;
     let held = reached_with(envoy.address(), "x-session", value).await?;
@@ -53,7 +53,7 @@ async fn haproxys_cookie_directive_knows_cookies_only() -> Result<()> {
 async fn limpets_header_is_signed() -> Result<()> {
     let backends = Backend::three()?;
     let config = Config::load("cookie.yaml")?.policy(&json!({"header": {"name": "x-session"}}));
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let answer = Request::get(envoy.address(), "/").send().await?;
     assert!(answer.set_cookies().is_empty());
     let value = answer.header("x-session").context("no header")?;

@@ -28,7 +28,7 @@ async fn haproxys_new_key_ends_all_sessions() -> Result<()> {
 #[tokio::test]
 async fn limpet_honours_the_old_key_until_it_is_removed() -> Result<()> {
     let backends = Backend::three()?;
-    let start = async |list: &Value| Envoy::start(keys(list)?.backends(&backends)).await;
+    let start = async |list: &Value| Envoy::serve(keys(list)?.backends(&backends)).await;
     let before = start(&json!([{"id": 1, "env": "LIMPET_KEY_1"}])).await?;
     let mut session = Session::begin(before.address()).await?;
     let old = session.cookie.clone();

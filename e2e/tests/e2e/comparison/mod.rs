@@ -40,7 +40,7 @@ const COOKIE: &str = "limpet-session";
 
 /// Envoy with its own cookie session and without Limpet.
 async fn native(backends: &[Backend]) -> Result<Envoy> {
-    Envoy::start(native_config(&json!({}), &json!({}))?.backends(backends)).await
+    Envoy::serve(native_config(&json!({}), &json!({}))?.backends(backends)).await
 }
 
 /// `filter` and `cookie` are merged into the configuration of the session filter and of its cookie.
@@ -113,7 +113,7 @@ fn servers(backends: &[Backend], options: impl Fn(&str) -> String) -> String {
 async fn limpet(policy: &Value, backends: &[Backend]) -> Result<Envoy> {
     let mut changed = json!({"cookie": {"name": COOKIE}});
     add(&mut changed, policy);
-    Envoy::start(Config::load("cookie.yaml")?.policy(&changed).backends(backends)).await
+    Envoy::serve(Config::load("cookie.yaml")?.policy(&changed).backends(backends)).await
 }
 
 /// A session that has just begun.

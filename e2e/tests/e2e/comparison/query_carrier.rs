@@ -51,7 +51,7 @@ async fn limpets_query_is_signed_and_kept_from_the_backend() -> Result<()> {
     let backends = Backend::three()?;
     let policy = json!({"query": {"name": "s"}, "tell": {"header": {"name": "x-session"}}});
     let config = |backends| -> Result<Config> { Ok(Config::load("cookie.yaml")?.policy(&policy).backends(backends)) };
-    let envoy = Envoy::start(config(&backends[..2])?).await?;
+    let envoy = Envoy::serve(config(&backends[..2])?).await?;
     let answer = Request::get(envoy.address(), "/").send().await?;
     let token = answer.header("x-session").context("no token")?;
     let session = (one(answer.backend().unwrap_or_default()), Some("a=1".to_owned()));
@@ -60,7 +60,7 @@ async fn limpets_query_is_signed_and_kept_from_the_backend() -> Result<()> {
         let (balanced, _) = reached_by(envoy.address(), &format!("s=guess{number}")).await?;
         assert_eq!(balanced.len(), 2);
     }
-    let more = Envoy::start(config(&backends)?).await?;
+    let more = Envoy::serve(config(&backends)?).await?;
     assert_eq!(reached_by(more.address(), &format!("s={token}&a=1")).await?, session);
     Ok(())
 }

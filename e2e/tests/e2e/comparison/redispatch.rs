@@ -25,9 +25,9 @@ async fn post(session: &Session) -> Result<Answer> {
 async fn envoy_moves_the_request_only_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;
     let native = || native_config(&json!({}), &json!({}));
-    let envoy = Envoy::start(native()?.backends(&backends)).await?;
+    let envoy = Envoy::serve(native()?.backends(&backends)).await?;
     let plain = native()?.route(&json!({"route": {"retry_policy": null}}));
-    let without = Envoy::start(plain.backends(&backends)).await?;
+    let without = Envoy::serve(plain.backends(&backends)).await?;
     let mut session = Session::begin(envoy.address()).await?;
     stop(&mut backends, &session).await?;
     assert_moves(&session).await?;
@@ -57,7 +57,7 @@ async fn limpet_moves_the_request_unless_it_is_strict() -> Result<()> {
     let envoy = limpet(&json!({}), &backends).await?;
     let strict = json!({"cookie": {"name": COOKIE}, "strict": true});
     let config = Config::load("cookie.yaml")?.policy(&strict).strict_routes();
-    let strict = Envoy::start(config.backends(&backends)).await?;
+    let strict = Envoy::serve(config.backends(&backends)).await?;
     let session = Session::begin(envoy.address()).await?;
     let refused = Session::begin(strict.address()).await?;
     stop(&mut backends, &session).await?;

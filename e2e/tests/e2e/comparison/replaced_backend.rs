@@ -65,7 +65,7 @@ async fn limpet_continues_the_session_without_a_fence() -> Result<()> {
 async fn limpet_ends_the_session_if_there_is_a_fence() -> Result<()> {
     let mut backends = Backend::three()?;
     let mut filter = limpet_e2e::filter_with(&json!({"cookie": {"name": COOKIE}}));
-    let mut envoy = Envoy::start(Config::load("ecds.yaml")?.filter(&filter).backends(&backends)).await?;
+    let mut envoy = Envoy::serve(Config::load("ecds.yaml")?.filter(&filter).backends(&backends)).await?;
     let mut session = Session::begin(envoy.address()).await?;
     replace(&mut backends, &mut session).await?;
     assert!(session.holds().await?);

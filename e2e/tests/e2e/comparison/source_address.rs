@@ -60,7 +60,7 @@ async fn limpet_with_table(source: &Value, backends: &[Backend]) -> Result<Envoy
     let config = Config::load("source.yaml")?.policy(&json!({"source": source}));
     // One worker, which takes turns as HAProxy does.
     let in_turn = config.workers(1).cluster(&json!({"lb_policy": "ROUND_ROBIN"}));
-    Envoy::start(in_turn.backends(backends)).await
+    Envoy::serve(in_turn.backends(backends)).await
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn only_a_table_keeps_sessions_when_a_backend_comes() -> Result<()> {
         let config = hashed()?.policy(&json!({"source": {}})).route(&route);
         let config = config.cluster(&json!({"lb_policy": "MAGLEV"}));
         let config = if with_limpet { config } else { config.without_limpet() };
-        let mut envoy = Envoy::start(config.backends(&servers[..2])).await?;
+        let mut envoy = Envoy::serve(config.backends(&servers[..2])).await?;
         envoy.until_stat("cluster.backends.membership_healthy", 2).await?;
         let clients = 1..=40;
         let mut before = Vec::new();

@@ -27,9 +27,9 @@ async fn envoy_refuses_while_the_backend_is_unhealthy() -> Result<()> {
 async fn envoy_moves_the_session_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;
     let retrying = || native_config(&json!({"strict": true}), &json!({}));
-    let envoy = Envoy::start(retrying()?.backends(&backends)).await?;
+    let envoy = Envoy::serve(retrying()?.backends(&backends)).await?;
     let plain = retrying()?.route(&json!({"route": {"retry_policy": null}}));
-    let without = Envoy::start(plain.backends(&backends)).await?;
+    let without = Envoy::serve(plain.backends(&backends)).await?;
     let mut session = Session::begin(envoy.address()).await?;
     stop(&mut backends, &session).await?;
     let answer = session.send().await?;
@@ -82,7 +82,7 @@ async fn limpet_refuses_even_if_the_route_retries() -> Result<()> {
     let mut backends = Backend::three()?;
     let policy = json!({"cookie": {"name": COOKIE}, "strict": true});
     let config = Config::load("cookie.yaml")?.policy(&policy).strict_routes();
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let session = Session::begin(envoy.address()).await?;
     stop(&mut backends, &session).await?;
     assert_refused(&session).await

@@ -7,7 +7,7 @@ use super::*;
 async fn envoy_honours_a_cookie_without_its_end() -> Result<()> {
     let backends = Backend::three()?;
     let config = native_config(&json!({}), &json!({"ttl": "1s"}))?.backends(&backends);
-    let envoy = Envoy::start(config).await?;
+    let envoy = Envoy::serve(config).await?;
     let session = Session::begin(envoy.address()).await?;
     session.until_it_ends().await?;
     // Field 1 of the message is the address: a tag, a length, and the text.

@@ -148,7 +148,7 @@ impl Watched {
     pub(super) async fn start(services: Services, object: Value, service: &str) -> Result<Self> {
         let objects = [vec![object], services.objects()].concat();
         let rendered = Rendered::valid(&objects, &json!({}))?;
-        let envoy = Envoy::start(rendered.config().discover_endpoints()).await?;
+        let envoy = Envoy::serve(rendered.config().discover_endpoints()).await?;
         Ok(Self {
             site: Site { envoy, services },
             service: service.to_owned(),

@@ -82,7 +82,7 @@ async fn clients(envoy: &Envoy) -> Result<Vec<(SetCookie, String)>> {
 #[tokio::test]
 async fn who_comes_from_contour_keeps_his_backend_and_may_go_back() -> Result<()> {
     let services = Services::start(&[("web", 5)])?;
-    let before = Envoy::start(contours(services.of("web")?)).await?;
+    let before = Envoy::serve(contours(services.of("web")?)).await?;
     let clients = clients(&before).await?;
     let backends: Vec<String> = clients.iter().map(|(_, backend)| backend.clone()).collect();
     assert_eq!(different(&backends), 5);
@@ -150,7 +150,7 @@ async fn who_comes_from_contour_keeps_his_backend_and_may_go_back() -> Result<()
 async fn after_the_move_new_backends_move_nobody() -> Result<()> {
     let services = Services::start(&[("web", 6)])?;
     let all = services.of("web")?;
-    let before = Envoy::start(contours(all.get(..3).unwrap_or_default())).await?;
+    let before = Envoy::serve(contours(all.get(..3).unwrap_or_default())).await?;
     let mut arrivals = Vec::new();
     for _ in 0..100 {
         let answer = ask(&before, None).await?;
@@ -166,7 +166,7 @@ async fn after_the_move_new_backends_move_nobody() -> Result<()> {
         !["web-3", "web-4", "web-5"].contains(&name)
     });
     let few: Vec<Value> = few.cloned().collect();
-    let envoy = Envoy::start(Rendered::valid(&few, &json!({}))?.config()).await?;
+    let envoy = Envoy::serve(Rendered::valid(&few, &json!({}))?.config()).await?;
     let mut tokens = Vec::new();
     for (cookie, backend) in &arrivals {
         let answer = ask(&envoy, Some(cookie)).await?;

@@ -247,7 +247,7 @@ impl Site {
     /// The same with these fields in the section `contour` of the configuration.
     async fn configured(services: Services, objects: &[Value], contour: &Value) -> Result<Self> {
         let rendered = Rendered::valid(&[objects, &services.objects()].concat(), contour)?;
-        let envoy = Envoy::start(rendered.config()).await?;
+        let envoy = Envoy::serve(rendered.config()).await?;
         let site = Self { envoy, services };
         site.until_healthy().await?;
         Ok(site)

@@ -32,7 +32,7 @@ async fn envoy(rendered: Rendered, dns: &Dns) -> Result<Envoy> {
         },
     });
     let config = rendered.config();
-    Envoy::start(config.edit(|bootstrap| bootstrap["typed_dns_resolver_config"] = resolver)).await
+    Envoy::serve(config.edit(|bootstrap| bootstrap["typed_dns_resolver_config"] = resolver)).await
 }
 
 /// Three backends at one port of three addresses.

@@ -19,7 +19,7 @@ async fn h2c_is_spoken_to_the_ports_that_a_service_lists() -> Result<()> {
             object["metadata"]["annotations"] = json!({name: ports});
         }
         objects.push(root(&json!([{"match": "/", "services": [sticky("web")]}])));
-        let envoy = Envoy::start(Rendered::valid(&objects, &json!({}))?.config()).await?;
+        let envoy = Envoy::serve(Rendered::valid(&objects, &json!({}))?.config()).await?;
         let site = Site { envoy, services };
         let (mut visitor, backend) = site.begin("/").await?;
         stays(&site, &mut visitor, "/", &backend).await?;

@@ -197,7 +197,7 @@ async fn timeouts_are_those_of_go_and_fifteen_seconds_else() -> Result<()> {
             assert_eq!(seconds(&action["timeout"])?, seconds(&expected.into())?, "/{path}");
         }
     }
-    let (accepted, said) = Envoy::validate(&Config::made(rendered.bootstrap))?;
+    let (accepted, said) = Envoy::validate(&Config::made(rendered.bootstrap)).await?;
     assert!(accepted, "{said}");
     Ok(())
 }

@@ -53,7 +53,7 @@ async fn a_rotation_loses_no_session_and_rewrites_each_token_once() -> Result<()
         .filter_environment(&["LIMPET_KEY_1", "LIMPET_KEY_2"])
         .filter(&filter(0));
     let Site { backends, envoy } = Site::start(config.clone()).await?;
-    let mut envoys = [envoy, Envoy::start(config.backends(&backends)).await?];
+    let mut envoys = [envoy, Envoy::serve(config.backends(&backends)).await?];
     let addresses = [envoys[0].address(), envoys[1].address()];
     let mut crowd = Crowd::gather(12, &Carrier::ALL, &addresses).await?;
     let mut retiring = None;

@@ -15,7 +15,7 @@ async fn sessions_continue_after_a_crash() -> Result<()> {
     let Site {
         backends: _kept,
         mut envoy,
-    } = Site::start(config()?).await?;
+    } = Site::start(config()?.alone()).await?;
     let crowd = Crowd::gather(24, &Carrier::ALL, &[envoy.address()]).await?;
     let down = Instant::now();
     envoy.restart().await?;

@@ -56,7 +56,7 @@ async fn a_new_pod_on_a_dead_pods_address_does_not_get_its_sessions() -> Result<
     let config = Config::load("ecds.yaml")?
         .both_carriers(&json!({}))
         .discover_endpoints();
-    let mut envoy = Envoy::start(config.backends([&dead].into_iter().chain(&others))).await?;
+    let mut envoy = Envoy::serve(config.backends([&dead].into_iter().chain(&others))).await?;
     let crowd = Crowd::gather(12, &Carrier::ALL, &[envoy.address()]).await?;
     let mut sessions = Vec::new();
     for _ in 0..9 {

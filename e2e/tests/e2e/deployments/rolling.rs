@@ -21,7 +21,7 @@ fn generation(name: &str) -> Result<Vec<Backend>> {
 
 async fn start(backends: &[Backend]) -> Result<(Envoy, Crowd)> {
     let config = Config::load("draining.yaml")?.both_carriers(&json!({}));
-    let envoy = Envoy::start(config.backends(backends)).await?;
+    let envoy = Envoy::serve(config.backends(backends)).await?;
     let crowd = Crowd::gather(24, &Carrier::ALL, &[envoy.address()]).await?;
     Ok((envoy, crowd))
 }

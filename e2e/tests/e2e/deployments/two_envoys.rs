@@ -11,7 +11,7 @@ async fn sessions_go_on_at_either(builds: [Build; 2]) -> Result<()> {
     let config = Config::load("cookie.yaml")?
         .both_carriers(&json!({}))
         .backends(&backends);
-    let start = |build| Envoy::start(config.clone().build(build));
+    let start = |build| Envoy::serve(config.clone().build(build));
     let envoys = [start(builds[0]).await?, start(builds[1]).await?];
     let crowd = Crowd::gather(24, &Carrier::ALL, &[envoys[0].address(), envoys[1].address()]).await?;
     crowd.rounds(10).await?;
@@ -33,7 +33,7 @@ async fn envoys_of_the_same_build_share_sessions() -> Result<()> {
 
 #[tokio::test]
 async fn envoys_of_different_builds_share_sessions() -> Result<()> {
-    if takes_both()? {
+    if takes_both().await? {
         sessions_go_on_at_either([Build::Wasm, Build::Module]).await?;
     }
     Ok(())

@@ -19,7 +19,7 @@ async fn check_06_a_session_cookies_token_limits_its_lifespan() -> Result<()> {
     let policy = json!({"cookie": {"name": "limpet-session"}, "absoluteTimeout": "3s"});
     let backends = Backend::three()?;
     let config = Config::load("cookie.yaml")?.policy(&policy).backends(&backends);
-    let (one, other) = tokio::try_join!(Envoy::start(config.clone()), Envoy::start(config))?;
+    let (one, other) = tokio::try_join!(Envoy::serve(config.clone()), Envoy::serve(config))?;
     let begun = Instant::now();
     let first = one.get("/").send().await?;
     let cookie = first.set_cookie("limpet-session").context("no cookie")?;
@@ -68,7 +68,7 @@ async fn check_07_a_permanent_cookie_lasts_for_the_absolute_timeout() -> Result<
     assert!((3500..3600).contains(&left), "{left}");
 
     let without = filter_with(&json!({"cookie": cookie}));
-    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.filter(&without))?;
+    let (accepted, said) = Envoy::validate(&Config::load("cookie.yaml")?.filter(&without)).await?;
     assert!(!accepted && said.contains("absoluteTimeout"), "{said}");
     Ok(())
 }

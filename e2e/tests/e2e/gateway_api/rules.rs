@@ -139,7 +139,7 @@ async fn check_09_generated_names_differ_by_rule_and_are_stable() -> Result<()> 
             rules.reverse();
         }
     });
-    let envoy = Envoy::start(reversed.backends(&backends)).await?;
+    let envoy = Envoy::serve(reversed.backends(&backends)).await?;
     for (path, cookie, backend) in firsts {
         let anew = envoy.get(path).send().await?.set_cookies().pop().context("no cookie")?;
         assert_eq!(anew.name, cookie.name);

@@ -42,7 +42,7 @@ async fn live(more: &Value) -> Result<(Leaks, Vec<u8>)> {
     } else {
         config
     };
-    let envoy = Envoy::start(config).await?;
+    let envoy = Envoy::serve(config).await?;
     let mut seen = Vec::new();
     for carrier in Carrier::ALL {
         let request = || Request::get(envoy.address(), &carrier.path());
@@ -103,7 +103,7 @@ async fn the_address_in_envoys_own_cookie_is_found() -> Result<()> {
         },
     }]);
     let config = Config::load("cookie.yaml")?.without_limpet().prepend_filters(&own);
-    let envoy = Envoy::start(config.backends(&backends)).await?;
+    let envoy = Envoy::serve(config.backends(&backends)).await?;
     let answer = envoy.get("/").send().await?;
     let found = leaks(&backends).find("what clients get", everything(&answer))?;
     ensure!(!found.is_empty());

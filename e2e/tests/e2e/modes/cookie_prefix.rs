@@ -260,7 +260,7 @@ async fn a_refused_tokens_value_reaches_the_application() -> Result<()> {
     let (site, token, _) = with_session(Config::load("cookie.yaml")?, "abc").await?;
     let changed = format!("{}{}", &token[..58], if token.ends_with("AA") { "BA" } else { "AA" });
     let elsewhere = every_mode(&json!({}))?.backends(&site.backends);
-    let elsewhere = Envoy::start(elsewhere).await?;
+    let elsewhere = Envoy::serve(elsewhere).await?;
     let mut other = Client::new(&elsewhere, Mode::CookiePrefix);
     other.begin("abc").await?;
     for (token, reason) in [

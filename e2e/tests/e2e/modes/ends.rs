@@ -106,9 +106,9 @@ async fn a_retiring_keys_tokens_last_until_the_session_is_set_again() -> Result<
     };
     let site = Site::start(with_keys(json!([{"id": 1, "env": "LIMPET_KEY_1"}]))?).await?;
     let keys = json!([{"id": 1, "env": "LIMPET_KEY_1", "state": "retiring"}, {"id": 2, "env": "LIMPET_KEY_2"}]);
-    let retiring = Envoy::start(with_keys(keys)?.backends(&site.backends)).await?;
+    let retiring = Envoy::serve(with_keys(keys)?.backends(&site.backends)).await?;
     let without = json!([{"id": 2, "env": "LIMPET_KEY_2"}]);
-    let without = Envoy::start(with_keys(without)?.backends(&site.backends)).await?;
+    let without = Envoy::serve(with_keys(without)?.backends(&site.backends)).await?;
     for mode in Mode::ALL {
         let mut client = Client::new(&site.envoy, mode);
         let first = client.begin("abc").await?;
@@ -140,12 +140,12 @@ async fn a_retiring_keys_tokens_last_until_the_session_is_set_again() -> Result<
 
 #[tokio::test]
 async fn a_session_continues_at_an_envoy_with_the_other_build() -> Result<()> {
-    if !takes_both()? {
+    if !takes_both().await? {
         return Ok(());
     }
     let load = |build| anyhow::Ok(every_mode(&json!({}))?.build(build));
     let site = Site::start(load(Build::Wasm)?).await?;
-    let module = Envoy::start(load(Build::Module)?.backends(&site.backends)).await?;
+    let module = Envoy::serve(load(Build::Module)?.backends(&site.backends)).await?;
     let envoys = [&site.envoy, &module];
     for mode in Mode::ALL {
         for (here, there) in [(0, 1), (1, 0)] {

@@ -51,7 +51,7 @@ async fn a_change_of_weights_over_xds_moves_no_session() -> Result<()> {
         metrics: None,
         limits: LIMITS,
     });
-    let envoy = Envoy::start(Config::made(json::typed(&bootstrap)?)).await?;
+    let envoy = Envoy::serve(Config::made(json::typed(&bootstrap)?)).await?;
     let get = || envoy.listener("http-0").map(|address| Request::get(address, "/"));
     let first = get()?.send().await?;
     let token = first.set_cookie("web").context("the answer sets no cookie")?.value;

@@ -49,13 +49,13 @@ const SERVED: [&str; 12] = [
 ];
 
 /// One host that Envoy refuses stops all hosts of its port.
-#[test]
-fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
+#[tokio::test]
+async fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
     let mut random = Random::seeded();
     let inputs: Vec<Vec<u8>> = (0..1000).map(|_| random.bytes(300)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let graph = http_route::graph(&inputs);
-    let (accepted, said) = Envoy::validate(&config(&graph, &[])?)?;
+    let (accepted, said) = Envoy::validate(&config(&graph, &[])?).await?;
     ensure!(accepted, "{said}");
     // The sample has rules that are served with each kind of match and filter, not only refused ones.
     let text = serde_json::to_string(&graph)?;
@@ -83,8 +83,8 @@ const OF_CONTOUR: [&str; 14] = [
     "policy",
 ];
 
-#[test]
-fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
+#[tokio::test]
+async fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
     let mut random = Random::seeded();
     // So many that each of the fields comes up, whatever the seed is.
     let inputs: Vec<Vec<u8>> = (0..4000).map(|_| random.bytes(300)).collect();
@@ -98,7 +98,7 @@ fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
     });
     let names = graph.certificates.keys().cloned();
     graph.certificates = names.map(|name| (name, Arc::clone(&certificate))).collect();
-    let (accepted, said) = Envoy::validate(&config(&graph, &[])?)?;
+    let (accepted, said) = Envoy::validate(&config(&graph, &[])?).await?;
     ensure!(accepted, "{said}");
     let text = serde_json::to_string(&graph)?;
     for part in OF_CONTOUR {

@@ -109,7 +109,7 @@ impl GraphSite {
             ])
         };
         let (v1, v2) = (pair("v1")?, pair("v2")?);
-        let envoy = Envoy::start(config(graph, &[("v1", &v1), ("v2", &v2)])?).await?;
+        let envoy = Envoy::serve(config(graph, &[("v1", &v1), ("v2", &v2)])?).await?;
         Ok(Self { envoy, v1, v2 })
     }
 
@@ -117,7 +117,7 @@ impl GraphSite {
     pub(crate) async fn change(self, graph: &Graph) -> Result<Self> {
         let Self { envoy, v1, v2 } = self;
         drop(envoy);
-        let envoy = Envoy::start(config(graph, &[("v1", &v1), ("v2", &v2)])?).await?;
+        let envoy = Envoy::serve(config(graph, &[("v1", &v1), ("v2", &v2)])?).await?;
         Ok(Self { envoy, v1, v2 })
     }
 

@@ -23,7 +23,7 @@ pub(super) fn limited(limits: Limits) -> Result<Config> {
         metrics: None,
         limits,
     }))?;
-    Ok(Config::load("cookie.yaml")?.edit(|bootstrap| {
+    Ok(Config::load("cookie.yaml")?.alone().edit(|bootstrap| {
         for field in ["overload_manager", "admin", "layered_runtime"] {
             bootstrap[field] = made[field].clone();
         }

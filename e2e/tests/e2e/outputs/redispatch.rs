@@ -43,7 +43,7 @@ async fn start(protocol: Protocol, addresses: [SocketAddr; 2]) -> Result<Envoy> 
     });
     all.push(load_assignment(&ClusterName("v1".into()), &endpoints));
     let config = Config::made(json::typed(&static_bootstrap(&all, 0)?)?);
-    Envoy::start(config).await
+    Envoy::serve(config).await
 }
 
 /// A request with a body.

@@ -64,8 +64,8 @@ fn gateways(input: &Path) -> Result<Vec<String>> {
     Ok(ours.map(name).collect())
 }
 
-#[test]
-fn envoy_accepts_every_golden_case() -> Result<()> {
+#[tokio::test]
+async fn envoy_accepts_every_golden_case() -> Result<()> {
     let folder = tempfile::tempdir()?;
     for case in cases()? {
         let mut sections = Vec::new();
@@ -102,7 +102,7 @@ fn envoy_accepts_every_golden_case() -> Result<()> {
             ensure!(code == Some(0) || code == Some(1), "{arguments:?}: {code:?} {report}");
             rendered += 1;
             let made: Value = serde_json::from_slice(&std::fs::read(&envoy)?)?;
-            let (accepted, said) = Envoy::validate(&Config::made(made).build(Build::tested()?))?;
+            let (accepted, said) = Envoy::validate(&Config::made(made).build(Build::tested()?)).await?;
             ensure!(accepted, "{arguments:?}: {said}");
         }
         ensure!(rendered > 0, "{}: nothing is served", case.display());

@@ -122,16 +122,16 @@ fn asked(route: Route) -> Route {
     }
 }
 
-#[test]
-fn envoy_accepts_every_resource() -> Result<()> {
-    let (accepted, said) = Envoy::validate(&config(&everything(), &[])?)?;
+#[tokio::test]
+async fn envoy_accepts_every_resource() -> Result<()> {
+    let (accepted, said) = Envoy::validate(&config(&everything(), &[])?).await?;
     ensure!(accepted, "{said}");
     // Envoy does not accept everything: it refuses a broken configuration.
     let broken = config(&everything(), &[])?.edit(|bootstrap| {
         bootstrap["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]["route_config"]
             ["virtual_hosts"][0]["domains"] = serde_json::json!(["*", "*"]);
     });
-    ensure!(!Envoy::validate(&broken)?.0);
+    ensure!(!Envoy::validate(&broken).await?.0);
     Ok(())
 }
 

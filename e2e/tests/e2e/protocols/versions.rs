@@ -67,7 +67,7 @@ async fn assert_sessions_hold(envoy: &Envoy) -> Result<()> {
 #[tokio::test]
 async fn sessions_stay_at_ipv6_backends() -> Result<()> {
     let backends = ipv6_backends()?;
-    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?).await
+    assert_sessions_hold(&Envoy::serve(Config::load("cookie.yaml")?.backends(&backends)).await?).await
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn strict_sessions_stay_at_ipv6_backends() -> Result<()> {
         .policy(&policy)
         .strict_routes()
         .backends(&backends);
-    assert_sessions_hold(&Envoy::start(config).await?).await
+    assert_sessions_hold(&Envoy::serve(config).await?).await
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn sessions_stay_at_ipv4_and_ipv6_backends_side_by_side() -> Result<()> {
     let mut backends = ipv6_backends()?;
     backends.push(Backend::start("d")?);
     backends.push(Backend::start("e")?);
-    assert_sessions_hold(&Envoy::start(Config::load("cookie.yaml")?.backends(&backends)).await?).await
+    assert_sessions_hold(&Envoy::serve(Config::load("cookie.yaml")?.backends(&backends)).await?).await
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn a_session_moves_between_ipv4_and_ipv6() -> Result<()> {
         Backend::start("four")?,
         Backend::start_at("six", SocketAddr::from((Ipv6Addr::LOCALHOST, 0)))?,
     ];
-    let envoy = Envoy::start(Config::load("cookie.yaml")?.backends([&four, &six])).await?;
+    let envoy = Envoy::serve(Config::load("cookie.yaml")?.backends([&four, &six])).await?;
     let mut sessions = Vec::new();
     for _ in 0..10 {
         let mut session = Session::new(Carrier::Cookie);

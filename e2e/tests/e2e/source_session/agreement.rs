@@ -31,13 +31,13 @@ async fn several_envoys_and_a_new_one_choose_alike() -> Result<()> {
         let of_policy = json!({"source": {}});
         let servers = Backend::three()?;
         let config = || hashed(&of_policy, lb_policy, &servers);
-        let first = Envoy::start(config()?).await?;
+        let first = Envoy::serve(config()?).await?;
         let chosen = backends(&first, &addresses).await?;
         assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), 3, "{chosen:?}");
-        let second = Envoy::start(config()?).await?;
+        let second = Envoy::serve(config()?).await?;
         assert_eq!(backends(&second, &addresses).await?, chosen, "{lb_policy}");
         drop(first);
-        let restarted = Envoy::start(config()?).await?;
+        let restarted = Envoy::serve(config()?).await?;
         assert_eq!(backends(&restarted, &addresses).await?, chosen, "{lb_policy}");
         assert_eq!(restarted.metric("web.issued").await?, 40);
         assert_eq!(restarted.metric("host_errors").await?, 0);
@@ -57,7 +57,7 @@ async fn addresses_of_one_prefix_hash_alike() -> Result<()> {
     };
     let mut chosen = Vec::new();
     for host in [1, 77, 200] {
-        let envoy = Envoy::start(hashed(&of_policy, "MAGLEV", &servers)?).await?;
+        let envoy = Envoy::serve(hashed(&of_policy, "MAGLEV", &servers)?).await?;
         chosen.push(backends(&envoy, &of_host(host)).await?);
     }
     assert_eq!(chosen[0].iter().collect::<BTreeSet<_>>().len(), 3, "{chosen:?}");

@@ -35,7 +35,7 @@ async fn a_session_outlives_other_settings_of_its_cluster() -> Result<()> {
     let (v1, v2) = (backends("shop-v1")?, backends("shop-v2")?);
     for strict in [false, true] {
         let config = split(&rules(strict, &[(BEFORE, 1), ("shop-v2", 0)]), &policies(strict))?;
-        let mut envoy = Envoy::start(with_clusters(config, &v1, &v2)).await?;
+        let mut envoy = Envoy::serve(with_clusters(config, &v1, &v2)).await?;
         let mut sessions = Vec::new();
         for carrier in Carrier::ALL {
             sessions.push(Session::begin(&envoy, carrier).await?);
@@ -64,7 +64,7 @@ async fn routes_with_other_settings_share_their_sessions() -> Result<()> {
         let rule = |prefix, cluster| Rule::new(prefix, "cookie/shop").strict(strict).to(cluster, 1);
         let rules = [rule("/cart", BEFORE), rule("/", AFTER)].map(|rule| rule.to("shop-v2", 0));
         let config = split(&rules, &policies(strict))?;
-        let envoy = Envoy::start(with_clusters(config, &v1, &v2)).await?;
+        let envoy = Envoy::serve(with_clusters(config, &v1, &v2)).await?;
         let session = Session::begin(&envoy, Carrier::Cookie).await?;
         for path in ["/cart", "/", "/cart", "/"].repeat(5) {
             let request = session.carrier.bring(&session.token, envoy.get(path));

@@ -35,7 +35,7 @@ impl SplitSite {
         for (service, backends) in services.iter().zip(&backends) {
             config = config.backends_of(service, backends);
         }
-        let envoy = Envoy::start(config).await?;
+        let envoy = Envoy::serve(config).await?;
         Ok(Self { envoy, backends })
     }
 

@@ -218,8 +218,8 @@ async fn a_keyring_in_a_secret_leads_from_the_first_request_on() -> Result<()> {
                 .another_cluster("shop-v2", &backends),
         )
     };
-    let first = Envoy::start(config(0, 1)?).await?;
+    let first = Envoy::serve(config(0, 1)?).await?;
     let mut session = Session::begin(&first, Carrier::Cookie).await?;
-    let second = Envoy::start(config(1, 0)?).await?;
+    let second = Envoy::serve(config(1, 0)?).await?;
     session.stays(&second, 10).await
 }

@@ -16,7 +16,7 @@ use super::site::{GatewaySite, rule};
 
 const LONG: &str = "split-long";
 const SHORT: &str = "split-short";
-const TIMEOUT: Duration = Duration::from_secs(6);
+const TIMEOUT: Duration = Duration::from_secs(12);
 /// So many requests reach both Services, and mostly with both Envoys.
 const TO_ALL: usize = 30;
 

@@ -47,21 +47,25 @@ impl Newcomers {
     }
 }
 
-/// Waits until Envoy has no other build of the filter than this one: no connection is left that the other one serves.
+/// Waits until this build serves new clients and no other build does.
 async fn until_alone(envoy: &Proxy, build: Build) -> Result<()> {
-    let message = |build| match build {
-        Build::Wasm => "filters.http.wasm.v3.Wasm\"",
-        Build::Module => "filters.http.dynamic_modules.v3.DynamicModuleFilter\"",
-    };
     let other = match build {
         Build::Wasm => Build::Module,
         Build::Module => Build::Wasm,
     };
-    let alone = async || {
-        let filters = envoy.admin().text("/config_dump?resource=ecds_filters").await.ok()?;
-        (filters.contains(message(build)) && !filters.contains(message(other))).then_some(())
+    let issued = async |build: Build| -> Result<u64> {
+        let stats = envoy.admin().stats(&build.counter(".*issued$")).await?;
+        Ok(stats.values().sum())
     };
-    poll::until(&format!("the {build:?} filter alone"), alone).await
+    let mut last = (issued(build).await?, issued(other).await?);
+    poll::until(&format!("the {build:?} filter alone"), async || {
+        // As long as Envoy waits with what it has to count.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = (issued(build).await.ok()?, issued(other).await.ok()?);
+        let before = std::mem::replace(&mut last, now);
+        (now.0 > before.0 && now.1 == before.1).then_some(())
+    })
+    .await
 }
 
 #[tokio::test]
@@ -77,7 +81,11 @@ async fn sessions_outlast_a_change_of_the_filters_build() -> Result<()> {
         site.controller.reconfigure(|config| config["envoy"]["filter"] = filter);
         site.controller.launch()?;
         site.controller.until_ready().await?;
-        until_alone(&site.envoy, build).await?;
+        let alone = until_alone(&site.envoy, build).await;
+        if newcomers.task.is_finished() {
+            return newcomers.leave().await;
+        }
+        alone?;
         site.until_programmed("True/Programmed").await?;
         crowd.rounds(3).await?;
     }

@@ -4,9 +4,9 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::Segment;
 use zeroize::Zeroize;
 
+use super::place::{Step, place};
 use super::{ConfigError, Problem};
 
 /// After so many mistakes nobody reads on.
@@ -113,27 +113,7 @@ fn plain(text: &str) -> &str {
 }
 
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Mistake> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| Mistake::new(steps(error.path()), error.inner()))?;
-    let end = deserializer.end().map_err(|error| Mistake::new(Vec::new(), &error));
-    end.map(|()| value)
-}
-
-/// A part of the path to a field.
-#[derive(Clone, PartialEq, Eq)]
-enum Step {
-    Field(String),
-    Element(usize),
-}
-
-fn steps(path: &serde_path_to_error::Path) -> Vec<Step> {
-    let step = |segment: &Segment| match segment {
-        Segment::Map { key } => Some(Step::Field(key.clone())),
-        Segment::Seq { index } => Some(Step::Element(*index)),
-        Segment::Enum { .. } | Segment::Unknown => None,
-    };
-    path.iter().filter_map(step).collect()
+    serde_json::from_slice(json).map_err(|error| Mistake::new(place(json, &error), &error))
 }
 
 /// A path as `keys[0].id`.

@@ -21,6 +21,7 @@ mod further;
 mod keyring_document;
 mod keys;
 mod moves;
+mod places;
 mod policies;
 mod policy_json;
 mod rebalance;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 
 use hkdf::Hkdf;
+use memchr::memmem::Finder;
 use sha2::Sha256;
 
 /// How many bytes of a form are looked for at once: what one vector register holds.
@@ -69,11 +70,11 @@ impl Needles {
 
     /// The names of what is in the writable memory of a process, each with the region that it is in.
     pub(crate) fn search(&self, process: u32) -> io::Result<BTreeSet<String>> {
-        let beginnings: BTreeSet<[u8; 2]> = self.0.keys().map(|needle| [needle[0], needle[1]]).collect();
-        let mut begins = vec![false; 1 << 16];
-        for beginning in beginnings {
-            begins[usize::from(u16::from_ne_bytes(beginning))] = true;
-        }
+        let finders: Vec<_> = self
+            .0
+            .iter()
+            .map(|(needle, name)| (Finder::new(needle), name))
+            .collect();
         let mut found = BTreeSet::new();
         let mut memory = File::open(format!("/proc/{process}/mem"))?;
         for (region, start, len) in regions(process)? {
@@ -90,13 +91,8 @@ impl Needles {
                 if page == &ZEROS[..page.len()] {
                     continue;
                 }
-                for window in page.windows(LEN) {
-                    if begins[usize::from(u16::from_ne_bytes([window[0], window[1]]))]
-                        && let Some(name) = self.0.get(window)
-                    {
-                        found.insert(format!("{name} ({region})"));
-                    }
-                }
+                let here = finders.iter().filter(|(finder, _)| finder.find(page).is_some());
+                found.extend(here.map(|(_, name)| format!("{name} ({region})")));
             }
         }
         Ok(found)

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cluster::kube::pod::PodMeta;
 use crate::cluster::kube::{config_map_from_manifest, from_manifest, secret_from_manifest};
 
 const OURS: &str = "limpet.dev/controller";
@@ -205,7 +206,11 @@ fn slice(name: &str, service: &str, address: &str) -> Entry {
         "metadata": {"namespace": "shop", "name": name, "labels": {"kubernetes.io/service-name": service}},
         "addressType": "IPv4",
         "ports": [{"name": "web", "port": 80, "protocol": "TCP"}],
-        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        "endpoints": [{
+            "addresses": [address],
+            "conditions": {"ready": true},
+            "targetRef": {"kind": "Pod", "name": name, "uid": "u"},
+        }],
     });
     from_manifest(Kind::EndpointSlice, object, OURS).unwrap().unwrap()
 }
@@ -236,6 +241,25 @@ fn a_slice_changes_the_endpoints_of_its_service_alone() {
     ));
     assert_eq!(gone, changed(&["b"]));
     assert_eq!((count(&store, "a"), count(&store, "b")), (1, 0));
+}
+
+#[test]
+fn nothing_is_built_for_a_pod_that_drains() {
+    let mut store = store(&[]);
+    applied(&mut store, Kind::EndpointSlice, slice("one", "a", "10.0.0.1"));
+    let annotations = json!({endpoints::DRAIN: "2026-11-23T06:00:00Z"});
+    let pod = json!({"metadata": {"uid": "u", "annotations": annotations}});
+    let drains = PodMeta::read(&serde_json::from_value(pod).unwrap(), "limpet");
+    let endpoints_alone = Change {
+        services: BTreeSet::from([ObjectName::new("shop", "a")]),
+        pods: true,
+        ..Change::default()
+    };
+    let pod = ObjectName::new("shop", "one");
+    for says in [drains, None] {
+        let change = store.apply(Update::Pod(pod.clone(), says));
+        assert_eq!(change, endpoints_alone);
+    }
 }
 
 #[test]

@@ -38,8 +38,8 @@ fn with_paths(expressions: &[String]) -> Result<Config> {
 }
 
 /// One expression that Envoy refuses stops all routes of its port.
-#[test]
-fn envoy_reads_every_translation() -> Result<()> {
+#[tokio::test]
+async fn envoy_reads_every_translation() -> Result<()> {
     let mut random = Random::seeded();
     let mut found = Vec::new();
     let mut refused = 0;
@@ -69,10 +69,10 @@ fn envoy_reads_every_translation() -> Result<()> {
         found.push(large);
     }
     let texts: Vec<String> = found.iter().map(|found| found.as_str().to_owned()).collect();
-    let (accepted, said) = Envoy::validate(&with_paths(&texts)?)?;
+    let (accepted, said) = Envoy::validate(&with_paths(&texts)?).await?;
     ensure!(accepted, "{said}");
     // It has a limit, and says what a program's size is.
-    let (accepted, said) = Envoy::validate(&with_paths(&[".{1000}".to_owned()])?)?;
+    let (accepted, said) = Envoy::validate(&with_paths(&[".{1000}".to_owned()])?).await?;
     ensure!(!accepted && said.contains("max program size of 1250"), "{said}");
     Ok(())
 }
@@ -129,7 +129,7 @@ async fn a_translation_matches_the_paths_of_its_expression() -> Result<()> {
             expressions.push((original, translated.as_str().to_owned()));
         }
     }
-    let envoy = Envoy::start(compared(&expressions)?).await?;
+    let envoy = Envoy::serve(compared(&expressions)?).await?;
     let address = envoy.listener("http-80")?;
     let mut connection = Connection::open(address, false).await?;
     let mut matched = 0;
@@ -186,7 +186,7 @@ async fn characters_beyond_ascii_match_alike_in_all_releases() -> Result<()> {
     });
     let mut routes: Vec<Route> = routes.collect::<Result<_>>()?;
     routes.push(answer(204, Match::default()));
-    let envoy = Envoy::start(config(&graph(routes), &[])?).await?;
+    let envoy = Envoy::serve(config(&graph(routes), &[])?).await?;
     for (number, (text, value, expected)) in cases.into_iter().enumerate() {
         let request = Request::get(envoy.listener("http-80")?, &format!("/{number}")).header("x-value", value);
         let status = request.send().await.context(text)?.status;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 #[cfg(feature = "schema")]
@@ -96,6 +96,13 @@ impl<'de> Deserialize<'de> for BeginConfig {
                     "always" => Ok(BeginConfig::default()),
                     _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
                 }
+            }
+
+            // The error that serde gives by itself, but after the whole list was read. Then `place` finds the list, and
+            // not its first element.
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BeginConfig, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Err(A::Error::invalid_type(Unexpected::Seq, &self))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BeginConfig, A::Error> {
