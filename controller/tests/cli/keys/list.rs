@@ -5,13 +5,13 @@ use crate::{OTHER_KEY, file, limpet, path};
 
 #[test]
 fn ids_states_and_ages_are_shown() {
-    let keyring = Keyring::with(&[(1, "verifying", 3.0), (2, "signing", 0.5)]);
+    let keyring = Keyring::with(&[(1, "verifying", 3.0), (2, "signing", 1.5)]);
     let text = keyring.limpet(&["list"]).code(0).stdout;
     for part in [
         "phase    2 of 3: key 2 signs, and tokens of key 1 are good\n",
         "key 1    verifying  since 3h ago, made 2",
         "  41d 16h ago\n",
-        "key 2    signing    since 30m ago, made 2",
+        "key 2    signing    since 1h 30m ago, made 2",
         "  41d 15h ago\n",
         "next     once every Envoy has this keyring, `limpet keys rotate ",
         ": key 1 retires, and its tokens are replaced as they come in\n",
