@@ -208,7 +208,12 @@ fn a_replica_that_knows_much_tells_it_in_parts() {
         assert_eq!(other.book.hear_replica("shop", told), Ok(true));
     }
     assert_eq!(shop.book.replica(after).accounts, []);
-    assert_eq!(other.pod(60), shop.pod(60));
+    // Without the gaps: one of a start ends after seconds.
+    let known = |shop: &Shop| {
+        let pod = shop.pod(60).unwrap();
+        (pod.sessions, pod.streams, pod.requests, pod.last_use, pod.oldest)
+    };
+    assert_eq!(known(&other), known(&shop));
 }
 
 fn sealing(replica: &str, key: u8) -> Sealing {
