@@ -67,7 +67,7 @@ async fn until_waiting(controller: &Controller, words: &str) -> Result<()> {
 
 #[tokio::test]
 async fn a_bad_key_encryption_key_is_an_event_and_sessions_go_on() -> Result<()> {
-    let mut site = KeyringSite::start("kek", "300ms").await?;
+    let mut site = KeyringSite::start_with("kek", "300ms", "1h").await?;
     let (mut visitor, backend) = site.session().await?;
     let before = site.reloads().await?;
     let good = site.namespace.get("v1/Secret", KEK).await?["data"]["LIMPET_KEK_1"].clone();

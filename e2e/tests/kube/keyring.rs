@@ -303,7 +303,7 @@ async fn a_rotation_continues_where_the_leader_died() -> Result<()> {
 
 #[tokio::test]
 async fn a_broken_keyring_is_reported_and_sessions_go_on() -> Result<()> {
-    let site = KeyringSite::start("broken", "300ms").await?;
+    let site = KeyringSite::start_with("broken", "300ms", "1h").await?;
     let (mut visitor, backend) = site.session().await?;
     let before = site.reloads().await?;
     let good = site.namespace.get("v1/Secret", KEYRING).await?["data"]["keyring.json"].clone();
