@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""mutants.py SEED COUNT: changes functions one at a time, and says which tests fail then.
+
+The functions are those that are proven end to end: the adapters, the outputs, the xDS server, and what reads from and
+writes to a cluster. cargo-mutants lists the changes; of each part, some are taken in a random order. A change that
+tests without an Envoy find is passed over. Any other is tried by the part of `make test` for it and, if all of that
+passes, by what `make test` leaves out. Exits with 1 if a change failed no test.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+VERSION = "27.1.0"
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "mutants"
+TREE, LOGS = TARGET / "tree", TARGET / "logs"
+ENVIRONMENT = {**os.environ, "CARGO_TARGET_DIR": str(TREE / "target")}
+BUILD_TESTS = "cargo test --locked --workspace --exclude limpet-bench-noop --all-features --no-run".split()
+# Seconds. A change may make a test wait for ever.
+HOST, PART = 600, 2400
+
+# Sources: what of `make test` is for them, and what is left out of it.
+KUBE = ["e2e-kube FILTER=module", "e2e-kube-wasm"]
+KUBE_WASM = ["e2e-kube FILTER=wasm"]
+PARTS = {
+    "filter/proxy-wasm/src": (["e2e FILTER=wasm"], ["e2e FILTER=wasm ENVOY_VERSION=1.36.4", *KUBE_WASM]),
+    "filter/dynamic-module/src": (["e2e FILTER=module"], ["e2e FILTER=module SPLITS=specifier", *KUBE]),
+    "controller/outputs/src": (["e2e FILTER=module TEST=outputs::", *KUBE], KUBE_WASM),
+    "controller/xds/src": (KUBE, KUBE_WASM),
+    "controller/src/cluster/reconcile": (KUBE, KUBE_WASM),
+    "controller/src/cluster/kube": (KUBE, KUBE_WASM),
+}
+
+
+def listed():
+    """The changes that cargo-mutants knows, by part."""
+    tool = shutil.which("cargo-mutants") or str(ROOT / ".tools/bin/cargo-mutants")
+    if not Path(tool).exists():
+        print(f"Building cargo-mutants {VERSION} into .tools (2 minutes, once)", flush=True)
+        install = ["cargo", "install", "--locked", "--debug", "--root", ".tools", f"cargo-mutants@{VERSION}"]
+        subprocess.run(install, cwd=ROOT, check=True)
+    files = [word for part in PARTS for word in ("-f", f"{part}/**")]
+    command = [tool, "mutants", "--list", "--json", "--diff", *files]
+    changes = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+    return {part: [change for change in changes if change["file"].startswith(f"{part}/")] for part in PARTS}
+
+
+def checkout():
+    """A tree of the last commit, with the tools of this one."""
+    TREE.mkdir(parents=True, exist_ok=True)
+    LOGS.mkdir(exist_ok=True)
+    for command in ("init -q", f"fetch -q --depth=1 {ROOT} HEAD", "checkout -qf FETCH_HEAD"):
+        subprocess.run(["git", *command.split()], cwd=TREE, check=True)
+    if not (TREE / ".tools").exists():
+        (TREE / ".tools").symlink_to(ROOT / ".tools")
+
+
+def passes(command, log, seconds, folder=TREE):
+    """Whether a command succeeds in time."""
+    options = {"cwd": folder, "env": ENVIRONMENT, "stdout": log, "stderr": log, "start_new_session": True}
+    with subprocess.Popen(command, **options) as process:
+        try:
+            return process.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            return False
+
+
+def host_tests_pass(change, log):
+    """Whether it compiles, and tests without an Envoy of its crate and, of a controller's, of the command pass."""
+    command = [*BUILD_TESTS, "--message-format", "json"]
+    built = subprocess.run(command, cwd=TREE, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=log, check=False)
+    if built.returncode:
+        return False
+    own = change["file"].split("/src/")[0]
+    crates = {TREE / own, TREE / "controller"} if own.startswith("controller") else {TREE / own}
+    messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith(b"{")]
+    tests = [message for message in messages if message.get("executable") and message["profile"]["test"]]
+    return all(
+        passes([test["executable"]], log, HOST, Path(test["manifest_path"]).parent)
+        for test in tests
+        if Path(test["manifest_path"]).parent in crates
+    )
+
+
+def found_by(part, log):
+    """The first command that fails."""
+    usual, left_out = PARTS[part]
+    for command in [*usual, *left_out]:
+        if not passes(["make", *command.split()], log, PART):
+            return command if command in usual else f"left out of make test: {command}"
+    return None
+
+
+def main(seed, count):
+    """Tries `count` changes, and prints a line for each."""
+    order, tried, missed = random.Random(seed), 0, 0
+    for part, changes in listed().items():
+        order.shuffle(changes)
+        left = count // len(PARTS)
+        for number, change in enumerate(changes):
+            if not left:
+                break
+            checkout()
+            with open(LOGS / f"{part.replace('/', '-')}-{number}.log", "wb") as log:
+                log.write(f"{change['name']}\n{change['diff']}\n".encode())
+                log.flush()
+                patch = ["patch", "-s", change["file"]]
+                subprocess.run(patch, cwd=TREE, input=change["diff"].encode(), check=True)
+                if host_tests_pass(change, log):
+                    by = found_by(part, log)
+                    print(f"{by or 'NOTHING':<40} {change['name']}", flush=True)
+                    left, tried, missed = left - 1, tried + 1, missed + (by is None)
+    print(f"{tried} changes, {missed} that failed no test; what was run: {LOGS}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    checkout()
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
