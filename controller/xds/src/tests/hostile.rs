@@ -152,8 +152,8 @@ async fn large_requests_of_an_address_come_one_by_one() {
     let mut large = tokio::spawn(async move { Client::connect(address, first).await.next().await });
     let mut small = Client::connect(running.address, asks_for("small", &["a".to_owned()])).await;
     assert!(small.next().await.is_empty());
-    let mut begun = std::pin::pin!(async {
-        let mut responses = answer.await.map(|response| response.into_body());
+    let mut unfinished = std::pin::pin!(async {
+        let mut responses = answer.await.map(tonic::codegen::http::Response::into_body);
         while let Ok(responses) = &mut responses
             && let Some(Ok(_)) = responses.data().await
         {}
@@ -161,7 +161,7 @@ async fn large_requests_of_an_address_come_one_by_one() {
     tokio::select! {
         biased;
         // On a busy machine its time is over before.
-        () = &mut begun => {}
+        () = &mut unfinished => {}
         _ = &mut large => panic!("two large requests of one address are kept"),
         // Longer than all those above took.
         () = tokio::time::sleep(4 * took) => {}
