@@ -76,8 +76,8 @@ impl SplitSite {
         Ok(answer.backend().context("no backend")?.to_owned())
     }
 
-    /// The pods that each of these clients has, with both Envoys. On a slow machine, the short timeout may be over since
-    /// they were asked last, and not for both Envoys.
+    /// The pods that each of these clients has, with both Envoys. On a slow machine, the short timeout may be over
+    /// since they were asked last, and not for both Envoys.
     async fn held(&self, clients: &[IpAddr], asked: Instant) -> Result<BTreeMap<IpAddr, Held>> {
         let mut all = BTreeMap::new();
         for client in clients {
