@@ -1,11 +1,11 @@
 # ENVOY_VERSION: the Envoy of `make e2e` and the demos. FILTER: the build of the filter, wasm or module. SPLITS: how the
 # tests lead sessions of splits, routes or specifier (FILTER=module). DEMO=once: a demo ends after its walk.
 # ENVOY_GATEWAY: the binary for `make e2e-envoy-gateway`. RUNS: how often `make fuzz` runs each target. SUITE: more
-# options of the conformance suite, such as -run-test=NAME. MINUTES: how long `make chaos` is. SEED and MUTANTS: which
-# and how many changes `make mutants` tries. For `make bench`: ROUNDS makes it shorter, BENCH is --filters, --scale,
-# --counting or --workers (workers, memory and pushes) for a part of it, and FORMER a directory with both builds of the
-# filter of another commit. For `make bench-controller`: PART and SIZES are what is measured, and PEER is an Envoy
-# Gateway to measure beside.
+# options of the conformance suite, such as -run-test=NAME. MINUTES: how long `make chaos` is. SEED, MUTANTS and PART:
+# which changes `make mutants` tries, how many, and of which sources. For `make bench`: ROUNDS makes it shorter, BENCH
+# is --filters, --scale, --counting or --workers (workers, memory and pushes) for a part of it, and FORMER a directory
+# with both builds of the filter of another commit. For `make bench-controller`: PART and SIZES are what is measured,
+# and PEER is an Envoy Gateway to measure beside.
 ENVOY_VERSION ?= 1.40.0
 FILTER ?= wasm
 SPLITS ?= routes
@@ -322,8 +322,8 @@ asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSan
 fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds in its corpus
 	@SANITIZER=none e2e/tools/fuzz.sh filter/fuzz $(RUNS)
 
-mutants: ## Change functions one at a time, and say which tests fail then: SEED=2 MUTANTS=24 (10 minutes each)
-	@python3 e2e/tools/mutants.py $(SEED) $(MUTANTS)
+mutants: ## Change functions one at a time, and say which tests fail then: MUTANTS=4 PART=xds (10 minutes each)
+	@python3 e2e/tools/mutants.py $(SEED) $(MUTANTS) $(PART)
 
 bench: wasm module ## Measure what the filter costs, beside HAProxy and Envoy's own (ROUNDS=3 BENCH=--filters)
 	@command -v h2load >/dev/null || { echo "expected h2load (Debian: nghttp2-client)"; exit 1; }

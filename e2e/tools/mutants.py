@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""mutants.py SEED COUNT: changes functions one at a time, and says which tests fail then.
+"""mutants.py SEED COUNT [PART]: changes functions one at a time, and says which tests fail then.
 
 The functions are those that are proven end to end: the adapters, the outputs, the xDS server, and what reads from and
 writes to a cluster. cargo-mutants lists the changes; of each part, some are taken in a random order. A change that
 tests without an Envoy find is passed over. Any other is tried by the part of `make test` for it and, if all of that
-passes, by what `make test` leaves out. Exits with 1 if a change failed no test.
+passes, by what `make test` leaves out. PART is in the path of the sources that are meant, all of them by default.
+Exits with 1 if a change failed no test.
 """
 
 import json
@@ -38,17 +39,20 @@ PARTS = {
 }
 
 
-def listed():
+def listed(wanted):
     """The changes that cargo-mutants knows, by part."""
+    parts = [part for part in PARTS if wanted in part]
+    if not parts:
+        sys.exit(f"expected a part of {', '.join(PARTS)}, found {wanted}")
     tool = shutil.which("cargo-mutants") or str(ROOT / ".tools/bin/cargo-mutants")
     if not Path(tool).exists():
         print(f"Building cargo-mutants {VERSION} into .tools (2 minutes, once)", flush=True)
         install = ["cargo", "install", "--locked", "--debug", "--root", ".tools", f"cargo-mutants@{VERSION}"]
         subprocess.run(install, cwd=ROOT, check=True)
-    files = [word for part in PARTS for word in ("-f", f"{part}/**")]
+    files = [word for part in parts for word in ("-f", f"{part}/**")]
     command = [tool, "mutants", "--list", "--json", "--diff", *files]
     changes = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
-    return {part: [change for change in changes if change["file"].startswith(f"{part}/")] for part in PARTS}
+    return {part: [change for change in changes if change["file"].startswith(f"{part}/")] for part in parts}
 
 
 def checkout():
@@ -98,12 +102,13 @@ def found_by(part, log):
     return None
 
 
-def main(seed, count):
-    """Tries `count` changes, and prints a line for each."""
-    order, tried, missed = random.Random(seed), 0, 0
-    for part, changes in listed().items():
+def main(seed, count, wanted=""):
+    """Tries `count` changes, as many of each part, and prints a line for each."""
+    order, tried, missed = random.Random(int(seed)), 0, 0
+    by_part = listed(wanted)
+    for part, changes in by_part.items():
         order.shuffle(changes)
-        left = count // len(PARTS)
+        left = int(count) // len(by_part)
         for number, change in enumerate(changes):
             if not left:
                 break
@@ -123,4 +128,4 @@ def main(seed, count):
 
 if __name__ == "__main__":
     checkout()
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(*sys.argv[1:]))
