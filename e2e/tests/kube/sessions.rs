@@ -133,8 +133,8 @@ async fn requests(controller: &Controller) -> Result<u64> {
         if last.replace(now) == Some(now) {
             return Ok(now);
         }
-        // Longer than any Envoy waits with what it has to tell.
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        // Longer than any Envoy waits: five seconds for an answer, and two until it is its turn.
+        tokio::time::sleep(Duration::from_secs(8)).await;
     }
     bail!("requests do not stop growing")
 }
