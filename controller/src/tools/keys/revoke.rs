@@ -14,6 +14,7 @@ use crate::exit::{Failure, Verdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::config::schema::KeyStateConfig;
+use limpet_core::time::Timestamp;
 
 /// What has to be done next.
 const URGENT: &str = "give this keyring to every Envoy at once: one that has another honours the key";
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<Verdict, Failure> {
     let counts = (!args.stats.is_empty())
         .then(|| Counts::read(&args.stats))
         .transpose()?;
-    let done = revoke(&mut keyring, args)?;
+    let done = revoke(&mut keyring, now, args)?;
     let ends = counts.map(|counts| (counts.sessions(&done.revoked), counts.source()));
     match form {
         Output::Text => {
@@ -59,7 +60,7 @@ pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-fn revoke(keyring: &mut KeyringFile, args: &RevokeArgs) -> Result<Done, Failure> {
+fn revoke(keyring: &mut KeyringFile, now: Timestamp, args: &RevokeArgs) -> Result<Done, Failure> {
     let ids: BTreeSet<u8> = args.key.iter().copied().collect();
     let keys = keyring.document.keys.iter();
     let revoked = keys.filter(|key| key.state == KeyStateConfig::Revoked);
@@ -69,7 +70,7 @@ fn revoke(keyring: &mut KeyringFile, args: &RevokeArgs) -> Result<Done, Failure>
         before: &ids & &revoked,
         dry_run: args.dry_run,
     };
-    rotation::revoke(&mut keyring.document, &ids, time_format::now(), generate::secret()?)
+    rotation::revoke(&mut keyring.document, &ids, now, generate::secret()?)
         .map_err(|unfit| Failure(format!("--key: {unfit}")))?;
     // Whatever was read: what is written must be a keyring.
     keyring

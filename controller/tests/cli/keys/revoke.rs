@@ -9,7 +9,7 @@ fn a_revoked_key_leaves_its_id_alone() {
     let before = keyring.secrets();
     let ran = keyring.limpet(&["revoke", "--key", "1"]).code(0);
     ran.says("phase    none: key 2 signs")
-        .says("key 1    revoked    since ");
+        .says("key 1    revoked    since now");
     assert_eq!(keyring.states(), states(&[(1, "revoked"), (2, "signing")]));
     assert_eq!(keyring.secrets(), [before[1].clone()]);
     assert!(!keyring.text().contains(&before[0]));
