@@ -296,10 +296,9 @@ fn secrets_are_beside_the_gateway_if_that_is_asked_for() {
 fn keys_are_not_shown_by_debug() {
     let trusted = after(&authority(), Step::Introduce);
     let shown = format!("{trusted:?} {:?} {:?}", trusted.object(NAME), trusted.signing);
-    assert!(
-        !shown.contains("PRIVATE KEY") && !shown.contains(&trusted.signing.key[40..60]),
-        "{shown}"
-    );
+    // Behind the names of the algorithms, which a certificate has as well.
+    let secret = &trusted.signing.key[78..92];
+    assert!(!shown.contains("PRIVATE KEY") && !shown.contains(secret), "{shown}");
 }
 
 #[test]
