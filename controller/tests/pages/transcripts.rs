@@ -54,16 +54,9 @@ fn problems(path: &str, page: &Page) -> Vec<String> {
 
 /// On a busy machine, `now` is some seconds ago when the next command prints it.
 fn seconds_as_now(said: &str) -> String {
-    let mut left = said;
-    let mut all = String::new();
-    while let Some((before, after)) = left.split_once("s ago") {
-        let words = before.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        let is_some_seconds = words.ends_with(' ') && words.len() < before.len();
-        all += if is_some_seconds { words } else { before };
-        all += if is_some_seconds { "now" } else { "s ago" };
-        left = after;
-    }
-    all + left
+    (1..10).fold(said.to_owned(), |said, seconds| {
+        said.replace(&format!(" {seconds}s ago"), " now")
+    })
 }
 
 #[test]
@@ -74,8 +67,8 @@ fn transcripts_print_what_their_pages_say() {
 
 #[test]
 fn some_seconds_are_now() {
-    assert_eq!(seconds_as_now("a 3s ago, b 12s ago\nc"), "a now, b now\nc");
-    for same in ["3m ago", "items ago", "s ago", "as ago 3s"] {
+    assert_eq!(seconds_as_now("a 3s ago, b 9s ago\nc"), "a now, b now\nc");
+    for same in ["a 3m ago", "a 13s ago", "items ago"] {
         assert_eq!(seconds_as_now(same), same);
     }
 }

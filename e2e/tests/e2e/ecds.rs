@@ -98,8 +98,7 @@ async fn a_bad_update_leaves_the_running_configuration_in_effect() -> Result<()>
 
 #[tokio::test]
 async fn after_a_bad_update_a_good_one_takes_effect() -> Result<()> {
-    // A VM reads the same bad configuration only once, for all tests.
-    let mut site = Site::start(Config::load("ecds.yaml")?.alone()).await?;
+    let mut site = Site::start(Config::load("ecds.yaml")?).await?;
     site.envoy.update(|config| config.filter(&json!({"keys": []})))?;
     poll::until("the refusal", async || {
         site.envoy

@@ -225,6 +225,5 @@ fn the_number_of_keys_costs_a_request_nothing() {
         }
     }
     let ratio = best[1].as_secs_f64() / best[0].as_secs_f64();
-    // To try one after the other would cost a hundred times as much.
-    assert!(ratio < 8.0, "256 keys cost {ratio:.2} times what 2 keys cost");
+    assert!(ratio < 1.5, "256 keys cost {ratio:.2} times what 2 keys cost");
 }
