@@ -323,7 +323,7 @@ fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds 
 	@SANITIZER=none e2e/tools/fuzz.sh filter/fuzz $(RUNS)
 
 mutants: ## Change functions one at a time, and say which tests fail then: MUTANTS=4 PART=xds (10 minutes each)
-	@python3 e2e/tools/mutants.py $(SEED) $(MUTANTS) $(PART)
+	@EVERYTHING="$(everything)" python3 e2e/tools/mutants.py $(SEED) $(MUTANTS) $(PART)
 
 bench: wasm module ## Measure what the filter costs, beside HAProxy and Envoy's own (ROUNDS=3 BENCH=--filters)
 	@command -v h2load >/dev/null || { echo "expected h2load (Debian: nghttp2-client)"; exit 1; }

@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "mutants"
 TREE, LOGS = TARGET / "tree", TARGET / "logs"
 ENVIRONMENT = {**os.environ, "CARGO_TARGET_DIR": str(TREE / "target")}
-BUILD_TESTS = "cargo test --locked --workspace --exclude limpet-bench-noop --all-features --no-run".split()
+# The crates and features that the Makefile tests.
+EVERYTHING = os.environ["EVERYTHING"].split()
 # Seconds. A change may make a test wait for ever.
 HOST, PART = 600, 2400
 
@@ -51,7 +52,7 @@ def listed(wanted):
         subprocess.run(install, cwd=ROOT, check=True)
     files = [word for part in parts for word in ("-f", f"{part}/**")]
     command = [tool, "mutants", "--list", "--json", "--diff", *files]
-    changes = json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+    changes = json.loads(subprocess.run(command, cwd=TREE, check=True, stdout=subprocess.PIPE).stdout)
     return {part: [change for change in changes if change["file"].startswith(f"{part}/")] for part in parts}
 
 
@@ -78,7 +79,7 @@ def passes(command, log, seconds, folder=TREE):
 
 def host_tests_pass(change, log):
     """Whether it compiles, and tests without an Envoy of its crate and, of a controller's, of the command pass."""
-    command = [*BUILD_TESTS, "--message-format", "json"]
+    command = ["cargo", "test", "--locked", *EVERYTHING, "--no-run", "--message-format", "json"]
     built = subprocess.run(command, cwd=TREE, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=log, check=False)
     if built.returncode:
         return False
@@ -105,6 +106,7 @@ def found_by(part, log):
 def main(seed, count, wanted=""):
     """Tries `count` changes, as many of each part, and prints a line for each."""
     order, tried, missed = random.Random(int(seed)), 0, 0
+    checkout()
     by_part = listed(wanted)
     for part, changes in by_part.items():
         order.shuffle(changes)
@@ -112,7 +114,7 @@ def main(seed, count, wanted=""):
         for number, change in enumerate(changes):
             if not left:
                 break
-            checkout()
+            subprocess.run(["git", "checkout", "-qf", "."], cwd=TREE, check=True)
             with open(LOGS / f"{part.replace('/', '-')}-{number}.log", "wb") as log:
                 log.write(f"{change['name']}\n{change['diff']}\n".encode())
                 log.flush()
@@ -127,5 +129,4 @@ def main(seed, count, wanted=""):
 
 
 if __name__ == "__main__":
-    checkout()
     sys.exit(main(*sys.argv[1:]))
