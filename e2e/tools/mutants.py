@@ -11,10 +11,12 @@ Exits with 1 if a change failed no test.
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 VERSION = "27.1.0"
@@ -66,15 +68,22 @@ def checkout():
         (TREE / ".tools").symlink_to(ROOT / ".tools")
 
 
-def passes(command, log, seconds, folder=TREE):
-    """Whether a command succeeds in time."""
-    options = {"cwd": folder, "env": ENVIRONMENT, "stdout": log, "stderr": log, "start_new_session": True}
+def failure(command, log, seconds, folder=TREE):
+    """The first test that fails, which ends the command, or why it fails otherwise; None if it succeeds in time."""
+    options = {"cwd": folder, "env": ENVIRONMENT, "stdout": subprocess.PIPE, "stderr": log, "start_new_session": True}
     with subprocess.Popen(command, **options) as process:
-        try:
-            return process.wait(seconds) == 0
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)
-            return False
+        late = threading.Timer(seconds, os.killpg, (process.pid, signal.SIGTERM))
+        late.start()
+        failed = None
+        for line in process.stdout:
+            log.write(line)
+            if found := re.match(rb"test (\S+)( - should panic)? \.\.\. FAILED", line):
+                failed = found[1].decode()
+                os.killpg(process.pid, signal.SIGTERM)
+                break
+        late.cancel()
+        process.stdout.close()
+        return failed or ("no test by name" if process.wait() else None)
 
 
 def host_tests_pass(change, log):
@@ -87,19 +96,19 @@ def host_tests_pass(change, log):
     crates = {TREE / own, TREE / "controller"} if own.startswith("controller") else {TREE / own}
     messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith(b"{")]
     tests = [message for message in messages if message.get("executable") and message["profile"]["test"]]
-    return all(
-        passes([test["executable"]], log, HOST, Path(test["manifest_path"]).parent)
+    return not any(
+        failure([test["executable"]], log, HOST, Path(test["manifest_path"]).parent)
         for test in tests
         if Path(test["manifest_path"]).parent in crates
     )
 
 
 def found_by(part, log):
-    """The first command that fails."""
+    """The first command that fails, and its test."""
     usual, left_out = PARTS[part]
     for command in [*usual, *left_out]:
-        if not passes(["make", *command.split()], log, PART):
-            return command if command in usual else f"left out of make test: {command}"
+        if test := failure(["make", *command.split()], log, PART):
+            return f"{command}: {test}" if command in usual else f"left out of make test: {command}: {test}"
     return None
 
 
@@ -122,7 +131,7 @@ def main(seed, count, wanted=""):
                 subprocess.run(patch, cwd=TREE, input=change["diff"].encode(), check=True)
                 if host_tests_pass(change, log):
                     by = found_by(part, log)
-                    print(f"{by or 'NOTHING':<40} {change['name']}", flush=True)
+                    print(f"{by or 'NOTHING'}: {change['name']}", flush=True)
                     left, tried, missed = left - 1, tried + 1, missed + (by is None)
     print(f"{tried} changes, {missed} that failed no test; what was run: {LOGS}")
     return 1 if missed else 0
