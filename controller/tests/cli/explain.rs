@@ -241,6 +241,37 @@ fn a_token_of_the_route_is_honoured_here() {
 }
 
 #[test]
+fn of_several_tokens_the_one_that_counts_is_told() {
+    let site = Site::new();
+    let cookie = cookie_of(&site, "cart");
+    let old = site.token(CART, "shop", V1, "2026-11-23T11:50:00Z");
+    let new = site.token(CART, "shop", ("service/default/v1/80", "10.0.0.9:8080"), RECENT);
+    for (line, expected) in [
+        (
+            format!("Cookie: {cookie}={old}; {cookie}={new}"),
+            [Some(false), Some(true)],
+        ),
+        (
+            format!("Cookie: {cookie}={new}; {cookie}={old}"),
+            [Some(true), Some(false)],
+        ),
+        (format!("Cookie: {cookie}={old}; {cookie}=cut"), [None, None]),
+    ] {
+        for option in ["--cookie", "--token"] {
+            let ran = site.explain(&[option, &line, "--format", "json"]);
+            let json: Value = serde_json::from_str(&ran.stdout).unwrap();
+            let tokens = json["tokens"].as_array().unwrap();
+            let counts: Vec<_> = tokens.iter().map(|token| token["counts"].as_bool()).collect();
+            assert_eq!(counts, expected[..tokens.len()], "{option} {line}");
+        }
+    }
+    site.explain(&["--cookie", &format!("Cookie: {cookie}={old}; {cookie}={new}")])
+        .code(0)
+        .says("counts       no: the rule honours another one that was issued later")
+        .says("counts       yes: of the tokens that the rule honours, it was issued last");
+}
+
+#[test]
 fn a_pod_among_the_files_drains_by_its_annotation() {
     let site = Site::new();
     let token = site.token(CART, "shop", V1, RECENT);

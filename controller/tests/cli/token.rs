@@ -22,6 +22,10 @@ fn with_key(args: &[&str]) -> Limpet {
 
 /// A token of `cookie.yaml`, with these arguments as well.
 fn token(more: &[&str]) -> String {
+    token_for(HOST, more)
+}
+
+fn token_for(host: &str, more: &[&str]) -> String {
     let args = [
         &[
             "token",
@@ -31,7 +35,7 @@ fn token(more: &[&str]) -> String {
             "--scope",
             "default",
             "--host",
-            HOST,
+            host,
             "--cluster",
             "backends",
         ],
@@ -122,6 +126,65 @@ fn a_token_is_opened_with_keys_alone() {
     }
     let json = inspect(1, &given, &["--keys", path(&keys), "--now", "999000"]);
     assert_eq!(json["reason"], "from_the_future");
+}
+
+#[test]
+fn a_line_with_two_tokens_was_judged_by_its_first() {
+    let of = |host: &str, issued: &str| token_for(host, &["--issued-at", issued]);
+    let (old, new) = (of("127.0.0.1:8082", "1000000"), of("127.0.0.1:8083", "1000100"));
+    let args = ["--config", CONFIG, "--now", "1000200"];
+    for (line, counts) in [
+        (
+            format!("Cookie: limpet-session={old}; a=1; limpet-session={new}"),
+            [false, true],
+        ),
+        (format!("limpet-session: {new}, {old}"), [true, false]),
+        (format!("GET /?s={old}&s={new} HTTP/1.1"), [false, true]),
+        (
+            format!("Cookie: limpet-session={new}; limpet-session={new}"),
+            [true, false],
+        ),
+    ] {
+        let json = inspect(0, &line, &args);
+        let tokens = json["tokens"].as_array().unwrap();
+        let found: Vec<_> = tokens
+            .iter()
+            .map(|token| (&token["verdict"], &token["counts"]))
+            .collect();
+        let expected = counts.map(|counts| (Value::from("honoured"), Value::from(counts)));
+        assert_eq!(
+            found,
+            expected
+                .iter()
+                .map(|(verdict, counts)| (verdict, counts))
+                .collect::<Vec<_>>(),
+            "{line}"
+        );
+    }
+    let inspected = |line: &str, code| {
+        let ran = with_key(&[&["token", "inspect", line][..], &args].concat()).run();
+        ran.code(code).stdout
+    };
+    let text = inspected(&format!("Cookie: limpet-session={old}; limpet-session={new}"), 0);
+    for part in [
+        "number     1 of 2, limpet-session\n",
+        "counts     no: token 2 of the same session was issued later\n",
+        "\n\nnumber     2 of 2, limpet-session\n",
+        "counts     yes: of the tokens of this session, it was issued last\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    // Refused tokens do not count, and a line with one that is honoured is good.
+    let changed = format!("{}AAAA", &new[..56]);
+    let text = inspected(&format!("Cookie: limpet-session={old}; limpet-session={changed}"), 0);
+    assert!(
+        text.contains("counts     yes") && text.contains("refused: bad_signature"),
+        "{text}"
+    );
+    inspected(
+        &format!("Cookie: limpet-session={changed}; limpet-session={changed}"),
+        1,
+    );
 }
 
 /// Tokens of sessions that their application moves, which `limpet token issue` does not make.

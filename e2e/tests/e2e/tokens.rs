@@ -12,8 +12,12 @@ const DAY: i64 = 24 * HOUR;
 
 /// A token of `cookie.yaml` for the site's first backend. The session began, and was last seen, these seconds from now.
 fn issue(site: &Site, began: i64, last_seen: i64) -> Result<String> {
+    issue_for(&site.backends[0].address().to_string(), began, last_seen)
+}
+
+fn issue_for(host: &str, began: i64, last_seen: i64) -> Result<String> {
     let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
-    let (host, began, last_seen) = (site.backends[0].address(), now + began, now + last_seen);
+    let (began, last_seen) = (now + began, now + last_seen);
     let arguments = format!(
         "token issue --config envoy-configs/cookie.yaml --cluster backends --host {host} --issued-at {began} \
         --last-seen {last_seen}"
@@ -126,5 +130,43 @@ async fn the_absolute_timeout_is_exact() -> Result<()> {
     assert_eq!(site.envoy.metric("web.steered").await?, 1);
     send(&site, &issue(&site, -10 * HOUR - 1, 0)?).await?;
     assert_eq!(site.envoy.metric("web.refused.expired").await?, 1);
+    Ok(())
+}
+
+/// A browser keeps the cookie of a former path, domain or partition beside the new one.
+#[tokio::test]
+async fn an_old_token_of_a_pod_that_is_gone_hid_the_new_one() -> Result<()> {
+    let site = Site::start(Config::load("cookie.yaml")?).await?;
+    let (old, new) = (issue_for("127.0.0.1:1", -DAY, -10)?, issue(&site, -HOUR, -60)?);
+    for [first, second] in [[&old, &new], [&new, &old]] {
+        for _ in 0..3 {
+            let cookies = format!("limpet-session={first}; a=1; limpet-session={second}");
+            let answer = site.envoy.get("/").cookie(cookies).send().await?;
+            assert_eq!(answer.backend(), Some("a"));
+            assert!(answer.set_cookies().is_empty(), "the session began anew");
+            assert_eq!(answer.seen()?.cookies().as_deref(), Some("a=1"));
+        }
+    }
+    assert_eq!(site.envoy.metric("web.steered").await?, 6);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_old_cookie_hid_the_new_token_of_a_url() -> Result<()> {
+    let policy = json!({"cookie": {"name": "limpet-session"}, "also": [{"query": {"name": "s"}}]});
+    let site = Site::with_policy(&policy).await?;
+    let old = issue_for(&site.backends[1].address().to_string(), -DAY, -10)?;
+    let new = issue(&site, -HOUR, -60)?;
+    let request = site.envoy.get(&format!("/?s={new}"));
+    let answer = request.cookie(format!("limpet-session={old}")).send().await?;
+    assert_eq!(answer.backend(), Some("a"));
+    // The next request has the cookie alone.
+    let cookie = answer
+        .set_cookie("limpet-session")
+        .context("the cookie stayed the old one")?;
+    assert_eq!(send(&site, &cookie.value).await?.backend(), Some("a"));
+    let back = site.envoy.get(&format!("/?s={old}"));
+    let answer = back.cookie(format!("limpet-session={new}")).send().await?;
+    assert_eq!((answer.backend(), answer.set_cookies().len()), (Some("a"), 0));
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! The further carriers of a policy: tokens that a request presents elsewhere than in the policy's own carrier.
 //!
-//! They are always taken out of the request, as the own carrier's are. They are verified only if no token in front of
-//! them counts.
+//! They are always taken out of the request, as the own carrier's are.
 
 use std::borrow::Cow;
 
 use crate::bound_policy::BoundPolicy;
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
-use crate::carrier::{Candidates, header, query};
+use crate::carrier::{header, query};
 use crate::config::{Further, Place};
+use crate::newest::Found;
 use crate::plan::HeaderEdit;
 use crate::redirect::Tokens;
 use crate::request_tokens::{RequestTokens, edit};
@@ -17,13 +17,6 @@ use crate::view::{RequestView, ViewError};
 
 /// The request header that has the path and the query.
 const PATH: &str = ":path";
-
-/// What a further carrier has in a request.
-struct Found<'f> {
-    candidates: Vec<Cow<'f, [u8]>>,
-    /// The header without them.
-    rest: Vec<u8>,
-}
 
 impl Further {
     /// The request header that it is in.
@@ -40,33 +33,25 @@ impl Further {
         !self.forward || self.place == Place::Query
     }
 
-    fn find<'f>(&self, field: &'f [u8]) -> Option<Found<'f>> {
-        let found = |candidates: Candidates<'f>, rest| Found {
-            candidates: candidates.iter().map(Cow::Borrowed).collect(),
-            rest,
-        };
+    /// What is left of the header without this carrier; `None` if it is not there. Each of its values is given to
+    /// `found`.
+    fn without(&self, field: &[u8], mut found: impl FnMut(&[u8])) -> Option<Vec<u8>> {
         match self.place {
-            Place::Cookie => {
-                let mut candidates = Candidates::default();
-                let rest = cookie_field::edit(field, |name, value| {
-                    if name != self.name.as_bytes() {
-                        return Verdict::Keep;
-                    }
-                    candidates.push(unquoted(value));
-                    Verdict::Remove
-                });
-                rest.map(|rest| found(candidates, rest))
-            }
-            Place::Header => Some(found(header::candidates(field), Vec::new())),
-            Place::Query => query::parameters(field, &self.name).map(|parameters| Found {
-                candidates: parameters.values,
-                // No path is empty.
-                rest: if parameters.rest.is_empty() {
-                    b"/".to_vec()
-                } else {
-                    parameters.rest
-                },
+            Place::Cookie => cookie_field::edit(field, |name, value| {
+                if name != self.name.as_bytes() {
+                    return Verdict::Keep;
+                }
+                found(unquoted(value));
+                Verdict::Remove
             }),
+            Place::Header => {
+                header::values(field).for_each(found);
+                Some(Vec::new())
+            }
+            // No path is empty.
+            Place::Query => {
+                query::without(field, &self.name, found).map(|rest| if rest.is_empty() { b"/".to_vec() } else { rest })
+            }
         }
     }
 }
@@ -87,18 +72,17 @@ impl BoundPolicy {
             Some(HeaderEdit::Set(_, left) | HeaderEdit::Add(_, left)) => Some(Cow::Owned(left.clone())),
             Some(HeaderEdit::Remove(_)) => None,
         };
-        let Some(found) = field.as_ref().and_then(|field| further.find(field)) else {
-            return Ok(());
-        };
-        let candidates = || found.candidates.iter().map(|candidate| &**candidate);
-        tokens.verdict = tokens
-            .verdict
-            .or_else(|why| self.first_alive(candidates(), now).map_err(|this| why.or(this)));
-        if further.is_lost_by_redirect() {
-            taken.add(candidates());
-        }
-        if !further.forward {
-            tokens.change(edit(header, found.rest));
+        let is_lost = further.is_lost_by_redirect();
+        let rest = field.as_ref().and_then(|field| {
+            further.without(field, |token| {
+                self.examine(token, Found::Further, now, &mut tokens.newest);
+                if is_lost {
+                    taken.add(token);
+                }
+            })
+        });
+        if let Some(rest) = rest.filter(|_| !further.forward) {
+            tokens.change(edit(header, rest));
         }
         Ok(())
     }

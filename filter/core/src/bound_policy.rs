@@ -7,11 +7,12 @@ use std::time::Duration;
 use crate::carrier::cookie_name::CookieNames;
 use crate::census::{Backend, Identity, Seen};
 use crate::config::{Carrier, Fences, Hosts, IdleBound, Policy, Rebalance, Source};
-use crate::keyring::{KeyId, Keyring};
+use crate::keyring::Keyring;
+use crate::newest::{Found, Honoured, Newest, NotHonoured};
 use crate::outcome::RequestOutcome;
 use crate::source::ScopeId;
 use crate::time::Timestamp;
-use crate::token::{Claims, Destination, Opened, Realm, Refusal, TokenMemory, Unverified};
+use crate::token::{Claims, Opened, Realm, Refusal, TokenMemory, Unverified};
 
 /// What applies to every session of a configuration.
 #[derive(Debug)]
@@ -40,44 +41,6 @@ pub(crate) struct BoundPolicy {
     pub(crate) limits: Arc<Limits>,
 }
 
-/// A token that the policy honours.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Honoured {
-    pub(crate) claims: Claims,
-    /// The nonce of the session.
-    pub(crate) nonce: [u8; 4],
-    /// The key of the token.
-    pub(crate) key: KeyId,
-    /// Whether the client needs a new token even if the same host answers.
-    pub(crate) renew: bool,
-    /// Whether the token came under the former name of the cookie and has to move to the current one.
-    pub(crate) under_former_name: bool,
-}
-
-/// Why no token of a request is honoured.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NotHonoured {
-    pub(crate) outcome: RequestOutcome,
-    /// The key of the token: one of the keyring that verified it, or a revoked one that it names.
-    pub(crate) key: Option<KeyId>,
-}
-
-impl NotHonoured {
-    pub(crate) const NO_TOKEN: Self = Self {
-        outcome: RequestOutcome::NoToken,
-        key: None,
-    };
-
-    /// The first refusal of two.
-    pub(crate) fn or(self, other: Self) -> Self {
-        if self.outcome == RequestOutcome::NoToken {
-            other
-        } else {
-            self
-        }
-    }
-}
-
 impl BoundPolicy {
     pub(crate) fn new(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Self {
         let carrier = &policy.carrier;
@@ -98,24 +61,17 @@ impl BoundPolicy {
         }
     }
 
-    /// The first candidate whose session is alive. If there is none, why the first candidate is refused.
-    pub(crate) fn first_alive<'c>(
-        &self,
-        candidates: impl Iterator<Item = &'c [u8]>,
-        now: Timestamp,
-    ) -> Result<Honoured, NotHonoured> {
-        let mut first = NotHonoured::NO_TOKEN;
-        for candidate in candidates {
-            match self.honoured(candidate, now) {
-                Ok(honoured) => return Ok(honoured),
-                Err(refused) if first.outcome == RequestOutcome::NoToken => first = refused,
-                Err(_) => {}
-            }
-        }
-        Err(first)
+    /// Takes what may be a token into account.
+    pub(crate) fn examine(&self, token: &[u8], found: Found, now: Timestamp, newest: &mut Newest) {
+        newest.add(|| {
+            let opened = self.honoured(token, found, now);
+            // Tokens of other scopes are among these, so a refusal says nothing.
+            let is_told = found != Found::BeforeRedirect;
+            opened.map_err(|why| if is_told { why } else { NotHonoured::NO_TOKEN })
+        });
     }
 
-    fn honoured(&self, token: &[u8], now: Timestamp) -> Result<Honoured, NotHonoured> {
+    fn honoured(&self, token: &[u8], found: Found, now: Timestamp) -> Result<Honoured, NotHonoured> {
         let refused = |refusal, key| NotHonoured {
             outcome: RequestOutcome::Refused(refusal),
             key,
@@ -129,7 +85,7 @@ impl BoundPolicy {
         };
         match opened {
             Ok(opened) => self
-                .check(opened, now)
+                .check(opened, found, now)
                 .map_err(|refusal| refused(refusal, Some(opened.key))),
             Err(refusal) => {
                 let is_revoked = refusal == Refusal::RevokedKey;
@@ -140,7 +96,7 @@ impl BoundPolicy {
     }
 
     /// Whether the session of a verified token is still alive.
-    fn check(&self, opened: Opened, now: Timestamp) -> Result<Honoured, Refusal> {
+    fn check(&self, opened: Opened, found: Found, now: Timestamp) -> Result<Honoured, Refusal> {
         let Opened {
             claims,
             nonce,
@@ -170,7 +126,7 @@ impl BoundPolicy {
             nonce,
             key,
             renew: lagging || key_retiring || claims.is_moving(),
-            under_former_name: false,
+            found,
         })
     }
 
@@ -242,16 +198,4 @@ fn namespace(scope: &[u8]) -> Option<&str> {
     let mut parts = std::str::from_utf8(scope).ok()?.splitn(3, '/');
     let namespace = parts.nth(1)?;
     parts.next().map(|_| namespace)
-}
-
-impl Honoured {
-    /// The claims of a session that continues. `last_seen` never goes back, and `issued_at` stays, so a renewal does
-    /// not extend the absolute timeout. The session has arrived, whatever the clock of the Envoy that moved it says.
-    pub(crate) fn renewed(self, destination: Destination, now: Timestamp) -> Claims {
-        Claims {
-            destination,
-            last_seen: self.claims.last_seen.max(now).max(self.claims.issued_at),
-            ..self.claims
-        }
-    }
 }

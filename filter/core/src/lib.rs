@@ -44,6 +44,7 @@ mod moved;
 mod moves;
 mod name_conflict;
 mod name_watch;
+mod newest;
 pub mod outcome;
 mod plan;
 mod redirect;

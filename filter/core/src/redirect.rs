@@ -14,7 +14,7 @@ use memchr::memchr;
 use sha2::{Digest as _, Sha256};
 
 use crate::time::Timestamp;
-use crate::token;
+use crate::token::{self, MAX_TOKENS};
 
 /// The longest request id that is kept as it is. Envoy's own have 36 bytes; longer ones come from clients, which could
 /// fill the memory.
@@ -107,18 +107,19 @@ impl Taken {
 }
 
 impl Tokens {
-    /// Adds the values that may be tokens. There are at most three times
-    /// [`MAX_CANDIDATES`](crate::carrier::MAX_CANDIDATES) of a carrier.
-    pub(crate) fn add<'c>(&mut self, candidates: impl Iterator<Item = &'c [u8]>) {
-        for token in candidates.filter(|candidate| memchr(b',', candidate).is_none()) {
-            let Some(short) = Short::new(token) else { continue };
-            if self.is_empty() {
-                self.first = short;
-                continue;
-            }
-            if self.all.is_empty() {
-                self.all.extend_from_slice(self.first.get());
-            }
+    /// Adds what may be a token. As many are kept as are examined.
+    pub(crate) fn add(&mut self, token: &[u8]) {
+        let Some(short) = Short::new(token).filter(|_| memchr(b',', token).is_none()) else {
+            return;
+        };
+        if self.is_empty() {
+            self.first = short;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.extend_from_slice(self.first.get());
+        }
+        if self.all.len() + token.len() < MAX_TOKENS * (token::MAX_TEXT_LEN + 1) {
             self.all.push(b',');
             self.all.extend_from_slice(token);
         }

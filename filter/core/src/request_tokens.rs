@@ -1,10 +1,11 @@
 //! The tokens that a request brings, and what the backend sees of them.
 
-use crate::bound_policy::{BoundPolicy, Honoured, NotHonoured};
+use crate::bound_policy::BoundPolicy;
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
 use crate::carrier::cookie_name::{CookieNames, Whose};
-use crate::carrier::{Candidates, header, prefix};
+use crate::carrier::{header, prefix};
 use crate::config::Carrier;
+use crate::newest::{Found, Newest};
 use crate::plan::HeaderEdit;
 use crate::redirect::Tokens;
 use crate::time::Timestamp;
@@ -13,8 +14,7 @@ use crate::view::{RequestView, ViewError};
 
 /// What came of the tokens of a request.
 pub(crate) struct RequestTokens<'a> {
-    /// The first token that is honoured, or why none is.
-    pub(crate) verdict: Result<Honoured, NotHonoured>,
+    pub(crate) newest: Newest,
     /// The change of the header before the backend sees it.
     pub(crate) edit: Option<HeaderEdit<'a>>,
     /// The changes of other headers.
@@ -47,7 +47,7 @@ impl BoundPolicy {
         taken: &mut Tokens,
     ) -> Result<RequestTokens<'_>, ViewError> {
         let mut tokens = RequestTokens {
-            verdict: Err(NotHonoured::NO_TOKEN),
+            newest: Newest::NO_TOKEN,
             edit: None,
             further_edits: Vec::new(),
         };
@@ -78,67 +78,68 @@ impl BoundPolicy {
         let Some(field) = request.header(header)? else {
             return Ok(());
         };
-        let read = match (carrier, &self.cookie_names) {
+        let newest = &mut tokens.newest;
+        let mut examine = |token: &[u8]| self.examine(token, Found::Own, now, newest);
+        let take = |token: &[u8]| {
+            examine(token);
+            taken.add(token);
+        };
+        let rest = match (carrier, &self.cookie_names) {
             (Carrier::Cookie { forward, .. }, Some(names)) => {
                 let room = || request.room();
-                self.read_own_cookie(tokens, &field, (names, *forward), now, room, taken);
-                return Ok(());
+                self.read_own_cookie(&field, (names, *forward), now, room, newest, taken)
             }
-            (Carrier::CookiePrefix { name }, _) => prefixed_cookie(&field, name),
-            (Carrier::CookieRewrite { name }, _) => rewritten_cookie(&field, name),
-            (Carrier::HeaderPrefix { .. }, _) => prefixed_header(&field),
-            (Carrier::Header { forward, .. } | Carrier::Cookie { forward, .. }, _) => {
-                (header::candidates(&field), (!forward).then(Vec::new))
+            (Carrier::CookiePrefix { name }, _) => cookie_without_prefixes(&field, name, take),
+            // The application sees the token: all that it learns is that the client has its cookie.
+            (Carrier::CookieRewrite { name }, _) => cookie_field::edit(&field, |cookie, value| {
+                if cookie == name.as_bytes() {
+                    examine(unquoted(value));
+                }
+                Verdict::Keep
+            }),
+            (Carrier::HeaderPrefix { .. }, _) => header::without_prefixes(&field, take),
+            (Carrier::Header { forward: true, .. }, _) => {
+                header::values(&field).for_each(examine);
+                None
             }
-            (Carrier::Query { .. } | Carrier::Source(_), _) => return Ok(()),
+            (Carrier::Header { .. } | Carrier::Cookie { .. }, _) => {
+                header::values(&field).for_each(take);
+                Some(Vec::new())
+            }
+            (Carrier::Query { .. } | Carrier::Source(_), _) => None,
         };
-        let (candidates, rest) = read;
-        if rest.is_some() {
-            taken.add(candidates.iter());
-        }
-        tokens.verdict = self.first_alive(candidates.iter(), now);
         tokens.edit = rest.map(|rest| edit(header, rest));
         Ok(())
     }
 
     fn read_own_cookie(
         &self,
-        tokens: &mut RequestTokens<'_>,
         field: &[u8],
         (names, forward): (&CookieNames, bool),
         now: Timestamp,
         room: impl FnOnce() -> Vec<u8>,
+        newest: &mut Newest,
         taken: &mut Tokens,
-    ) {
-        let [mut current, mut former, mut others] = [Candidates::default(); 3];
-        let rest = cookie_field::edit_some(field, names.plain().as_bytes(), room, |name, value| {
-            match names.whose(name) {
+    ) -> Option<Vec<u8>> {
+        cookie_field::edit_some(field, names.plain().as_bytes(), room, |name, value| {
+            let value = unquoted(value);
+            let found = match names.whose(name) {
                 Whose::Other => return Verdict::Keep,
-                Whose::OtherScope => {
-                    others.push(unquoted(value));
-                    return Verdict::Remove;
-                }
-                Whose::Current => current.push(unquoted(value)),
                 // The session has another name, so a cookie that is no token is the application's.
-                Whose::Former if !token::is_token(unquoted(value)) => return Verdict::Keep,
-                Whose::Former => former.push(unquoted(value)),
+                Whose::Former if !token::is_token(value) => return Verdict::Keep,
+                Whose::OtherScope => None,
+                Whose::Current => Some(Found::Own),
+                Whose::Former => Some(Found::UnderFormerName),
+            };
+            if let Some(found) = found {
+                self.examine(value, found, now, newest);
+                if forward {
+                    return Verdict::Keep;
+                }
             }
-            if forward { Verdict::Keep } else { Verdict::Remove }
-        });
-        tokens.verdict = self.first_alive(current.iter(), now);
-        if let Err(why) = tokens.verdict {
-            let honoured = self.first_alive(former.iter(), now).map(|honoured| Honoured {
-                renew: true,
-                under_former_name: true,
-                ..honoured
-            });
-            tokens.verdict = honoured.map_err(|former| why.or(former));
-        }
-        if !forward {
-            taken.add(current.iter().chain(former.iter()));
-        }
-        taken.add(others.iter());
-        tokens.edit = rest.map(|rest| edit("cookie", rest));
+            taken.add(value);
+            Verdict::Remove
+        })
     }
 }
 
@@ -151,34 +152,15 @@ pub(crate) fn edit(name: &str, rest: Vec<u8>) -> HeaderEdit<'_> {
     }
 }
 
-fn prefixed_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, Option<Vec<u8>>) {
-    let mut candidates = Candidates::default();
-    let rest = cookie_field::edit(field, |name, value| {
-        let found = (name == session_name.as_bytes()).then(|| prefix::find(value));
-        let Some(prefix) = found.flatten() else {
+/// The Cookie field without the tokens in front of values of this name; `None` if there are none. Each token is given
+/// to `found`.
+fn cookie_without_prefixes(field: &[u8], name: &str, mut found: impl FnMut(&[u8])) -> Option<Vec<u8>> {
+    cookie_field::edit(field, |cookie, value| {
+        let prefix = (cookie == name.as_bytes()).then(|| prefix::find(value));
+        let Some(prefix) = prefix.flatten() else {
             return Verdict::Keep;
         };
-        candidates.push(prefix.token(value));
+        found(prefix.token(value));
         Verdict::Cut(prefix.0)
-    });
-    (candidates, rest)
-}
-
-/// The application sees the token: all that it learns is that the client has its cookie.
-fn rewritten_cookie<'f>(field: &'f [u8], session_name: &str) -> (Candidates<'f>, Option<Vec<u8>>) {
-    let mut candidates = Candidates::default();
-    let rest = cookie_field::edit(field, |name, value| {
-        if name == session_name.as_bytes() {
-            candidates.push(unquoted(value));
-        }
-        Verdict::Keep
-    });
-    (candidates, rest)
-}
-
-fn prefixed_header(field: &[u8]) -> (Candidates<'_>, Option<Vec<u8>>) {
-    match header::without_prefixes(field) {
-        Some((candidates, rest)) => (candidates, Some(rest)),
-        None => (Candidates::default(), None),
-    }
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::application::{Application, SetCookies};
 use crate::arrival::{Arrival, answering_host, arrival, settled};
-use crate::bound_policy::{BoundPolicy, Honoured};
+use crate::bound_policy::BoundPolicy;
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::census::{Identity, Left, Seen};
@@ -16,6 +16,7 @@ use crate::keyring::KeyId;
 use crate::location::{self, Location};
 use crate::moved::{self, Wish};
 use crate::name_conflict;
+use crate::newest::{Found, Honoured};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
 use crate::redirect::{Taken, Unanswered};
@@ -113,17 +114,19 @@ impl Session {
             self.by_address = Some(Box::new(session));
             return Ok(plan);
         }
-        let tokens = self.bound_policy.read(request, now, &mut self.taken.tokens)?;
+        let mut tokens = self.bound_policy.read(request, now, &mut self.taken.tokens)?;
         self.authority = location::authority(&self.bound_policy.policy, request)?;
-        let mut verdict = tokens.verdict;
-        name(&mut self.taken, request)?;
-        if verdict.is_err_and(|why| why.outcome == RequestOutcome::NoToken)
+        let newest = &mut tokens.newest;
+        if (newest.verdict().is_err() || self.bound_policy.policy.has_several_carriers())
             && let Some(taken) = taken_before_redirect(request, now)?
         {
-            // Tokens of other scopes are among them, so a refusal says nothing.
-            verdict = self.bound_policy.first_alive(taken.tokens(), now).or(verdict);
-            self.taken = taken;
+            for token in taken.tokens() {
+                self.bound_policy.examine(token, Found::BeforeRedirect, now, newest);
+                self.taken.tokens.add(token);
+            }
         }
+        name(&mut self.taken, request)?;
+        let mut verdict = newest.verdict();
         self.held = match verdict {
             Ok(honoured) => Some(honoured.key),
             Err(why) => why.key,
@@ -133,17 +136,22 @@ impl Session {
             self.bound_policy.policy.name_watch.suspect();
         }
         let strict = self.bound_policy.policy.strict;
-        self.state = match verdict {
-            Err(_) if is_preflight(request)? => SessionState::Preflight,
-            Err(_) => SessionState::New,
-            Ok(honoured) => match arrival(self.split, strict, honoured.claims.destination, request)? {
-                Arrival::There => SessionState::Honoured(honoured),
-                Arrival::Unknown => SessionState::Uncertain(honoured),
+        self.state = loop {
+            let honoured = match verdict {
+                Ok(honoured) => honoured,
+                Err(_) if is_preflight(request)? => break SessionState::Preflight,
+                Err(_) => break SessionState::New,
+            };
+            match arrival(self.split, strict, honoured.claims.destination, request)? {
+                Arrival::There => break SessionState::Honoured(honoured),
+                Arrival::Unknown => break SessionState::Uncertain(honoured),
+                Arrival::Elsewhere if newest.leads_nowhere() => verdict = newest.verdict(),
                 Arrival::Elsewhere => {
                     outcome = RequestOutcome::Refused(Refusal::UnknownDestination);
-                    SessionState::New
+                    break SessionState::New;
                 }
-            },
+            }
+            self.held = verdict.ok().map(|honoured| honoured.key);
         };
         self.may_begin = match self.state {
             SessionState::Honoured(_) | SessionState::Preflight => false,
@@ -286,7 +294,7 @@ impl Session {
         };
         if is_end {
             let honoured = self.honoured();
-            let under_former_name = honoured.is_some_and(|honoured| honoured.under_former_name);
+            let under_former_name = honoured.is_some_and(|honoured| honoured.found == Found::UnderFormerName);
             plan.edits = end::edits(&self.bound_policy, under_former_name, response)?;
             if honoured.is_some() {
                 plan.outcome = ResponseOutcome::Ended;
@@ -455,7 +463,7 @@ impl Session {
             https,
         ))];
         if let SessionState::Honoured(Honoured {
-            under_former_name: true,
+            found: Found::UnderFormerName,
             ..
         }) = self.state
         {

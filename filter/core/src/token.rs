@@ -29,6 +29,11 @@ const MAX_LEN: usize = HEAD_LEN + payload::MAX_LEN;
 /// Characters of the longest token. A longer text is not a token.
 pub const MAX_TEXT_LEN: usize = (MAX_LEN * 4).div_ceil(3);
 
+/// How many tokens of a request are verified. A browser keeps at least so many cookies for a host (RFC 6265 section
+/// 6.1), so all that it sends count. Whoever sends thousands makes the filter verify these, which costs about as much
+/// as the rest of a request.
+pub const MAX_TOKENS: usize = 50;
+
 /// Whether the payload of a token is readable without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {

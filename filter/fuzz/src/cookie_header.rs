@@ -1,7 +1,7 @@
 //! Cookie fields and session headers from a client.
 
 use limpet_core::carrier::cookie_field::{Verdict, edit, unquoted};
-use limpet_core::carrier::{Candidates, MAX_CANDIDATES, header};
+use limpet_core::carrier::header;
 
 const NAME: &str = "session";
 
@@ -18,22 +18,14 @@ fn as_cookie(field: &[u8]) {
     let (ours, others): (Vec<&[u8]>, Vec<&[u8]>) = field
         .split(|byte| *byte == b';')
         .partition(|segment| value(segment).is_some());
-    let (candidates, remaining) = take(field);
+    let (found, remaining) = take(field);
     let Some(remaining) = remaining else {
         assert!(ours.is_empty(), "ours is in the field and was not found");
         return;
     };
     assert!(!ours.is_empty(), "nothing of ours was found in the field");
-    let values: Vec<&[u8]> = ours
-        .iter()
-        .filter_map(|segment| value(segment))
-        .take(MAX_CANDIDATES)
-        .collect();
-    assert_eq!(
-        candidates.iter().collect::<Vec<_>>(),
-        values,
-        "the first values, in order"
-    );
+    let values: Vec<&[u8]> = ours.iter().filter_map(|segment| value(segment)).collect();
+    assert_eq!(found, values, "the values, in order");
     assert_eq!(take(&remaining).1, None, "nothing of ours is left");
     // Byte for byte, except for white space in front, where a removed pair may have been.
     let expected = others.join(&b';');
@@ -52,16 +44,16 @@ pub fn has_ours(field: &[u8]) -> bool {
 }
 
 /// Removes the cookies called [`NAME`], as a session does.
-fn take(field: &[u8]) -> (Candidates<'_>, Option<Vec<u8>>) {
-    let mut candidates = Candidates::default();
+fn take(field: &[u8]) -> (Vec<&[u8]>, Option<Vec<u8>>) {
+    let mut found = Vec::new();
     let remaining = edit(field, |name, value| {
         if name != NAME.as_bytes() {
             return Verdict::Keep;
         }
-        candidates.push(unquoted(value));
+        found.push(unquoted(value));
         Verdict::Remove
     });
-    (candidates, remaining)
+    (found, remaining)
 }
 
 /// The value of a pair called [`NAME`], by definition.
@@ -84,9 +76,6 @@ fn without_leading_blanks(field: &[u8]) -> &[u8] {
 }
 
 fn as_header(field: &[u8]) {
-    let candidates: Vec<&[u8]> = header::candidates(field).iter().collect();
-    assert!((1..=MAX_CANDIDATES).contains(&candidates.len()));
     let items: Vec<&[u8]> = field.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).collect();
-    assert_eq!(candidates, items[..candidates.len()], "the first items, in order");
-    assert_eq!(candidates.len(), items.len().min(MAX_CANDIDATES));
+    assert_eq!(header::values(field).collect::<Vec<_>>(), items, "the items, in order");
 }

@@ -54,6 +54,7 @@ impl Judge<'_> {
             why: String::new(),
             rule: None,
             accepted_by: None,
+            counts: None,
             ready: None,
             claims: None,
         };

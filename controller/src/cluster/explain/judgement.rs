@@ -1,5 +1,7 @@
 //! What is said of a token.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use crate::time_format;
@@ -39,6 +41,9 @@ pub(super) struct Judgement {
     /// What would accept it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) accepted_by: Option<String>,
+    /// Whether it is the token that counts, where the rule honours several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) counts: Option<bool>,
     /// The pod that requests go to, if it is ready as far as is known.
     #[serde(skip)]
     pub(super) ready: Option<ObjectName>,
@@ -80,6 +85,31 @@ fn exact<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok,
 #[allow(clippy::ref_option, reason = "serde hands over the field by reference")]
 fn exact_if_any<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     time.map(time_format::exact).serialize(serializer)
+}
+
+/// Where a rule honours several tokens, says which one counts.
+pub(super) fn say_which_counts(all: &mut [Judgement]) {
+    // Where the pod is gone, the token still counts: the session begins again with the next one.
+    let age = |judgement: &Judgement| {
+        let is_honoured = matches!(judgement.verdict, Verdict::Honoured | Verdict::Moved);
+        let claims = judgement.claims.as_ref().filter(|_| is_honoured)?;
+        Some((claims.issued_at, claims.last_seen))
+    };
+    let all_of: Vec<_> = all
+        .iter()
+        .map(|judgement| (judgement.rule.clone(), age(judgement)))
+        .collect();
+    for (at, judgement) in all.iter_mut().enumerate() {
+        let Some(own) = age(judgement) else { continue };
+        let mut others = all_of.iter().enumerate().filter_map(|(other, (rule, age))| {
+            let age = age.filter(|_| other != at && *rule == judgement.rule)?;
+            // Of the same age, the first one counts.
+            Some((age, Reverse(other)))
+        });
+        if others.clone().next().is_some() {
+            judgement.counts = Some(others.all(|other| other < (own, Reverse(at))));
+        }
+    }
 }
 
 impl Judgement {

@@ -212,7 +212,7 @@ fn judged(
         .collect();
     let is_expected = |name: &str| names.iter().any(|known| known == name);
     let (presented, from) = match (&args.token, &args.cookie, answer) {
-        (Some(token), ..) => (vec![Presented::token(token)], String::new()),
+        (Some(token), ..) => (Presented::tokens(token), String::new()),
         (_, Some(line), _) => (Presented::cookies(line, is_expected), "the line".to_owned()),
         (.., Some(answer)) => {
             let headers = answer
@@ -253,10 +253,11 @@ fn judged(
         endpoints: &endpoints,
         now,
     };
-    let tokens = presented
+    let mut tokens: Vec<Judgement> = presented
         .iter()
         .map(|presented| judge.judge(presented))
         .collect::<Result<_, _>>()?;
+    judgement::say_which_counts(&mut tokens);
     Ok(Some(Judged { tokens, note }))
 }
 

@@ -17,8 +17,11 @@ pub(super) struct Presented {
 
 impl Presented {
     /// Reads what `limpet token inspect` reads.
-    pub(super) fn token(text: &str) -> Self {
-        let TokenArgument { token, name, mode } = TokenArgument::parse(text);
+    pub(super) fn tokens(text: &str) -> Vec<Self> {
+        TokenArgument::parse(text).into_iter().map(Self::new).collect()
+    }
+
+    fn new(TokenArgument { token, name, mode }: TokenArgument<'_>) -> Self {
         let header = name.zip(mode).map(|(name, mode)| match mode {
             CarrierMode::Cookie | CarrierMode::CookieRewrite => ("cookie".to_owned(), format!("{name}={token}")),
             CarrierMode::CookiePrefix => ("cookie".to_owned(), format!("{name}={token}~")),
@@ -40,7 +43,7 @@ impl Presented {
         let is_one = |found: &Self| is_token(found.token.as_bytes()) || found.name.as_deref().is_some_and(&is_expected);
         let line = bare(line);
         if jar_row(line).is_some() {
-            return Some(Self::token(line)).filter(is_one).into_iter().collect();
+            return Self::tokens(line).into_iter().filter(is_one).collect();
         }
         let (field, value) = match line.split_once(':') {
             Some((field, value)) if is_cookie_field(field) => (field.trim(), value.trim()),
@@ -57,7 +60,7 @@ impl Presented {
             .take(most)
             .map(str::trim)
             .filter(|pair| pair.contains('='));
-        let all = pairs.map(|pair| Self::token(&format!("cookie: {pair}")));
+        let all = pairs.flat_map(|pair| Self::tokens(&format!("cookie: {pair}")));
         all.filter(is_one).collect()
     }
 
@@ -72,9 +75,10 @@ impl Presented {
                 all.extend(Self::cookies(&format!("set-cookie: {value}"), &is_expected));
                 continue;
             }
-            let found = Self::token(&format!("{name}: {value}"));
-            if is_token(found.token.as_bytes()) && !all.contains(&found) {
-                all.push(found);
+            for found in Self::tokens(&format!("{name}: {value}")) {
+                if is_token(found.token.as_bytes()) && !all.contains(&found) {
+                    all.push(found);
+                }
             }
         }
         all

@@ -45,6 +45,14 @@ fn of_token(text: &mut String, judgement: &Judgement, now: Timestamp) {
     };
     line(text, 0, &format!("{}: {verdict}", judgement.presented));
     line(text, 1, &format!("why          {}", judgement.why));
+    if let Some(counts) = judgement.counts {
+        let words = if counts {
+            "yes: of the tokens that the rule honours, it was issued last"
+        } else {
+            "no: the rule honours another one that was issued later"
+        };
+        line(text, 1, &format!("counts       {words}"));
+    }
     if let Some(accepted_by) = &judgement.accepted_by {
         line(text, 1, &format!("accepted by  {accepted_by}"));
     }

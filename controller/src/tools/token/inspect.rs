@@ -1,5 +1,6 @@
 //! `limpet token inspect`.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -16,16 +17,71 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
 
 pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> {
-    let argument = TokenArgument::parse(&args.token);
+    let arguments = TokenArgument::parse(&args.token);
     let now = args.now.unwrap_or_else(time_format::now);
-    let candidates = Candidates::from_args(&args.realm, Some(&argument), [args.absolute_timeout, args.idle_timeout])?;
-    let mut inspection = Inspection::new(now);
-    let verdict = inspection.inspect(argument.token, &candidates)?;
-    match form {
-        Output::Text => output::print(&inspection.rows.text())?,
-        Output::Json => output::print_json(&Value::Object(inspection.json))?,
+    let (mut all, mut verdicts) = (Vec::new(), Vec::new());
+    for (at, argument) in arguments.iter().enumerate() {
+        let timeouts = [args.absolute_timeout, args.idle_timeout];
+        let candidates = Candidates::from_args(&args.realm, Some(argument), timeouts)?;
+        let mut inspection = Inspection::new(now);
+        if arguments.len() > 1 {
+            let name = argument.name.unwrap_or_default();
+            inspection.add("number", format!("{} of {}, {name}", at + 1, arguments.len()));
+        }
+        verdicts.push(inspection.inspect(argument.token, &candidates)?);
+        all.push(inspection);
     }
-    Ok(verdict)
+    if all.len() > 1 {
+        say_which_counts(&mut all);
+    }
+    match form {
+        Output::Text => {
+            let texts: Vec<String> = all.iter().map(|inspection| inspection.rows.text()).collect();
+            output::print(&texts.join("\n"))?;
+        }
+        Output::Json => {
+            let mut values: Vec<Value> = all
+                .into_iter()
+                .map(|inspection| Value::Object(inspection.json))
+                .collect();
+            let whole = if values.len() > 1 {
+                json!({"tokens": values})
+            } else {
+                values.remove(0)
+            };
+            output::print_json(&whole)?;
+        }
+    }
+    // A request needs one token that counts.
+    let is_good = verdicts.contains(&Verdict::Good);
+    Ok(if is_good { Verdict::Good } else { Verdict::Bad })
+}
+
+/// Of several tokens of a session, says which one counts.
+fn say_which_counts(all: &mut [Inspection]) {
+    let honoured: Vec<_> = all.iter().map(|inspection| inspection.honoured.clone()).collect();
+    let counts = |session: &CandidateSession| {
+        let of_session = honoured.iter().enumerate().filter_map(|(at, honoured)| {
+            let (of, claims) = honoured.as_ref()?;
+            let is_same = (&of.policy, &of.scope) == (&session.policy, &session.scope);
+            // Of the same age, the first one counts.
+            is_same.then_some((claims.age(), Reverse(at)))
+        });
+        of_session.max().map(|(_, Reverse(at))| at)
+    };
+    for (at, inspection) in all.iter_mut().enumerate() {
+        let Some((session, _)) = &inspection.honoured else {
+            continue;
+        };
+        let counting = counts(session).unwrap_or(at);
+        inspection.say("counts", counting == at);
+        let words = if counting == at {
+            "yes: of the tokens of this session, it was issued last".to_owned()
+        } else {
+            format!("no: token {} of the same session was issued later", counting + 1)
+        };
+        inspection.add("counts", words);
+    }
 }
 
 /// The output, in both formats.
@@ -33,6 +89,8 @@ struct Inspection {
     now: Timestamp,
     rows: Rows,
     json: Map<String, Value>,
+    /// The session that honours the token, and what it says.
+    honoured: Option<(CandidateSession, Claims)>,
 }
 
 impl Inspection {
@@ -41,6 +99,7 @@ impl Inspection {
             now,
             rows: Rows::default(),
             json: Map::new(),
+            honoured: None,
         }
     }
 
@@ -93,7 +152,10 @@ impl Inspection {
                 let verdict = match outcome {
                     RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
                     // The token is there, so the request has one.
-                    RequestOutcome::Steered | RequestOutcome::Rebalanced | RequestOutcome::NoToken => self.honoured(),
+                    RequestOutcome::Steered | RequestOutcome::Rebalanced | RequestOutcome::NoToken => {
+                        self.honoured = Some((candidate.clone(), claims));
+                        self.honoured()
+                    }
                 };
                 self.claims(&claims, candidates);
                 self.left(&candidate, &claims, candidates);

@@ -13,20 +13,23 @@ pub(crate) struct TokenArgument<'a> {
 
 impl<'a> TokenArgument<'a> {
     /// Reads a value, `name=value`, `Set-Cookie: name=value; ...`, `Cookie: ...`, `name: value` or a URL. No token
-    /// contains `=`, `:` or `~`. A cookie without `~` may also be one of mode rewrite.
+    /// contains `=`, `:`, `,` or `~`. A cookie without `~` may also be one of mode rewrite.
     /// Also reads such a line with what tools put around it, and a row of a cookie jar.
-    pub(crate) fn parse(text: &'a str) -> Self {
+    ///
+    /// A line may have several tokens. What has none is taken for one, so there is at least one.
+    pub(crate) fn parse(text: &'a str) -> Vec<Self> {
         let text = bare(text);
         if let Some((name, value)) = jar_row(text) {
             let (token, mode) = without_value(value, CarrierMode::Cookie, CarrierMode::CookiePrefix);
-            return Self {
+            return vec![Self {
                 token,
                 name: Some(name),
                 mode: Some(mode),
-            };
+            }];
         }
-        if let Some(argument) = Self::in_url(text) {
-            return argument;
+        let in_url = Self::in_url(text);
+        if !in_url.is_empty() {
+            return in_url;
         }
         let (field, value) = match text.split_once(':') {
             Some((field, value)) => (Some(field.trim()), value.trim()),
@@ -37,31 +40,35 @@ impl<'a> TokenArgument<'a> {
             && !is("set-cookie")
             && !is("cookie")
         {
-            let (token, mode) = without_value(value, CarrierMode::Header, CarrierMode::HeaderPrefix);
-            return Self {
-                token,
-                name: Some(name),
-                mode: Some(mode),
+            // Several fields of a name come as one, and a value of the application may have commas.
+            let read = |value: &'a str| {
+                let (token, mode) = without_value(value, CarrierMode::Header, CarrierMode::HeaderPrefix);
+                Self {
+                    token,
+                    name: Some(name),
+                    mode: Some(mode),
+                }
             };
+            return tokens_or(value.split(',').map(|value| read(value.trim())), || read(value));
         }
-        let first = Self::pair(value.split(';').next().unwrap_or_default());
+        let first = || Self::pair(value.split(';').next().unwrap_or_default());
         // A client sends all its cookies in one line.
-        let all = value.split(';').map(Self::pair).filter(|_| is("cookie"));
-        let has_token = |argument: &Self| is_token(argument.token.as_bytes());
-        all.into_iter().find(has_token).unwrap_or(first)
+        tokens_or(value.split(';').map(Self::pair).filter(|_| is("cookie")), first)
     }
 
-    /// The token in the query of a URL or path, or of the first line of a request.
-    fn in_url(text: &'a str) -> Option<Self> {
-        let (_, query) = text.split_once('?')?;
-        let query = query.split(|c: char| c == '#' || c.is_whitespace()).next()?;
-        let mut parameters = query.split('&').filter_map(|parameter| parameter.split_once('='));
-        let (name, token) = parameters.find(|(_, value)| is_token(value.as_bytes()))?;
-        Some(Self {
+    /// The tokens in the query of a URL or path, or of the first line of a request.
+    fn in_url(text: &'a str) -> Vec<Self> {
+        let (_, query) = text.split_once('?').unwrap_or_default();
+        let query = query.split(|c: char| c == '#' || c.is_whitespace()).next();
+        let parameters = query.unwrap_or_default().split('&');
+        let named = parameters.filter_map(|parameter| parameter.split_once('='));
+        let tokens = named.filter(|(_, value)| is_token(value.as_bytes()));
+        let read = |(name, token)| Self {
             token,
             name: Some(name),
             mode: Some(CarrierMode::Query),
-        })
+        };
+        tokens.map(read).collect()
     }
 
     /// Reads a value or `name=value`.
@@ -83,6 +90,15 @@ impl<'a> TokenArgument<'a> {
             },
         }
     }
+}
+
+/// Those that have the form of a token, or if there are none, another one.
+fn tokens_or<'a>(
+    found: impl Iterator<Item = TokenArgument<'a>>,
+    other: impl FnOnce() -> TokenArgument<'a>,
+) -> Vec<TokenArgument<'a>> {
+    let tokens: Vec<_> = found.filter(|found| is_token(found.token.as_bytes())).collect();
+    if tokens.is_empty() { vec![other()] } else { tokens }
 }
 
 /// The token, and its mode: `alone`, or `in_front` of an application's value.
@@ -165,7 +181,7 @@ mod tests {
         ] {
             assert_eq!(
                 TokenArgument::parse(text),
-                TokenArgument { token: "T", name, mode },
+                [TokenArgument { token: "T", name, mode }],
                 "{text:?}"
             );
         }
@@ -185,10 +201,10 @@ mod tests {
             format!("Location: /next?a&s={token}#x"),
             format!("GET /a?s={token} HTTP/1.1"),
         ] {
-            assert_eq!(TokenArgument::parse(&url), expected, "{url}");
+            assert_eq!(TokenArgument::parse(&url), std::slice::from_ref(&expected), "{url}");
         }
         // A header with a query in its value has no token there.
-        let header = TokenArgument::parse("x-session: T~a?b=c");
+        let header = &TokenArgument::parse("x-session: T~a?b=c")[0];
         assert_eq!((header.token, header.name), ("T", Some("x-session")));
     }
 
@@ -207,10 +223,36 @@ mod tests {
                 name: Some("s"),
                 mode: Some(mode),
             };
-            assert_eq!(TokenArgument::parse(&line), expected, "{line}");
+            assert_eq!(TokenArgument::parse(&line), [expected], "{line}");
         }
         // In a Set-Cookie, attributes follow the first pair.
         let attribute = format!("Set-Cookie: a=1; s={token}");
-        assert_eq!(TokenArgument::parse(&attribute).name, Some("a"));
+        assert_eq!(TokenArgument::parse(&attribute)[0].name, Some("a"));
+    }
+
+    #[test]
+    fn all_tokens_of_a_line_are_found() {
+        let token = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let other = token.replace("AEA", "AIA");
+        for (line, names) in [
+            (
+                format!("Cookie: s={token}; a=1; s={other}; t=\"{other}~x\""),
+                &["s", "s", "t"][..],
+            ),
+            (format!("GET /?s={token}&a=1&t={other} HTTP/1.1"), &["s", "t"]),
+            (format!("x-session: {token}, {other}"), &["x-session", "x-session"]),
+            (
+                format!("x-session: {token}~a,b, {other}~c"),
+                &["x-session", "x-session"],
+            ),
+            (format!("Set-Cookie: s={token}; t={other}"), &["s"]),
+        ] {
+            let found = TokenArgument::parse(&line);
+            let tokens: Vec<_> = found.iter().map(|found| found.token).collect();
+            let expected = [token, &other, &other];
+            assert_eq!(tokens, expected[..names.len()], "{line}");
+            let found: Vec<_> = found.iter().filter_map(|found| found.name).collect();
+            assert_eq!(found, names, "{line}");
+        }
     }
 }

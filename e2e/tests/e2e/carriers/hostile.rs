@@ -7,6 +7,7 @@ use limpet_e2e::{Answer, Config, Site, raw_get};
 use serde_json::{Value, json};
 
 use super::{TELL, told};
+use crate::modes::FORGED;
 
 /// The number of parameters of which a hostile query consists.
 const MANY: usize = 10_000;
@@ -59,7 +60,8 @@ async fn hostile_queries_change_nothing_but_their_tokens() -> Result<()> {
         let many = many_others();
         let kept = [
             (format!("s={token}&s={token}"), None),
-            (format!("s=x&s=y&s={token}"), None),
+            (format!("s=x&s=&s&s=y&s={token}"), None),
+            (format!("{}s={token}&a", "s=x&".repeat(MANY)), Some("a".to_owned())),
             (format!("%73={encoded}&a=%73"), Some("a=%73".to_owned())),
             (format!("&&s={token}&&=&%&%%73=1"), Some("&&&=&%&%%73=1".to_owned())),
             (
@@ -70,17 +72,17 @@ async fn hostile_queries_change_nothing_but_their_tokens() -> Result<()> {
             (format!("s={token}&{empty}"), Some(empty.clone())),
         ];
         assert_kept(&site, &first, &kept).await?;
-        for (refused, rest) in [("s=x&s=&s&s=y&s=", None), ("s=%&a", Some("a")), ("s=%41%4", None)] {
+        for (refused, rest) in [("s=%&a", Some("a")), ("s=%41%4", None)] {
             let answer = site.envoy.get(&format!("/?{refused}{token}")).send().await?;
             assert!(told(&answer).is_some(), "{refused}");
             let kept = rest.map(|rest| format!("{rest}{token}"));
             assert_eq!(answer.seen()?.query, kept, "{refused}");
         }
-        // Nobody looks through all of them for one that counts.
-        let last = format!("/?{}s={token}&a", "s=x&".repeat(MANY));
+        // No more are verified.
+        let last = format!("/?{}s={token}&a", format!("s={FORGED}&").repeat(50));
         let last = site.envoy.get(&last).send().await?;
         assert_eq!((last.status, last.seen()?.query.as_deref()), (200, Some("a")));
-        assert!(told(&last).is_some(), "a token behind {MANY} others counts");
+        assert!(told(&last).is_some(), "a token behind 50 others counts");
         // Beyond Envoy's limit for a request's headers, the filter does not see it.
         let beyond = format!("/?s={token}&{}", "x".repeat(61 << 10));
         assert_eq!(site.envoy.get(&beyond).send().await?.status, 431);

@@ -23,7 +23,7 @@ const COOKIE: &str = "JSESSIONID";
 const HEADER: &str = "x-session";
 
 /// Has the form of a token, but no key made it.
-const FORGED: &str = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+pub(crate) const FORGED: &str = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// How the token is combined with the application's cookie or header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -58,6 +58,11 @@ impl Policy {
     pub(crate) fn reaches_clients(&self, redirect: bool) -> bool {
         redirect || self.tell.is_some() || !matches!(self.carrier, Carrier::Query { .. })
     }
+
+    /// Whether a request that Envoy begins again may have tokens, although those of its first form were taken out.
+    pub(crate) fn has_several_carriers(&self) -> bool {
+        !self.also.is_empty() || matches!(self.carrier, Carrier::Query { .. })
+    }
 }
 
 /// What a session begins with. By default, it begins with the first response.

@@ -42,6 +42,13 @@ impl Claims {
         }
     }
 
+    /// Of several tokens of a session, the one of the greatest age counts: whose session was issued last, and of the
+    /// same one, whose token was.
+    #[must_use]
+    pub fn age(&self) -> impl Ord + use<> {
+        (self.issued_at, self.last_seen)
+    }
+
     /// Whether the application named the backend, which has not answered the session yet: it was last used before it
     /// came here.
     #[must_use]

@@ -1,7 +1,6 @@
 //! Our parameters are found and removed. All other bytes of the path stay, in order.
 
-use limpet_core::carrier::MAX_CANDIDATES;
-use limpet_core::carrier::query::{self, Parameters};
+use limpet_core::carrier::query;
 use proptest::prelude::*;
 
 const NAME: &str = "session";
@@ -57,8 +56,9 @@ fn ours(parameter: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn found(path: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
-    let Parameters { values, rest } = query::parameters(path, NAME)?;
-    Some((values.into_iter().map(std::borrow::Cow::into_owned).collect(), rest))
+    let mut values = Vec::new();
+    let rest = query::without(path, NAME, |value| values.push(value.to_vec()))?;
+    Some((values, rest))
 }
 
 /// What must be found, by definition.
@@ -72,14 +72,14 @@ fn expected(path: &[u8]) -> Option<(Vec<Vec<u8>>, Vec<u8>)> {
     } else {
         [&path[..=mark], &others.join(&b'&')].concat()
     };
-    (!values.is_empty()).then(|| (values.into_iter().take(MAX_CANDIDATES).collect(), rest))
+    (!values.is_empty()).then_some((values, rest))
 }
 
 fn check(path: &[u8]) -> Result<(), TestCaseError> {
     let found = found(path);
     prop_assert_eq!(&found, &expected(path));
     if let Some((_, rest)) = found {
-        prop_assert_eq!(query::parameters(&rest, NAME), None, "ours is still there");
+        prop_assert_eq!(self::found(&rest), None, "ours is still there");
     }
     Ok(())
 }
