@@ -30,11 +30,14 @@ EVERYTHING = os.environ["EVERYTHING"].split()
 HOST, PART = 600, 2400
 
 # Sources: what of `make test` is for them, and what is left out of it.
-KUBE = ["e2e-kube FILTER=module", "e2e-kube-wasm"]
-KUBE_WASM = ["e2e-kube FILTER=wasm"]
+KUBE, KUBE_WASM = ["e2e-kube FILTER=module"], ["e2e-kube FILTER=wasm"]
+SPECIFIER = "e2e FILTER=module SPLITS=specifier"
 PARTS = {
-    "filter/proxy-wasm/src": (["e2e FILTER=wasm"], ["e2e FILTER=wasm ENVOY_VERSION=1.36.4", *KUBE_WASM]),
-    "filter/dynamic-module/src": (["e2e FILTER=module"], ["e2e FILTER=module SPLITS=specifier", *KUBE]),
+    "filter/proxy-wasm/src": (
+        ["e2e FILTER=wasm", "e2e-kube-wasm", "e2e-oldest"],
+        ["e2e FILTER=wasm ENVOY_VERSION=1.36.4", *KUBE_WASM],
+    ),
+    "filter/dynamic-module/src": (["e2e FILTER=module", f"{SPECIFIER} TEST=split", *KUBE], [SPECIFIER]),
     "controller/outputs/src": (["e2e FILTER=module TEST=outputs::", *KUBE], KUBE_WASM),
     "controller/xds/src": (KUBE, KUBE_WASM),
     "controller/src/cluster/reconcile": (KUBE, KUBE_WASM),

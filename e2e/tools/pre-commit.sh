@@ -39,4 +39,5 @@ print(*sorted(changed), sep="\n", end="\n" if changed else "")
 ((${#crates[@]})) || exit 0
 echo "pre-commit: clippy on ${crates[*]}"
 cargo clippy --locked "${crates[@]/#/--package=}" --all-targets --all-features -- -D warnings
-[[ ${1:-} != --test ]] || cargo test --locked "${crates[@]/#/--package=}" --all-features
+# Some tests wait.
+[[ ${1:-} != --test ]] || RUST_TEST_THREADS=4 cargo test --locked "${crates[@]/#/--package=}" --all-features

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::Permissions;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -95,8 +95,12 @@ fn documents(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
 /// If the file exists, or cannot be written.
 pub(crate) fn create(file: &str, text: &str) -> Result<(), Failure> {
     let new = written(Path::new(file), text, None).map_err(|error| unwritable(file, &error))?;
-    new.persist_noclobber(file)
-        .map_err(|error| unwritable(file, &error.error))?;
+    new.persist_noclobber(file).map_err(|error| match error.error {
+        error if error.kind() == ErrorKind::AlreadyExists => Failure(format!(
+            "{file}: expected the name of a new file: this one exists, and is not overwritten"
+        )),
+        error => unwritable(file, &error),
+    })?;
     Ok(())
 }
 

@@ -68,7 +68,7 @@ fn a_bad_field_is_named_by_its_path() {
         (
             json!({"envoy": {"managed": {"defaults": {"replicas": 3, "autoscaling": {"maxReplicas": 4}}}}}),
             "envoy.managed.defaults.replicas: ",
-            "expected none",
+            "remove it",
         ),
         (
             json!({"envoy": {"managed": {"defaults": {"drainTime": "2h"}}}}),

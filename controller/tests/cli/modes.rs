@@ -143,7 +143,7 @@ fn a_timeout_that_the_mode_does_not_have_is_named() {
     .env("LIMPET_KEY", KEY)
     .run()
     .code(2)
-    .complains("idleTimeout: expected none in this mode");
+    .complains("idleTimeout: remove it in this mode");
     let json = inspect(1, &format!("s={token}~abc"), &["--keys", path(&keys)]);
     assert_eq!(json["reason"], "bad_signature");
 }
@@ -171,7 +171,7 @@ fn fields_that_a_mode_does_not_have_are_refused() {
         ] {
             let (code, found) = findings(&cookie(mode, json!({field: value})));
             let expected = format!(
-                "error |  | policies.web.cookie.{field} | expected none in this mode: the cookie is the application's, \
+                "error |  | policies.web.cookie.{field} | remove it in this mode: the cookie is the application's, \
                  which sets its attributes and gets it back"
             );
             assert_eq!((code, found), (1, vec![expected]), "{mode}");
@@ -181,7 +181,7 @@ fn fields_that_a_mode_does_not_have_are_refused() {
         let (code, found) = findings(&idle);
         assert!(code == 1 && found.len() == 1, "{found:?}");
         assert!(
-            found[0].contains("policies.web.idleTimeout | expected none in this mode: a token is renewed only"),
+            found[0].contains("policies.web.idleTimeout | remove it in this mode: a token is renewed only"),
             "{found:?}"
         );
     }

@@ -87,7 +87,7 @@ fn a_token_is_opened_with_the_configuration_it_was_made_for() {
         "backend    127.0.0.1:8081\n",
         "issued     2026-01-31T12:00:00Z  8m ago\n",
         "last seen  2026-01-31T12:05:00Z  3m ago\n",
-        "idle       2026-02-07T12:05:00Z  in 6d 23h  (maxIdle 168h, kept to a tenth)\n",
+        "idle       2026-02-07T12:05:00Z  in 6d 23h  (maxIdle 168h, up to a tenth later)\n",
     ] {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }

@@ -78,7 +78,7 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
         // The controller would not start.
         (
             "xds.certificates=Secret,config.xds.tls.authority.secret=a",
-            "config.xds.tls.authority: expected none, because xds.certificates is Secret",
+            "config.xds.tls.authority: remove it: xds.certificates is Secret",
         ),
         (
             "config.contour.ingressClass=limpet",
@@ -90,7 +90,7 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
         ),
         (
             "output=istio,config.contour.gateway=a/b",
-            "config.contour: expected none, because output is istio",
+            "config.contour: remove it: output is istio",
         ),
         (
             "contour.patchObject=true",

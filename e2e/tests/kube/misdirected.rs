@@ -19,13 +19,16 @@ const LISTENERS: [(&str, Option<&str>); 4] = [
     ("fourth", Some("fourth-example.wildcard.org")),
 ];
 /// The name that the connection is for, the host of the request, and the listener whose route answers, or the status.
-const CASES: [(&str, &str, Result<&str, u16>); 17] = [
+const CASES: [(&str, &str, Result<&str, u16>); 20] = [
     ("example.org", "example.org", Ok("any")),
     ("example.org", "second-example.org", Err(421)),
     ("example.org", "second-example.org:8443", Err(421)),
     ("example.org", "unknown-example.org", Err(404)),
     ("second-example.org", "second-example.org", Ok("second")),
     ("second-example.org", "SECOND-EXAMPLE.ORG:8443", Ok("second")),
+    ("second-example.org", "second-example.org.", Ok("second")),
+    ("second-example.org", "second-example.org.:8443", Ok("second")),
+    ("example.org", "second-example.org.", Err(421)),
     ("second-example.org", "example.org", Err(421)),
     ("second-example.org", "unknown-example.org", Err(421)),
     (

@@ -85,27 +85,84 @@ impl From<Duration> for GatewayDuration {
     }
 }
 
+/// Shorter than this are all durations: `Display` could not write this one in the grammar, and no session lasts eleven
+/// years.
+const LONGEST: Duration = Duration::from_secs(100_000 * 3600);
+
 /// The text is not a GEP-2257 duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected a duration like 30m, 1h30m or 500ms \
-     (one to four numbers of up to five digits, each with h, m, s or ms; less than 100000h in all)"
-)]
-pub struct DurationError;
+#[error("{EXPECTED}{}", self.advice())]
+pub struct DurationError {
+    /// What the text likely means.
+    meant: Option<GatewayDuration>,
+}
+
+const EXPECTED: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, each \
+                        with h, m, s or ms; less than 100000h in all)";
+
+impl DurationError {
+    fn of(text: &str) -> Self {
+        Self { meant: meant(text) }
+    }
+
+    /// The message about this text.
+    #[must_use]
+    pub fn about(&self, text: &str) -> String {
+        format!("{EXPECTED}, found {text:?}{}", self.advice())
+    }
+
+    fn advice(&self) -> String {
+        self.meant.map(|meant| format!(": write {meant}")).unwrap_or_default()
+    }
+}
+
+/// What a duration means that has more digits, a fraction, a unit of another grammar, or none: seconds.
+fn meant(text: &str) -> Option<GatewayDuration> {
+    let mut rest = text.trim();
+    let mut millis: u64 = 0;
+    while !rest.is_empty() {
+        let (whole, tail) = digits(rest);
+        let (fraction, tail) = tail.strip_prefix('.').map_or(("", tail), digits);
+        let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, tail) = tail.split_at(letters);
+        let unit = match unit.to_ascii_lowercase().as_str() {
+            "w" => 7 * 24 * 3_600_000,
+            "d" => 24 * 3_600_000,
+            "h" => 3_600_000,
+            "m" | "min" => 60_000,
+            "s" | "sec" => 1000,
+            "" if rest == text && tail.is_empty() => 1000,
+            "ms" => 1,
+            _ => return None,
+        };
+        // A longer fraction is no number of milliseconds.
+        let tenths: u64 = format!("{fraction:0<3}").parse().ok().filter(|_| fraction.len() <= 3)?;
+        let of_whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+        millis = millis.checked_add(of_whole)?.checked_add(tenths * unit / 1000)?;
+        rest = tail.trim_start();
+    }
+    let meant = Duration::from_millis(millis);
+    (!text.trim().is_empty() && meant < LONGEST).then_some(GatewayDuration(meant))
+}
+
+/// The digits that a text begins with, and what is behind them.
+fn digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
 
 impl FromStr for GatewayDuration {
     type Err = DurationError;
 
     fn from_str(text: &str) -> Result<Self, DurationError> {
+        let error = || DurationError::of(text);
         let mut rest = text;
         let mut total = Duration::ZERO;
         let mut parts = 0;
         while !rest.is_empty() {
-            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            let (number, tail) = rest.split_at(digits);
-            let number: u32 = match digits {
-                1..=5 => number.parse().map_err(|_| DurationError)?,
-                _ => return Err(DurationError),
+            let (number, tail) = digits(rest);
+            let number: u32 = match number.len() {
+                1..=5 => number.parse().map_err(|_| error())?,
+                _ => return Err(error()),
             };
             let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
             let (unit, tail) = tail.split_at(letters);
@@ -114,17 +171,16 @@ impl FromStr for GatewayDuration {
                 "m" => Duration::from_secs(60),
                 "s" => Duration::from_secs(1),
                 "ms" => Duration::from_millis(1),
-                _ => return Err(DurationError),
+                _ => return Err(error()),
             };
             total += unit * number;
             parts += 1;
             rest = tail;
         }
-        // `Display` could not write a longer duration in this grammar, and no session lasts eleven years.
-        if (1..=4).contains(&parts) && total < Duration::from_secs(100_000 * 3600) {
+        if (1..=4).contains(&parts) && total < LONGEST {
             Ok(Self(total))
         } else {
-            Err(DurationError)
+            Err(error())
         }
     }
 }
@@ -166,21 +222,38 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_are_refused() {
-        for text in [
-            "",
-            "30",
-            "m",
-            "1d",
-            "1.5h",
-            "-1s",
-            "100000s",
-            "1h 1m",
-            "1h1h1h1h1h",
-            "1H",
-            "٣s",
+    fn other_spellings_are_refused_with_what_to_write() {
+        for (text, meant) in [
+            ("", None),
+            ("30", Some("30s")),
+            ("m", None),
+            ("1d", Some("24h")),
+            ("2w", Some("336h")),
+            ("1.5h", Some("1h30m")),
+            (".5s", None),
+            ("0.25s", Some("250ms")),
+            ("0.00025h", None),
+            ("-1s", None),
+            ("100000s", Some("27h46m40s")),
+            ("172800s", Some("48h")),
+            ("604800000ms", Some("168h")),
+            ("1h 1m", Some("1h1m")),
+            ("1h1h1h1h1h", Some("5h")),
+            ("1H", Some("1h")),
+            ("30 m", None),
+            ("30min", Some("30m")),
+            ("100000h", None),
+            ("99999999999999999999s", None),
+            ("1h30", None),
+            ("٣s", None),
         ] {
-            assert_eq!(text.parse::<GatewayDuration>(), Err(DurationError), "{text:?}");
+            let refused = text.parse::<GatewayDuration>().unwrap_err();
+            let advice = meant.map(|meant| format!(": write {meant}")).unwrap_or_default();
+            assert_eq!(refused.advice(), advice, "{text:?}");
+            assert!(
+                refused.about(text).ends_with(&format!("found {text:?}{advice}")),
+                "{text:?}"
+            );
         }
     }
 

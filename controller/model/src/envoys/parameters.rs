@@ -109,7 +109,7 @@ fn layer<'a>(
 /// With the field.
 pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
     if spec.replicas.is_some() && spec.autoscaling.is_some() {
-        return Err("spec.replicas: expected none, because autoscaling is set".to_owned());
+        return Err("spec.replicas: remove it: autoscaling is set".to_owned());
     }
     if let Some(autoscaling) = &spec.autoscaling {
         check_autoscaling(autoscaling)?;
@@ -191,7 +191,7 @@ pub(super) fn check_ports(
 pub(super) fn drain_time(text: &str) -> Result<Duration, String> {
     let time = text
         .parse::<GatewayDuration>()
-        .map_err(|error| error.to_string())?
+        .map_err(|error| error.about(text))?
         .get();
     let allowed = Duration::from_secs(1)..=Duration::from_secs(3600);
     if time.subsec_nanos() == 0 && allowed.contains(&time) {
@@ -246,7 +246,7 @@ fn check_autoscaling(autoscaling: &Autoscaling) -> Result<(), String> {
 
 /// A patch cannot say whose object it is, nor which pods belong to it.
 fn check_patch(field: &str, patch: &Map<String, Value>) -> Result<(), String> {
-    let refuse = |path: &str| Err(format!("{field}.{path}: expected none, because the controller sets it"));
+    let refuse = |path: &str| Err(format!("{field}.{path}: remove it: the controller sets it"));
     if let Some(name) = patch.keys().find(|name| !["metadata", "spec"].contains(&name.as_str())) {
         return Err(format!("{field}.{name}: expected metadata and spec alone"));
     }

@@ -162,7 +162,7 @@ fn duration(field: &str, text: Option<&str>) -> Result<Option<Duration>, Problem
         Ok(duration) => Ok(duration.get()),
         Err(error) => Err(Problem {
             field: field.to_owned(),
-            message: error.to_string(),
+            message: error.about(text),
         }),
     };
     text.map(parse).transpose()

@@ -110,7 +110,7 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
     let mut problems = Vec::new();
     if object.spec.kind != "EndpointSelector" {
         let message = format!(
-            "expected none with type {}: only an EndpointSelector has sessions",
+            "remove it with type {}: only an EndpointSelector has sessions",
             object.spec.kind
         );
         problems.extend(below(vec![Fault::persistence("", message)]));

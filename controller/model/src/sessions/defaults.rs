@@ -20,7 +20,7 @@ pub fn check(defaults: &SessionFields, limits: SessionLimits) -> Result<(), Stri
         return Err("sessionDefaults.mode: expected insert, or none, with query or source".to_owned());
     }
     if let (Some(OrNone(Some(_))), Some(OrNone(Some(_)))) = (&defaults.query, &defaults.source) {
-        return Err("sessionDefaults.source: expected none with query".to_owned());
+        return Err("sessionDefaults.source: remove it with query".to_owned());
     }
     let named = SessionPersistence {
         session_name: Some("session".to_owned()),
@@ -179,7 +179,7 @@ mod tests {
             ),
             (
                 fields(json!({"source": {}, "query": {"name": "s", "redirects": true}})),
-                "sessionDefaults.source: expected none with query",
+                "sessionDefaults.source: remove it with query",
             ),
             (
                 fields(json!({"source": {}, "mode": "prefix"})),

@@ -146,7 +146,7 @@ fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape,
                 ("header", persistence.header.is_some()),
                 ("", false),
             ],
-            "expected none in a BackendLBPolicy, which has sessionName and cookieConfig",
+            "remove it in a BackendLBPolicy, which has sessionName and cookieConfig",
         ),
         (Shape::Union, dialect) => (
             [
@@ -155,8 +155,8 @@ fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape,
                 ("idleTimeout", persistence.idle_timeout.is_some()),
             ],
             match dialect {
-                Dialect::Union => "expected none in an XBackend, which has cookie and header",
-                _ => "expected none beside cookie or header, which are the newer shape of sessionPersistence",
+                Dialect::Union => "remove it in an XBackend, which has cookie and header",
+                _ => "remove it beside cookie or header, which are the newer shape of sessionPersistence",
             },
         ),
     };
@@ -167,7 +167,7 @@ fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape,
 fn timeout(field: &'static str, text: &str, faults: &mut Vec<Fault>) -> Option<GatewayDuration> {
     let timeout = text.parse::<GatewayDuration>();
     if let Err(error) = timeout {
-        faults.push(Fault::persistence(field, format!("{error}, found {text:?}")));
+        faults.push(Fault::persistence(field, error.about(text)));
     }
     timeout.ok()
 }
@@ -189,14 +189,14 @@ fn named(
         return name;
     };
     if carrier == Carrier::Header {
-        faults.push(Fault::persistence("cookieConfig", "expected none with type Header"));
+        faults.push(Fault::persistence("cookieConfig", "remove it with type Header"));
     }
     for (field, is_there) in [
         ("cookieConfig.name", cookie.name.is_some()),
         ("cookieConfig.path", cookie.path.is_some()),
     ] {
         if is_there {
-            let message = "expected none here: cookieConfig has only lifetimeType, and the name is sessionName";
+            let message = "remove it here: cookieConfig has only lifetimeType, and the name is sessionName";
             faults.push(Fault::persistence(field, message));
         }
     }
@@ -213,7 +213,7 @@ fn union(
 ) -> Option<String> {
     if carrier == Carrier::Header {
         if persistence.cookie.is_some() {
-            faults.push(Fault::persistence("cookie", "expected none with type Header"));
+            faults.push(Fault::persistence("cookie", "remove it with type Header"));
         }
         let header = persistence.header.as_ref();
         let name = header.and_then(|header| header.name.clone());
@@ -227,7 +227,7 @@ fn union(
         return name;
     }
     if persistence.header.is_some() {
-        faults.push(Fault::persistence("header", "expected none with type Cookie"));
+        faults.push(Fault::persistence("header", "remove it with type Cookie"));
     }
     let Some(cookie) = &persistence.cookie else {
         let message = "expected the cookie, which may be empty, because the type is Cookie";

@@ -136,7 +136,7 @@ impl Parts<'_> {
         let Parts {
             persistence, overrides, ..
         } = *self;
-        let none = format!("expected none with {annotation}");
+        let none = format!("remove it with {annotation}");
         let refused = |of| matches!(of, Of::Cookie | Of::Carrier) && !of.applies_to(holder);
         let refused = overrides.set_of(refused);
         let mut faults: Vec<Fault> = refused
@@ -198,7 +198,7 @@ impl Parts<'_> {
 
     fn header(&self, name: &str) -> Result<HeaderConfig, Vec<Fault>> {
         let of_cookies = self.overrides.set_of(Of::is_for_cookies);
-        let refused = of_cookies.map(|field| Fault::annotation(&field.annotation(), "expected none with type Header"));
+        let refused = of_cookies.map(|field| Fault::annotation(&field.annotation(), "remove it with type Header"));
         let faults: Vec<Fault> = refused.collect();
         if !faults.is_empty() {
             return Err(faults);

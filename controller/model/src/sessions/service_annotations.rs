@@ -38,7 +38,7 @@ pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<Objec
     let wrong = objects.services.iter().filter_map(|(name, service)| {
         let mut problems = problems_of(service);
         if !settings.judges() && costs_of_deletion(service) {
-            let message = "expected none with another control plane, whose Envoys do not tell of sessions";
+            let message = "remove it with another control plane, whose Envoys do not tell of sessions";
             problems.push(Fault::annotation(POD_DELETION_COST, message).below(""));
         }
         let told: Vec<String> = problems
@@ -137,7 +137,7 @@ mod tests {
             ..Settings::default()
         };
         let asking = service(&json!({"session.limpet.dev/pod-deletion-cost": "true"}));
-        let message = "metadata.annotations[session.limpet.dev/pod-deletion-cost]: expected none with another control \
+        let message = "metadata.annotations[session.limpet.dev/pod-deletion-cost]: remove it with another control \
                        plane, whose Envoys do not tell of sessions";
         assert_eq!(problem(&asking, &settings).as_deref(), Some(message));
     }

@@ -194,7 +194,7 @@ fn invalid_parameters_are_named_and_change_nothing() {
         ),
         (
             with("", "replicas: 1, autoscaling: {maxReplicas: 2}", &managed()),
-            "EnvoyDeployment shop/own: spec.replicas: expected none",
+            "EnvoyDeployment shop/own: spec.replicas: remove it",
         ),
         (
             with("", "autoscaling: {maxReplicas: 0}", &managed()),
@@ -238,7 +238,7 @@ fn invalid_parameters_are_named_and_change_nothing() {
         ),
         (
             with("", "patch: {service: {metadata: {name: a}}}", &in_its_namespace()),
-            "spec.patch.service.metadata.name: expected none",
+            "spec.patch.service.metadata.name: remove it",
         ),
         (
             with(
@@ -246,7 +246,7 @@ fn invalid_parameters_are_named_and_change_nothing() {
                 "patch: {podDisruptionBudget: {spec: {selector: {}}}}",
                 &in_its_namespace(),
             ),
-            "spec.patch.podDisruptionBudget.spec.selector: expected none",
+            "spec.patch.podDisruptionBudget.spec.selector: remove it",
         ),
     ] {
         expect(

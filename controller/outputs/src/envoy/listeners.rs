@@ -187,6 +187,8 @@ fn manager(routes: &str, connections: &Connections, options: &EnvoyOptions) -> F
             ..HttpProtocolOptions::default()
         }),
         internal_address_config: Some(InternalAddressConfig::default()),
+        // A name with a dot at its end is the same host (RFC 3986 section 3.2.2). The backend gets it without the dot.
+        strip_trailing_host_dot: true,
         // Match routes on the path as the backend will read it.
         normalize_path: yes(),
         merge_slashes: true,

@@ -244,7 +244,7 @@ impl Judge<'_> {
             Refusal::Idle => {
                 let (bound, field) = session.idle_bound().unzip();
                 format!(
-                    "it was last used {}, and {} is {}, which is kept to a tenth",
+                    "it was last used {}, and {} is {} (sessions end up to a tenth later)",
                     ago(claims.last_seen),
                     field.unwrap_or_default(),
                     words(bound)

@@ -80,7 +80,8 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
             report.field(Severity::Error, node, field, message);
         } else {
             let message = format!(
-                "not checked: the {holds} in the environment variable {name}, which is not set here (--env requires it)"
+                "not checked: the {holds} in the environment variable {name}, which is not set here (--env makes this \
+                 an error)"
             );
             report.field(Severity::Note, node, field, message);
         }

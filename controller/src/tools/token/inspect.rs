@@ -117,7 +117,10 @@ impl Inspection {
             Ok(unverified) => unverified,
             Err(refusal) => {
                 self.add("token", format!("{} characters", token.len()));
-                return Ok(self.refused(refusal, meaning(refusal)));
+                let length = token.chars().count();
+                let reason =
+                    format!("not a token of Limpet: expected 60 or 76 characters of base64url, found {length}");
+                return Ok(self.refused(refusal, &reason));
             }
         };
         let form = unverified.form.name();
@@ -247,7 +250,7 @@ impl Inspection {
             let end = claims.last_seen.after(bound.get());
             // Only the application renews a token in its own cookie or header.
             let kept = match candidate.carrier().0 {
-                CarrierMode::Cookie | CarrierMode::Header | CarrierMode::Query => "kept to a tenth",
+                CarrierMode::Cookie | CarrierMode::Header | CarrierMode::Query => "up to a tenth later",
                 CarrierMode::CookiePrefix | CarrierMode::CookieRewrite | CarrierMode::HeaderPrefix => {
                     "from when the application last set it"
                 }
@@ -272,7 +275,7 @@ impl Inspection {
 /// The reason for a refusal, where nothing more is known of it.
 fn meaning(refusal: Refusal) -> &'static str {
     match refusal {
-        Refusal::Malformed => "no token of this version: 60 or 76 characters of base64url",
+        Refusal::Malformed => "not a token of this version",
         Refusal::UnknownKey => "its key is not among the keys",
         Refusal::RevokedKey => "its key is revoked",
         Refusal::BadSignature => "changed, or made with another key, or for another session",

@@ -101,7 +101,7 @@ async fn bad_parameters_are_named_and_what_runs_stays() -> Result<()> {
             })
         }
     };
-    let selector = says("spec.patch.deployment.spec.selector: expected none");
+    let selector = says("spec.patch.deployment.spec.selector: remove it");
     site.namespace.until("the field", "Gateway", "web", selector).await?;
     parameters(&site.namespace, "own", &json!({"replicas": 4})).await?;
     site.until("four", DEPLOYMENT, "web", |object| object["spec"]["replicas"] == 4)

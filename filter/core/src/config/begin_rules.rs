@@ -119,10 +119,10 @@ pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &
     let refused = match own.carrier {
         Carrier::Cookie { .. } | Carrier::Source(_) => None,
         Carrier::Header { .. } | Carrier::Query { .. } => {
-            Some("expected none without cookie or source: nobody can take a token back that is in no cookie")
+            Some("remove it, or use cookie or source: nobody can take a token back that is in no cookie")
         }
         Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } | Carrier::HeaderPrefix { .. } => {
-            Some("expected none in this mode: the session ends with the application's own cookie or header")
+            Some("remove it in this mode: the session ends with the application's own cookie or header")
         }
     };
     problems.extend(refused.map(|message| Problem {

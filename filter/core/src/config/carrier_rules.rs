@@ -139,7 +139,7 @@ fn check_applications_cookie(config: &CookieConfig, expect: &mut dyn FnMut(bool,
         (*forward == default.forward, "forward"),
     ] {
         let message =
-            "expected none in this mode: the cookie is the application's, which sets its attributes and gets it back";
+            "remove it in this mode: the cookie is the application's, which sets its attributes and gets it back";
         expect(is_default, name, message);
     }
 }
@@ -159,27 +159,15 @@ fn check_own_cookie(
             .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
     if prefixed("__Host-") {
-        expect(
-            always,
-            "secure",
-            "expected always, because the name begins with __Host-",
-        );
-        expect(
-            config.path == "/",
-            "path",
-            "expected /, because the name begins with __Host-",
-        );
+        expect(always, "secure", "set it to always: the name begins with __Host-");
+        expect(config.path == "/", "path", "set it to /: the name begins with __Host-");
         expect(
             config.domain.is_none(),
             "domain",
-            "expected none, because the name begins with __Host-",
+            "remove it: the name begins with __Host-",
         );
     } else if prefixed("__Secure-") {
-        expect(
-            always,
-            "secure",
-            "expected always, because the name begins with __Secure-",
-        );
+        expect(always, "secure", "set it to always: the name begins with __Secure-");
     }
     let is_attribute = |value: &str| {
         value
@@ -208,12 +196,12 @@ fn check_own_cookie(
     expect(
         config.same_site != SameSiteConfig::None || always,
         "secure",
-        "expected always, because browsers drop a cookie with sameSite None that is not Secure",
+        "set it to always: browsers drop a cookie with sameSite None that is not Secure",
     );
     expect(
         !config.partitioned || always,
         "secure",
-        "expected always, because browsers drop a partitioned cookie that is not Secure",
+        "set it to always: browsers drop a partitioned cookie that is not Secure",
     );
     expect(
         config.lifetime_type == LifetimeTypeConfig::Session || absolute_timeout.is_some(),
@@ -256,7 +244,7 @@ pub(super) fn header(field: &str, config: &HeaderConfig, problems: &mut Vec<Prob
             if config.forward {
                 problem(
                     "forward",
-                    "expected none in this mode: the application gets its own header back",
+                    "remove it in this mode: the application gets its own header back",
                 );
             }
             Carrier::HeaderPrefix { name }

@@ -140,7 +140,7 @@ impl Compiler {
         if carrier.mode().is_some() && !carrier.is_own() && config.idle_timeout.is_some() {
             self.problem(
                 &format!("{field}.idleTimeout"),
-                "expected none in this mode: a token is renewed only when the application sets its cookie or header \
+                "remove it in this mode: a token is renewed only when the application sets its cookie or header \
                  again, so nobody would know when the session was last used; absoluteTimeout bounds it",
             );
         }

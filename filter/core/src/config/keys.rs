@@ -228,7 +228,7 @@ impl Keys<'_> {
         if config.state == KeyStateConfig::Revoked {
             let given = [("env", config.env.is_some()), ("inline", config.inline.is_some())];
             for (source, _) in given.iter().filter(|(_, given)| *given) {
-                let message = "expected none: the key is revoked, so nothing but its id is needed";
+                let message = "remove it: the key is revoked, so nothing but its id is needed";
                 self.problem::<()>(&format!("{field}.{source}"), message);
             }
             return None;

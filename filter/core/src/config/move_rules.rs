@@ -26,11 +26,11 @@ pub(super) fn moves(
     if !keeps_up && own.source().is_none() {
         let message = match own {
             Carrier::Query { .. } => {
-                "expected none without tell: a token gets to its client only in redirects, so most responses could \
+                "remove it or add tell: a token gets to its client only in redirects, so most responses could \
                  not move a session"
             }
             _ => {
-                "expected none in this mode: a token is sent only when the application sets its cookie or header, so \
+                "remove it in this mode: a token is sent only when the application sets its cookie or header, so \
                  other responses could not move a session"
             }
         };

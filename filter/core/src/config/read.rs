@@ -4,6 +4,7 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::error::Category;
 use zeroize::Zeroize;
 
 use super::place::{Step, place};
@@ -76,13 +77,15 @@ struct Mistake {
 
 impl Mistake {
     fn new(path: Vec<Step>, error: &serde_json::Error) -> Self {
-        // Without the position: the JSON from Envoy is not the text that the operator wrote.
-        let text = error
-            .to_string()
-            .split(" at line ")
-            .next()
-            .unwrap_or_default()
-            .to_owned();
+        let (line, column) = (error.line(), error.column());
+        let whole = error.to_string();
+        let text = whole.split(" at line ").next().unwrap_or_default();
+        let text = match (error.classify(), text.strip_prefix("EOF while parsing ")) {
+            (Category::Eof, Some(within)) => format!("the text ends within {within}, at line {line} column {column}"),
+            (Category::Syntax | Category::Eof, _) => format!("{text} at line {line} column {column}"),
+            // Without the position: Envoy may have made the JSON, from a text that the operator wrote.
+            _ => text.to_owned(),
+        };
         Self { path, text }
     }
 

@@ -24,11 +24,11 @@ pub(super) fn rebalance(
         // `source_rules` says why.
         Carrier::Source(_) => None,
         Carrier::Query { .. } if !keeps_up => Some(
-            "expected none without tell: a token is renewed only in redirects, so nobody would know when the session \
+            "remove it or add tell: a token is renewed only in redirects, so nobody would know when the session \
              was last used",
         ),
         _ if !keeps_up => Some(
-            "expected none in this mode: a token is renewed only when the application sets its cookie or header again, \
+            "remove it in this mode: a token is renewed only when the application sets its cookie or header again, \
              so nobody would know when the session was last used",
         ),
         _ if after.is_zero() => Some("expected a duration greater than zero"),

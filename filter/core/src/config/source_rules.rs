@@ -37,15 +37,15 @@ pub(super) fn source(
     expect(!timeout.get().is_zero(), "source.timeout", message);
     let message = format!("expected 1 to {MAX_ENTRIES} entries, found {entries}");
     expect((1..=MAX_ENTRIES).contains(&entries), "source.entries", message);
-    let message = "expected none with source: source.timeout says how long a session may stay unused";
+    let message = "remove it with source: source.timeout says how long a session may stay unused";
     expect(policy.idle_timeout.is_none(), "idleTimeout", message.to_owned());
-    let message = "expected none with source: what addresses hold begins anew by chance, in one Envoy alone";
+    let message = "remove it with source: what addresses hold begins anew by chance, in one Envoy alone";
     expect(policy.rebalance.is_none(), "rebalance", message.to_owned());
-    let nothing_sent = "expected none with source: nothing is sent to the client";
+    let nothing_sent = "remove it with source: nothing is sent to the client";
     expect(
         policy.also.is_empty(),
         "also",
-        "expected none with source: there are no tokens".to_owned(),
+        "remove it with source: there are no tokens".to_owned(),
     );
     expect(policy.tell.is_none(), "tell", nothing_sent.to_owned());
     expect(policy.token == TokenConfig::default(), "token", nothing_sent.to_owned());

@@ -152,14 +152,14 @@ fn the_application_begins_and_ends_its_own_session() {
                            cookie or header";
             assert_eq!(with("begin", &begin), [message], "{carrier}");
         }
-        let message = "end: expected none in this mode: the session ends with the application's own cookie or header";
+        let message = "end: remove it in this mode: the session ends with the application's own cookie or header";
         assert_eq!(with("end", &json!({"cookie": "t"})), [message], "{carrier}");
     }
 }
 
 #[test]
 fn only_a_cookie_or_an_entry_can_be_taken_back() {
-    let message = "end: expected none without cookie or source: nobody can take a token back that is in no cookie";
+    let message = "end: remove it, or use cookie or source: nobody can take a token back that is in no cookie";
     let end = json!({"cookie": "t"});
     for carrier in [
         json!({"header": {"name": "s"}, "end": end}),

@@ -26,14 +26,14 @@ fn a_policy_has_one_carrier_of_its_own() {
 
 #[test]
 fn a_duration_that_is_none_is_told() {
-    for wrong in ["30min", "7d", ""] {
+    for (wrong, advice) in [("30min", ": write 30m"), ("7d", ": write 168h"), ("soon", "")] {
         let told = found(json!({ "cookie": {"name": "s"}, "idleTimeout": wrong }));
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(
             told[0].starts_with("idleTimeout: expected a duration like 30m"),
             "{told:?}"
         );
-        assert!(told[0].ends_with(&format!("found {wrong:?}")), "{told:?}");
+        assert!(told[0].ends_with(&format!("found {wrong:?}{advice}")), "{told:?}");
     }
 }
 
@@ -120,7 +120,7 @@ fn a_query_token_must_reach_its_client() {
     let message = "tell: expected a header, or redirects: true in query: nothing else gives a client its token";
     assert_eq!(untold, [message]);
     let renewed = found(json!({ "query": {"name": "s", "redirects": true}, "idleTimeout": "1h" }));
-    let message = "idleTimeout: expected none without tell: a token is renewed only in redirects, so nobody would \
+    let message = "idleTimeout: remove it or add tell: a token is renewed only in redirects, so nobody would \
                    know when the session was last used; absoluteTimeout bounds it";
     assert_eq!(renewed, [message]);
     let told = json!({ "query": {"name": "s"}, "tell": {"header": {"name": "x"}}, "idleTimeout": "1h" });

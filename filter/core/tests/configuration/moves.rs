@@ -56,11 +56,11 @@ fn a_move_needs_a_token_with_any_response() {
         json!({ "cookie": {"name": "s", "mode": "rewrite"} }),
         json!({ "header": {"name": "s", "mode": "prefix"} }),
     ] {
-        let message = "move: expected none in this mode: a token is sent only when the application sets its cookie or \
+        let message = "move: remove it in this mode: a token is sent only when the application sets its cookie or \
                        header, so other responses could not move a session";
         assert_eq!(with_move(own, "m"), [message]);
     }
-    let message = "move: expected none without tell: a token gets to its client only in redirects, so most responses \
+    let message = "move: remove it or add tell: a token gets to its client only in redirects, so most responses \
                    could not move a session";
     assert_eq!(
         with_move(json!({ "query": {"name": "s", "redirects": true} }), "m"),

@@ -316,7 +316,7 @@ fn a_routes_annotations_count_over_its_policies_field_by_field() {
 fn a_bad_annotation_is_named_and_nothing_is_guessed() {
     let names = SessionField::annotations().join(", ");
     let unknown = format!("expected no annotation of this name, but one of {names}");
-    let secure = "expected always, because browsers drop a cookie with sameSite None that is not Secure";
+    let secure = "set it to always: browsers drop a cookie with sameSite None that is not Secure";
     for (persistence, name, value, field, message) in [
         (
             named("s"),
@@ -394,7 +394,7 @@ fn a_routes_bad_annotation_is_told_once_and_ends_its_sessions() {
 /// The filter would not know when the session was last used.
 #[test]
 fn idle_timeout_is_not_for_the_applications_cookie_or_header() {
-    let message = "expected none in this mode: a token is renewed only when the application sets its cookie or header \
+    let message = "remove it in this mode: a token is renewed only when the application sets its cookie or header \
                    again, so nobody would know when the session was last used; absoluteTimeout bounds it";
     let cookie = json!({"sessionName": "s", "idleTimeout": "1h"});
     let header = json!({"sessionName": "s", "idleTimeout": "1h", "type": "Header"});
@@ -434,8 +434,7 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
              cookie or header, because the mode is not insert"
         ]
     );
-    let message =
-        "expected none in this mode: the cookie is the application's, which sets its attributes and gets it back";
+    let message = "remove it in this mode: the cookie is the application's, which sets its attributes and gets it back";
     let prefixed = |name: &str, value: &str| {
         let mut world = world(SERVICE_AND_ROUTE);
         let policy = annotated(policy("BackendLBPolicy", "p", &["a"], &named("s")), "mode", "prefix");
@@ -499,7 +498,7 @@ fn what_is_for_cookies_is_refused_for_a_header() {
     let header = json!({"sessionName": "x-s", "type": "Header"});
     for field in SessionField::ALL.iter().filter(|field| field.of.is_for_cookies()) {
         let (name, value) = (&field.annotation(), field.values.examples()[0]);
-        let text = format!("metadata.annotations[session.limpet.dev/{name}]: expected none with type Header");
+        let text = format!("metadata.annotations[session.limpet.dev/{name}]: remove it with type Header");
         let [of_policy, over_policy, of_rule] = worlds(&header, name, value).map(|world| world.sessions());
         assert_eq!(of_policy.status("p"), [format!("Accepted=False/Invalid: {text}")]);
         assert_eq!(over_policy.problems(0), std::slice::from_ref(&text));
@@ -531,7 +530,7 @@ fn what_is_for_cookies_is_refused_for_a_header() {
 /// RFC 6265bis, section 4.1.3.
 #[test]
 fn names_with_a_prefix_keep_its_rules() {
-    let message = "expected always, because the name begins with __Host-";
+    let message = "set it to always: the name begins with __Host-";
     let world = with_policy(&named("__Host-s"));
     assert_eq!(
         world.sessions().status("p"),

@@ -220,7 +220,7 @@ fn two_backends_of_a_split_with_one_name_are_refused() {
 
 #[test]
 fn what_cannot_be_followed_is_the_backends_alone() {
-    let none = "expected none in an XBackend, which has cookie and header";
+    let none = "remove it in an XBackend, which has cookie and header";
     for (persistence, expected) in [
         (
             json!({}),
@@ -265,7 +265,7 @@ fn what_cannot_be_followed_is_the_backends_alone() {
     assert_eq!(
         world.sessions().backend_status("blue"),
         [
-            "Accepted=False/Invalid: spec.sessionPersistence: expected none with type ExternalHostname: only an \
+            "Accepted=False/Invalid: spec.sessionPersistence: remove it with type ExternalHostname: only an \
              EndpointSelector has sessions"
         ]
     );

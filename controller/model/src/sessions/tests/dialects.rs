@@ -94,8 +94,8 @@ fn what_cannot_be_followed_is_named() {
     const NAME: &str = "1 to 256 letters, digits or !#$%&'*+-.^_`|~";
     const DURATION: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, \
                             each with h, m, s or ms; less than 100000h in all), found";
-    let newer = "expected none beside cookie or header, which are the newer shape of sessionPersistence";
-    let lifetime_alone = "expected none here: cookieConfig has only lifetimeType, and the name is sessionName";
+    let newer = "remove it beside cookie or header, which are the newer shape of sessionPersistence";
+    let lifetime_alone = "remove it here: cookieConfig has only lifetimeType, and the name is sessionName";
     let long = "x".repeat(257);
     for (persistence, expected) in [
         (
@@ -157,7 +157,7 @@ fn what_cannot_be_followed_is_named() {
         ),
         (
             json!({"absoluteTimeout": "1d"}),
-            vec![format!("absoluteTimeout: {DURATION} \"1d\"")],
+            vec![format!("absoluteTimeout: {DURATION} \"1d\": write 24h")],
         ),
         (
             json!({"absoluteTimeout": ""}),
@@ -165,15 +165,15 @@ fn what_cannot_be_followed_is_named() {
         ),
         (
             json!({"idleTimeout": "1.5h"}),
-            vec![format!("idleTimeout: {DURATION} \"1.5h\"")],
+            vec![format!("idleTimeout: {DURATION} \"1.5h\": write 1h30m")],
         ),
         (
             json!({"idleTimeout": "100000s"}),
-            vec![format!("idleTimeout: {DURATION} \"100000s\"")],
+            vec![format!("idleTimeout: {DURATION} \"100000s\": write 27h46m40s")],
         ),
         (
             json!({"idleTimeout": "1h1m1s1ms1h"}),
-            vec![format!("idleTimeout: {DURATION} \"1h1m1s1ms1h\"")],
+            vec![format!("idleTimeout: {DURATION} \"1h1m1s1ms1h\": write 2h1m1s1ms")],
         ),
         (
             json!({"absoluteTimeout": "0s"}),
@@ -201,29 +201,29 @@ fn what_cannot_be_followed_is_named() {
         ),
         (
             json!({"type": "Header", "cookieConfig": {}}),
-            vec!["cookieConfig: expected none with type Header".to_owned()],
+            vec!["cookieConfig: remove it with type Header".to_owned()],
         ),
         (
             json!({"type": "Header", "cookie": {}}),
             vec![
-                "cookie: expected none with type Header".to_owned(),
+                "cookie: remove it with type Header".to_owned(),
                 "header: expected the header's name, because the type is Header".to_owned(),
             ],
         ),
         (
             json!({"type": "Header", "cookie": {}, "header": {"name": "x"}}),
-            vec!["cookie: expected none with type Header".to_owned()],
+            vec!["cookie: remove it with type Header".to_owned()],
         ),
         (
             json!({"header": {"name": "x"}}),
             vec![
-                "header: expected none with type Cookie".to_owned(),
+                "header: remove it with type Cookie".to_owned(),
                 "cookie: expected the cookie, which may be empty, because the type is Cookie".to_owned(),
             ],
         ),
         (
             json!({"cookie": {}, "header": {"name": "x"}}),
-            vec!["header: expected none with type Cookie".to_owned()],
+            vec!["header: remove it with type Cookie".to_owned()],
         ),
         (
             json!({"type": "Header", "header": {}}),
@@ -301,7 +301,7 @@ fn a_path_of_1024_characters_is_one() {
 
 #[test]
 fn a_backend_lb_policy_has_its_own_shape_alone() {
-    let message = "expected none in a BackendLBPolicy, which has sessionName and cookieConfig";
+    let message = "remove it in a BackendLBPolicy, which has sessionName and cookieConfig";
     for (field, value) in [("cookie", json!({"name": "s"})), ("header", json!({"name": "s"}))] {
         let sessions = with_policy(&json!({field: value})).sessions();
         assert_eq!(

@@ -14,7 +14,7 @@ impl<'de> Deserialize<'de> for GatewayDuration {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse()
-            .map_err(|error: DurationError| serde::de::Error::custom(format!("{error}, found {text:?}")))
+            .map_err(|error: DurationError| serde::de::Error::custom(error.about(&text)))
     }
 }
 
