@@ -107,10 +107,10 @@ controller keeps are named after the release, so that a namespace can have sever
 {{- $_ := unset $given.envoy "managed" -}}
 {{- end -}}
 {{- if and $given.contour (ne .Values.output "envoy") -}}
-{{- fail (printf "config.contour: expected none, because output is %s" .Values.output) -}}
+{{- fail (printf "config.contour: remove it: output is %s" .Values.output) -}}
 {{- end -}}
 {{- if and (dig "xds" "tls" "authority" "" $given | kindIs "map") (ne .Values.xds.certificates "Controller") -}}
-{{- fail (printf "config.xds.tls.authority: expected none, because xds.certificates is %s" .Values.xds.certificates) -}}
+{{- fail (printf "config.xds.tls.authority: remove it: xds.certificates is %s" .Values.xds.certificates) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $config $given) -}}
 {{- end -}}

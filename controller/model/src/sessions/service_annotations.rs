@@ -64,7 +64,8 @@ fn problems_of(service: &Object<ServiceSpec>) -> Vec<Problem> {
     let faults = ours(service).filter_map(|(name, value)| {
         let expected = match (name, value) {
             (BEGIN, NEVER) if has_affinity => {
-                "none with sessionAffinity: ClientIP, whose sessions begin at the Service".to_owned()
+                let message = "remove it with sessionAffinity: ClientIP, whose sessions begin at the Service";
+                return Some(Fault::annotation(name, message).below(""));
             }
             (BEGIN, NEVER) | (POD_DELETION_COST, "true" | "false") => return None,
             (BEGIN, _) => NEVER.to_owned(),
