@@ -105,7 +105,7 @@ pub(super) fn missing(
         let kind = kind(asked);
         let Some(addresses) = addresses else {
             let message = format!(
-                "{field}: remove it: somebody else runs the Envoys of this Gateway, and no annotation \
+                "{field}: remove it: another controller runs the Envoys of this Gateway, and no annotation \
                  limpet.dev/service names their Service"
             );
             return fails("AddressNotUsable", message);

@@ -143,7 +143,7 @@ async fn an_old_token_of_a_pod_that_is_gone_hid_the_new_one() -> Result<()> {
             let cookies = format!("limpet-session={first}; a=1; limpet-session={second}");
             let answer = site.envoy.get("/").cookie(cookies).send().await?;
             assert_eq!(answer.backend(), Some("a"));
-            assert!(answer.set_cookies().is_empty(), "the session began anew");
+            assert!(answer.set_cookies().is_empty(), "the session moved");
             assert_eq!(answer.seen()?.cookies().as_deref(), Some("a=1"));
         }
     }

@@ -126,33 +126,32 @@ impl Session {
             }
         }
         name(&mut self.taken, request)?;
-        let mut verdict = newest.verdict();
-        self.held = match verdict {
-            Ok(honoured) => Some(honoured.key),
-            Err(why) => why.key,
+        let strict = self.bound_policy.policy.strict;
+        let (state, outcome) = loop {
+            let verdict = newest.verdict();
+            self.held = match verdict {
+                Ok(honoured) => Some(honoured.key),
+                Err(why) => why.key,
+            };
+            let honoured = match verdict {
+                Ok(honoured) => honoured,
+                Err(why) if is_preflight(request)? => break (SessionState::Preflight, why.outcome),
+                Err(why) => break (SessionState::New, why.outcome),
+            };
+            match arrival(self.split, strict, honoured.claims.destination, request)? {
+                Arrival::There => break (SessionState::Honoured(honoured), RequestOutcome::Steered),
+                Arrival::Unknown => break (SessionState::Uncertain(honoured), RequestOutcome::Steered),
+                Arrival::Elsewhere if newest.leads_nowhere() => {}
+                Arrival::Elsewhere => {
+                    let refused = RequestOutcome::Refused(Refusal::UnknownDestination);
+                    break (SessionState::New, refused);
+                }
+            }
         };
-        let mut outcome = verdict.map_or_else(|why| why.outcome, |_| RequestOutcome::Steered);
+        self.state = state;
         if outcome == RequestOutcome::Refused(Refusal::Malformed) {
             self.bound_policy.policy.name_watch.suspect();
         }
-        let strict = self.bound_policy.policy.strict;
-        self.state = loop {
-            let honoured = match verdict {
-                Ok(honoured) => honoured,
-                Err(_) if is_preflight(request)? => break SessionState::Preflight,
-                Err(_) => break SessionState::New,
-            };
-            match arrival(self.split, strict, honoured.claims.destination, request)? {
-                Arrival::There => break SessionState::Honoured(honoured),
-                Arrival::Unknown => break SessionState::Uncertain(honoured),
-                Arrival::Elsewhere if newest.leads_nowhere() => verdict = newest.verdict(),
-                Arrival::Elsewhere => {
-                    outcome = RequestOutcome::Refused(Refusal::UnknownDestination);
-                    break SessionState::New;
-                }
-            }
-            self.held = verdict.ok().map(|honoured| honoured.key);
-        };
         self.may_begin = match self.state {
             SessionState::Honoured(_) | SessionState::Preflight => false,
             SessionState::New | SessionState::Uncertain(_) => self.bound_policy.policy.begin.permits(request)?,

@@ -136,9 +136,9 @@ fn meant(text: &str) -> Option<GatewayDuration> {
             _ => return None,
         };
         // A longer fraction is no number of milliseconds.
-        let tenths: u64 = format!("{fraction:0<3}").parse().ok().filter(|_| fraction.len() <= 3)?;
+        let thousandths: u64 = format!("{fraction:0<3}").parse().ok().filter(|_| fraction.len() <= 3)?;
         let of_whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
-        millis = millis.checked_add(of_whole)?.checked_add(tenths * unit / 1000)?;
+        millis = millis.checked_add(of_whole)?.checked_add(thousandths * unit / 1000)?;
         rest = tail.trim_start();
     }
     let meant = Duration::from_millis(millis);

@@ -12,7 +12,7 @@ mod payload;
 mod realm;
 
 pub(crate) use memory::TokenMemory;
-pub use payload::Claims;
+pub use payload::{Age, Claims};
 pub use realm::{CarrierMode, Opened, Realm};
 
 use base64::Engine as _;

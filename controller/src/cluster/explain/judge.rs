@@ -389,6 +389,7 @@ impl Judge<'_> {
             cluster: self.leading_to(claims.destination).0,
             issued_at: claims.issued_at,
             last_seen: claims.last_seen,
+            age: claims.age(),
             moving: claims.is_moving(),
             absolute_end: end(claims.issued_at, absolute),
             idle_end: end(claims.last_seen, idle),

@@ -1,14 +1,13 @@
 //! What is said of a token.
 
-use std::cmp::Reverse;
-
 use serde::Serialize;
 
 use crate::time_format;
+use crate::tools::token::counting::counting;
 use limpet_api::ObjectName;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::Refusal;
+use limpet_core::token::{Age, Refusal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,6 +63,8 @@ pub(super) struct Shown {
     pub(super) issued_at: Timestamp,
     #[serde(serialize_with = "exact")]
     pub(super) last_seen: Timestamp,
+    #[serde(skip)]
+    pub(super) age: Age,
     /// Whether the application named the backend, which has not answered yet.
     pub(super) moving: bool,
     /// When the session ends in any case.
@@ -89,30 +90,26 @@ fn exact_if_any<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -
 
 /// Where a rule honours several tokens, says which one counts.
 pub(super) fn say_which_counts(all: &mut [Judgement]) {
-    // Where the pod is gone, the token still counts: the session begins again with the next one.
-    let age = |judgement: &Judgement| {
-        let is_honoured = matches!(judgement.verdict, Verdict::Honoured | Verdict::Moved);
-        let claims = judgement.claims.as_ref().filter(|_| is_honoured)?;
-        Some((claims.issued_at, claims.last_seen))
-    };
-    let all_of: Vec<_> = all
-        .iter()
-        .map(|judgement| (judgement.rule.clone(), age(judgement)))
-        .collect();
+    let honoured: Vec<_> = all.iter().map(Judgement::honoured).collect();
     for (at, judgement) in all.iter_mut().enumerate() {
-        let Some(own) = age(judgement) else { continue };
-        let mut others = all_of.iter().enumerate().filter_map(|(other, (rule, age))| {
-            let age = age.filter(|_| other != at && *rule == judgement.rule)?;
-            // Of the same age, the first one counts.
-            Some((age, Reverse(other)))
-        });
-        if others.clone().next().is_some() {
-            judgement.counts = Some(others.all(|other| other < (own, Reverse(at))));
+        let Some((rule, _)) = judgement.honoured() else {
+            continue;
+        };
+        if honoured.iter().flatten().filter(|(of, _)| *of == rule).count() > 1 {
+            judgement.counts = Some(counting(&honoured, &rule) == Some(at));
         }
     }
 }
 
 impl Judgement {
+    /// The rule that honours the token, and its age. Where the pod is gone, the token still counts: the session begins
+    /// again with the next one.
+    fn honoured(&self) -> Option<(Option<String>, Age)> {
+        let is_honoured = matches!(self.verdict, Verdict::Honoured | Verdict::Moved);
+        let claims = self.claims.as_ref().filter(|_| is_honoured)?;
+        Some((self.rule.clone(), claims.age))
+    }
+
     pub(super) fn refused(mut self, refusal: Refusal) -> Self {
         self.verdict = Verdict::Refused;
         let word = RequestOutcome::Refused(refusal).word();

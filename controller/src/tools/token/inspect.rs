@@ -1,11 +1,11 @@
 //! `limpet token inspect`.
 
-use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use super::candidates::{CandidateSession, Candidates, session_json};
+use super::counting::counting;
 use super::token_argument::TokenArgument;
 use super::verification::{self, Opening, Request};
 use crate::cli::InspectArgs;
@@ -14,7 +14,7 @@ use crate::output::{self, Output, Rows};
 use crate::time_format;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::{CarrierMode, Claims, Refusal, Unverified};
+use limpet_core::token::{Age, CarrierMode, Claims, Refusal, Unverified};
 
 pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> {
     let arguments = TokenArgument::parse(&args.token);
@@ -60,20 +60,11 @@ pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> 
 /// Of several tokens of a session, says which one counts.
 fn say_which_counts(all: &mut [Inspection]) {
     let honoured: Vec<_> = all.iter().map(|inspection| inspection.honoured.clone()).collect();
-    let counts = |session: &CandidateSession| {
-        let of_session = honoured.iter().enumerate().filter_map(|(at, honoured)| {
-            let (of, claims) = honoured.as_ref()?;
-            let is_same = (&of.policy, &of.scope) == (&session.policy, &session.scope);
-            // Of the same age, the first one counts.
-            is_same.then_some((claims.age(), Reverse(at)))
-        });
-        of_session.max().map(|(_, Reverse(at))| at)
-    };
     for (at, inspection) in all.iter_mut().enumerate() {
         let Some((session, _)) = &inspection.honoured else {
             continue;
         };
-        let counting = counts(session).unwrap_or(at);
+        let counting = counting(&honoured, session).unwrap_or(at);
         inspection.say("counts", counting == at);
         let words = if counting == at {
             "yes: of the tokens of this session, it was issued last".to_owned()
@@ -89,8 +80,8 @@ struct Inspection {
     now: Timestamp,
     rows: Rows,
     json: Map<String, Value>,
-    /// The session that honours the token, and what it says.
-    honoured: Option<(CandidateSession, Claims)>,
+    /// The policy and the scope that honour the token, and its age.
+    honoured: Option<((String, String), Age)>,
 }
 
 impl Inspection {
@@ -156,7 +147,8 @@ impl Inspection {
                     RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
                     // The token is there, so the request has one.
                     RequestOutcome::Steered | RequestOutcome::Rebalanced | RequestOutcome::NoToken => {
-                        self.honoured = Some((candidate.clone(), claims));
+                        let session = (candidate.policy.clone(), candidate.scope.clone());
+                        self.honoured = Some((session, claims.age()));
                         self.honoured()
                     }
                 };

@@ -119,7 +119,7 @@ pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &
     let refused = match own.carrier {
         Carrier::Cookie { .. } | Carrier::Source(_) => None,
         Carrier::Header { .. } | Carrier::Query { .. } => {
-            Some("remove it, or use cookie or source: nobody can take a token back that is in no cookie")
+            Some("remove it, or use cookie or source: a token that is in no cookie cannot be taken back")
         }
         Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } | Carrier::HeaderPrefix { .. } => {
             Some("remove it in this mode: the session ends with the application's own cookie or header")

@@ -141,7 +141,7 @@ impl Compiler {
             self.problem(
                 &format!("{field}.idleTimeout"),
                 "remove it in this mode: a token is renewed only when the application sets its cookie or header \
-                 again, so nobody would know when the session was last used; absoluteTimeout bounds it",
+                 again, so the time of its last use would be unknown; absoluteTimeout bounds it",
             );
         }
         let timeout = |timeout: Option<GatewayDuration>| timeout.map(GatewayDuration::get);

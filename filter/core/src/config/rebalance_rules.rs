@@ -24,12 +24,12 @@ pub(super) fn rebalance(
         // `source_rules` says why.
         Carrier::Source(_) => None,
         Carrier::Query { .. } if !keeps_up => Some(
-            "remove it or add tell: a token is renewed only in redirects, so nobody would know when the session \
-             was last used",
+            "remove it or add tell: a token is renewed only in redirects, so the \
+                       time of its last use would be unknown",
         ),
         _ if !keeps_up => Some(
             "remove it in this mode: a token is renewed only when the application sets its cookie or header again, \
-             so nobody would know when the session was last used",
+             so the time of its last use would be unknown",
         ),
         _ if after.is_zero() => Some("expected a duration greater than zero"),
         _ if timeout.is_some_and(|timeout| after >= timeout.get()) => {

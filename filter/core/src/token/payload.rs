@@ -42,11 +42,10 @@ impl Claims {
         }
     }
 
-    /// Of several tokens of a session, the one of the greatest age counts: whose session was issued last, and of the
-    /// same one, whose token was.
+    /// What says which of several tokens counts.
     #[must_use]
-    pub fn age(&self) -> impl Ord + use<> {
-        (self.issued_at, self.last_seen)
+    pub fn age(&self) -> Age {
+        Age(self.issued_at, self.last_seen)
     }
 
     /// Whether the application named the backend, which has not answered the session yet: it was last used before it
@@ -56,6 +55,11 @@ impl Claims {
         self.last_seen < self.issued_at
     }
 }
+
+/// Of several tokens of a session, the one of the greatest age counts: the session that was issued last, and of the
+/// same session, the token that was renewed last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Age(Timestamp, Timestamp);
 
 /// The first byte: the kind of the address.
 const IPV4: u8 = 0;

@@ -159,7 +159,7 @@ fn the_application_begins_and_ends_its_own_session() {
 
 #[test]
 fn only_a_cookie_or_an_entry_can_be_taken_back() {
-    let message = "end: remove it, or use cookie or source: nobody can take a token back that is in no cookie";
+    let message = "end: remove it, or use cookie or source: a token that is in no cookie cannot be taken back";
     let end = json!({"cookie": "t"});
     for carrier in [
         json!({"header": {"name": "s"}, "end": end}),

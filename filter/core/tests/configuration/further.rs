@@ -120,8 +120,8 @@ fn a_query_token_must_reach_its_client() {
     let message = "tell: expected a header, or redirects: true in query: nothing else gives a client its token";
     assert_eq!(untold, [message]);
     let renewed = found(json!({ "query": {"name": "s", "redirects": true}, "idleTimeout": "1h" }));
-    let message = "idleTimeout: remove it or add tell: a token is renewed only in redirects, so nobody would \
-                   know when the session was last used; absoluteTimeout bounds it";
+    let message = "idleTimeout: remove it or add tell: a token is renewed only in redirects, so the \
+                       time of its last use would be unknown; absoluteTimeout bounds it";
     assert_eq!(renewed, [message]);
     let told = json!({ "query": {"name": "s"}, "tell": {"header": {"name": "x"}}, "idleTimeout": "1h" });
     assert_eq!(found(told), Vec::<String>::new());

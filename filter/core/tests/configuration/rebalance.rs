@@ -36,15 +36,15 @@ fn it_needs_to_know_of_the_last_use() {
         json!({ "header": {"name": "s", "mode": "prefix"} }),
     ] {
         let message = "rebalance: remove it in this mode: a token is renewed only when the application sets its \
-                       cookie or header again, so nobody would know when the session was last used";
+                       cookie or header again, so the time of its last use would be unknown";
         assert_eq!(with_rebalance(own, "5m"), [message]);
     }
-    let message = "rebalance: remove it or add tell: a token is renewed only in redirects, so nobody would know \
-                   when the session was last used";
+    let message = "rebalance: remove it or add tell: a token is renewed only in redirects, so the \
+                       time of its last use would be unknown";
     let query = json!({ "query": {"name": "s", "redirects": true} });
     assert_eq!(with_rebalance(query, "5m"), [message]);
     let told = json!({ "query": {"name": "s"}, "tell": {"header": {"name": "x"}} });
     assert_eq!(with_rebalance(told, "5m"), Vec::<String>::new());
-    let message = "rebalance: remove it with source: what addresses hold begins anew by chance, in one Envoy alone";
+    let message = "rebalance: remove it with source: a session by address would move by chance, in one Envoy alone";
     assert_eq!(with_rebalance(json!({ "source": {} }), "5m"), [message]);
 }

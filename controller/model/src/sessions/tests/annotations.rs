@@ -395,7 +395,7 @@ fn a_routes_bad_annotation_is_told_once_and_ends_its_sessions() {
 #[test]
 fn idle_timeout_is_not_for_the_applications_cookie_or_header() {
     let message = "remove it in this mode: a token is renewed only when the application sets its cookie or header \
-                   again, so nobody would know when the session was last used; absoluteTimeout bounds it";
+                   again, so the time of its last use would be unknown; absoluteTimeout bounds it";
     let cookie = json!({"sessionName": "s", "idleTimeout": "1h"});
     let header = json!({"sessionName": "s", "idleTimeout": "1h", "type": "Header"});
     let mut world = world(SERVICE_AND_ROUTE);
