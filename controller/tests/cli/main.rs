@@ -9,6 +9,7 @@
 mod addresses;
 mod chain;
 mod check;
+mod clusters;
 #[cfg(feature = "controller")]
 mod controller;
 mod destinations;

@@ -5,8 +5,9 @@ use super::rule::{BadReference, RouteInput, RouteRule, RuleInput};
 use crate::graph::{Destination, HeaderChanges, Target};
 use crate::references::{Backend, References, Referrer};
 use crate::reports::UNSUPPORTED_VALUE;
+use crate::sessions::Twins;
 use crate::unread::Unread;
-use limpet_api::BackendRef;
+use limpet_api::{BackendRef, Filter};
 
 /// The destinations of a rule, with those whose reference is invalid.
 pub(super) fn destinations(
@@ -17,6 +18,7 @@ pub(super) fn destinations(
     not_followed: &mut Vec<String>,
 ) -> Vec<Destination> {
     let mut destinations: Vec<Destination> = Vec::new();
+    let mut resolved_at = Vec::new();
     for (index, reference) in input.backends.iter().enumerate() {
         let field = format!("{}.backendRefs[{index}]", input.field);
         let mut destination = Destination {
@@ -39,6 +41,7 @@ pub(super) fn destinations(
             Ok(backend) => {
                 let name = backend.cluster.clone();
                 rule.backends.push(backend);
+                resolved_at.push(index);
                 Target::Cluster(name)
             }
             Err(bad) => {
@@ -49,7 +52,31 @@ pub(super) fn destinations(
         };
         destinations.push(destination);
     }
+    rule.twins = twins(input.backends, &resolved_at, &rule.backends);
     destinations
+}
+
+/// The first two references to one cluster whose filters differ. Tokens name a cluster, and nothing of its filters.
+/// `resolved_at`: where the reference of each backend stands.
+fn twins(references: &[BackendRef], resolved_at: &[usize], backends: &[Backend]) -> Option<Twins> {
+    let resolved: Vec<(usize, &Backend)> = resolved_at.iter().copied().zip(backends).collect();
+    let mut seconds = resolved.iter().enumerate();
+    seconds.find_map(|(place, (second, backend))| {
+        let filters = |index: usize| references.get(index).map(|reference| reference.filters.as_slice());
+        let is_twin = |(first, other): &&(usize, &Backend)| {
+            other.cluster.base() == backend.cluster.base() && !are_alike(filters(*first), filters(*second))
+        };
+        let (first, _) = resolved.iter().take(place).find(is_twin)?;
+        Some(Twins {
+            first: *first,
+            second: *second,
+        })
+    })
+}
+
+/// Whether both do the same. What a filter of another control plane does is not known.
+fn are_alike(one: Option<&[Filter]>, other: Option<&[Filter]>) -> bool {
+    one == other && !one.into_iter().flatten().any(|filter| filter.kind == "ExtensionRef")
 }
 
 fn resolve(

@@ -8,6 +8,7 @@ use crate::graph::{Cors, Destination, Forward, HeaderChanges, Match, Redirect, R
 use crate::problem::Problem;
 use crate::references::Backend;
 use crate::reports::UNSUPPORTED_VALUE;
+use crate::sessions::{Sessionless, Twins};
 use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, ObjectName, ParentRef, SessionPersistence};
 
 /// A rule that was read.
@@ -30,6 +31,8 @@ pub(crate) struct RouteRule<'a> {
     pub(crate) cors: Option<Cors>,
     /// The valid backends.
     pub(crate) backends: Vec<Backend>,
+    /// Two backends that sessions could not tell apart.
+    pub(crate) twins: Option<Twins>,
     /// The valid backends of its mirrors.
     pub(crate) mirrors: Vec<Backend>,
     /// The invalid references.
@@ -57,6 +60,20 @@ impl RouteRule<'_> {
     pub(crate) fn is_refused(&self) -> bool {
         let is_unsupported = |bad: &BadReference| bad.reason == UNSUPPORTED_VALUE;
         !self.refused.is_empty() || (!self.leads_somewhere() && self.unresolved.iter().any(is_unsupported))
+    }
+
+    /// Why none of its requests can have a session, whatever other objects there are. Another control plane may follow
+    /// what Limpet cannot (`is_judged`).
+    pub(crate) fn sessionless(&self, is_judged: bool) -> Option<Sessionless> {
+        if is_judged && self.is_refused() {
+            Some(Sessionless::Refused)
+        } else if matches!(self.action, RuleAction::Redirect(_)) {
+            Some(Sessionless::Redirects)
+        } else if self.has_no_backends() {
+            Some(Sessionless::NoBackends)
+        } else {
+            self.twins.map(Sessionless::Twins)
+        }
     }
 
     pub(crate) fn has_no_backends(&self) -> bool {
@@ -156,6 +173,7 @@ pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: InPlace) {
     rule.inline = None;
     rule.cors = None;
     rule.backends.clear();
+    rule.twins = None;
     rule.mirrors.clear();
     if drops_rule {
         rule.matches.clear();

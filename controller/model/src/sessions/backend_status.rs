@@ -100,7 +100,7 @@ fn conditions<'p>(
                     "sessionPersistence of the rule takes precedence over that of the backend on".to_owned(),
                     rule_name(facts),
                 ),
-                _ if facts.is_refused => about.add(
+                _ if rule.sessionless().is_some() => about.add(
                     "there are no sessions, because the rule cannot be followed, on".to_owned(),
                     rule_name(facts),
                 ),

@@ -9,7 +9,7 @@ use super::RuleSession;
 use super::affinities::Affinities;
 use super::annotations::camel_case;
 use super::backends::{Backends, x_backends};
-use super::facts::{RuleFacts, services};
+use super::facts::{RuleFacts, Sessionless, services};
 use super::fault::PREFIX;
 use super::former::{KEPT_NAME, RestoredFrom};
 use super::objects::{PolicyObject, PolicyTargets, ValidPolicy};
@@ -129,7 +129,7 @@ impl Explainer<'_> {
     fn of_x_backend(&self, rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
         let (counts, why) = match (rule.source, self.backends.0.get(name)) {
             (Source::Destinations, Some(Err(problems))) => (false, format!("it is refused: {}", all_told(problems))),
-            (Source::Destinations, _) if rule.is_refused => (false, REFUSED.to_owned()),
+            (Source::Destinations, _) if rule.is_without() => (false, refused(rule)),
             (Source::Destinations, _) => (true, "it has sessions of its own".to_owned()),
             _ => (false, "sessionPersistence of the rule takes precedence".to_owned()),
         };
@@ -208,24 +208,31 @@ fn fields_of_rule(rule: &RuleChoice<'_>, draft: &Draft, config: &PolicyConfig) -
     asker.fields(&draft.origins, config, None)
 }
 
-const REFUSED: &str = "it would, but the rule's sessions cannot be followed";
+/// Why the rule has no sessions, although something asks for them.
+fn refused(rule: &RuleChoice<'_>) -> String {
+    let why = rule.sessionless().and_then(Sessionless::words);
+    format!(
+        "it would, but {}",
+        why.unwrap_or("the rule's sessions cannot be followed")
+    )
+}
 
 fn of_rule(rule: &RuleChoice<'_>) -> Contender {
     let (counts, why) = match (rule.facts.inline, rule.source, &rule.draft) {
-        (None, ..) => (false, "it is not set"),
-        (Some(_), Source::Inline, Some(_)) => (true, "it takes precedence over everything else"),
-        (Some(_), ..) => (false, REFUSED),
+        (None, ..) => (false, "it is not set".to_owned()),
+        (Some(_), Source::Inline, Some(_)) => (true, "it takes precedence over everything else".to_owned()),
+        (Some(_), ..) => (false, refused(rule)),
     };
     Contender {
         who: format!("{} {}.sessionPersistence", rule.facts.route, rule.facts.field),
         counts,
-        why: why.to_owned(),
+        why,
     }
 }
 
 fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
     let (counts, why) = match rule.source {
-        _ if rule.is_refused => (false, REFUSED.to_owned()),
+        _ if rule.is_without() => (false, refused(rule)),
         Source::Affinity => (true, "nobody else asks for sessions".to_owned()),
         Source::Destinations => (true, "no policy takes precedence at this destination".to_owned()),
         Source::Inline => (false, "sessionPersistence of the rule takes precedence".to_owned()),

@@ -24,8 +24,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) name: RuleName,
     /// Its own `sessionPersistence`.
     pub(crate) inline: Option<&'a SessionPersistence>,
-    /// Whether the rule cannot be followed, so that no request gets a session.
-    pub(crate) is_refused: bool,
+    /// Why no request of the rule can have a session.
+    pub(crate) sessionless: Option<Sessionless>,
     /// Its valid backends, in their order.
     pub(crate) backends: Vec<RuleBackend>,
     /// XBackends of the rule that exist but cannot be used, and why.
@@ -36,6 +36,39 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) gateways: BTreeSet<ObjectName>,
     /// The hosts that it is served for.
     pub(crate) hosts: BTreeSet<Hostname>,
+}
+
+/// Why no request of a rule can have a session, whatever other objects there are. Its session, if anything asks for
+/// one, has no policy, and takes no name from another rule's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sessionless {
+    /// The rule cannot be followed.
+    Refused,
+    /// It redirects requests.
+    Redirects,
+    /// It has no backends.
+    NoBackends,
+    /// A session could not tell two of its backends apart.
+    Twins(Twins),
+}
+
+/// Where two references to one cluster stand whose filters differ, as in an A/B test of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Twins {
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+}
+
+impl Sessionless {
+    /// What to say on the rule, as the end of a sentence; nothing where the refusal says it.
+    pub(super) fn words(self) -> Option<&'static str> {
+        match self {
+            Self::Refused => None,
+            Self::Redirects => Some("the rule redirects its requests"),
+            Self::NoBackends => Some("the rule has no backends"),
+            Self::Twins(_) => Some("the rule has one Service twice, with different filters"),
+        }
+    }
 }
 
 impl RuleFacts<'_> {

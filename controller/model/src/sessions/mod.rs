@@ -56,7 +56,7 @@ pub(crate) use context::{Context, DIGITS, Elsewhere};
 pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
 pub(crate) use explain::{Explained, affinity_fields};
-pub(crate) use facts::RuleFacts;
+pub(crate) use facts::{RuleFacts, Sessionless, Twins};
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
@@ -204,10 +204,10 @@ pub(crate) fn sessions(
         RuleSession {
             session: match (&emitted.all, rule.source) {
                 (Some(policy), _) => session(policy),
-                (None, Source::Destinations) if !rule.is_refused && !backends.with_sessions(facts).is_empty() => {
+                (None, Source::Destinations) if !rule.is_without() && !backends.with_sessions(facts).is_empty() => {
                     Session::Destinations
                 }
-                (None, Source::Affinity) if !rule.is_refused => Session::Destinations,
+                (None, Source::Affinity) if !rule.is_without() => Session::Destinations,
                 _ => Session::None,
             },
             by_path: emitted
@@ -260,7 +260,7 @@ fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
     match (rule.source, &rule.draft) {
         (Source::Inline, Some(_)) => Some(AskedBy::Rule),
         (Source::Policy(owner), Some(_)) => Some(AskedBy::Policy(owner.policy.name.clone())),
-        (Source::Destinations, _) if !rule.is_refused => {
+        (Source::Destinations, _) if !rule.is_without() => {
             let backends: Vec<ObjectName> = backends.with_sessions(rule.facts).into_iter().cloned().collect();
             (!backends.is_empty()).then_some(AskedBy::Backends(backends))
         }
@@ -271,11 +271,17 @@ fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
 /// What the status of the route says of a rule whose sessions have no problems.
 fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>) -> Vec<String> {
     let mut notes = match rule.source {
-        Source::Inline | Source::None if !rule.is_refused => {
+        Source::Inline | Source::None if !rule.is_without() => {
             policy_status::affinity_notes(objects, settings, rule.facts)
         }
         _ => Vec::new(),
     };
+    if let (Source::Inline, Some(why)) = (rule.source, rule.sessionless().and_then(Sessionless::words))
+        && rule.problems.is_empty()
+    {
+        let field = &rule.facts.field;
+        notes.push(format!("{field}.sessionPersistence has no effect, because {why}"));
+    }
     notes.extend(rule.overruled.iter().cloned());
     notes
 }
@@ -300,7 +306,7 @@ fn used_backends<'a>(
 ) -> BTreeMap<&'a ObjectName, UsedBackend<'a>> {
     let mut used: BTreeMap<&ObjectName, UsedBackend<'_>> = BTreeMap::new();
     for rule in chosen {
-        if !matches!(rule.source, Source::Destinations) || rule.is_refused {
+        if !matches!(rule.source, Source::Destinations) || rule.is_without() {
             continue;
         }
         for name in backends.with_sessions(rule.facts) {
@@ -319,7 +325,7 @@ fn used_backends<'a>(
 
 /// The Services whose affinity counts on a rule, and how long it lasts.
 fn used_affinities<'a>(chosen: &'a [RuleChoice<'a>], affinities: &Affinities) -> BTreeMap<&'a ObjectName, Duration> {
-    let rules = chosen.iter().filter(|rule| !rule.is_refused);
+    let rules = chosen.iter().filter(|rule| !rule.is_without());
     let rules = rules.filter(|rule| matches!(rule.source, Source::Affinity | Source::Destinations));
     let names = rules.flat_map(|rule| services(rule.facts));
     names.filter_map(|name| Some((name, affinities.of(name)?))).collect()

@@ -153,7 +153,7 @@ impl<'p> Statuses<'p> {
         }
         let mut conditions = vec![accepted(&about, unread)];
         if governed == 0 {
-            let refused = count(|outcome| outcome == Outcome::Refused);
+            let refused = count(|outcome| matches!(outcome, Outcome::Sessionless(_)));
             conditions.push(if refused == rules.len() {
                 Condition::fails("Programmed", "Invalid", not_governed.to_string())
             } else {
@@ -290,7 +290,10 @@ pub(super) fn words(policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> Option<S
         Outcome::ForeignDomain => {
             format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions")
         }
-        Outcome::Refused => "the rule cannot be followed, so there are no sessions".to_owned(),
+        Outcome::Sessionless(why) => {
+            let why = why.words().unwrap_or("the rule cannot be followed");
+            format!("{why}, so there are no sessions")
+        }
         Outcome::NoRoom => {
             format!("there is no room for more than {MAX_ANCESTORS} ancestors, so there are no sessions")
         }

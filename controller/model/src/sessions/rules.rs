@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::affinities::Affinities;
 use super::backends::Backends;
-use super::facts::RuleFacts;
+use super::facts::{RuleFacts, Sessionless, Twins};
 use super::fault::Fault;
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
 use super::persistence::{self, Dialect, Persistence, Shape};
@@ -41,8 +41,8 @@ pub(super) enum Outcome<'p> {
     ForeignDomain,
     /// The policy's status has no room for the rule's Gateways.
     NoRoom,
-    /// The rule cannot be followed.
-    Refused,
+    /// No request of the rule can have a session.
+    Sessionless(Sessionless),
 }
 
 /// Where a rule's sessions come from.
@@ -140,8 +140,9 @@ impl<'p> Chooser<'p> {
             match source {
                 Source::Inline => Outcome::Inline,
                 Source::Destinations => Outcome::Destinations,
-                Source::Policy(winner) if winner.policy == policy && facts.is_refused => Outcome::Refused,
-                Source::Policy(winner) if winner.policy == policy => Outcome::Governs,
+                Source::Policy(winner) if winner.policy == policy => {
+                    facts.sessionless.map_or(Outcome::Governs, Outcome::Sessionless)
+                }
                 Source::Policy(winner) if have_one_name(winner.content, content) => Outcome::NameTaken(winner.policy),
                 Source::Policy(winner) => Outcome::Older(winner.policy),
                 Source::None | Source::Affinity => Outcome::Nothing,
@@ -189,6 +190,11 @@ impl<'p> Chooser<'p> {
         let mut overruled = HashSet::new();
         for (rule, inline) in rules.iter_mut().zip(inline) {
             self.build(rule, inline, &mut route);
+            if let Some(why) = rule.sessionless() {
+                rule.draft = None;
+                rule.each.clear();
+                rule.problems.extend(twins_problem(rule.facts, why));
+            }
             rule.overruled.retain(|why| overruled.insert(why.clone()));
             if !rule.problems.is_empty() {
                 rule.is_refused = true;
@@ -359,7 +365,35 @@ fn settle_names<'p>(rules: &mut [&mut RuleChoice<'p>]) {
     }
 }
 
+/// What to write instead of two backends that sessions could not tell apart.
+fn twins_problem(facts: &RuleFacts<'_>, why: Sessionless) -> Option<Problem> {
+    let Sessionless::Twins(Twins { first, second }) = why else {
+        return None;
+    };
+    let field = &facts.field;
+    Some(Problem {
+        field: format!("{field}.backendRefs[{second}]"),
+        message: format!(
+            "expected another Service than that of {field}.backendRefs[{first}], which has other filters: a session \
+             belongs to a Service, and could not tell the two apart. A second Service may select the same Pods"
+        ),
+    })
+}
+
 impl RuleChoice<'_> {
+    /// Why no request of the rule can have a session of the rule. The sessions of destinations leave the choice to the
+    /// split.
+    pub(super) fn sessionless(&self) -> Option<Sessionless> {
+        let is_of_rule = matches!(self.source, Source::Inline | Source::Policy(_));
+        let why = self.facts.sessionless?;
+        (is_of_rule || !matches!(why, Sessionless::Twins(_))).then_some(why)
+    }
+
+    /// Whether the rule has no sessions, whatever asks for some.
+    pub(super) fn is_without(&self) -> bool {
+        self.is_refused || self.sessionless().is_some()
+    }
+
     /// The filter's own cookies of the rule that have explicit names.
     pub(super) fn named_cookies(&self) -> impl Iterator<Item = &CookieConfig> {
         let drafts = self.draft.iter().chain(self.each.values());

@@ -13,15 +13,22 @@ use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::{FILTER_NAME, NO_SESSION};
 use limpet_core::token::cluster_base;
 
-/// The sessions of the clusters of a route, and where they are named.
-pub(super) fn sessions<'a, 'c>(
+/// The session of a cluster, and where it is named.
+pub(super) struct OfCluster<'n, 'c, 'a> {
+    pub(super) cluster: &'n str,
+    pub(super) session: Session<'c>,
+    pub(super) node: Node<'a>,
+}
+
+/// The sessions of the clusters of a route.
+pub(super) fn sessions<'n, 'a, 'c>(
     report: &mut Report,
     chain: &Chain<'a>,
     config: &'c FilterConfig,
     sources: &Sources<'a>,
-    entry: &RouteEntry<'_, 'a>,
-) -> Vec<(Session<'c>, Node<'a>)> {
-    let mut sessions: Vec<(Session<'c>, Node<'a>)> = Vec::new();
+    entry: &'n RouteEntry<'_, 'a>,
+) -> Vec<OfCluster<'n, 'c, 'a>> {
+    let mut sessions = Vec::new();
     let mut owners = BTreeMap::new();
     for name in &entry.clusters {
         let Some(cluster) = sources.cluster(chain.manager.file, name) else {
@@ -41,7 +48,11 @@ pub(super) fn sessions<'a, 'c>(
             );
             report.warning(&node, message);
         }
-        sessions.push((session, node));
+        sessions.push(OfCluster {
+            cluster: name,
+            session,
+            node,
+        });
     }
     sessions
 }

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod chain;
+mod cluster_types;
 mod connection_manager;
 mod destination_routes;
 mod destinations;
@@ -23,6 +24,7 @@ mod session;
 mod session_conflicts;
 mod specifiers;
 mod steering;
+mod subsets;
 mod version;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -51,24 +51,28 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn error(&mut self, node: &Node<'_>, message: impl Into<String>) {
-        self.add(Severity::Error, node, None, message.into());
+        self.add(Severity::Error, node, message);
     }
 
     pub(crate) fn warning(&mut self, node: &Node<'_>, message: impl Into<String>) {
-        self.add(Severity::Warning, node, None, message.into());
+        self.add(Severity::Warning, node, message);
     }
 
     pub(crate) fn note(&mut self, node: &Node<'_>, message: impl Into<String>) {
-        self.add(Severity::Note, node, None, message.into());
+        self.add(Severity::Note, node, message);
+    }
+
+    pub(crate) fn add(&mut self, severity: Severity, node: &Node<'_>, message: impl Into<String>) {
+        self.insert(severity, node, None, message.into());
     }
 
     /// A finding at a field of the filter's configuration, which stands at `node`.
     pub(crate) fn field(&mut self, severity: Severity, node: &Node<'_>, field: &str, message: impl Into<String>) {
-        self.add(severity, node, Some(field.to_owned()), message.into());
+        self.insert(severity, node, Some(field.to_owned()), message.into());
     }
 
     /// Adds each finding once, however many ways lead to it.
-    fn add(&mut self, severity: Severity, node: &Node<'_>, field: Option<String>, message: String) {
+    fn insert(&mut self, severity: Severity, node: &Node<'_>, field: Option<String>, message: String) {
         let finding = Finding {
             file: node.file.to_owned(),
             severity,

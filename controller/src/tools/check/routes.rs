@@ -2,12 +2,14 @@
 
 use super::chain::Chain;
 use super::destination_routes::{self, DestinationMatcher, DestinationRoutes};
+use super::destinations::OfCluster;
 use super::report::{Report, Severity};
 use super::route_entry::RouteEntry;
 use super::route_sessions::{self, Sessions};
 use super::session::Session;
 use super::session_conflicts::SessionConflicts;
-use super::{addresses, destinations, headers, matched_parameters, redirects, specifiers, steering};
+use super::subsets::{self, Subsets};
+use super::{addresses, cluster_types, destinations, headers, matched_parameters, redirects, specifiers, steering};
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::filter_locator::Build;
 use crate::envoy_config::node::Node;
@@ -30,6 +32,7 @@ pub(super) fn check<'a>(
         config,
         sources,
         conflicts: SessionConflicts::default(),
+        subsets: Subsets::default(),
     };
     let mut present = Vec::new();
     let mut any_matcher = false;
@@ -72,6 +75,7 @@ struct RouteCheck<'r, 'c, 'a> {
     config: Option<&'c FilterConfig>,
     sources: &'r Sources<'a>,
     conflicts: SessionConflicts,
+    subsets: Subsets,
 }
 
 impl<'a> RouteCheck<'_, '_, 'a> {
@@ -150,8 +154,20 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         redirects::check(self.report, self.chain, session, entry);
         matched_parameters::check(self.report, self.chain, session, entry);
         addresses::check(self.report, self.chain, self.sources, session, entry, &clusters);
+        cluster_types::check(self.report, self.chain, self.sources, session, &clusters);
         self.check_domain(session, entry.virtual_host, entry.route);
         self.conflicts.add(self.report, session, entry.route, &clusters);
+        self.check_subsets(session, entry, &clusters);
+        if is_last || specifier.is_some() {
+            subsets::check_twins(self.report, session, entry.route, &clusters);
+        }
+    }
+
+    fn check_subsets(&mut self, session: &Session<'_>, entry: &RouteEntry<'_, 'a>, clusters: &[&str]) {
+        for cluster in clusters {
+            let to = (entry.route, *cluster);
+            self.subsets.check(self.report, self.chain, self.sources, session, to);
+        }
     }
 
     /// Checks that a host which leads to `node` is in the domain of the session's cookie.
@@ -175,7 +191,11 @@ impl<'a> RouteCheck<'_, '_, 'a> {
 
     fn sessions_of_clusters(&mut self, entry: &RouteEntry<'_, 'a>, config: &FilterConfig) {
         let found = destinations::sessions(self.report, self.chain, config, self.sources, entry);
-        let (sessions, nodes): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        for OfCluster { cluster, session, .. } in &found {
+            self.check_subsets(session, entry, &[cluster]);
+            cluster_types::check(self.report, self.chain, self.sources, session, &[cluster]);
+        }
+        let (sessions, nodes): (Vec<_>, Vec<_>) = found.into_iter().map(|found| (found.session, found.node)).unzip();
         for (session, node) in sessions.iter().zip(&nodes) {
             redirects::check(self.report, self.chain, session, entry);
             matched_parameters::check(self.report, self.chain, session, entry);

@@ -132,7 +132,7 @@ impl World {
             }
         };
         RuleFacts {
-            is_refused: false,
+            sessionless: None,
             route: ObjectRef {
                 kind,
                 name: name.clone(),

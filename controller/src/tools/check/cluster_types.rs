@@ -1,0 +1,151 @@
+//! Whether Envoy can lead a session to an endpoint of a cluster. docs/reference/envoy-configuration.md has the table.
+
+use super::chain::Chain;
+use super::report::{Report, Severity};
+use super::session::Session;
+use crate::envoy_config::discovery::Sources;
+use crate::envoy_config::node::Node;
+
+/// What Envoy says of an endpoint that is in use and healthy: without a health in its assignment, and with one.
+const IN_USE: [&str; 2] = ["UNKNOWN", "HEALTHY"];
+
+/// Checks the clusters that a session is led to.
+pub(super) fn check<'a>(
+    report: &mut Report,
+    chain: &Chain<'a>,
+    sources: &Sources<'a>,
+    session: &Session<'_>,
+    clusters: &[&str],
+) {
+    for cluster in clusters {
+        let Some(cluster) = sources.cluster(chain.manager.file, cluster) else {
+            continue;
+        };
+        // Whoever has a session that Envoy cannot steer is refused then.
+        let (severity, effect) = if session.config.strict {
+            (Severity::Error, "each request of a session is refused")
+        } else {
+            (
+                Severity::Warning,
+                "each request of a session may reach another endpoint",
+            )
+        };
+        let name = session.name();
+        if let Some(problem) = problem(cluster) {
+            let effect = problem.effect.unwrap_or(effect);
+            let message = format!("{}, so {effect} ({name}): {}", problem.cause, problem.instead);
+            report.add(severity, cluster, message);
+        }
+        check_statuses(report, severity, effect, &name, cluster);
+        if severity == Severity::Warning {
+            note_panic(report, &name, cluster);
+        }
+    }
+}
+
+struct Problem {
+    cause: &'static str,
+    /// If it is another one than that nothing is steered.
+    effect: Option<&'static str>,
+    instead: &'static str,
+}
+
+fn problem(cluster: &Node<'_>) -> Option<Problem> {
+    let typed = cluster.at(&["cluster_type", "typed_config"]);
+    let typed = typed.as_ref().and_then(Node::typed);
+    let (kind, content) = match &typed {
+        Some((kind, content)) => (*kind, Some(content)),
+        None => ("", None),
+    };
+    let is = |extension: &str| kind.contains(&format!(".clusters.{extension}.v3."));
+    let one_address = || Problem {
+        cause: "the cluster has one endpoint, whose address is the first that DNS answers",
+        effect: None,
+        instead: "expected STRICT_DNS, which has an endpoint for each address, unless the name has one address for ever",
+    };
+    if is("aggregate") || is("composite") {
+        return Some(Problem {
+            cause: "Envoy finds no endpoint of a cluster that is made of others",
+            effect: None,
+            instead: "expected one cluster, with priorities for its endpoints, or a route to each of the clusters",
+        });
+    }
+    if is("dynamic_forward_proxy") {
+        let has_own = content.is_some_and(|content| content.get("sub_clusters_config").is_some());
+        return Some(Problem {
+            cause: if has_own {
+                "each host is a cluster of its own"
+            } else {
+                "the cluster has endpoints of all hosts"
+            },
+            effect: (!has_own).then_some("a session leads to its endpoint, whatever host a request names"),
+            instead: "expected no session on routes to a forward proxy",
+        });
+    }
+    if cluster.text("type") == Some("ORIGINAL_DST") {
+        return Some(Problem {
+            cause: "the cluster has endpoints of all addresses that clients asked for",
+            effect: Some("a session leads to its endpoint, whatever address a request is for"),
+            instead: "expected no session on routes to original destinations",
+        });
+    }
+    if cluster.text("type") == Some("LOGICAL_DNS")
+        || (is("dns") && content.is_some_and(|content| content.flag("all_addresses_in_single_endpoint")))
+    {
+        return Some(one_address());
+    }
+    has_other_addresses(cluster).then_some(Problem {
+        cause: "an endpoint is no IP address and port, and tokens name nothing else",
+        effect: Some("no session begins there"),
+        instead: "expected socket_address",
+    })
+}
+
+fn has_other_addresses(cluster: &Node<'_>) -> bool {
+    let localities = cluster
+        .get("load_assignment")
+        .map(|assignment| assignment.list("endpoints"));
+    let endpoints = localities
+        .into_iter()
+        .flatten()
+        .flat_map(|locality| locality.list("lb_endpoints"));
+    let mut addresses = endpoints.filter_map(|endpoint| endpoint.at(&["endpoint", "address"]));
+    addresses.any(|address| address.get("pipe").is_some() || address.get("envoy_internal_address").is_some())
+}
+
+/// Envoy leads sessions to endpoints in these states alone.
+fn check_statuses(report: &mut Report, severity: Severity, effect: &str, name: &str, cluster: &Node<'_>) {
+    let Some(statuses) = cluster.at(&["common_lb_config", "override_host_status"]) else {
+        return;
+    };
+    let listed = statuses.list("statuses");
+    let lacks = |status: &&str| !listed.iter().any(|listed| listed.value.as_str() == Some(status));
+    let lacking: Vec<&str> = IN_USE.into_iter().filter(|status| lacks(status)).collect();
+    if !lacking.is_empty() {
+        let message = format!(
+            "statuses: expected {} as well, which endpoints in use have: without, {effect} ({name})",
+            lacking.join(" and ")
+        );
+        report.add(severity, &statuses, message);
+    }
+}
+
+/// While Envoy is in panic, load balancing takes endpoints that sessions may not have.
+fn note_panic(report: &mut Report, name: &str, cluster: &Node<'_>) {
+    let common = cluster.get("common_lb_config");
+    let common = common.as_ref();
+    let finds_out = cluster.get("health_checks").is_some() || cluster.get("outlier_detection").is_some();
+    let threshold = common.and_then(|common| common.at(&["healthy_panic_threshold", "value"]));
+    let never = threshold.is_some_and(|threshold| threshold.value.as_f64() == Some(0.0));
+    let statuses = common.and_then(|common| common.get("override_host_status"));
+    let statuses = statuses.map(|statuses| statuses.list("statuses")).unwrap_or_default();
+    let stays = statuses.iter().any(|status| status.value == "UNHEALTHY");
+    if finds_out && !never && !stays {
+        let message = format!(
+            "while less than half of the endpoints are healthy (healthy_panic_threshold), Envoy sends requests to \
+             unhealthy ones as well, and a session {name} there moves with each response; with 0, they are answered \
+             with status 503"
+        );
+        report.note(cluster, message);
+    }
+}
