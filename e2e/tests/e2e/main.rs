@@ -5,6 +5,7 @@ mod application_cookies;
 mod bad_configurations;
 mod begins_and_ends;
 mod carriers;
+mod clusters;
 mod comparison;
 mod contour;
 mod cookie_session;
