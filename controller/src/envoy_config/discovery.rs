@@ -13,8 +13,19 @@ use crate::exit::Failure;
 
 const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
 const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";
+const SCOPE: &str = "envoy.config.route.v3.ScopedRouteConfiguration";
 
-/// Reads a file, and the files from which it has the filter's configuration or routes discovered.
+/// Where an Envoy may say that it discovers something from a file.
+const CONFIG_SOURCES: [&[&str]; 6] = [
+    &["config_discovery", "config_source"],
+    &["rds", "config_source"],
+    &["scoped_routes", "rds_config_source"],
+    &["scoped_routes", "scoped_rds", "scoped_rds_config_source"],
+    &["dynamic_resources", "lds_config"],
+    &["dynamic_resources", "cds_config"],
+];
+
+/// Reads a file, and the files from which it has listeners, routes, clusters or the filter's configuration discovered.
 ///
 /// # Errors
 /// If the file itself cannot be read; others are left out.
@@ -24,25 +35,24 @@ pub(crate) fn read(file: &str) -> Result<Vec<(String, Value)>, Failure> {
     Ok(documents)
 }
 
-/// Adds the files from which the documents have the filter's configuration or routes discovered, if they can be read
+/// Adds the files from which the documents have something discovered, and those that these name, if they can be read
 /// here. Their paths are taken as relative to the current directory, as if Envoy ran here.
 pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
-    let mut paths: Vec<String> = Vec::new();
-    for (file, value) in documents.iter() {
+    let mut next = 0;
+    while let Some((file, value)) = documents.get(next) {
+        let mut paths: Vec<String> = Vec::new();
         Node::root(file, value).visit(&mut |object| {
-            let sources = [
-                object.at(&["config_discovery", "config_source"]),
-                object.at(&["rds", "config_source"]),
-            ];
-            paths.extend(sources.iter().flatten().filter_map(watched_file).map(str::to_owned));
+            let sources: Vec<Node<'_>> = CONFIG_SOURCES.iter().filter_map(|names| object.at(names)).collect();
+            paths.extend(sources.iter().filter_map(watched_file).map(str::to_owned));
         });
-    }
-    for path in paths {
-        let canonical = |path: &str| Path::new(path).canonicalize().ok();
-        let is_new = documents.iter().all(|(file, _)| canonical(file) != canonical(&path));
-        if is_new && let Ok(value) = config_file::read(&path) {
-            documents.push((path, value));
+        for path in paths {
+            let canonical = |path: &str| Path::new(path).canonicalize().ok();
+            let is_new = documents.iter().all(|(file, _)| canonical(file) != canonical(&path));
+            if is_new && let Ok(value) = config_file::read(&path) {
+                documents.push((path, value));
+            }
         }
+        next += 1;
     }
 }
 
@@ -59,6 +69,7 @@ pub(crate) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
 pub(crate) struct Sources<'a> {
     filters: BTreeMap<&'a str, LocatedFilter<'a>>,
     routes: BTreeMap<&'a str, Node<'a>>,
+    scopes: Vec<Node<'a>>,
     clusters: BTreeMap<&'a str, Node<'a>>,
     /// By file, because the clusters of a bootstrap are for its own Envoy only.
     static_clusters: BTreeMap<&'a str, BTreeMap<&'a str, Node<'a>>>,
@@ -78,6 +89,7 @@ impl<'a> Sources<'a> {
                 let name = object.text("name").unwrap_or_default();
                 match object.kind() {
                     Some(ROUTE_CONFIGURATION) => drop(sources.routes.insert(name, object.clone())),
+                    Some(SCOPE) => sources.scopes.push(object.clone()),
                     Some(CLUSTER) => drop(sources.clusters.insert(name, object.clone())),
                     _ => {}
                 }
@@ -107,10 +119,25 @@ impl<'a> Sources<'a> {
         self.routes.get(name)
     }
 
+    /// The scopes of routes that are discovered.
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &Node<'a>> {
+        self.scopes.iter()
+    }
+
     /// The cluster of this name that the Envoy of this file has.
     pub(crate) fn cluster(&self, file: &str, name: &str) -> Option<&Node<'a>> {
-        let own = self.static_clusters.get(file).and_then(|clusters| clusters.get(name));
+        let own = self.bootstrap_of(file).and_then(|clusters| clusters.get(name));
         own.or_else(|| self.clusters.get(name))
+    }
+
+    /// The clusters of the bootstrap that this file is, or that its listeners belong to: the only one.
+    fn bootstrap_of(&self, file: &str) -> Option<&BTreeMap<&'a str, Node<'a>>> {
+        let mut bootstraps = self.static_clusters.iter().filter(|(_, clusters)| !clusters.is_empty());
+        let own = self.static_clusters.get(file).filter(|clusters| !clusters.is_empty());
+        own.or_else(|| match (bootstraps.next(), bootstraps.next()) {
+            (Some((_, only)), None) => Some(only),
+            _ => None,
+        })
     }
 
     /// Whether the Envoy of this file cannot have a cluster of this name.

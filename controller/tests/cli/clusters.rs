@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{assert_one, example, findings};
+use crate::{KEY, assert_one, example, file, findings, limpet, path};
 
 const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/\
@@ -227,4 +227,111 @@ fn sessions_of_clusters_are_checked_like_those_of_routes() {
         "clusters[1]",
         "whose address is the first that DNS answers",
     );
+}
+
+/// `cookie.yaml` with this in place of `route_config`.
+fn with_routes(fields: impl FnOnce(Value) -> Value) -> Value {
+    let mut envoy = example("cookie.yaml");
+    let manager = envoy.pointer_mut(MANAGER).unwrap().as_object_mut().unwrap();
+    let routes = manager.remove("route_config").unwrap();
+    manager.extend(fields(routes).as_object().unwrap().clone());
+    envoy
+}
+
+/// The session of its only route is one that the filter's configuration does not have.
+fn wrong(mut routes: Value) -> Value {
+    routes["virtual_hosts"][0]["routes"][0]["metadata"] = json!({"filter_metadata": {"limpet": {"session": "none/x"}}});
+    routes
+}
+
+#[test]
+fn routes_in_the_file_were_called_routes_from_elsewhere() {
+    let expected = "expected <policy>/<scope> with a policy of the filter's configuration (web), found \"none/x\"";
+    let scoped = |scopes: &Value| json!({"scoped_routes": {"scoped_route_configurations_list": scopes}});
+    let inline = with_routes(|routes| {
+        let scope = |name: &str, routes: Value| json!({"name": name, "route_configuration": routes});
+        scoped(&json!({"scoped_route_configurations": [scope("a", routes.clone()), scope("b", wrong(routes))]}))
+    });
+    let place = "scoped_route_configurations[1].route_configuration.virtual_hosts[0].routes[0].metadata.\
+                 filter_metadata.limpet.session";
+    assert_one(&inline, "error", place, expected);
+
+    let by_name = with_routes(|_| {
+        scoped(&json!({"scoped_route_configurations": [{"name": "a", "route_configuration_name": "of-a"}]}))
+    });
+    assert_one(
+        &by_name,
+        "note",
+        "typed_config",
+        "not checked: the routes of-a, which Envoy gets from elsewhere",
+    );
+    let discovered = with_routes(|_| json!({"scoped_routes": {"scoped_rds": {}}}));
+    assert_one(&discovered, "note", "typed_config", "not checked: the scopes of routes");
+
+    let in_a_tree = with_routes(|mut routes| {
+        let route = wrong(routes.clone())["virtual_hosts"][0]["routes"][0].clone();
+        let mut action = json!({"@type": "type.googleapis.com/envoy.config.route.v3.Route"});
+        action
+            .as_object_mut()
+            .unwrap()
+            .extend(route.as_object().unwrap().clone());
+        let host = &mut routes["virtual_hosts"][0];
+        host["routes"] = json!(null);
+        host["matcher"] = json!({"on_no_match": {"action": {"name": "route", "typed_config": action}}});
+        json!({"route_config": routes})
+    });
+    let place = "on_no_match.action.typed_config.metadata.filter_metadata.limpet.session";
+    assert_one(&in_a_tree, "error", place, expected);
+}
+
+#[test]
+fn what_is_not_in_the_file_is_told() {
+    let vhds = with_routes(|mut routes| {
+        routes["vhds"] = json!({"config_source": {"ads": {}}});
+        json!({"route_config": routes})
+    });
+    assert_one(&vhds, "note", "route_config.vhds", "not checked: the virtual hosts");
+
+    let mut chosen = example("cookie.yaml");
+    chosen.pointer_mut(ROUTES).unwrap()[0]["route"] = json!({"cluster_header": "x-cluster"});
+    let expected = "not checked: whether sessions hold in the clusters that cluster_header chooses";
+    assert_one(&chosen, "note", "routes[0].route", expected);
+
+    let mut elsewhere = example("cookie.yaml");
+    elsewhere["dynamic_resources"] = json!({"cds_config": {"ads": {}}});
+    elsewhere["static_resources"]["clusters"] = json!([]);
+    let expected = "not checked: whether sessions hold in clusters that Envoy gets from elsewhere: backends";
+    assert_one(&elsewhere, "note", "route_config", expected);
+
+    let none = with_routes(|_| json!({}));
+    assert_one(
+        &none,
+        "error",
+        "typed_config",
+        "expected route_config, rds or scoped_routes",
+    );
+}
+
+#[test]
+fn listeners_and_clusters_in_files_of_their_own_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener =
+        with_routes(|routes| json!({"route_config": wrong(routes)}))["static_resources"]["listeners"][0].clone();
+    let resource = |kind: &str, resource: &Value| {
+        let mut resource = resource.clone();
+        resource["@type"] = format!("type.googleapis.com/envoy.config.{kind}").into();
+        json!({"resources": [resource]})
+    };
+    let write = |name: &str, value: &Value| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, value.to_string()).unwrap();
+        json!({"path_config_source": {"path": path}})
+    };
+    let bootstrap = json!({"dynamic_resources": {
+        "lds_config": write("listeners.json", &resource("listener.v3.Listener", &listener)),
+    }});
+    let file = file(".json", &bootstrap.to_string());
+    let ran = limpet(&["check", path(&file)]).env("LIMPET_KEY", KEY).run();
+    assert!(ran.stdout.contains("found \"none/x\""), "{}", ran.stdout);
+    assert_eq!(ran.code, 1);
 }

@@ -3,7 +3,7 @@
 
 use super::chain::Chain;
 use super::report::{Report, Severity};
-use super::{addresses, headers, minimal, routes};
+use super::{addresses, headers, minimal, route_tables, routes};
 use crate::cli::CheckArgs;
 use crate::envoy_config::discovery::{self, Sources};
 use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
@@ -113,21 +113,17 @@ fn check<'a>(report: &mut Report, chain: &Chain<'a>, located: Option<&LocatedFil
         report.error(&last.node, "expected the router as the last filter");
     }
     let manager = &chain.manager;
-    match manager.get("route_config") {
-        Some(routes) => routes::check(report, chain, config, sources, &routes),
-        None => match manager
-            .at(&["rds", "route_config_name"])
-            .and_then(|name| sources.routes(name.value.as_str()?))
-        {
-            Some(routes) => routes::check(report, chain, config, sources, routes),
-            None => without_routes(report, chain),
-        },
+    let tables = route_tables::of(report, manager, sources);
+    for table in &tables.found {
+        routes::check(report, chain, config, sources, table);
+    }
+    if tables.is_any_elsewhere {
+        check_enabled_by_routes(report, chain);
     }
 }
 
-fn without_routes(report: &mut Report, chain: &Chain<'_>) {
-    let message = "not checked: the routes, which Envoy gets from elsewhere; a file that has them can be given as well";
-    report.note(&chain.manager, message);
+/// Of filters that routes must enable, where some routes are not known.
+fn check_enabled_by_routes(report: &mut Report, chain: &Chain<'_>) {
     for filter in chain
         .in_front()
         .iter()

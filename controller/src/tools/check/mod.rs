@@ -19,6 +19,7 @@ mod redirects;
 mod report;
 mod route_entry;
 mod route_sessions;
+mod route_tables;
 mod routes;
 mod session;
 mod session_conflicts;

@@ -1,5 +1,7 @@
 //! The routes of a chain, and the sessions that they have.
 
+use std::collections::BTreeSet;
+
 use super::chain::Chain;
 use super::destination_routes::{self, DestinationMatcher, DestinationRoutes};
 use super::destinations::OfCluster;
@@ -16,7 +18,10 @@ use crate::envoy_config::node::Node;
 use limpet_core::Split;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::FilterConfig;
-use limpet_core::envoy::DESTINATION_HEADER;
+use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
+
+/// How many clusters a message lists.
+const MAX_LISTED: usize = 4;
 
 /// Checks a route configuration; `config`: the filter's own, if it is known.
 pub(super) fn check<'a>(
@@ -33,12 +38,17 @@ pub(super) fn check<'a>(
         sources,
         conflicts: SessionConflicts::default(),
         subsets: Subsets::default(),
+        unknown_clusters: BTreeSet::new(),
     };
+    if let Some(vhds) = routes.get("vhds") {
+        let message = "not checked: the virtual hosts that Envoy gets from elsewhere";
+        check.report.note(&vhds, message);
+    }
     let mut present = Vec::new();
     let mut any_matcher = false;
     for host in routes.list("virtual_hosts") {
         let mut led = DestinationRoutes::default();
-        for route in host.list("routes") {
+        for route in host.list("routes").into_iter().chain(in_matcher(&host)) {
             let name = route.text("name").unwrap_or_default();
             present.push((name, host.text("name").unwrap_or_default()));
             let matcher = destination_routes::matcher(&route);
@@ -48,12 +58,26 @@ pub(super) fn check<'a>(
             }
         }
     }
+    check.note_unknown_clusters(routes);
     if any_matcher && chain.build == Build::Module {
         headers::check_early(report, chain, &[DESTINATION_HEADER]);
     }
     if let Some(config) = config {
         check_listed(report, config, routes, &present);
     }
+}
+
+/// The routes of a virtual host that are chosen by a tree of matchers in place of a list.
+fn in_matcher<'a>(host: &Node<'a>) -> Vec<Node<'a>> {
+    let mut routes = Vec::new();
+    if let Some(matcher) = host.get("matcher") {
+        matcher.visit(&mut |object| match object.kind() {
+            Some("envoy.config.route.v3.Route") => routes.push(object.clone()),
+            Some("envoy.config.route.v3.RouteList") => routes.extend(object.list("routes")),
+            _ => {}
+        });
+    }
+    routes
 }
 
 /// Checks that the routes of the filter's table exist; `present`: the names of all routes and of their virtual hosts.
@@ -76,6 +100,8 @@ struct RouteCheck<'r, 'c, 'a> {
     sources: &'r Sources<'a>,
     conflicts: SessionConflicts,
     subsets: Subsets,
+    /// Those that sessions are led to, and that are in none of the documents.
+    unknown_clusters: BTreeSet<String>,
 }
 
 impl<'a> RouteCheck<'_, '_, 'a> {
@@ -108,6 +134,16 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         if entry.route.get("route").is_none() {
             return;
         }
+        let has_specifier = matches!(
+            &sessions,
+            Some(Sessions::Rule {
+                split: Some(Split::Specifier),
+                ..
+            })
+        );
+        if sessions.is_some() && !has_specifier {
+            self.note_chosen_clusters(entry.route);
+        }
         match (sessions, config) {
             (Some(Sessions::Rule { session, split }), _) => {
                 self.session_of_rule(entry, &session, split, matcher.is_some(), led);
@@ -115,6 +151,22 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             (Some(Sessions::Destination), Some(config)) => self.sessions_of_clusters(entry, config),
             _ => {}
         }
+    }
+
+    fn note_unknown_clusters(&mut self, routes: &Node<'_>) {
+        let all = &self.unknown_clusters;
+        if all.is_empty() {
+            return;
+        }
+        let mut names: Vec<&str> = all.iter().map(String::as_str).take(MAX_LISTED).collect();
+        if all.len() > names.len() {
+            names.push("others");
+        }
+        let message = format!(
+            "not checked: whether sessions hold in clusters that Envoy gets from elsewhere: {}",
+            names.join(", ")
+        );
+        self.report.note(routes, message);
     }
 
     fn session_of_rule(
@@ -154,19 +206,45 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         redirects::check(self.report, self.chain, session, entry);
         matched_parameters::check(self.report, self.chain, session, entry);
         addresses::check(self.report, self.chain, self.sources, session, entry, &clusters);
-        cluster_types::check(self.report, self.chain, self.sources, session, &clusters);
         self.check_domain(session, entry.virtual_host, entry.route);
         self.conflicts.add(self.report, session, entry.route, &clusters);
-        self.check_subsets(session, entry, &clusters);
+        self.check_clusters(session, entry, &clusters);
         if is_last || specifier.is_some() {
             subsets::check_twins(self.report, session, entry.route, &clusters);
         }
     }
 
-    fn check_subsets(&mut self, session: &Session<'_>, entry: &RouteEntry<'_, 'a>, clusters: &[&str]) {
+    /// Checks what Envoy decides of a destination in these clusters.
+    fn check_clusters(&mut self, session: &Session<'_>, entry: &RouteEntry<'_, 'a>, clusters: &[&str]) {
+        cluster_types::check(self.report, self.chain, self.sources, session, clusters);
         for cluster in clusters {
             let to = (entry.route, *cluster);
             self.subsets.check(self.report, self.chain, self.sources, session, to);
+            let file = self.chain.manager.file;
+            let is_known = self.sources.cluster(file, cluster).is_some() || self.sources.lacks_cluster(file, cluster);
+            if *cluster != UNAVAILABLE_CLUSTER && !is_known {
+                self.unknown_clusters.insert((*cluster).to_owned());
+            }
+        }
+    }
+
+    /// Says where the cluster of a request with a session is not known here.
+    fn note_chosen_clusters(&mut self, route: &Node<'a>) {
+        let weighted = route.at(&["route", "weighted_clusters"]);
+        let weighted = weighted.iter().flat_map(|weighted| weighted.list("clusters"));
+        for action in route.get("route").into_iter().chain(weighted) {
+            let chosen_by = if action.text("cluster_header").is_some_and(|header| !header.is_empty()) {
+                "cluster_header"
+            } else if ["cluster_specifier_plugin", "inline_cluster_specifier_plugin"]
+                .iter()
+                .any(|field| action.get(field).is_some())
+            {
+                "a cluster specifier"
+            } else {
+                continue;
+            };
+            let message = format!("not checked: whether sessions hold in the clusters that {chosen_by} chooses");
+            self.report.note(&action, message);
         }
     }
 
@@ -192,8 +270,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
     fn sessions_of_clusters(&mut self, entry: &RouteEntry<'_, 'a>, config: &FilterConfig) {
         let found = destinations::sessions(self.report, self.chain, config, self.sources, entry);
         for OfCluster { cluster, session, .. } in &found {
-            self.check_subsets(session, entry, &[cluster]);
-            cluster_types::check(self.report, self.chain, self.sources, session, &[cluster]);
+            self.check_clusters(session, entry, &[cluster]);
         }
         let (sessions, nodes): (Vec<_>, Vec<_>) = found.into_iter().map(|found| (found.session, found.node)).unzip();
         for (session, node) in sessions.iter().zip(&nodes) {
