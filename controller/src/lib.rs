@@ -63,7 +63,10 @@ enum Command {
 /// Runs what the command line asks for.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Cli { command, format } = Cli::parse();
+    let Cli { command, format } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     let verdict = match command {
         Command::Check(args) => check::run(&args, format),
         Command::Cluster(command) => command.run(format),
@@ -83,11 +86,38 @@ pub fn run() -> ExitCode {
     match verdict {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
+        Ok(Verdict::Partial) => ExitCode::from(2),
         Err(failure) => {
             output::complain(&format!("error: {failure}\n"));
+            if format == Output::Json {
+                print_error(&failure.to_string());
+            }
             ExitCode::from(2)
         }
     }
+}
+
+/// Says what is wrong with the arguments, or prints the help. clap knows the format only of arguments that are right.
+fn misused(error: &clap::Error) -> ExitCode {
+    // A closed pipe is no failure.
+    error.print().unwrap_or_default();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let arguments: Vec<String> = std::env::args().collect();
+    let is_json = |pair: &[String]| matches!(pair, [name, value] if name == "--format" && value == "json");
+    if arguments.windows(2).any(is_json) || arguments.iter().any(|argument| argument == "--format=json") {
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default();
+        print_error(message.strip_prefix("error: ").unwrap_or(message));
+    }
+    ExitCode::from(2)
+}
+
+/// For programs: every outcome is JSON.
+fn print_error(message: &str) {
+    // It was said on stderr, too.
+    output::print_json(&serde_json::json!({"error": message})).unwrap_or_default();
 }
 
 #[cfg(test)]

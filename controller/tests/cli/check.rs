@@ -484,3 +484,45 @@ fn each_document_of_a_file_is_checked() {
         .code(2)
         .complains("expected one document, found 2");
 }
+
+#[test]
+fn a_file_that_cannot_be_read_was_no_error_in_json() {
+    let ran = limpet(&["check", "--format", "json", "nosuch.yaml"]).run();
+    let report = ran.code(2).complains("error: nosuch.yaml: cannot be read").json();
+    assert_eq!(report["errors"], 1);
+    let file = &report["files"][0];
+    assert_eq!(file["file"], "nosuch.yaml");
+    assert!(
+        file["findings"][0]["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("cannot be read")
+    );
+}
+
+/// Whatever fails: a wrong argument, a file, an object that is not there.
+#[test]
+fn failures_were_no_json() {
+    for (arguments, expected) in [
+        (&["keys", "list", "nosuch.json"][..], "nosuch.json: cannot be read"),
+        (&["keys", "rotate", "nosuch.json"], "nosuch.json: cannot be read"),
+        (
+            &["token", "inspect", "x", "--config", "nosuch.yaml"],
+            "nosuch.yaml: cannot be read",
+        ),
+        (
+            &["keys", "rotate", "keyring.json", "--longest-life", "1x"],
+            "invalid value '1x'",
+        ),
+        (&["check", "--nosuch"], "unexpected argument '--nosuch' found"),
+    ] {
+        for format in [&["--format", "json"][..], &["--format=json"]] {
+            let ran = limpet(&[arguments, format].concat()).run();
+            let error = ran.code(2).json();
+            let said = error["error"].as_str().unwrap();
+            assert!(said.starts_with(expected), "{said}");
+        }
+        let plain = limpet(arguments).run();
+        assert_eq!(plain.stdout, "");
+    }
+}

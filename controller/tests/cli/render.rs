@@ -234,3 +234,77 @@ fn deployments_need_managed_envoys() {
     let text = std::fs::read_to_string(written).unwrap();
     assert!(text.contains("kind: Deployment"), "{text}");
 }
+
+/// Objects of Envoy Gateway, Istio and of a control plane that is not known, with the default output.
+#[test]
+fn nothing_was_served_and_nothing_was_said() {
+    let gateway_of = |controller: &str| {
+        format!(
+            "apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {{name: other}}
+spec: {{controllerName: {controller}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{namespace: shop, name: web}}
+spec: {{gatewayClassName: other, listeners: [{{name: http, port: 80, protocol: HTTP}}]}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 80}}]}}]}}
+"
+        )
+    };
+    for (controller, output) in [
+        (
+            "gateway.envoyproxy.io/gatewayclass-controller",
+            ": try --output envoy-gateway",
+        ),
+        ("istio.io/gateway-controller", ": try --output istio"),
+        ("example.com/other", ""),
+    ] {
+        let why = format!("GatewayClass other is of the controller {controller}{output}");
+        let ran = limpet(&["render", "--format", "json", "-f", "-"]).run_with(&gateway_of(controller));
+        let not_served = &ran.code(1).json()["notServed"];
+        assert_eq!(not_served["Gateway shop/web"], why.as_str());
+        let of_route = format!("spec.parentRefs[0]: Gateway shop/web: {why}");
+        assert_eq!(not_served["HTTPRoute shop/shop"], of_route.as_str());
+        assert_eq!(
+            not_served["all"],
+            "there is no Gateway of the controller limpet.dev/controller"
+        );
+    }
+    let ours = gateway_of("limpet.dev/controller");
+    let ran = limpet(&["render", "--format", "json", "--output", "istio", "-f", "-"]).run_with(&ours);
+    ran.code(1).complains(": try --output envoy");
+    let unread = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: shop}\n";
+    let ran = limpet(&["render", "-f", "-"]).run_with(unread);
+    ran.code(1)
+        .says("there is no Gateway of the controller limpet.dev/controller");
+}
+
+/// Beside a Gateway that is served, another control plane's are named, and are no mistake.
+#[test]
+fn gateways_of_others_are_named() {
+    let text = format!(
+        "{}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {{name: other}}
+spec: {{controllerName: example.com/other}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{namespace: shop, name: theirs}}
+spec: {{gatewayClassName: other, listeners: [{{name: http, port: 80, protocol: HTTP}}]}}
+",
+        with("v1")
+    );
+    let ran = limpet(&["render", "--format", "json", "-f", "-"]).run_with(&text);
+    let not_served = &ran.code(0).json()["notServed"];
+    let why = "GatewayClass other is of the controller example.com/other";
+    assert_eq!(*not_served, serde_json::json!({"Gateway shop/theirs": why}));
+}

@@ -95,7 +95,12 @@ fn a_cluster_that_envoy_does_not_have_gets_a_warning() {
     );
     let mut discovered = unknown;
     discovered["dynamic_resources"]["cds_config"] = json!({"ads": {}});
-    assert_one(&discovered, "note", "route_config", "clusters that Envoy gets from elsewhere: shop-v3");
+    assert_one(
+        &discovered,
+        "note",
+        "route_config",
+        "clusters that Envoy gets from elsewhere: shop-v3",
+    );
 }
 
 /// The controller sends the share of a backend that is not there to a cluster that is nowhere.

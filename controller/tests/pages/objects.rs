@@ -99,7 +99,12 @@ fn complete(objects: &mut Vec<Value>) -> &'static str {
     let gateways: BTreeSet<Name> = of_kind(objects, &["Gateway"]).map(named).collect();
     let parents = of_kind(objects, &ROUTES);
     let parents = parents.flat_map(|route| list(&route["spec"]["parentRefs"]).map(|parent| referred(route, parent)));
-    for (namespace, name) in parents.collect::<BTreeSet<_>>().difference(&gateways) {
+    let mut wanted: BTreeSet<Name> = parents.collect();
+    if gateways.is_empty() && wanted.is_empty() {
+        // Without any, nothing is served.
+        wanted.insert(("default".to_owned(), "web".to_owned()));
+    }
+    for (namespace, name) in wanted.difference(&gateways) {
         missing.push(json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "Gateway",

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{LIMPET, assert_none, checkout, copy_of_the_checkout, pages};
 
 /// Programs that have a stand-in.
-const STAND_INS: [&str; 17] = [
+const STAND_INS: [&str; 19] = [
     "cosign",
     "crane",
     "curl",
@@ -31,6 +31,8 @@ const STAND_INS: [&str; 17] = [
     "skopeo",
     "sleep",
     "openssl",
+    "scp",
+    "ssh",
 ];
 
 /// Programs that do in a folder of the test's what they do anywhere.

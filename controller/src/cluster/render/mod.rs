@@ -10,6 +10,7 @@ mod definitions;
 mod files;
 mod manifests;
 mod unknown;
+mod unserved;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use crate::exit::Failure;
 use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, ObjectRef};
 use limpet_model::{Graph, Objects, Reports, Settings, build};
 use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
+use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
+use limpet_outputs::istio::IstioOptions;
 use limpet_outputs::manifests::{Source, controller_label};
 use limpet_outputs::{ControlPlane, FilterInputs, envoys, json};
 use limpet_resources::{Resource, ResourceType};
@@ -30,6 +33,7 @@ pub(crate) use command::run;
 pub(crate) use manifests::{Files, read as read_manifests};
 
 use files::{static_file, xds_folder};
+use unserved::Unserved;
 
 /// What becomes of manifests.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub struct Rendered {
     pub skipped: BTreeMap<String, usize>,
     /// Why documents are of no kind that exists, by their places.
     pub unknown: BTreeMap<String, String>,
+    /// What is not served, and why.
+    unserved: Unserved,
     /// All resources of each Gateway; none for another control plane.
     pub resources: BTreeMap<ObjectName, Vec<Resource>>,
     /// The objects for another control plane.
@@ -121,6 +127,7 @@ pub fn render(
         .map(|gateway| (gateway.clone(), of_gateway(gateway)))
         .collect();
     Ok(Rendered {
+        unserved: unserved::of(&objects, &graph, &reports, settings, &other_planes()),
         malformed: objects
             .malformed()
             .into_iter()
@@ -136,6 +143,17 @@ pub fn render(
         graph,
         reports,
     })
+}
+
+/// The values of `--output` for other control planes.
+fn other_planes() -> [(&'static str, ControlPlane); 2] {
+    [
+        ("istio", ControlPlane::Istio(IstioOptions::default())),
+        (
+            "envoy-gateway",
+            ControlPlane::EnvoyGateway(EnvoyGatewayOptions::default()),
+        ),
+    ]
 }
 
 /// Adds the classes that the control plane itself creates, and that no manifest has.
@@ -167,7 +185,11 @@ impl Rendered {
             Some(release) => accepts(release),
             None => GatewayApi::all().any(|release| accepts(&release)),
         };
-        is_defined && self.unknown.is_empty() && self.malformed.is_empty() && accepted::all(&self.reports)
+        is_defined
+            && !self.unserved.is_all
+            && self.unknown.is_empty()
+            && self.malformed.is_empty()
+            && accepted::all(&self.reports)
     }
 
     /// Judges the objects by the definitions of this release alone.
@@ -191,6 +213,9 @@ impl Rendered {
             }
             if !self.unknown.is_empty() {
                 report.insert("notKnown".to_owned(), json!(self.unknown));
+            }
+            if !self.unserved.objects.is_empty() {
+                report.insert("notServed".to_owned(), json!(self.unserved.objects));
             }
             if !self.skipped.is_empty() {
                 report.insert("notRead".to_owned(), json!(self.skipped));

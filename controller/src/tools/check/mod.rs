@@ -29,6 +29,7 @@ mod subsets;
 mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
 use crate::envoy_config::foreign_config::{self, ForeignConfig};
 use crate::envoy_config::node::Node;
 use crate::exit::{Failure, Verdict};
-use crate::output::Output;
+use crate::output::{self, Output};
 use filter::Usage;
 use limpet_core::envoy::FILTER_NAME;
 use report::{Report, Severity};
@@ -49,9 +50,9 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
     let mut unreadable = Vec::new();
     for file in &args.files {
         match config_file::read_all(file) {
-            Ok(values) if values.is_empty() => unreadable.push(format!("{file}: empty")),
+            Ok(values) if values.is_empty() => unreadable.push(Unreadable::new(file, &"empty")),
             Ok(values) => documents.extend(named(file, values)),
-            Err(failure) => unreadable.push(failure.to_string()),
+            Err(failure) => unreadable.push(Unreadable::new(file, &failure)),
         }
     }
     let given = documents.len();
@@ -84,13 +85,39 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
     }
     match form {
         Output::Text => print::text(&report, &files, args.quiet)?,
-        Output::Json => print::json(&report, &files)?,
+        Output::Json => print::json(&report, &files, &unreadable)?,
+    }
+    for file in &unreadable {
+        output::complain(&format!("error: {file}\n"));
     }
     if !unreadable.is_empty() {
-        return Err(Failure(unreadable.join("\nerror: ")));
+        return Ok(Verdict::Partial);
     }
     let bad = report.count(Severity::Error) > 0 || (args.deny_warnings && report.count(Severity::Warning) > 0);
     Ok(if bad { Verdict::Bad } else { Verdict::Good })
+}
+
+/// A file that cannot be read, and why.
+struct Unreadable<'a> {
+    file: &'a str,
+    why: String,
+}
+
+impl<'a> Unreadable<'a> {
+    fn new(file: &'a str, why: &dyn fmt::Display) -> Self {
+        let why = why.to_string();
+        let own = why.strip_prefix(&format!("{file}: ")).map(str::to_owned);
+        Self {
+            file,
+            why: own.unwrap_or(why),
+        }
+    }
+}
+
+impl fmt::Display for Unreadable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.why)
+    }
 }
 
 /// The documents of a file with names that tell them apart.

@@ -3,6 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
+use super::Unreadable;
 use super::report::{CheckedFilter, Finding, Report, Severity};
 use crate::exit::Failure;
 use crate::output;
@@ -126,7 +127,7 @@ fn policies(names: &[String]) -> String {
     }
 }
 
-pub(super) fn json(report: &Report, files: &[&str]) -> Result<(), Failure> {
+pub(super) fn json(report: &Report, files: &[&str], unreadable: &[Unreadable<'_>]) -> Result<(), Failure> {
     let file = |file: &&str| -> Value {
         json!({
             "file": file,
@@ -134,9 +135,13 @@ pub(super) fn json(report: &Report, files: &[&str]) -> Result<(), Failure> {
             "findings": report.of_file(file).collect::<Vec<_>>(),
         })
     };
+    let unread = unreadable.iter().map(|unread| {
+        let finding = json!({"severity": Severity::Error, "path": "", "message": unread.why});
+        json!({"file": unread.file, "filters": [], "findings": [finding]})
+    });
     output::print_json(&json!({
-        "errors": report.count(Severity::Error),
+        "errors": report.count(Severity::Error) + unreadable.len(),
         "warnings": report.count(Severity::Warning),
-        "files": files.iter().map(file).collect::<Vec<_>>(),
+        "files": files.iter().map(file).chain(unread).collect::<Vec<_>>(),
     }))
 }

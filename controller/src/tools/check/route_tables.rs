@@ -31,21 +31,20 @@ pub(super) fn of<'a>(report: &mut Report, manager: &Node<'a>, sources: &Sources<
 impl<'a> RouteTables<'a> {
     fn add_scopes(&mut self, report: &mut Report, manager: &Node<'a>, scoped: &Node<'a>, sources: &Sources<'a>) {
         let listed = scoped.get("scoped_route_configurations_list");
-        let scopes = match &listed {
+        let all = match &listed {
             Some(listed) => listed.list("scoped_route_configurations"),
             None => sources.scopes().cloned().collect(),
         };
-        if listed.is_none() && scopes.is_empty() {
+        if listed.is_none() && all.is_empty() {
             let source = scoped.at(&["scoped_rds", "scoped_rds_config_source"]);
             self.add_elsewhere(report, manager, "the scopes of routes", source.as_ref());
         }
-        for scope in scopes {
-            match scope.get("route_configuration") {
-                Some(routes) => self.found.push(routes),
-                None => {
-                    let name = scope.text("route_configuration_name").unwrap_or_default();
-                    self.add_discovered(report, (manager, scoped), "rds_config_source", name, sources);
-                }
+        for scope in all {
+            if let Some(routes) = scope.get("route_configuration") {
+                self.found.push(routes);
+            } else {
+                let name = scope.text("route_configuration_name").unwrap_or_default();
+                self.add_discovered(report, (manager, scoped), "rds_config_source", name, sources);
             }
         }
     }
@@ -58,12 +57,11 @@ impl<'a> RouteTables<'a> {
         name: &str,
         sources: &Sources<'a>,
     ) {
-        match sources.routes(name) {
-            Some(routes) => self.found.push(routes.clone()),
-            None => {
-                let what = format!("the routes {name}");
-                self.add_elsewhere(report, manager, &what, holder.get(source).as_ref());
-            }
+        if let Some(routes) = sources.routes(name) {
+            self.found.push(routes.clone());
+        } else {
+            let what = format!("the routes {name}");
+            self.add_elsewhere(report, manager, &what, holder.get(source).as_ref());
         }
     }
 

@@ -17,9 +17,18 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
     let life = lifetime::from_args(&args.life)?;
     let now = time_format::now();
     let mut keyring = KeyringFile::read(&args.file)?;
-    if let Err(too_early) = rotate(&mut keyring, now, life, args)? {
-        output::complain(&format!("too early: {too_early}\n"));
-        return Ok(Verdict::Bad);
+    if let Err(NotDue { why, is_for_ever }) = rotate(&mut keyring, now, life, args)? {
+        match form {
+            Output::Text if is_for_ever => output::complain(&format!("not due: {why}\n")),
+            Output::Text => output::print(&format!("not due: {why}\n"))?,
+            Output::Json => {
+                let mut report = keyring.json_report(now, life);
+                report.insert("notDue".to_owned(), why.into());
+                output::print_json(&report.into())?;
+            }
+        }
+        // A job that runs every week finds keys that still retire, and goes on when they are gone.
+        return Ok(if is_for_ever { Verdict::Bad } else { Verdict::Good });
     }
     // Whatever was read: what is written must be a keyring.
     keyring
@@ -31,13 +40,20 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// Takes the rotation one phase further; the inner error says why it is too early.
+/// Why the next step is not taken.
+struct NotDue {
+    why: String,
+    /// Whether time alone does not change that.
+    is_for_ever: bool,
+}
+
+/// Takes the rotation one phase further, if that is due.
 fn rotate(
     keyring: &mut KeyringFile,
     now: Timestamp,
     life: Duration,
     args: &RotateArgs,
-) -> Result<Result<(), String>, Failure> {
+) -> Result<Result<(), NotDue>, Failure> {
     let fresh = generate::secret()?;
     let going = rotation::going(&keyring.document, life);
     let is_over = |going: &&Going| (args.force && going.retires) || going.end.is_some_and(|end| end <= now);
@@ -50,17 +66,20 @@ fn rotate(
         Phase::Settled if !removes => Step::Introduce,
         Phase::Settled | Phase::Retiring if args.begin && !rotation::is_full(&keyring.document) => Step::Introduce,
         Phase::Settled | Phase::Retiring if removes => return Ok(Ok(())),
-        Phase::Settled | Phase::Retiring => return Ok(Err(too_early(&going, now, args.begin))),
+        Phase::Settled | Phase::Retiring => return Ok(Err(not_due(&going, now, args.begin))),
     };
     keyring.step(&step, now, fresh)?;
     Ok(Ok(()))
 }
 
 /// Why the next step cannot be taken while these keys retire.
-fn too_early(going: &[Going], now: Timestamp, begin: bool) -> String {
+fn not_due(going: &[Going], now: Timestamp, begin: bool) -> NotDue {
     let first = going.iter().find(|going| going.retires);
     let Some(end) = first.and_then(|first| first.end) else {
-        return "it is not known since when keys retire; --force removes them anyway".to_owned();
+        return NotDue {
+            why: "it is not known since when keys retire; --force removes them anyway".to_owned(),
+            is_for_ever: true,
+        };
     };
     let until = time_format::words(end, now);
     let meanwhile = if begin {
@@ -68,8 +87,11 @@ fn too_early(going: &[Going], now: Timestamp, begin: bool) -> String {
     } else {
         "--begin starts the next rotation meanwhile".to_owned()
     };
-    format!(
-        "a token of a retiring key may live until {until}; {meanwhile}; --force removes retiring keys anyway, and ends \
-         their sessions"
-    )
+    NotDue {
+        why: format!(
+            "a token of a retiring key may live until {until}; {meanwhile}; --force removes retiring keys anyway, and \
+             ends their sessions"
+        ),
+        is_for_ever: false,
+    }
 }

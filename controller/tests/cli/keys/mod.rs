@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use time::format_description::well_known::Rfc3339;
 
 use crate::{KEY, OTHER_KEY, Ran, folder, limpet};
 
@@ -48,6 +49,18 @@ impl Keyring {
 
     fn file(&self) -> PathBuf {
         self.folder.path().join("keyring.json")
+    }
+
+    /// As if so much time had passed since the last step.
+    fn gets_older_by(&self, passed: time::Duration) {
+        let mut document = self.document();
+        for key in document["keys"].as_array_mut().unwrap() {
+            for field in ["created", "since"] {
+                let then = time::OffsetDateTime::parse(key[field].as_str().unwrap(), &Rfc3339).unwrap();
+                key[field] = (then - passed).format(&Rfc3339).unwrap().into();
+            }
+        }
+        std::fs::write(self.file(), document.to_string()).unwrap();
     }
 
     fn text(&self) -> String {

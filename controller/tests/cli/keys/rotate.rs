@@ -83,7 +83,7 @@ fn a_retiring_key_stays_while_its_tokens_may_live() {
             ran.code(0);
             assert_eq!(keyring.states(), states(&[(8, "signing")]), "{args:?} {hours}");
         } else {
-            ran.code(1).complains("too early").complains("--force");
+            ran.code(0).says("not due").says("--force");
             assert_eq!(keyring.text(), before);
         }
     }
@@ -94,8 +94,8 @@ fn the_next_rotation_begins_while_old_keys_retire() {
     let keyring = Keyring::with(&[(1, "retiring", 10.0), (2, "signing", 500.0)]);
     keyring
         .limpet(&["rotate"])
-        .code(1)
-        .complains("--begin starts the next rotation meanwhile");
+        .code(0)
+        .says("--begin starts the next rotation meanwhile");
     keyring.limpet(&["rotate", "--begin"]).code(0).says("phase    1 of 3");
     assert_eq!(
         keyring.states(),
@@ -112,8 +112,8 @@ fn the_next_rotation_begins_while_old_keys_retire() {
     assert_eq!(keyring.states(), states(&[(2, "retiring"), (3, "signing")]));
     keyring
         .limpet(&["rotate", "--longest-life", "9h"])
-        .code(1)
-        .complains("too early");
+        .code(0)
+        .says("not due");
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn no_more_keys_retire_than_may() {
     keys.push((9, "signing", 10.0));
     let full = Keyring::with(&keys);
     full.limpet(&["rotate", "--begin"])
-        .code(1)
-        .complains("8 keys retire, which is as many as may");
+        .code(0)
+        .says("8 keys retire, which is as many as may");
     keys.remove(3);
     let keyring = Keyring::with(&keys);
     keyring.limpet(&["rotate", "--begin"]).code(0);
@@ -131,10 +131,40 @@ fn no_more_keys_retire_than_may() {
 }
 
 #[test]
-fn a_refusal_prints_nothing_to_stdout() {
+fn programs_were_told_nothing_of_a_step_that_is_not_due() {
     let keyring = Keyring::with(&[(1, "retiring", 1.0), (2, "signing", 1.0)]);
-    let ran = keyring.limpet(&["rotate", "--format", "json"]).code(1);
-    assert_eq!(ran.stdout, "");
+    let told = keyring.limpet(&["rotate", "--format", "json"]).code(0).json();
+    assert_eq!(told["phase"], 3);
+    assert!(
+        told["notDue"]
+            .as_str()
+            .unwrap()
+            .starts_with("a token of a retiring key may live until")
+    );
+}
+
+/// Once a week, with a copy of the keyring for every Envoy before the next run. A key retires for longer than a week.
+#[test]
+fn a_weekly_job_failed_while_a_key_retired() {
+    let keyring = Keyring::generated();
+    let mut weeks = Vec::new();
+    for _ in 0..8 {
+        keyring.limpet(&["rotate"]).code(0);
+        weeks.push(keyring.states());
+        keyring.gets_older_by(time::Duration::WEEK);
+    }
+    let retiring = states(&[(1, "retiring"), (2, "signing")]);
+    let expected = [
+        states(&[(1, "signing"), (2, "verifying")]),
+        states(&[(1, "verifying"), (2, "signing")]),
+        retiring.clone(),
+        retiring,
+        states(&[(2, "signing")]),
+        states(&[(2, "signing"), (3, "verifying")]),
+        states(&[(2, "verifying"), (3, "signing")]),
+        states(&[(2, "retiring"), (3, "signing")]),
+    ];
+    assert_eq!(weeks, expected);
 }
 
 /// A key that Envoys have in their environment becomes the first of a keyring.

@@ -1,0 +1,115 @@
+//! What other control planes serve, and whether anything is left. `withoutStatus` has what nobody serves.
+
+use std::collections::BTreeMap;
+
+use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
+use limpet_model::{CONTROLLER_NAME, Graph, Objects, Reports, Settings};
+use limpet_outputs::ControlPlane;
+
+/// What is not served here.
+#[derive(Debug, Default)]
+pub(super) struct Unserved {
+    /// Why, by object.
+    pub(super) objects: BTreeMap<String, String>,
+    /// Whether nothing is served.
+    pub(super) is_all: bool,
+}
+
+/// `planes`: other control planes, and the values of `--output` for them.
+pub(super) fn of(
+    objects: &Objects,
+    graph: &Graph,
+    reports: &Reports,
+    settings: &Settings,
+    planes: &[(&str, ControlPlane)],
+) -> Unserved {
+    let others = Others {
+        objects,
+        settings,
+        planes,
+    };
+    let mut unserved = Unserved::default();
+    for (name, gateway) in &objects.gateways {
+        unserved.add(
+            reports,
+            Kind::Gateway,
+            name,
+            others.class(&gateway.spec.gateway_class_name),
+        );
+    }
+    for (name, route) in &objects.http_routes {
+        if !reports.http_routes.contains_key(name) {
+            unserved.add(
+                reports,
+                Kind::HttpRoute,
+                name,
+                others.route(name, &route.spec.parent_refs),
+            );
+        }
+    }
+    for (name, route) in &objects.grpc_routes {
+        if !reports.grpc_routes.contains_key(name) {
+            unserved.add(
+                reports,
+                Kind::GrpcRoute,
+                name,
+                others.route(name, &route.spec.parent_refs),
+            );
+        }
+    }
+    unserved.is_all = graph.gateways.is_empty() && reports.ingress_routes.is_empty();
+    if unserved.is_all {
+        let why = format!("there is no Gateway of the controller {}", settings.controller_name);
+        unserved.objects.insert("all".to_owned(), why);
+    }
+    unserved
+}
+
+impl Unserved {
+    fn add(&mut self, reports: &Reports, kind: Kind, name: &ObjectName, why: Option<String>) {
+        let object = ObjectRef {
+            kind,
+            name: name.clone(),
+        };
+        if let Some(why) = why.filter(|_| !reports.without_status.contains_key(&object)) {
+            self.objects.insert(object.to_string(), why);
+        }
+    }
+}
+
+struct Others<'a> {
+    objects: &'a Objects,
+    settings: &'a Settings,
+    planes: &'a [(&'a str, ControlPlane)],
+}
+
+impl Others<'_> {
+    /// Who serves Gateways of this class, if it is another control plane.
+    fn class(&self, class: &str) -> Option<String> {
+        let controller = &self.objects.gateway_classes.get(class)?.spec.controller_name;
+        if self.settings.reads(controller) {
+            return None;
+        }
+        let serves = |(_, plane): &&(&str, ControlPlane)| plane.gateway_controllers().contains(&controller.as_str());
+        let output = match self.planes.iter().find(serves) {
+            Some((output, _)) => Some(*output),
+            None => (controller == CONTROLLER_NAME).then_some("envoy"),
+        };
+        let instead = output
+            .map(|output| format!(": try --output {output}"))
+            .unwrap_or_default();
+        Some(format!(
+            "GatewayClass {class} is of the controller {controller}{instead}"
+        ))
+    }
+
+    /// The same of the first such Gateway that the route names.
+    fn route(&self, route: &ObjectName, parents: &[ParentRef]) -> Option<String> {
+        parents.iter().enumerate().find_map(|(index, parent)| {
+            let name = ObjectName::new(parent.namespace.as_deref().unwrap_or(&route.namespace), &parent.name);
+            let gateway = self.objects.gateways.get(&name).filter(|_| parent.kind == "Gateway")?;
+            let why = self.class(&gateway.spec.gateway_class_name)?;
+            Some(format!("spec.parentRefs[{index}]: Gateway {name}: {why}"))
+        })
+    }
+}
