@@ -168,8 +168,9 @@ fn each_rule_is_explained_with_what_its_fields_came_from() {
             "does not  BackendLBPolicy default/newer: BackendLBPolicy default/sticky, which is older, targets the same",
         )
         .says(&format!(
-            "Set-Cookie: {cookie}=<token>; HttpOnly; SameSite=Lax; Secure; Path=/  (over HTTPS)"
+            "Set-Cookie: {cookie}=<token>; HttpOnly; SameSite=Lax; Path=/\n"
         ))
+        .says("cookie.secure        never    default: the host is served over HTTP as well")
         .says("BackendLBPolicy default/sticky: spec.sessionPersistence.idleTimeout")
         .says("HTTPRoute default/shop: annotation session.limpet.dev/same-site")
         .says("BackendLBPolicy default/sticky: annotation session.limpet.dev/strict")
@@ -191,6 +192,14 @@ fn each_rule_is_explained_with_what_its_fields_came_from() {
         let all = [&["explain", "httproute/other", "-f", path(&without)], options].concat();
         limpet(&all).run().code(0).says(words);
     }
+    let over_https = file(
+        ".yaml",
+        &OBJECTS.replace("  - {name: http, port: 80, protocol: HTTP}\n", ""),
+    );
+    limpet(&["explain", "httproute/shop", "-f", path(&over_https)])
+        .run()
+        .code(0)
+        .says("HttpOnly; SameSite=Lax; Secure; Path=/  (over HTTPS)");
     site.explain(&["--rule", "gone"])
         .code(2)
         .complains("--rule: expected cart or own or plain");

@@ -11,7 +11,7 @@ use crate::explanation::{
 use crate::graph::{Action, ClusterName, Target};
 use crate::sessions::{CookieSessions, affinity_fields};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
-use limpet_core::config::schema::{PolicyConfig, SecureConfig};
+use limpet_core::config::schema::PolicyConfig;
 
 /// A route, before its policies have names.
 #[derive(Debug)]
@@ -158,16 +158,9 @@ impl Input<'_> {
                 false,
             ),
         };
-        let is_plain = config
-            .cookie
-            .as_ref()
-            .is_some_and(|cookie| cookie.secure == SecureConfig::Never);
         sessions.fields(config, &object, &name, |annotation| match annotation {
             "path" if has_path => Some(of_service("stickySessionConfig.cookie.path")),
             "source" => Some(of_service("strategy")),
-            "secure" if is_plain => Some(FieldOrigin::Default {
-                why: "the host serves the cookie over HTTP, too",
-            }),
             "same-site" => Some(FieldOrigin::Default {
                 why: "Contour's cookie had none; with Strict, who comes by a link would lose the session",
             }),

@@ -410,12 +410,12 @@ fn routes<'a>(
     let over_http = routes
         .iter()
         .filter(|route| host.tls.is_some() && settings.permit_insecure && route.rule.permit_insecure);
-    let insecure: BTreeSet<(String, String)> = over_http.filter_map(|route| held(route.rule)?.cookie()).collect();
+    let over_http: BTreeSet<(String, String)> = over_http.filter_map(|route| held(route.rule)?.cookie()).collect();
     let found = routes.into_iter().map(|Reached { object, rule, path }| {
         let held = held(rule).and_then(|held| {
-            let sessions = held.on_host(&insecure);
+            let sessions = held.on_host(&over_http);
             match sessions.foreign_domain(&host.name) {
-                None => Some((sessions.clone(), format!("contour/{}/{}", host.name, held.owner))),
+                None => Some((sessions, format!("contour/{}/{}", host.name, held.owner))),
                 Some(domain) => {
                     told.foreign
                         .entry(object)

@@ -1,6 +1,6 @@
 //! The sessions of routes: a token takes the place of Contour's hash.
 
-use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, SourceConfig};
+use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SourceConfig};
 
 use std::collections::BTreeSet;
 
@@ -18,9 +18,6 @@ const COOKIE: &str = "X-Contour-Session-Affinity";
 #[derive(Debug)]
 pub(super) struct Held {
     sessions: CookieSessions,
-    /// The same for a host that serves the cookie over plain HTTP as well: it neither gets a `Secure` cookie nor may
-    /// replace one. `None` if the object says otherwise.
-    insecure: Option<CookieSessions>,
     /// The Service and the port that they are named after: `<namespace>/<service>:<port>`.
     pub(super) owner: String,
 }
@@ -60,23 +57,15 @@ pub(super) fn of_route(
         ));
     }
     let defaults = defaults(settings, path, by_address);
-    let insecure = SessionFields {
-        secure: Some(SecureConfig::Never),
-        ..defaults.clone()
-    };
-    let sessions = |defaults: &SessionFields| {
-        let sessions = ByCookie {
-            name,
-            overrides,
-            defaults,
-            path: prefix,
-            limits: settings.session_limits,
-        };
-        sessions.sessions(&config, &format!("{field}.match"))
+    let sessions = ByCookie {
+        name,
+        overrides,
+        defaults: &defaults,
+        path: prefix,
+        limits: settings.session_limits,
     };
     Ok(Some(Held {
-        sessions: sessions(&defaults)?,
-        insecure: sessions(&insecure).ok(),
+        sessions: sessions.sessions(&config, &format!("{field}.match"))?,
         owner: format!("{}:{}", service.name, service.port),
     }))
 }
@@ -108,9 +97,12 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
 
 impl Held {
     /// The sessions on a host that serves cookies of these names and paths over plain HTTP, too.
-    pub(super) fn on_host(&self, insecure: &BTreeSet<(String, String)>) -> &CookieSessions {
-        let is_insecure = self.cookie().is_some_and(|cookie| insecure.contains(&cookie));
-        self.insecure.as_ref().filter(|_| is_insecure).unwrap_or(&self.sessions)
+    pub(super) fn on_host(&self, over_http: &BTreeSet<(String, String)>) -> CookieSessions {
+        if self.cookie().is_some_and(|cookie| over_http.contains(&cookie)) {
+            self.sessions.over_http_too()
+        } else {
+            self.sessions.clone()
+        }
     }
 
     /// Name and path of the cookie, by which a client tells it from others of the host.

@@ -17,6 +17,8 @@ pub(crate) struct Attachment {
     pub(crate) listener: usize,
     /// The hosts of both.
     pub(crate) hostnames: Vec<Hostname>,
+    /// Whether the listener is for HTTP, without TLS.
+    pub(crate) is_plain: bool,
 }
 
 /// A parent of the route that is ours.
@@ -77,6 +79,7 @@ pub(super) fn attach(
                             gateway: name.clone(),
                             listener: index,
                             hostnames,
+                            is_plain: state.listener.protocol == "HTTP",
                         });
                     }
                 }

@@ -22,7 +22,7 @@ use super::gateways::GatewayState;
 use super::graph::{HeaderChanges, Hostname, RuleName};
 use super::references::References;
 use super::rule_names::{RuleNames, Unnamed};
-use super::sessions::RuleFacts;
+use super::sessions::{RuleFacts, Schemes};
 use super::{InPlace, Objects, Quarantined, Settings};
 use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
@@ -275,6 +275,15 @@ impl RouteState<'_> {
         let gateways = self.gateways();
         let hosts = self.attachments.iter().flat_map(|attachment| &attachment.hostnames);
         let hosts: BTreeSet<Hostname> = hosts.cloned().collect();
+        let mut schemes = Schemes::default();
+        for attachment in &self.attachments {
+            let of_scheme = if attachment.is_plain {
+                &mut schemes.over_http
+            } else {
+                &mut schemes.over_https
+            };
+            of_scheme.extend(attachment.hostnames.iter().cloned());
+        }
         let mut facts = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
             facts.push(RuleFacts {
@@ -289,6 +298,7 @@ impl RouteState<'_> {
                 paths: rule.matches.iter().map(|found| found.path.clone()).collect(),
                 gateways: gateways.clone(),
                 hosts: hosts.clone(),
+                schemes: schemes.clone(),
             });
         }
         facts

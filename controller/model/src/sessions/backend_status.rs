@@ -7,6 +7,7 @@ use super::domains::{EXPECTED, foreign_domain};
 use super::facts::RuleFacts;
 use super::policy_status::{keep_oldest, rule_name};
 use super::rules::{RuleChoice, Source};
+use super::schemes::{self, Schemes};
 use super::status::{Remarks, ancestor, invalid, report};
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
@@ -62,9 +63,10 @@ fn one(objects: &Objects, backends: &Backends, name: &ObjectName, leading: &[&Ru
     let object = objects.backends.get(name)?;
     let mut gateways: BTreeSet<&ObjectName> = leading.iter().flat_map(|rule| &rule.facts.gateways).collect();
     keep_oldest(objects, &mut gateways, MAX_ANCESTORS);
+    let schemes = schemes::of_backend(name, leading.iter().copied());
     let ancestors = gateways.into_iter().map(|gateway| {
         let leading = leading.iter().filter(|rule| rule.facts.gateways.contains(gateway));
-        let conditions = conditions(backends, name, &object.unread, leading);
+        let conditions = conditions(backends, name, &schemes, &object.unread, leading);
         ancestor(gateway, conditions)
     });
     Some(report(&object.meta, ancestors))
@@ -73,6 +75,7 @@ fn one(objects: &Objects, backends: &Backends, name: &ObjectName, leading: &[&Ru
 fn conditions<'p>(
     backends: &Backends,
     name: &ObjectName,
+    schemes: &Schemes,
     unread: &[String],
     leading: impl Iterator<Item = &'p &'p RuleChoice<'p>>,
 ) -> Vec<Condition> {
@@ -88,6 +91,9 @@ fn conditions<'p>(
     let (mut count, mut conflicts) = (0, 0);
     if let Some(Own { draft, overruled, .. }) = backends.own(name) {
         overruled.iter().cloned().for_each(|why| about.say(why));
+        if draft.clone().over(schemes).is_plain_for_http() {
+            about.say(schemes::NOT_SECURE.to_owned());
+        }
         for rule in leading {
             let facts = rule.facts;
             count += 1;

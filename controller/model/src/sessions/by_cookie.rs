@@ -78,6 +78,11 @@ impl ByCookie<'_> {
 }
 
 impl CookieSessions {
+    /// The same on a host that is served over HTTP, too.
+    pub(crate) fn over_http_too(&self) -> Self {
+        Self(self.0.clone().over_http_too())
+    }
+
     /// The policy for sessions of `scope`. With `per_scope`, the cookie's name differs from those of other scopes.
     pub(crate) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
         self.0.of_scope(scope, per_scope)

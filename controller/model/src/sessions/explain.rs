@@ -18,6 +18,7 @@ use super::persistence::{self, Dialect, Persistence};
 use super::policy::Draft;
 use super::policy_status::{lost_targets, words};
 use super::rules::{Outcome, RuleChoice, Source};
+use super::schemes;
 use crate::explanation::{Contender, FieldExplanation, FieldOrigin, PathExplanation, SessionExplanation};
 use crate::former_session::{LIFETIME, NAME};
 use crate::graph::{Session, SessionUse};
@@ -71,10 +72,12 @@ impl Explainer<'_> {
     ) -> Vec<Explained> {
         let all = chosen.iter().zip(decided);
         let of_route = all.filter(|(rule, _)| rule.facts.route == *route);
-        of_route.map(|(rule, decided)| self.rule(rule, decided)).collect()
+        of_route
+            .map(|(rule, decided)| self.rule(rule, decided, chosen))
+            .collect()
     }
 
-    fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession) -> Explained {
+    fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession, chosen: &[RuleChoice<'_>]) -> Explained {
         let mut problems: Vec<String> = rule.problems.iter().map(told).collect();
         if rule.is_refused && problems.is_empty() {
             problems.push("another rule of the route says what is wrong with the route's annotations".to_owned());
@@ -104,7 +107,7 @@ impl Explainer<'_> {
             session: rule.draft.as_ref().and_then(|draft| session(&decided.session, draft)),
             by_path: by_path.collect(),
             of_backends: match decided.session {
-                Session::Destinations => self.of_backends(rule.facts),
+                Session::Destinations => self.of_backends(rule.facts, chosen),
                 Session::Rule(_) | Session::None => BTreeMap::new(),
             },
         }
@@ -155,7 +158,11 @@ impl Explainer<'_> {
     }
 
     /// Of the destinations that have sessions of their own.
-    fn of_backends(&self, facts: &RuleFacts<'_>) -> BTreeMap<RuleBackend, Vec<FieldExplanation>> {
+    fn of_backends(
+        &self,
+        facts: &RuleFacts<'_>,
+        chosen: &[RuleChoice<'_>],
+    ) -> BTreeMap<RuleBackend, Vec<FieldExplanation>> {
         let mut all = BTreeMap::new();
         for name in x_backends(facts) {
             if let Some(own) = self.backends.own(name) {
@@ -166,9 +173,10 @@ impl Explainer<'_> {
                     restored: &[],
                     route: &facts.route,
                 };
-                let config = own.draft.of_scope(&super::backends::scope(name), false);
+                let draft = own.draft.clone().over(&schemes::of_backend(name, chosen.iter()));
+                let config = draft.of_scope(&super::backends::scope(name), false);
                 let forwards = Some(("forward", "the backend sees the session of an XBackend"));
-                let fields = asker.fields(&own.draft.origins, &config, forwards);
+                let fields = asker.fields(&draft.origins, &config, forwards);
                 all.insert(RuleBackend::XBackend(name.clone()), fields);
             }
         }
@@ -207,6 +215,11 @@ fn fields_of_rule(rule: &RuleChoice<'_>, draft: &Draft, config: &PolicyConfig) -
     };
     asker.fields(&draft.origins, config, None)
 }
+
+/// Why a cookie is not `Secure` that would be.
+const OVER_HTTP_TOO: FieldOrigin = FieldOrigin::Default {
+    why: "the host is served over HTTP as well, and browsers keep one cookie of a name",
+};
 
 /// Why the rule has no sessions, although something asks for them.
 fn refused(rule: &RuleChoice<'_>) -> String {
@@ -330,6 +343,7 @@ pub(crate) fn of_cookie(
         let name = entry.annotation();
         match part {
             Part::Defaults => given(&name).unwrap_or_else(|| controllers(&name)),
+            Part::Schemes => OVER_HTTP_TOO,
             _ => annotation(&object, &name),
         }
     })
@@ -376,6 +390,7 @@ impl Asker<'_> {
             Part::Route => annotation(self.route, &name),
             Part::Annotations => annotation(&self.object, &name),
             Part::Defaults => controllers(&name),
+            Part::Schemes => OVER_HTTP_TOO,
             Part::Matches => FieldOrigin::Field {
                 object: self.object.clone(),
                 field: format!("{}.matches", self.parent),

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::schemes::Schemes;
 use crate::graph::{Hostname, PathMatch, RuleName};
 use crate::objects::RuleBackend;
 use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence};
@@ -36,6 +37,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) gateways: BTreeSet<ObjectName>,
     /// The hosts that it is served for.
     pub(crate) hosts: BTreeSet<Hostname>,
+    /// The same, by scheme.
+    pub(crate) schemes: Schemes,
 }
 
 /// Why no request of a rule can have a session, whatever other objects there are. Its session, if anything asks for

@@ -11,6 +11,7 @@
 //! - `by_cookie` makes sessions of objects that know nothing of `sessionPersistence`.
 //! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
 //! - `service_annotations` reads what Services say of sessions in splits.
+//! - `schemes` has cookies that are not `Secure`, because their host is served over HTTP, too.
 //! - `domains` refuses cookies that browsers drop on all hosts of a rule.
 //! - `policy_status` and `backend_status` write the reports.
 
@@ -35,6 +36,7 @@ mod persistence;
 mod policy;
 mod policy_status;
 mod rules;
+mod schemes;
 mod service_annotations;
 mod shared_names;
 mod status;
@@ -60,6 +62,7 @@ pub(crate) use facts::{RuleFacts, Sessionless, Twins};
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
+pub(crate) use schemes::Schemes;
 pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{never_begins, problems as service_problems};
 pub(crate) use shared_names::{SharedNames, WrittenCookie, wider};
@@ -163,6 +166,7 @@ pub(crate) fn sessions(
     };
     let mut chosen = chooser.choose(rules);
     domains::refuse_foreign(&mut chosen);
+    schemes::settle(&mut chosen);
     let statuses = Statuses::new(objects, settings, &policies, &targets, &chosen, serving);
     refuse_without_room(&statuses, &mut chosen);
 
@@ -178,14 +182,7 @@ pub(crate) fn sessions(
             emit(rule, shares_name || is_one_of_several(rule, &governed), &mut emitted)
         })
         .collect();
-    let of_backends: Vec<(&ObjectName, PolicyId)> = used
-        .iter()
-        .map(|(name, backend)| {
-            let shares_name = sharing.contains(&Writer::Backend(name));
-            (*name, emitted.add(backend.draft.of_scope(&backend.scope, shares_name)))
-        })
-        .collect();
-
+    let of_backends = emit_backends(&used, &sharing, &mut emitted);
     let of_services: Vec<(&ObjectName, PolicyId)> = used_affinities(&chosen, &affinities)
         .into_iter()
         .map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
@@ -282,6 +279,14 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>) -> Vec<S
         let field = &rule.facts.field;
         notes.push(format!("{field}.sessionPersistence has no effect, because {why}"));
     }
+    if rule
+        .draft
+        .iter()
+        .chain(rule.each.values())
+        .any(Draft::is_plain_for_http)
+    {
+        notes.push(format!("{}: {}", rule.facts.field, schemes::NOT_SECURE));
+    }
     notes.extend(rule.overruled.iter().cloned());
     notes
 }
@@ -298,6 +303,14 @@ struct UsedBackend<'a> {
     draft: &'a Draft,
     /// The hosts of these rules.
     hosts: BTreeSet<&'a Hostname>,
+    /// The same, by scheme.
+    schemes: Schemes,
+}
+
+impl UsedBackend<'_> {
+    fn draft(&self) -> Draft {
+        self.draft.clone().over(&self.schemes)
+    }
 }
 
 fn used_backends<'a>(
@@ -315,8 +328,10 @@ fn used_backends<'a>(
                     scope: backends::scope(name),
                     draft,
                     hosts: BTreeSet::new(),
+                    schemes: Schemes::default(),
                 });
                 backend.hosts.extend(&rule.facts.hosts);
+                backend.schemes.extend(&rule.facts.schemes);
             }
         }
     }
@@ -439,6 +454,21 @@ fn emit(rule: &RuleChoice<'_>, per_scope: bool, emitted: &mut Policies) -> Emitt
             .map(|(path, draft)| (path.clone(), add(draft)))
             .collect(),
     }
+}
+
+fn emit_backends<'a>(
+    used: &BTreeMap<&'a ObjectName, UsedBackend<'a>>,
+    sharing: &HashSet<Writer<'_>>,
+    emitted: &mut Policies,
+) -> Vec<(&'a ObjectName, PolicyId)> {
+    let emit = |(name, backend): (&&'a ObjectName, &UsedBackend<'_>)| {
+        let shares_name = sharing.contains(&Writer::Backend(name));
+        (
+            *name,
+            emitted.add(backend.draft().of_scope(&backend.scope, shares_name)),
+        )
+    };
+    used.iter().map(emit).collect()
 }
 
 /// How many rules each policy governs.

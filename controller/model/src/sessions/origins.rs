@@ -17,6 +17,8 @@ pub(super) enum Part {
     Defaults,
     /// The matches of the rule, where the path of the cookie is theirs.
     Matches,
+    /// The listeners, where the host is served over HTTP and HTTPS.
+    Schemes,
 }
 
 /// The parts that say the fields of a policy. What no part says is as the filter has it.
@@ -35,6 +37,15 @@ impl Origins {
             *to = part(entry);
         }
         Self { holder, parts }
+    }
+
+    /// Says that another part says the field of this annotation.
+    pub(super) fn set(&mut self, annotation: &str, part: Part) {
+        for (to, entry) in self.parts.iter_mut().zip(SessionField::ALL) {
+            if entry.annotation() == annotation {
+                *to = Some(part);
+            }
+        }
     }
 
     /// The fields for these sessions, each with the part that says it.

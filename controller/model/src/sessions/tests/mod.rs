@@ -153,6 +153,7 @@ impl World {
             } else {
                 hostnames.iter().map(|host| Hostname::parse(Some(host))).collect()
             },
+            schemes: crate::sessions::Schemes::default(),
         }
     }
 

@@ -1,0 +1,95 @@
+//! Cookies of hosts that are served over HTTP and over HTTPS. A browser that has a `Secure` cookie refuses one of the
+//! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
+//! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless somebody says `always`.
+
+use std::collections::BTreeSet;
+
+use super::backends::x_backends;
+use super::origins::Part;
+use super::policy::Draft;
+use super::rules::{RuleChoice, Source};
+use crate::graph::Hostname;
+use limpet_api::ObjectName;
+use limpet_core::config::schema::{CookieModeConfig, SecureConfig};
+
+/// The hosts that something is served for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schemes {
+    pub(crate) over_http: BTreeSet<Hostname>,
+    pub(crate) over_https: BTreeSet<Hostname>,
+}
+
+impl Schemes {
+    pub(super) fn extend(&mut self, other: &Self) {
+        self.over_http.extend(other.over_http.iter().cloned());
+        self.over_https.extend(other.over_https.iter().cloned());
+    }
+
+    /// Whether a browser may send one cookie over both. With a `Domain`, hosts of it have one cookie.
+    fn share_cookies(&self, has_domain: bool) -> bool {
+        let meets = |host: &Hostname| self.over_https.iter().any(|other| host.intersection(other).is_some());
+        if has_domain {
+            !self.over_http.is_empty() && !self.over_https.is_empty()
+        } else {
+            self.over_http.iter().any(meets)
+        }
+    }
+}
+
+impl Draft {
+    /// The same for hosts that are served over HTTP, too.
+    pub(super) fn over_http_too(mut self) -> Self {
+        if let Some(cookie) = &mut self.config.cookie
+            && cookie.secure == SecureConfig::Auto
+            // The attributes of the application's cookie are its own.
+            && cookie.mode == CookieModeConfig::Insert
+        {
+            cookie.secure = SecureConfig::Never;
+            self.origins.set("secure", Part::Schemes);
+        }
+        self
+    }
+
+    /// The same for these hosts.
+    pub(super) fn over(self, schemes: &Schemes) -> Self {
+        if schemes.share_cookies(self.config.domain().is_some()) {
+            self.over_http_too()
+        } else {
+            self
+        }
+    }
+
+    /// Whether the cookie would be `Secure` without the hosts that are served over HTTP.
+    pub(super) fn is_plain_for_http(&self) -> bool {
+        self.origins.fields().any(|(_, part)| part == Some(Part::Schemes))
+    }
+}
+
+/// What the message of a status says of such a cookie.
+pub(super) const NOT_SECURE: &str = "the cookie is not Secure, because its host is served over HTTP as well, and \
+    browsers keep one cookie of a name; with session.limpet.dev/secure: always, there are no sessions over HTTP";
+
+/// The hosts of the rules that lead to an XBackend and have its sessions.
+pub(super) fn of_backend<'p>(name: &ObjectName, rules: impl Iterator<Item = &'p RuleChoice<'p>>) -> Schemes {
+    let mut schemes = Schemes::default();
+    for rule in rules {
+        let has_its = matches!(rule.source, Source::Destinations) && !rule.is_without();
+        if has_its && x_backends(rule.facts).any(|backend| backend == name) {
+            schemes.extend(&rule.facts.schemes);
+        }
+    }
+    schemes
+}
+
+/// Settles the cookies of all rules.
+pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
+    for rule in chosen {
+        let schemes = &rule.facts.schemes;
+        rule.draft = rule.draft.take().map(|draft| draft.over(schemes));
+        let each = std::mem::take(&mut rule.each);
+        rule.each = each
+            .into_iter()
+            .map(|(path, draft)| (path, draft.over(schemes)))
+            .collect();
+    }
+}
