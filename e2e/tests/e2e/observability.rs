@@ -69,6 +69,7 @@ async fn every_counter_is_there_from_the_start() -> Result<()> {
         "steered",
         "no_token",
         "unaddressable",
+        "too_large",
         "ended",
         "name_conflicts",
         "refused.malformed",

@@ -13,6 +13,9 @@ use crate::view::{ResponseView, ViewError};
 
 const SET_COOKIE: &str = "set-cookie";
 
+/// How many bytes the name and the value of a cookie may have. Browsers drop a larger one (RFC 6265bis section 5.7).
+const MAX_COOKIE_LEN: usize = 4096;
+
 /// The cookies that a response sets and deletes. The fields are read when they are first asked for.
 #[derive(Debug)]
 pub(crate) struct SetCookies<'r, R> {
@@ -59,6 +62,8 @@ pub(crate) struct Application<'a, 'r> {
     fields: Vec<Field<'r>>,
     /// Whether the token replaces the value.
     rewrite: bool,
+    /// The most bytes of a value that a browser keeps.
+    max_len: usize,
 }
 
 /// A field, and the range of the value that gets a token; `None` if the field stays as it is.
@@ -100,13 +105,18 @@ impl<'a, 'r> Application<'a, 'r> {
             header,
             fields,
             rewrite,
+            max_len: match carrier {
+                Carrier::HeaderPrefix { .. } => usize::MAX,
+                _ => MAX_COOKIE_LEN.saturating_sub(carrier.name().len()),
+            },
         }))
     }
 
-    /// The edits that put the token into the fields.
-    pub(crate) fn with(self, token: &str) -> Vec<HeaderEdit<'a>> {
-        let rewrite = self.rewrite;
-        let changed = |(field, value): (Cow<'_, [u8]>, Option<Range<usize>>)| {
+    /// The edits that put the token into the fields; `None` if it has room in none of them.
+    pub(crate) fn with(self, token: &str) -> Option<Vec<HeaderEdit<'a>>> {
+        let (rewrite, max_len) = (self.rewrite, self.max_len);
+        let mut any = false;
+        let mut changed = |(field, value): (Cow<'_, [u8]>, Option<Range<usize>>)| {
             let Some(Range { start, end }) = value else {
                 return field.into_owned();
             };
@@ -116,11 +126,20 @@ impl<'a, 'r> Application<'a, 'r> {
             } else {
                 prefix::added(part(start..end), token)
             };
+            // Who keeps a larger one is no browser, and does not lose it.
+            if value.len() > max_len && end - start <= max_len {
+                return field.into_owned();
+            }
+            any = true;
             [part(0..start), &value, part(end..field.len())].concat()
         };
         // Empty fields carry nothing, and some adapters cannot set them.
-        let fields = self.fields.into_iter().map(changed).filter(|field| !field.is_empty());
-        fields
+        let fields = self
+            .fields
+            .into_iter()
+            .map(&mut changed)
+            .filter(|field| !field.is_empty());
+        let edits = fields
             .enumerate()
             .map(|(i, field)| {
                 if i == 0 {
@@ -129,6 +148,7 @@ impl<'a, 'r> Application<'a, 'r> {
                     HeaderEdit::Add(self.header, field)
                 }
             })
-            .collect()
+            .collect();
+        any.then_some(edits)
     }
 }

@@ -35,6 +35,8 @@ pub enum ResponseOutcome {
     Ended,
     /// The application moved the session to another backend, which the token names.
     Moved,
+    /// With a token, browsers would drop the application's cookie.
+    TooLarge,
 }
 
 impl RequestOutcome {
@@ -79,13 +81,14 @@ impl RequestOutcome {
 
 impl ResponseOutcome {
     /// The outcomes that have a counter.
-    pub const COUNTED: [Self; 6] = [
+    pub const COUNTED: [Self; 7] = [
         Self::Issued,
         Self::Reissued,
         Self::Renewed,
         Self::Unaddressable,
         Self::Ended,
         Self::Moved,
+        Self::TooLarge,
     ];
 
     /// The index in [`ResponseOutcome::COUNTED`]; `None` if the outcome has no counter.
@@ -111,6 +114,7 @@ impl ResponseOutcome {
             Self::Unaddressable => Some("unaddressable"),
             Self::Ended => Some("ended"),
             Self::Moved => Some("moved"),
+            Self::TooLarge => Some("too_large"),
         }
     }
 }

@@ -384,7 +384,14 @@ impl Session {
         };
         let token = realm.seal(policy.form, &claims, nonce);
         let mut edits = match application {
-            Some(application) => application.with(&token),
+            Some(application) => {
+                let Some(edits) = application.with(&token) else {
+                    plan.outcome = ResponseOutcome::TooLarge;
+                    plan.seen = self.seen(steered);
+                    return Ok(());
+                };
+                edits
+            }
             None => self.own(&token, &claims, response, now)?,
         };
         edits.extend(location.as_ref().map(|location| location.with(&token)));

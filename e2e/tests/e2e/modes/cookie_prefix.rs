@@ -96,6 +96,17 @@ async fn the_applications_cookie_gets_a_token_and_loses_nothing() -> Result<()> 
     Ok(())
 }
 
+/// Browsers drop a cookie whose name and value have more than 4,096 bytes.
+#[tokio::test]
+async fn a_cookie_without_room_for_a_token_was_lost() -> Result<()> {
+    let site = site_with(Mode::CookiePrefix).await?;
+    let field = format!("{COOKIE}={}; Path=/", "x".repeat(4047));
+    let answer = site.envoy.get("/").answered_with("set-cookie", &field).send().await?;
+    assert_eq!(fields_without(&answer, "set-cookie", "no token"), [field]);
+    assert_eq!(site.envoy.metric("web.too_large").await?, 1);
+    Ok(())
+}
+
 /// None of these begins or ends a session.
 #[tokio::test]
 async fn fields_that_set_no_session_do_not_change() -> Result<()> {

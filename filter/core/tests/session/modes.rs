@@ -261,6 +261,34 @@ fn a_missing_or_empty_application_header_gets_no_token() {
     }
 }
 
+/// Name and value of a cookie have 4,096 bytes at most; a token has 60 here, and `~`.
+#[test]
+fn a_login_cookie_was_lost_because_a_token_made_it_too_large() {
+    let room = 4096 - "JSESSIONID".len();
+    let of = |site: Site, value: &str| {
+        let response = sets(&format!("JSESSIONID={value}; HttpOnly"));
+        site.visit(&Request::new(), &response, at(0))
+    };
+    let fits = of(prefix(), &"x".repeat(room - 61));
+    assert_eq!(fits.outcomes(), (NO_TOKEN, ISSUED));
+    for length in [room - 60, room] {
+        let visit = of(prefix(), &"x".repeat(length));
+        let outcomes = (NO_TOKEN, TOO_LARGE);
+        assert_eq!((visit.outcomes(), visit.edits), (outcomes, vec![]), "{length}");
+    }
+    // No browser would have kept it.
+    assert_eq!(of(prefix(), &"x".repeat(room + 1)).outcomes(), (NO_TOKEN, ISSUED));
+    // A token takes the place of the value.
+    assert_eq!(
+        of(cookie_mode("rewrite", json!({})), &"x".repeat(2 * room)).outcomes(),
+        (NO_TOKEN, ISSUED)
+    );
+    // Browsers keep no headers.
+    let header = Response::by(A).header(HEADER, &"x".repeat(2 * room));
+    let visit = header_prefix().visit(&Request::new(), &header, at(0));
+    assert_eq!(visit.outcomes(), (NO_TOKEN, ISSUED));
+}
+
 #[test]
 fn local_replies_and_unaddressable_backends_get_no_prefix() {
     let local = Response::local(503, "upstream_reset", A).header("set-cookie", "JSESSIONID=abc");

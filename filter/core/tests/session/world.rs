@@ -202,6 +202,7 @@ pub(crate) const REISSUED: ResponseOutcome = ResponseOutcome::Reissued;
 pub(crate) const RENEWED: ResponseOutcome = ResponseOutcome::Renewed;
 pub(crate) const MOVED: ResponseOutcome = ResponseOutcome::Moved;
 pub(crate) const UNADDRESSABLE: ResponseOutcome = ResponseOutcome::Unaddressable;
+pub(crate) const TOO_LARGE: ResponseOutcome = ResponseOutcome::TooLarge;
 
 pub(crate) fn refused(refusal: Refusal) -> RequestOutcome {
     RequestOutcome::Refused(refusal)
