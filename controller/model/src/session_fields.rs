@@ -193,7 +193,7 @@ session_fields! {
     }
     /// When the application ends the session.
     end: OrNone<EndConfig> {
-        values: or_none(&["{cookie: SID}", "none"]),
+        values: or_none(&["{cookie: SID}", "{header: Clear-Site-Data}", "none"]),
         read: yaml_or_none,
         of: Deletable,
         config: ["end"],

@@ -5,20 +5,36 @@ use crate::bound_policy::BoundPolicy;
 use crate::cache_control;
 use crate::carrier::cookie::Secure;
 use crate::carrier::set_cookie::Said;
-use crate::config::{Carrier, End};
+use crate::config::{Carrier, End, Sign};
 use crate::plan::HeaderEdit;
 use crate::time::Timestamp;
 use crate::view::{ResponseView, ViewError};
+
+/// In lower case. The header says what of the site a browser forgets (W3C Clear Site Data, section 3.1).
+const CLEAR_SITE_DATA: &str = "clear-site-data";
 
 impl End {
     /// Whether the application ends the session with this response.
     pub(crate) fn is_said<R: ResponseView>(
         &self,
+        response: &R,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<bool, ViewError> {
-        Ok(cookies.say(&self.cookie, now)? == Some(Said::Deleted))
+        match &self.0 {
+            Sign::Cookie(name) => Ok(cookies.say(name, now)? == Some(Said::Deleted)),
+            Sign::Header(name) if name == CLEAR_SITE_DATA => {
+                Ok(response.fields(name)?.iter().any(|field| clears_cookies(field)))
+            }
+            Sign::Header(name) => Ok(response.fields(name)?.iter().any(|field| !field.is_empty())),
+        }
     }
+}
+
+/// Whether a list of quoted words has the one for cookies, or the one for all.
+fn clears_cookies(field: &[u8]) -> bool {
+    let mut words = field.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    words.any(|word| word == br#""cookies""# || word == br#""*""#)
 }
 
 /// The edits that delete the cookie of a session, whether or not the client sent it: with a request from another site

@@ -288,7 +288,7 @@ impl Session {
         plan: &mut ResponsePlan<'a>,
     ) -> Result<bool, ViewError> {
         let is_end = match &self.bound_policy.policy.end {
-            Some(end) => end.is_said(cookies, now)?,
+            Some(end) => end.is_said(response, cookies, now)?,
             None => false,
         };
         if is_end {
@@ -383,25 +383,11 @@ impl Session {
             None => response.nonce()?,
         };
         let token = realm.seal(policy.form, &claims, nonce);
-        let mut edits = match application {
-            Some(application) => {
-                let Some(edits) = application.with(&token) else {
-                    plan.outcome = ResponseOutcome::TooLarge;
-                    plan.seen = self.seen(steered);
-                    return Ok(());
-                };
-                edits
-            }
-            None => self.own(&token, &claims, response, now)?,
+        let Some(edits) = self.edits(application, location.as_ref(), token, &claims, response, now)? else {
+            plan.outcome = ResponseOutcome::TooLarge;
+            plan.seen = self.seen(steered);
+            return Ok(());
         };
-        edits.extend(location.as_ref().map(|location| location.with(&token)));
-        if !policy.keep_cache_control {
-            // Browsers keep some redirects for good, and would return to this token.
-            edits.extend(cache_control::edits(response, location.is_some())?);
-        }
-        if let Some(header) = &policy.tell {
-            edits.push(HeaderEdit::Set(header, token.into_bytes()));
-        }
         let key = realm.signing();
         let changes = self.held != Some(key);
         *plan = ResponsePlan {
@@ -418,6 +404,35 @@ impl Session {
             ..ResponsePlan::NO_CHANGE
         };
         Ok(())
+    }
+
+    /// The edits that bring a token to the client; `None` if the application's cookie has no room for it.
+    fn edits<'a>(
+        &'a self,
+        application: Option<Application<'a, '_>>,
+        location: Option<&Location<'a, '_>>,
+        token: String,
+        claims: &Claims,
+        response: &impl ResponseView,
+        now: Timestamp,
+    ) -> Result<Option<Vec<HeaderEdit<'a>>>, ViewError> {
+        let policy = &*self.bound_policy.policy;
+        let edits = match application {
+            Some(application) => application.with(&token),
+            None => Some(self.own(&token, claims, response, now)?),
+        };
+        let Some(mut edits) = edits else {
+            return Ok(None);
+        };
+        edits.extend(location.map(|location| location.with(&token)));
+        if !policy.keep_cache_control {
+            // Browsers keep some redirects for good, and would return to this token.
+            edits.extend(cache_control::edits(response, location.is_some())?);
+        }
+        if let Some(header) = &policy.tell {
+            edits.push(HeaderEdit::Set(header, token.into_bytes()));
+        }
+        Ok(Some(edits))
     }
 
     /// The session of a response that is one of its backend, and changes nothing.

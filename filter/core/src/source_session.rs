@@ -103,7 +103,7 @@ impl SourceSession {
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let request = self.settle(response)?;
         let cookies = SetCookies::of(response);
-        let plan = match self.end(bound_policy, source, &cookies, &now)? {
+        let plan = match self.end(bound_policy, source, response, &cookies, &now)? {
             Some(plan) => plan,
             None => self.answer(bound_policy, source, response, &cookies, wish, &now)?,
         };
@@ -135,13 +135,14 @@ impl SourceSession {
         &self,
         bound_policy: &BoundPolicy,
         source: &Source,
+        response: &R,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<Option<ResponsePlan<'static>>, ViewError> {
         let (Some(end), Some(key)) = (&bound_policy.policy.end, &self.key) else {
             return Ok(None);
         };
-        if !end.is_said(cookies, now)? {
+        if !end.is_said(response, cookies, now)? {
             return Ok(None);
         }
         source.table().remove(key)?;

@@ -1,7 +1,7 @@
 //! Checks of `begin` and `end`.
 
 use super::carrier_rules::name_problem;
-use super::schema::{BeginConfig, BeginWhenConfig, PolicyConfig};
+use super::schema::{BeginConfig, BeginWhenConfig, EndConfig, PolicyConfig};
 use super::{Begin, Carrier, End, Further, Place, Problem, Sign};
 use crate::envoy::INTERNAL_HEADER_PREFIX;
 
@@ -114,7 +114,7 @@ fn method_problem(method: &str, earlier: &[String]) -> Option<String> {
 
 /// When the application ends a session of the policy at `field`. Adds what is wrong with it to `problems`.
 pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &mut Vec<Problem>) -> Option<End> {
-    let cookie = &config.end.as_ref()?.cookie;
+    let EndConfig { cookie, header } = config.end.as_ref()?;
     let field = format!("{field}.end");
     let refused = match own.carrier {
         Carrier::Cookie { .. } | Carrier::Source(_) => None,
@@ -129,9 +129,29 @@ pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &
         field: field.clone(),
         message: message.to_owned(),
     }));
-    problems.extend(own.cookie_problem(cookie).map(|message| Problem {
-        field: format!("{field}.cookie"),
-        message,
-    }));
-    Some(End { cookie: cookie.clone() })
+    let mut problem = |name: &str, message: Option<String>| {
+        problems.extend(message.map(|message| Problem {
+            field: format!("{field}{name}"),
+            message,
+        }));
+    };
+    match (cookie, header) {
+        (Some(cookie), None) => {
+            problem(".cookie", own.cookie_problem(cookie));
+            Some(End(Sign::Cookie(cookie.clone())))
+        }
+        (None, Some(header)) => {
+            let header = header.to_ascii_lowercase();
+            problem(".header", own.header_problem(&header));
+            Some(End(Sign::Header(header)))
+        }
+        (None, None) => {
+            problem("", Some("expected cookie or header, found none".to_owned()));
+            None
+        }
+        (Some(_), Some(_)) => {
+            problem("", Some("expected cookie or header, found both".to_owned()));
+            None
+        }
+    }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Begin {
     pub(crate) methods: Vec<String>,
 }
 
-/// What the application sets in a response that begins a session.
+/// What the application says in a response that begins or ends a session.
 #[derive(Debug)]
 pub(crate) enum Sign {
     Cookie(String),
@@ -81,11 +81,9 @@ pub(crate) enum Sign {
     Header(String),
 }
 
-/// The application's cookie that a session ends with.
+/// What a session ends with: a cookie that the application deletes, or a header that it sets.
 #[derive(Debug)]
-pub(crate) struct End {
-    pub(crate) cookie: String,
-}
+pub(crate) struct End(pub(crate) Sign);
 
 /// The carrier of a policy's tokens. Header names are in lower case.
 #[derive(Debug)]

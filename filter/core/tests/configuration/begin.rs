@@ -94,7 +94,18 @@ fn the_sign_is_the_applications() {
         let lower = name.to_lowercase();
         let message =
             format!("begin.header: expected a header of the application, found {lower:?}, which carries tokens");
+        let of_end = message.replace("begin.", "end.");
         assert_eq!(policy(&json!({"begin": {"header": name}})), [message]);
+        assert_eq!(policy(&json!({"end": {"header": name}})), [of_end]);
+    }
+    for (fields, expected) in [
+        (json!({}), "end: expected cookie or header, found none"),
+        (
+            json!({"cookie": "t", "header": "x-t"}),
+            "end: expected cookie or header, found both",
+        ),
+    ] {
+        assert_eq!(policy(&json!({ "end": fields })), [expected]);
     }
     assert_eq!(
         policy(&json!({"begin": {"header": "x-limpet-host"}})),
@@ -108,6 +119,7 @@ fn the_sign_is_the_applications() {
         json!({"begin": {"header": "set-cookie"}}),
         json!({"begin": {"cookie": "x-tell"}}),
         json!({"begin": {"cookie": "S"}, "end": {"cookie": "S"}}),
+        json!({"end": {"header": "Clear-Site-Data"}}),
     ] {
         assert_eq!(policy(&fine), FINE, "{fine}");
     }
@@ -119,6 +131,7 @@ fn names_are_checked_where_they_stand() {
         ("begin.cookie", "cookie"),
         ("begin.header", "header"),
         ("end.cookie", "cookie"),
+        ("end.header", "header"),
     ] {
         let (section, name) = field.split_once('.').unwrap();
         let policy = json!({ "cookie": {"name": "s"}, section: {name: "a b"} });

@@ -202,6 +202,43 @@ fn a_logout_removes_the_entry_of_the_address() {
 }
 
 #[test]
+fn a_header_ends_a_session() {
+    let with_header = |name: &str, value: &str| Response::by(A).surely_as_asked().header(name, value);
+    for (header, name, value, ends) in [
+        ("X-Logout", "x-logout", "1", true),
+        ("X-Logout", "x-logout", "", false),
+        ("X-Logout", "x-other", "1", false),
+        ("Clear-Site-Data", "clear-site-data", r#""cookies""#, true),
+        (
+            "Clear-Site-Data",
+            "clear-site-data",
+            r#""cache","cookies", "storage""#,
+            true,
+        ),
+        ("Clear-Site-Data", "clear-site-data", r#" "*" "#, true),
+        ("Clear-Site-Data", "clear-site-data", r#""cache", "storage""#, false),
+        ("Clear-Site-Data", "clear-site-data", "cookies", false),
+    ] {
+        let expected = (STEERED, if ends { ENDED } else { UNCHANGED });
+        let by_cookie = Site::new(cookie_policy(json!({"end": {"header": header}})));
+        let visit = by_cookie.visit(&session(), &with_header(name, value), at(1));
+        assert_eq!(visit.outcomes(), expected, "{name}: {value}");
+        let deleted = visit
+            .set_cookie()
+            .is_some_and(|cookie| cookie.starts_with("session=; "));
+        assert_eq!(deleted, ends);
+
+        let by_address = Site::new(json!({"source": {}, "end": {"header": header}}));
+        let client = || Request::new().client("192.0.2.1:4711");
+        by_address.visit(&client(), &Response::by(A), at(0));
+        let visit = by_address.visit(&client(), &with_header(name, value), at(1));
+        assert_eq!(visit.outcomes(), expected, "{name}: {value}");
+        let next = by_address.visit(&client(), &Response::by(A), at(2));
+        assert_eq!(next.request, if ends { NO_TOKEN } else { STEERED });
+    }
+}
+
+#[test]
 fn the_applications_own_cookie_of_the_name_is_removed_as_ever() {
     let site = Site::new(policy(json!({})));
     site.visit(&Request::new(), &setting("session=app"), at(0));

@@ -7,7 +7,7 @@ use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 #[cfg(feature = "schema")]
-use super::constraints::{METHOD, TOKEN, cookie_and_header, cookie_header_or_methods};
+use super::constraints::{METHOD, TOKEN, cookie_and_header, cookie_header_or_methods, exactly_one};
 
 /// When a session begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -69,14 +69,21 @@ pub struct BeginWhenConfig {
     pub methods: Vec<String>,
 }
 
-/// When the application ends the session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// When the application ends the session: `cookie` or `header`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("oneOf" = exactly_one(&["cookie", "header"]))))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndConfig {
     /// With a response in which it deletes this cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
-    pub cookie: String,
+    pub cookie: Option<String>,
+    /// With a response in which it sets this header. Case does not matter. `Clear-Site-Data` must name `"cookies"` or
+    /// `"*"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
+    pub header: Option<String>,
 }
 
 // serde's own untagged enums say of a mistake that no variant fits, and not which field is wrong.
