@@ -90,6 +90,18 @@ fn clusters_in_which_envoy_cannot_steer_were_ok() {
 }
 
 #[test]
+fn other_types_of_clusters_are_named() {
+    let expected = "not checked: whether a session web/default holds in a cluster of the type \
+                    envoy.extensions.clusters.dynamic_modules.v3.ClusterConfig";
+    assert_one(
+        &with(&typed("dynamic_modules", &json!({}))),
+        "note",
+        "clusters[0]",
+        expected,
+    );
+}
+
+#[test]
 fn clusters_in_which_envoy_steers_are_ok() {
     for cluster in [
         json!({}),

@@ -126,7 +126,7 @@ impl<'a, 'r> Application<'a, 'r> {
             } else {
                 prefix::added(part(start..end), token)
             };
-            // Who keeps a larger one is no browser, and does not lose it.
+            // A client that keeps a larger one is no browser, and does not lose it.
             if value.len() > max_len && end - start <= max_len {
                 return field.into_owned();
             }

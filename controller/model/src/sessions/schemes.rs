@@ -1,6 +1,6 @@
 //! Cookies of hosts that are served over HTTP and over HTTPS. A browser that has a `Secure` cookie refuses one of the
 //! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
-//! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless somebody says `always`.
+//! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What other control planes serve, and whether anything is left. `withoutStatus` has what nobody serves.
+//! What other control planes serve, and whether anything is left. `withoutStatus` has what no control plane serves.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ struct Others<'a> {
 }
 
 impl Others<'_> {
-    /// Who serves Gateways of this class, if it is another control plane.
+    /// The control plane that serves Gateways of this class, if it is another one.
     fn class(&self, class: &str) -> Option<String> {
         let controller = &self.objects.gateway_classes.get(class)?.spec.controller_name;
         if self.settings.reads(controller) {

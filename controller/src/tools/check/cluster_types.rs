@@ -6,6 +6,9 @@ use super::session::Session;
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::node::Node;
 
+/// The types of clusters that were tried, of those that are extensions.
+const TRIED: [&str; 4] = ["dns", "aggregate", "composite", "dynamic_forward_proxy"];
+
 /// What Envoy says of an endpoint that is in use and healthy: without a health in its assignment, and with one.
 const IN_USE: [&str; 2] = ["UNKNOWN", "HEALTHY"];
 
@@ -36,6 +39,7 @@ pub(super) fn check<'a>(
             let message = format!("{}, so {effect} ({name}): {}", problem.cause, problem.instead);
             report.add(severity, cluster, message);
         }
+        note_untried(report, &name, cluster);
         check_statuses(report, severity, effect, &name, cluster);
         if severity == Severity::Warning {
             note_panic(report, &name, cluster);
@@ -99,6 +103,19 @@ fn problem(cluster: &Node<'_>) -> Option<Problem> {
         effect: Some("no session begins there"),
         instead: "expected socket_address",
     })
+}
+
+/// Says of any other extension that it is not known here.
+fn note_untried(report: &mut Report, name: &str, cluster: &Node<'_>) {
+    let typed = cluster.at(&["cluster_type", "typed_config"]);
+    let Some((kind, _)) = typed.as_ref().and_then(Node::typed) else {
+        return;
+    };
+    let is_tried = |extension: &&str| kind.contains(&format!(".clusters.{extension}.v3."));
+    if !TRIED.iter().any(is_tried) {
+        let message = format!("not checked: whether a session {name} holds in a cluster of the type {kind}");
+        report.note(cluster, message);
+    }
 }
 
 fn has_other_addresses(cluster: &Node<'_>) -> bool {
