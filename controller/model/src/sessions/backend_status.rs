@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::backends::{Backends, Own, content, x_backends};
 use super::domains::{EXPECTED, foreign_domain};
-use super::facts::RuleFacts;
+use super::facts::{RuleFacts, Schemes};
 use super::policy_status::{keep_oldest, rule_name};
 use super::rules::{RuleChoice, Source};
-use super::schemes::{self, Schemes};
+use super::schemes;
 use super::status::{Remarks, ancestor, invalid, report};
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;

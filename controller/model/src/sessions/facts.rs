@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::schemes::Schemes;
 use crate::graph::{Hostname, PathMatch, RuleName};
 use crate::objects::RuleBackend;
 use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence};
@@ -39,6 +38,13 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) hosts: BTreeSet<Hostname>,
     /// The same, by scheme.
     pub(crate) schemes: Schemes,
+}
+
+/// The hosts that something is served for, by scheme.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schemes {
+    pub(crate) over_http: BTreeSet<Hostname>,
+    pub(crate) over_https: BTreeSet<Hostname>,
 }
 
 /// Why no request of a rule can have a session, whatever other objects there are. Its session, if anything asks for

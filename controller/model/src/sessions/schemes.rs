@@ -2,22 +2,14 @@
 //! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
 //! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
 
-use std::collections::BTreeSet;
-
 use super::backends::x_backends;
+use super::facts::Schemes;
 use super::origins::Part;
 use super::policy::Draft;
 use super::rules::{RuleChoice, Source};
 use crate::graph::Hostname;
 use limpet_api::ObjectName;
 use limpet_core::config::schema::{CookieModeConfig, SecureConfig};
-
-/// The hosts that something is served for.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Schemes {
-    pub(crate) over_http: BTreeSet<Hostname>,
-    pub(crate) over_https: BTreeSet<Hostname>,
-}
 
 impl Schemes {
     pub(super) fn extend(&mut self, other: &Self) {
