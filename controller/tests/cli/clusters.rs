@@ -170,7 +170,7 @@ fn subsets(canary: &Value, others: &Value) -> Value {
 
 #[test]
 fn a_session_led_out_of_its_routes_subset() {
-    let expected = "routes[0] leads the session web/default to another subset of backends";
+    let expected = "metadata_match: the route canary leads the session web/default to another subset of backends";
     let (v1, v2) = (json!({"version": "v1"}), json!({"version": "v2"}));
     assert_one(&subsets(&v2, &v1), "warning", "routes[1]", expected);
     assert_one(&subsets(&v2, &json!({})), "warning", "routes[1]", expected);

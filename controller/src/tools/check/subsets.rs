@@ -33,7 +33,7 @@ pub(super) struct Subsets(BTreeMap<(String, String), Subset>);
 struct Subset {
     criteria: Criteria,
     /// Where they stand.
-    path: String,
+    place: String,
 }
 
 /// Names and values of an endpoint's metadata.
@@ -57,17 +57,19 @@ impl Subsets {
         }
         let base = String::from_utf8_lossy(cluster_base(cluster.as_bytes())).into_owned();
         for (criteria, node) in subsets(route, cluster) {
-            let path = node.path.clone();
+            let name = route
+                .text("name")
+                .filter(|name| node.path == route.path && !name.is_empty());
             let first = self.0.entry((session.name(), base.clone())).or_insert_with(|| Subset {
                 criteria: criteria.clone(),
-                path,
+                place: name.map_or_else(|| node.path.clone(), |name| format!("the route {name}")),
             });
             if first.criteria != criteria {
                 let message = format!(
                     "metadata_match: {} leads the session {} to another subset of {cluster}, and a session stays with \
                      its endpoint: requests here would leave their subset. Give each subset a session with a scope of \
                      its own, or a cluster of its own",
-                    first.path,
+                    first.place,
                     session.name()
                 );
                 return report.warning(&node, message);
