@@ -98,8 +98,12 @@ impl SplitSite {
         Ok(all)
     }
 
-    /// Waits until new clients reach all pods.
+    /// Waits until both Envoys have all pods, and new clients reach them. Envoys with other pods hash otherwise.
     async fn until_all_reached(&self) -> Result<()> {
+        for service in [LONG, SHORT] {
+            let own = self.pods.keys().filter(|name| name.starts_with(service));
+            self.site.until_endpoints(service, own.count()).await?;
+        }
         let expected: BTreeSet<&str> = self.pods.keys().map(String::as_str).collect();
         let mut strangers = clients(1).into_iter().cycle();
         let reached = async || {

@@ -156,6 +156,20 @@ impl GatewaySite {
         self.until("sessions to begin", path, begins).await
     }
 
+    /// Waits until both Envoys have so many endpoints of a Service.
+    pub(super) async fn until_endpoints(&self, service: &str, count: usize) -> Result<()> {
+        let cluster = format!("/{service}/");
+        poll::until(&format!("{count} endpoints of {service}"), async || {
+            for envoy in &self.envoys {
+                let clusters = envoy.admin().text("/clusters").await.ok()?;
+                let is_endpoint = |line: &&str| line.contains(&cluster) && line.contains("::weight::");
+                (clusters.lines().filter(is_endpoint).count() == count).then_some(())?;
+            }
+            Some(())
+        })
+        .await
+    }
+
     /// The sum of a counter of the filter over both Envoys and all policies: `refused.expired`, for example.
     pub(crate) async fn count(&self, outcome: &str) -> Result<u64> {
         let mut sum = 0;
