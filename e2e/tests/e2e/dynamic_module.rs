@@ -30,6 +30,18 @@ pub(crate) async fn takes_both() -> Result<bool> {
     Ok(true)
 }
 
+/// Each release of Envoy says that a module of another interface than its own is deprecated.
+#[tokio::test]
+async fn envoy_called_the_module_deprecated() -> Result<()> {
+    if takes_the_module().await? {
+        let config = Config::load("cookie.yaml")?.build(Build::Module).alone();
+        let envoy = Envoy::start(config).await?;
+        let log = envoy.log()?;
+        assert!(!log.contains("is deprecated"), "{log}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_session_continues_at_an_envoy_with_the_other_build() -> Result<()> {
     if !takes_both().await? {
