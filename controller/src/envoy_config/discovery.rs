@@ -56,7 +56,15 @@ pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
     }
 }
 
-pub(crate) fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
+/// Where Envoy gets what none of the documents has, for messages.
+pub(crate) fn origin(source: Option<&Node<'_>>) -> String {
+    match source.and_then(watched_file) {
+        Some(file) => format!("from {file}, which cannot be read from here"),
+        None => "from elsewhere".to_owned(),
+    }
+}
+
+fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
     source
         .at(&["path_config_source", "path"])
         .or_else(|| source.get("path"))?

@@ -18,7 +18,6 @@ pub(super) fn destinations(
     not_followed: &mut Vec<String>,
 ) -> Vec<Destination> {
     let mut destinations: Vec<Destination> = Vec::new();
-    let mut resolved_at = Vec::new();
     for (index, reference) in input.backends.iter().enumerate() {
         let field = format!("{}.backendRefs[{index}]", input.field);
         let mut destination = Destination {
@@ -41,7 +40,6 @@ pub(super) fn destinations(
             Ok(backend) => {
                 let name = backend.cluster.clone();
                 rule.backends.push(backend);
-                resolved_at.push(index);
                 Target::Cluster(name)
             }
             Err(bad) => {
@@ -52,31 +50,35 @@ pub(super) fn destinations(
         };
         destinations.push(destination);
     }
-    rule.twins = twins(input.backends, &resolved_at, &rule.backends);
+    rule.twins = twins(input.backends, &destinations);
     destinations
 }
 
 /// The first two references to one cluster whose filters differ. Tokens name a cluster, and nothing of its filters.
-/// `resolved_at`: where the reference of each backend stands.
-fn twins(references: &[BackendRef], resolved_at: &[usize], backends: &[Backend]) -> Option<Twins> {
-    let resolved: Vec<(usize, &Backend)> = resolved_at.iter().copied().zip(backends).collect();
-    let mut seconds = resolved.iter().enumerate();
-    seconds.find_map(|(place, (second, backend))| {
-        let filters = |index: usize| references.get(index).map(|reference| reference.filters.as_slice());
-        let is_twin = |(first, other): &&(usize, &Backend)| {
-            other.cluster.base() == backend.cluster.base() && !are_alike(filters(*first), filters(*second))
+fn twins(references: &[BackendRef], destinations: &[Destination]) -> Option<Twins> {
+    // As with most rules.
+    if references.iter().all(|reference| reference.filters.is_empty()) {
+        return None;
+    }
+    let mut earlier: Vec<(usize, &[u8], &[Filter])> = Vec::new();
+    for (second, (reference, destination)) in references.iter().zip(destinations).enumerate() {
+        let Target::Cluster(cluster) = &destination.target else {
+            continue;
         };
-        let (first, _) = resolved.iter().take(place).find(is_twin)?;
-        Some(Twins {
-            first: *first,
-            second: *second,
-        })
-    })
+        let (base, filters) = (cluster.base(), reference.filters.as_slice());
+        let is_twin =
+            |(_, other, of_other): &&(usize, &[u8], &[Filter])| *other == base && !are_alike(of_other, filters);
+        if let Some((first, ..)) = earlier.iter().find(is_twin) {
+            return Some(Twins { first: *first, second });
+        }
+        earlier.push((second, base, filters));
+    }
+    None
 }
 
 /// Whether both do the same. What a filter of another control plane does is not known.
-fn are_alike(one: Option<&[Filter]>, other: Option<&[Filter]>) -> bool {
-    one == other && !one.into_iter().flatten().any(|filter| filter.kind == "ExtensionRef")
+fn are_alike(one: &[Filter], other: &[Filter]) -> bool {
+    one == other && !one.iter().any(|filter| filter.kind == "ExtensionRef")
 }
 
 fn resolve(

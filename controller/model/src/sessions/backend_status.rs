@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::UsedBackend;
 use super::backends::{Backends, Own, content, x_backends};
 use super::domains::{EXPECTED, foreign_domain};
-use super::facts::{RuleFacts, Schemes};
+use super::facts::RuleFacts;
 use super::policy_status::{keep_oldest, rule_name};
 use super::rules::{RuleChoice, Source};
 use super::schemes;
@@ -21,6 +22,7 @@ const MAX_ANCESTORS: usize = 32;
 pub(super) fn reports(
     objects: &Objects,
     backends: &Backends,
+    used: &BTreeMap<&ObjectName, UsedBackend<'_>>,
     chosen: &[RuleChoice<'_>],
 ) -> BTreeMap<ObjectName, PolicyReport> {
     let mut leading: BTreeMap<&ObjectName, Vec<&RuleChoice<'_>>> = BTreeMap::new();
@@ -32,7 +34,10 @@ pub(super) fn reports(
             leading.entry(name).or_default().push(rule);
         }
     }
-    let report = |(name, leading): (&ObjectName, Vec<_>)| Some((name.clone(), one(objects, backends, name, &leading)?));
+    let report = |(name, leading): (&ObjectName, Vec<_>)| {
+        let is_plain = used.get(name).is_some_and(|used| used.draft().is_plain_for_http());
+        Some((name.clone(), one(objects, backends, name, is_plain, &leading)?))
+    };
     leading.into_iter().filter_map(report).collect()
 }
 
@@ -59,14 +64,20 @@ fn has_ancestors(report: Option<&PolicyReport>) -> bool {
     report.is_some_and(|report| !report.ancestors.is_empty())
 }
 
-fn one(objects: &Objects, backends: &Backends, name: &ObjectName, leading: &[&RuleChoice<'_>]) -> Option<PolicyReport> {
+/// `is_plain`: whether the cookie is not `Secure`, because of hosts that are served over HTTP.
+fn one(
+    objects: &Objects,
+    backends: &Backends,
+    name: &ObjectName,
+    is_plain: bool,
+    leading: &[&RuleChoice<'_>],
+) -> Option<PolicyReport> {
     let object = objects.backends.get(name)?;
     let mut gateways: BTreeSet<&ObjectName> = leading.iter().flat_map(|rule| &rule.facts.gateways).collect();
     keep_oldest(objects, &mut gateways, MAX_ANCESTORS);
-    let schemes = schemes::of_backend(name, leading.iter().copied());
     let ancestors = gateways.into_iter().map(|gateway| {
         let leading = leading.iter().filter(|rule| rule.facts.gateways.contains(gateway));
-        let conditions = conditions(backends, name, &schemes, &object.unread, leading);
+        let conditions = conditions(backends, name, is_plain, &object.unread, leading);
         ancestor(gateway, conditions)
     });
     Some(report(&object.meta, ancestors))
@@ -75,7 +86,7 @@ fn one(objects: &Objects, backends: &Backends, name: &ObjectName, leading: &[&Ru
 fn conditions<'p>(
     backends: &Backends,
     name: &ObjectName,
-    schemes: &Schemes,
+    is_plain: bool,
     unread: &[String],
     leading: impl Iterator<Item = &'p &'p RuleChoice<'p>>,
 ) -> Vec<Condition> {
@@ -91,7 +102,7 @@ fn conditions<'p>(
     let (mut count, mut conflicts) = (0, 0);
     if let Some(Own { draft, overruled, .. }) = backends.own(name) {
         overruled.iter().cloned().for_each(|why| about.say(why));
-        if draft.clone().over(schemes).is_plain_for_http() {
+        if is_plain {
             about.say(schemes::NOT_SECURE.to_owned());
         }
         for rule in leading {

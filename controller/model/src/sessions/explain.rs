@@ -5,7 +5,6 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
-use super::RuleSession;
 use super::affinities::Affinities;
 use super::annotations::camel_case;
 use super::backends::{Backends, x_backends};
@@ -18,7 +17,7 @@ use super::persistence::{self, Dialect, Persistence};
 use super::policy::Draft;
 use super::policy_status::{lost_targets, words};
 use super::rules::{Outcome, RuleChoice, Source};
-use super::schemes;
+use super::{RuleSession, UsedBackend};
 use crate::explanation::{Contender, FieldExplanation, FieldOrigin, PathExplanation, SessionExplanation};
 use crate::former_session::{LIFETIME, NAME};
 use crate::graph::{Session, SessionUse};
@@ -46,6 +45,8 @@ pub(super) struct Explainer<'a> {
     pub(super) targets: &'a PolicyTargets<'a>,
     pub(super) backends: &'a Backends,
     pub(super) affinities: &'a Affinities,
+    /// The XBackends that rules have the sessions of.
+    pub(super) used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
     /// By name.
     pub(super) policies: &'a BTreeMap<Text, PolicyConfig>,
 }
@@ -72,12 +73,10 @@ impl Explainer<'_> {
     ) -> Vec<Explained> {
         let all = chosen.iter().zip(decided);
         let of_route = all.filter(|(rule, _)| rule.facts.route == *route);
-        of_route
-            .map(|(rule, decided)| self.rule(rule, decided, chosen))
-            .collect()
+        of_route.map(|(rule, decided)| self.rule(rule, decided)).collect()
     }
 
-    fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession, chosen: &[RuleChoice<'_>]) -> Explained {
+    fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession) -> Explained {
         let mut problems: Vec<String> = rule.problems.iter().map(told).collect();
         if rule.is_refused && problems.is_empty() {
             problems.push("another rule of the route says what is wrong with the route's annotations".to_owned());
@@ -107,7 +106,7 @@ impl Explainer<'_> {
             session: rule.draft.as_ref().and_then(|draft| session(&decided.session, draft)),
             by_path: by_path.collect(),
             of_backends: match decided.session {
-                Session::Destinations => self.of_backends(rule.facts, chosen),
+                Session::Destinations => self.of_backends(rule.facts),
                 Session::Rule(_) | Session::None => BTreeMap::new(),
             },
         }
@@ -158,14 +157,10 @@ impl Explainer<'_> {
     }
 
     /// Of the destinations that have sessions of their own.
-    fn of_backends(
-        &self,
-        facts: &RuleFacts<'_>,
-        chosen: &[RuleChoice<'_>],
-    ) -> BTreeMap<RuleBackend, Vec<FieldExplanation>> {
+    fn of_backends(&self, facts: &RuleFacts<'_>) -> BTreeMap<RuleBackend, Vec<FieldExplanation>> {
         let mut all = BTreeMap::new();
         for name in x_backends(facts) {
-            if let Some(own) = self.backends.own(name) {
+            if let (Some(own), Some(used)) = (self.backends.own(name), self.used.get(name)) {
                 let asker = Asker {
                     object: format!("{} {name}", Kind::XBackend),
                     parent: "spec",
@@ -173,7 +168,7 @@ impl Explainer<'_> {
                     restored: &[],
                     route: &facts.route,
                 };
-                let draft = own.draft.clone().over(&schemes::of_backend(name, chosen.iter()));
+                let draft = used.draft();
                 let config = draft.of_scope(&super::backends::scope(name), false);
                 let forwards = Some(("forward", "the backend sees the session of an XBackend"));
                 let fields = asker.fields(&draft.origins, &config, forwards);

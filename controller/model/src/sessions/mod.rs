@@ -216,7 +216,7 @@ pub(crate) fn sessions(
             notes: notes(objects, settings, rule),
         }
     };
-    let of_backends_with_rules = backend_status::reports(objects, &backends, &chosen);
+    let of_backends_with_rules = backend_status::reports(objects, &backends, &used, &chosen);
     let mut without_status = statuses.without_status();
     without_status.extend(policy_status::without_policy(&chosen));
     without_status.extend(backend_status::without_ancestors(
@@ -229,6 +229,7 @@ pub(crate) fn sessions(
         targets: &targets,
         backends: &backends,
         affinities: &affinities,
+        used: &used,
         policies: &by_name,
     };
     let explain = |route| explainer.route(route, &chosen, &of_rules);

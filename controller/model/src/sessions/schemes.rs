@@ -2,13 +2,11 @@
 //! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
 //! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
 
-use super::backends::x_backends;
 use super::facts::Schemes;
 use super::origins::Part;
 use super::policy::Draft;
-use super::rules::{RuleChoice, Source};
+use super::rules::RuleChoice;
 use crate::graph::Hostname;
-use limpet_api::ObjectName;
 use limpet_core::config::schema::{CookieModeConfig, SecureConfig};
 
 impl Schemes {
@@ -60,18 +58,6 @@ impl Draft {
 /// What the message of a status says of such a cookie.
 pub(super) const NOT_SECURE: &str = "the cookie is not Secure, because its host is served over HTTP as well, and \
     browsers keep one cookie of a name; with session.limpet.dev/secure: always, there are no sessions over HTTP";
-
-/// The hosts of the rules that lead to an XBackend and have its sessions.
-pub(super) fn of_backend<'p>(name: &ObjectName, rules: impl Iterator<Item = &'p RuleChoice<'p>>) -> Schemes {
-    let mut schemes = Schemes::default();
-    for rule in rules {
-        let has_its = matches!(rule.source, Source::Destinations) && !rule.is_without();
-        if has_its && x_backends(rule.facts).any(|backend| backend == name) {
-            schemes.extend(&rule.facts.schemes);
-        }
-    }
-    schemes
-}
 
 /// Settles the cookies of all rules.
 pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {

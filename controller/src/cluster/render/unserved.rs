@@ -37,25 +37,14 @@ pub(super) fn of(
             others.class(&gateway.spec.gateway_class_name),
         );
     }
-    for (name, route) in &objects.http_routes {
-        if !reports.http_routes.contains_key(name) {
-            unserved.add(
-                reports,
-                Kind::HttpRoute,
-                name,
-                others.route(name, &route.spec.parent_refs),
-            );
-        }
-    }
-    for (name, route) in &objects.grpc_routes {
-        if !reports.grpc_routes.contains_key(name) {
-            unserved.add(
-                reports,
-                Kind::GrpcRoute,
-                name,
-                others.route(name, &route.spec.parent_refs),
-            );
-        }
+    let http = objects.http_routes.iter();
+    let http = http.filter(|(name, _)| !reports.http_routes.contains_key(*name));
+    let http = http.map(|(name, route)| (Kind::HttpRoute, name, &route.spec.parent_refs));
+    let grpc = objects.grpc_routes.iter();
+    let grpc = grpc.filter(|(name, _)| !reports.grpc_routes.contains_key(*name));
+    let grpc = grpc.map(|(name, route)| (Kind::GrpcRoute, name, &route.spec.parent_refs));
+    for (kind, name, parents) in http.chain(grpc) {
+        unserved.add(reports, kind, name, others.route(name, parents));
     }
     unserved.is_all = graph.gateways.is_empty() && reports.ingress_routes.is_empty();
     if unserved.is_all {

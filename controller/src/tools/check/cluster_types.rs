@@ -24,7 +24,7 @@ pub(super) fn check<'a>(
         let Some(cluster) = sources.cluster(chain.manager.file, cluster) else {
             continue;
         };
-        // Whoever has a session that Envoy cannot steer is refused then.
+        // A strict session that Envoy cannot steer is refused.
         let (severity, effect) = if session.config.strict {
             (Severity::Error, "each request of a session is refused")
         } else {
@@ -62,11 +62,6 @@ fn problem(cluster: &Node<'_>) -> Option<Problem> {
         None => ("", None),
     };
     let is = |extension: &str| kind.contains(&format!(".clusters.{extension}.v3."));
-    let one_address = || Problem {
-        cause: "the cluster has one endpoint, whose address is the first that DNS answers",
-        effect: None,
-        instead: "expected STRICT_DNS, which has an endpoint for each address, unless the name has one address for ever",
-    };
     if is("aggregate") || is("composite") {
         return Some(Problem {
             cause: "Envoy finds no endpoint of a cluster that is made of others",
@@ -96,7 +91,12 @@ fn problem(cluster: &Node<'_>) -> Option<Problem> {
     if cluster.text("type") == Some("LOGICAL_DNS")
         || (is("dns") && content.is_some_and(|content| content.flag("all_addresses_in_single_endpoint")))
     {
-        return Some(one_address());
+        return Some(Problem {
+            cause: "the cluster has one endpoint, whose address is the first that DNS answers",
+            effect: None,
+            instead: "expected STRICT_DNS, which has an endpoint for each address, unless the name has one address \
+                      for ever",
+        });
     }
     has_other_addresses(cluster).then_some(Problem {
         cause: "an endpoint is no IP address and port, and tokens name nothing else",

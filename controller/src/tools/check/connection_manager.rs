@@ -74,11 +74,7 @@ fn discovered<'s, 'a>(
         None => return Ownership::NotOurs,
     };
     if matches!(ownership, Ownership::ConfiguredElsewhere) {
-        let source = discovery.get("config_source");
-        let from = match source.as_ref().and_then(discovery::watched_file) {
-            Some(file) => format!("from {file}, which cannot be read from here"),
-            None => "from elsewhere".to_owned(),
-        };
+        let from = discovery::origin(discovery.get("config_source").as_ref());
         let message = format!(
             "not checked: the filter's configuration, which Envoy gets {from}; give that file as well, or run the \
              check where Envoy runs"

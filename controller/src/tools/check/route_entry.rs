@@ -24,8 +24,7 @@ impl<'n, 'a> RouteEntry<'n, 'a> {
             weighted_cluster,
             clusters,
         };
-        let weighted = route.at(&["route", "weighted_clusters"]);
-        let weighted = weighted.map(|weighted| weighted.list("clusters")).unwrap_or_default();
+        let weighted = weighted_clusters(route);
         let is_one = weighted.is_empty();
         let (own, shared): (Vec<_>, Vec<_>) = weighted
             .into_iter()
@@ -48,4 +47,10 @@ impl<'n, 'a> RouteEntry<'n, 'a> {
         let levels = [self.route_configuration, self.virtual_host, self.route];
         levels.into_iter().chain(&self.weighted_cluster)
     }
+}
+
+/// The entries of a route's weighted clusters.
+pub(super) fn weighted_clusters<'a>(route: &Node<'a>) -> Vec<Node<'a>> {
+    let weighted = route.at(&["route", "weighted_clusters"]);
+    weighted.map(|weighted| weighted.list("clusters")).unwrap_or_default()
 }

@@ -66,10 +66,7 @@ impl<'a> RouteTables<'a> {
     }
 
     fn add_elsewhere(&mut self, report: &mut Report, manager: &Node<'a>, what: &str, source: Option<&Node<'a>>) {
-        let from = match source.and_then(discovery::watched_file) {
-            Some(file) => format!("from {file}, which cannot be read from here"),
-            None => "from elsewhere".to_owned(),
-        };
+        let from = discovery::origin(source);
         let message =
             format!("not checked: {what}, which Envoy gets {from}; a file that has them can be given as well");
         report.note(manager, message);

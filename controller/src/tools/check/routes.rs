@@ -6,7 +6,7 @@ use super::chain::Chain;
 use super::destination_routes::{self, DestinationMatcher, DestinationRoutes};
 use super::destinations::OfCluster;
 use super::report::{Report, Severity};
-use super::route_entry::RouteEntry;
+use super::route_entry::{RouteEntry, weighted_clusters};
 use super::route_sessions::{self, Sessions};
 use super::session::Session;
 use super::session_conflicts::SessionConflicts;
@@ -230,9 +230,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
 
     /// Says where the cluster of a request with a session is not known here.
     fn note_chosen_clusters(&mut self, route: &Node<'a>) {
-        let weighted = route.at(&["route", "weighted_clusters"]);
-        let weighted = weighted.iter().flat_map(|weighted| weighted.list("clusters"));
-        for action in route.get("route").into_iter().chain(weighted) {
+        for action in route.get("route").into_iter().chain(weighted_clusters(route)) {
             let chosen_by = if action.text("cluster_header").is_some_and(|header| !header.is_empty()) {
                 "cluster_header"
             } else if ["cluster_specifier_plugin", "inline_cluster_specifier_plugin"]

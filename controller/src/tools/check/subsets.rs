@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::chain::Chain;
 use super::report::Report;
+use super::route_entry::weighted_clusters;
 use super::session::Session;
 use crate::envoy_config::discovery::Sources;
 use crate::envoy_config::node::Node;
@@ -106,10 +107,8 @@ fn criteria(action: &Node<'_>) -> Criteria {
 }
 
 fn entries<'a>(route: &Node<'a>, cluster: &str) -> Vec<Node<'a>> {
-    let weighted = route.at(&["route", "weighted_clusters"]);
-    let entries = weighted.map(|weighted| weighted.list("clusters")).unwrap_or_default();
     let is_it = |entry: &Node<'_>| entry.text("name") == Some(cluster);
-    entries.into_iter().filter(is_it).collect()
+    weighted_clusters(route).into_iter().filter(is_it).collect()
 }
 
 fn has_subsets(cluster: &Node<'_>) -> bool {
@@ -125,18 +124,19 @@ fn has_subsets(cluster: &Node<'_>) -> bool {
 /// Checks that no cluster is twice in a split with other changes of the request: sessions are led to a route in front,
 /// and there is one for a cluster.
 pub(super) fn check_twins(report: &mut Report, session: &Session<'_>, route: &Node<'_>, clusters: &[&str]) {
-    let value = |entry: &Node<'_>, field: &str| entry.get(field).map(|node| node.value.clone());
     for cluster in clusters {
         let entries = entries(route, cluster);
         let Some((first, others)) = entries.split_first() else {
             continue;
         };
-        let differs = |entry: &&Node<'_>| {
-            OF_AN_ENTRY
-                .iter()
-                .find(|field| value(entry, field) != value(first, field))
+        let differing = |entry: &Node<'_>| {
+            let differs = |field: &&&str| {
+                let (one, other) = (first.get(field), entry.get(field));
+                one.map(|node| node.value) != other.map(|node| node.value)
+            };
+            OF_AN_ENTRY.iter().find(differs)
         };
-        let Some((entry, field)) = others.iter().find_map(|entry| Some((entry, differs(&entry)?))) else {
+        let Some((entry, field)) = others.iter().find_map(|entry| Some((entry, differing(entry)?))) else {
             continue;
         };
         let message = format!(

@@ -28,6 +28,31 @@ impl Own<'_> {
         name_problem("cookie", name).or(is_own.then_some(message))
     }
 
+    /// What the application says, by a cookie or a header of this name; `None` if there is neither. `problem` takes
+    /// what is wrong with it, below the field that has both.
+    fn sign(&self, cookie: Option<&str>, header: Option<&str>, problem: &mut impl FnMut(&str, String)) -> Option<Sign> {
+        match (cookie, header) {
+            (None, None) => None,
+            (Some(cookie), None) => {
+                if let Some(message) = self.cookie_problem(cookie) {
+                    problem(".cookie", message);
+                }
+                Some(Sign::Cookie(cookie.to_owned()))
+            }
+            (None, Some(header)) => {
+                let header = header.to_ascii_lowercase();
+                if let Some(message) = self.header_problem(&header) {
+                    problem(".header", message);
+                }
+                Some(Sign::Header(header))
+            }
+            (Some(_), Some(_)) => {
+                problem("", "expected cookie or header, found both".to_owned());
+                None
+            }
+        }
+    }
+
     /// What is wrong with the name of a header of the application, in lower case.
     fn header_problem(&self, name: &str) -> Option<String> {
         let is_own = self.has(Place::Header, name);
@@ -63,30 +88,10 @@ pub(super) fn begin(field: &str, config: &PolicyConfig, own: &Own<'_>, problems:
                        header";
         problem("", message.to_owned());
     }
-    let sign = match (cookie, header) {
-        (None, None) if methods.is_empty() => {
-            problem("", "expected cookie, header or methods, found none".to_owned());
-            None
-        }
-        (None, None) => None,
-        (Some(cookie), None) => {
-            if let Some(message) = own.cookie_problem(cookie) {
-                problem(".cookie", message);
-            }
-            Some(Sign::Cookie(cookie.clone()))
-        }
-        (None, Some(header)) => {
-            let header = header.to_ascii_lowercase();
-            if let Some(message) = own.header_problem(&header) {
-                problem(".header", message);
-            }
-            Some(Sign::Header(header))
-        }
-        (Some(_), Some(_)) => {
-            problem("", "expected cookie or header, found both".to_owned());
-            None
-        }
-    };
+    if cookie.is_none() && header.is_none() && methods.is_empty() {
+        problem("", "expected cookie, header or methods, found none".to_owned());
+    }
+    let sign = own.sign(cookie.as_deref(), header.as_deref(), &mut problem);
     for (i, method) in methods.iter().enumerate() {
         let earlier = methods.get(..i).unwrap_or_default();
         if let Some(message) = method_problem(method, earlier) {
@@ -129,29 +134,14 @@ pub(super) fn end(field: &str, config: &PolicyConfig, own: &Own<'_>, problems: &
         field: field.clone(),
         message: message.to_owned(),
     }));
-    let mut problem = |name: &str, message: Option<String>| {
-        problems.extend(message.map(|message| Problem {
+    let mut problem = |name: &str, message: String| {
+        problems.push(Problem {
             field: format!("{field}{name}"),
             message,
-        }));
+        });
     };
-    match (cookie, header) {
-        (Some(cookie), None) => {
-            problem(".cookie", own.cookie_problem(cookie));
-            Some(End(Sign::Cookie(cookie.clone())))
-        }
-        (None, Some(header)) => {
-            let header = header.to_ascii_lowercase();
-            problem(".header", own.header_problem(&header));
-            Some(End(Sign::Header(header)))
-        }
-        (None, None) => {
-            problem("", Some("expected cookie or header, found none".to_owned()));
-            None
-        }
-        (Some(_), Some(_)) => {
-            problem("", Some("expected cookie or header, found both".to_owned()));
-            None
-        }
+    if cookie.is_none() && header.is_none() {
+        problem("", "expected cookie or header, found none".to_owned());
     }
+    own.sign(cookie.as_deref(), header.as_deref(), &mut problem).map(End)
 }

@@ -126,8 +126,8 @@ fn untold(field: &str, config: &PolicyConfig, redirects: bool) -> Option<Problem
         let message = "expected a header, or redirects: true in query: nothing else gives a client its token";
         return Some(problem(format!("{field}.tell"), message));
     }
-    let message = "remove it or add tell: a token is renewed only in redirects, so the \
-                       time of its last use would be unknown; absoluteTimeout bounds it";
+    let message = "remove it or add tell: a token is renewed only in redirects, so the time of its last \
+                   use would be unknown; absoluteTimeout bounds it";
     config
         .idle_timeout
         .map(|_| problem(format!("{field}.idleTimeout"), message))

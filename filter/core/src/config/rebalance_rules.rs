@@ -24,8 +24,8 @@ pub(super) fn rebalance(
         // `source_rules` says why.
         Carrier::Source(_) => None,
         Carrier::Query { .. } if !keeps_up => Some(
-            "remove it or add tell: a token is renewed only in redirects, so the \
-                       time of its last use would be unknown",
+            "remove it or add tell: a token is renewed only in redirects, so the time of its last use \
+             would be unknown",
         ),
         _ if !keeps_up => Some(
             "remove it in this mode: a token is renewed only when the application sets its cookie or header again, \
