@@ -171,7 +171,7 @@ fn is_by_address(backend: &Backend, session: &Session, all: &Sessions) -> bool {
     };
     let is_held = match session {
         Session::None => false,
-        Session::Rule(used) => has_table(used),
+        Session::Rule(used) | Session::EachDestination(used) => has_table(used),
         Session::Destinations => own_session(backend, all).is_some_and(|used| has_table(&used)),
     };
     is_held || backend.spec.balance == Balance::RingHash

@@ -122,7 +122,7 @@ pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Contex
         .filter(|(_, gateway)| gateway.envoys != Envoys::default())
         .map(|(name, gateway)| ((*name).clone(), Arc::new(gateway.envoys.clone())))
         .collect();
-    let forgot = graph.memory.fit(&pruned_policies(objects), context.most_bytes);
+    let forgot = graph.memory.fit(&pruned_policies(objects), context.limits.most_bytes);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);
     without_status::add(objects, settings, &mut sessions.without_status);

@@ -55,7 +55,9 @@ fn of_rule(
         contenders: explained.contenders,
         problems: explained.problems.into_iter().chain(refused).collect(),
         notes: explained.notes,
-        session: explained.session,
+        session: explained
+            .session
+            .filter(|_| !matches!(decided.session, Session::EachDestination(_))),
         by_path: explained.by_path,
     }
 }
@@ -75,11 +77,21 @@ fn to(
     explained: &Explained,
     all: &Sessions,
 ) -> DestinationExplanation {
-    let own = own_session(backend, all).filter(|_| decided.session == Session::Destinations);
+    let own = match &decided.session {
+        Session::Destinations => own_session(backend, all),
+        Session::EachDestination(used) => Some(used.at(&backend.cluster)),
+        Session::None | Session::Rule(_) => None,
+    };
+    let of_rule = explained.session.as_ref().map(|session| &session.fields);
     let session = own.and_then(|used| {
         Some(SessionExplanation {
             config: all.policies.get(&used.policy)?.clone(),
-            fields: explained.of_backends.get(&backend.object).cloned().unwrap_or_default(),
+            fields: explained
+                .of_backends
+                .get(&backend.object)
+                .or(of_rule)
+                .cloned()
+                .unwrap_or_default(),
             policy: used.policy,
             scope: used.scope,
         })

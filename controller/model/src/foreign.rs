@@ -6,22 +6,15 @@ use std::sync::Arc;
 use super::gateways::GatewayState;
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{RouteState, gateway_name};
-use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor};
+use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor, notes_on};
 use super::unsupported::{Extent, Unsupported};
 use super::{Gateways, Objects, Reports, Settings};
 use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
 /// Reports on the sessions that a route asks for. Whether the route is served is for the other control plane to report.
 pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
-    let notes: Vec<&str> = sessions
-        .iter()
-        .flat_map(|session| &session.notes)
-        .map(String::as_str)
-        .collect();
-    let message = ["The sessions of the route are configured"]
-        .into_iter()
-        .chain(notes)
-        .collect::<Vec<_>>();
+    let message = std::iter::once("The sessions of the route are configured").chain(notes_on(sessions));
+    let message: Vec<&str> = message.collect();
     let problems = sessions.iter().flat_map(|session| &session.problems);
     let problems: Vec<String> = problems
         .map(|problem| format!("{}: {} (there are no sessions)", problem.field, problem.message))

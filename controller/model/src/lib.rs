@@ -69,7 +69,7 @@ pub use memory::Memory;
 pub use objects::{InPlace, Objects, Quarantined, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub use references::{References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
-pub use session_fields::{CookiePath, OrNone, SessionFields};
+pub use session_fields::{CookiePath, OrNone, ScopeName, SessionFields, SessionScope, SessionSplit};
 pub use sessions::{check_defaults, costs_of_deletion};
 pub use settings::{CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, SessionLimits, Settings};
 pub use short_hash::short_hash;

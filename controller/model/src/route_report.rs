@@ -2,7 +2,7 @@
 
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteRule, RouteState};
-use super::sessions::RuleSession;
+use super::sessions::{RuleSession, notes_on};
 use super::unread::no_effect;
 use super::{InPlace, Quarantined};
 
@@ -64,7 +64,7 @@ fn message(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession]) ->
             rule.field
         )
     });
-    let notes = sessions.iter().flat_map(|session| session.notes.iter().cloned());
+    let notes = notes_on(sessions).map(str::to_owned);
     let empty = route.rules.is_empty().then(|| "spec.rules: there are none".to_owned());
     let parts = std::iter::once(accepted.to_owned())
         .chain(empty)

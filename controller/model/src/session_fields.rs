@@ -9,6 +9,7 @@
 //! A field that is more than a word is the filter's own, in YAML.
 
 mod cookie_path;
+mod sharing;
 mod values;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ use limpet_core::time::GatewayDuration;
 
 pub use cookie_path::CookiePath;
 use cookie_path::PATHS;
+pub(crate) use sharing::scope;
+pub use sharing::{ScopeName, SessionScope, SessionSplit};
 pub use values::OrNone;
 pub(crate) use values::Values;
 use values::{DURATION, FLAG, Wrong, non_empty, or_none, status, word, yaml, yaml_or_none};
@@ -183,6 +186,24 @@ session_fields! {
         // A header's mode is another type (`sessions/policy.rs`).
         set: |policy, mode| cookie(policy, |cookie| cookie.mode = mode),
     }
+    /// Which rules share a session.
+    scope: SessionScope {
+        values: Values::Like(SCOPES, &["service", "rule", "{name: basket}"]),
+        read: scope,
+        of: Rules,
+        config: [],
+        // It says which rules have a policy in common (`sessions/scopes.rs`).
+        set: |_, _| (),
+    }
+    /// What becomes of a session where its rule leads to several backends.
+    split: SessionSplit {
+        values: Values::Words(&["keep", "choose"]),
+        read: word,
+        of: Rules,
+        config: [],
+        // It says how the policy is used (`sessions/scopes.rs`).
+        set: |_, _| (),
+    }
     /// When a session begins.
     begin: BeginConfig {
         values: Values::Yaml("always", &["{cookie: SID, methods: [POST]}", "always"]),
@@ -273,6 +294,9 @@ session_fields! {
     }
 }
 
+/// What [`SessionScope`] may be.
+const SCOPES: &str = "rule, service, or YAML like {name: basket}";
+
 /// What holds a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
@@ -294,6 +318,8 @@ pub(crate) enum Holder {
 pub(crate) enum Of {
     /// All sessions.
     Policy,
+    /// Sessions of rules. Others are those of one backend.
+    Rules,
     /// Sessions with tokens.
     Token,
     /// Sessions that are not in the application's cookie or header.
@@ -317,7 +343,7 @@ impl Of {
     /// Whether it applies to sessions that are held so.
     pub(crate) fn applies_to(self, holder: Holder) -> bool {
         match self {
-            Self::Policy => true,
+            Self::Policy | Self::Rules => true,
             Self::Token => holder != Holder::Source,
             Self::Own => holder != Holder::Applications,
             Self::Carrier => !matches!(holder, Holder::Applications | Holder::Source),

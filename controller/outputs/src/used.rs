@@ -347,7 +347,7 @@ fn add_forward(all: &mut BTreeSet<Reference>, graph: &Graph, forward: &Forward) 
     }
     match &forward.session {
         Session::None => {}
-        Session::Rule(session) => {
+        Session::Rule(session) | Session::EachDestination(session) => {
             all.insert(Reference::Policy(session.policy.clone()));
             all.extend(clusters().map(|cluster| Reference::Session(cluster.clone(), session.policy.clone())));
         }

@@ -200,3 +200,71 @@ fn clusters_may_come_from_elsewhere() {
         .code(1)
         .says("resources[1].metadata.filter_metadata.limpet.session");
 }
+
+/// The route's policy in each of its clusters, which need no metadata.
+fn of_route(session: &str, policies: &Value) -> Value {
+    let mut envoy = with_policies(changed(|_| {}), policies);
+    for cluster in [0, 1] {
+        envoy["static_resources"]["clusters"][cluster]["metadata"].take();
+    }
+    let manager = envoy.pointer_mut(MANAGER).unwrap();
+    manager["route_config"]["virtual_hosts"][0]["routes"][0]["metadata"]["filter_metadata"]["limpet"] =
+        json!({"session": session});
+    envoy
+}
+
+#[test]
+fn a_routes_policy_may_be_for_each_of_its_clusters() {
+    let place = "virtual_hosts[0].routes[0]";
+    let per_scope = json!({"web": {"cookie": {"name": "s", "perScope": true}}});
+    let good = of_route("@destination/web/shop", &per_scope);
+    assert_eq!(findings(&good), (0, Vec::new()));
+    let none = |cluster: &mut Value| *cluster = json!({"filter_metadata": {"limpet": {"session": "@none"}}});
+    let at_one = with(good.clone(), |clusters| none(&mut clusters[1]["metadata"]));
+    assert_eq!(findings(&at_one), (0, Vec::new()));
+    assert_one(
+        &of_route("@destination/web/shop", &json!({"web": {"cookie": {"name": "s"}}})),
+        "warning",
+        place,
+        "the session web/shop/green has the cookie s with path /, as web/shop/blue has: a client keeps one such \
+         cookie, so each of the two ends the other; perScope: true gives each its own",
+    );
+    assert_one(
+        &of_route("@destination/other/shop", &per_scope),
+        "error",
+        "virtual_hosts[0].routes[0].metadata.filter_metadata.limpet.session",
+        "expected <policy>/<scope> with a policy of the filter's configuration (web), found \"@destination/other/shop\"",
+    );
+    // By the filter's own table of routes.
+    let mut listed = of_route("", &per_scope);
+    let manager = listed.pointer_mut(MANAGER).unwrap();
+    manager["route_config"]["virtual_hosts"][0]["routes"][0]["metadata"].take();
+    let value = &mut manager["http_filters"][1]["typed_config"]["config"]["configuration"]["value"];
+    let mut config: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
+    config["routes"] = json!([{"route": "shop", "policy": "web", "scope": "shop", "perCluster": true}]);
+    *value = config.to_string().into();
+    assert_eq!(findings(&listed), (0, Vec::new()));
+}
+
+#[test]
+fn many_cookies_of_a_virtual_host_are_told() {
+    for (routes, is_told) in [(20, false), (21, true)] {
+        let mut envoy = of_route("web/0", &json!({"web": {"cookie": {"name": "s", "perScope": true}}}));
+        let manager = envoy.pointer_mut(MANAGER).unwrap();
+        let host = &mut manager["route_config"]["virtual_hosts"][0];
+        let all = (0..routes).map(|number| {
+            json!({
+                "name": format!("r{number}"), "match": {"prefix": format!("/{number}")},
+                "metadata": {"filter_metadata": {"limpet": {"session": format!("web/{number}")}}},
+                "route": {"cluster": "blue"},
+            })
+        });
+        host["routes"] = all.collect();
+        if is_told {
+            let expected = "the sessions of this virtual host have 21 cookies, and browsers drop the oldest of a host";
+            assert_one(&envoy, "warning", "virtual_hosts[0]", expected);
+        } else {
+            assert_eq!(findings(&envoy), (0, Vec::new()));
+        }
+    }
+}

@@ -125,7 +125,8 @@ fn what_the_module_refuses_is_an_error() {
             &configured(&named(text)),
             "error",
             place,
-            "expected <policy>/<scope>, @split/<policy>/<scope>, @specifier/<policy>/<scope> or @destination, found",
+            "expected <policy>/<scope>, with @split/, @specifier/ or @destination/ in front of it or without, or \
+             @destination, found",
         );
     }
     let long = format!("cart/{}", "x".repeat(1025));

@@ -367,6 +367,12 @@ fn scopes_of_split_routes_and_of_clusters_are_tried() {
                 "match": {"prefix": "/"},
                 "metadata": {"filter_metadata": {"limpet": {"session": "@destination"}}},
             },
+            {
+                "name": "each",
+                "match": {"prefix": "/each"},
+                "metadata": {"filter_metadata": {"limpet": {"session": "@destination/web/each"}}},
+                "route": {"weighted_clusters": {"clusters": [{"name": "blue"}, {"name": "green#1f2e"}]}},
+            },
         ],
         "clusters": [{"name": "blue", "metadata": {"filter_metadata": {"limpet": {"session": "web/blue"}}}}],
         "filter": {
@@ -384,7 +390,7 @@ fn scopes_of_split_routes_and_of_clusters_are_tried() {
         },
     });
     let file = file(".json", &envoy.to_string());
-    for scope in ["shop", "blue"] {
+    for scope in ["shop", "blue", "each/blue", "each/green"] {
         let issue = [
             "token",
             "issue",

@@ -37,9 +37,9 @@ pub(crate) fn arrival(
             }
             request.choose_again(destination)?
         }
-        None if strict => request.cluster_name()?.or(Some(Cow::default())),
+        Some(Split::Destinations) | None if strict => request.cluster_name()?.or(Some(Cow::default())),
         // Envoy looks for the host in the routed cluster only, and falls back to load balancing there.
-        None => return Ok(Arrival::There),
+        Some(Split::Destinations) | None => return Ok(Arrival::There),
     };
     Ok(match cluster {
         None => Arrival::Unknown,

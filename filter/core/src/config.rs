@@ -26,7 +26,7 @@ pub mod schema;
 pub use carrier_rules::session_cookie;
 pub(crate) use compile::{MAX_SCOPE_LEN, compile};
 pub(crate) use compiled::{
-    Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Rebalance, Sign, Source,
+    Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Rebalance, Route, Sign, Source,
 };
 pub use fences_ahead::FencesAhead;
 pub(crate) use hosts::Hosts;

@@ -34,6 +34,9 @@ pub const DESTINATION_KEY: &str = "destination";
 /// The metadata of a route whose sessions belong to its clusters.
 pub const DESTINATION_SESSION: &str = "@destination";
 
+/// The same, in front of `<policy>/<scope>`: each of its clusters has sessions of this policy.
+pub const DESTINATION_PREFIX: &str = "@destination/";
+
 /// The metadata of a cluster where no sessions begin, though they do on the route that leads to it: a destination of a
 /// split that issues no tokens.
 pub const NO_SESSION: &str = "@none";

@@ -1,14 +1,15 @@
 //! A filter is a configuration in force. It finds the session that a request belongs to.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::bound_policies::BoundPolicies;
 use crate::bound_policy::{BoundPolicy, Limits};
 use crate::config::schema::{FilterConfig, ReportSessionsConfig};
-use crate::config::{self, Compiled, ConfigError, Environment, Policy, Warning};
+use crate::config::{self, Compiled, ConfigError, Environment, Policy, Route, Warning};
 use crate::keyring::Keyring;
-use crate::route_session::{RouteSession, RouteSessionError, is_none, without_split};
+use crate::route_session::{RouteSession, RouteSessionError, Split, is_none, scope_of_cluster, without_split};
 use crate::session::Session;
 use crate::source::{Rules, Table};
 use crate::token::TokenMemory;
@@ -42,8 +43,8 @@ pub enum SessionError {
     /// The metadata of the route or cluster names no policy of the configuration.
     #[error(
         "filter_metadata.limpet.session: expected <policy>/<scope> with a policy of the filter's configuration, \
-         @split/ or @specifier/ in front of that, or @destination (of a cluster: <policy>/<scope>, or @none), \
-         found {0:?}"
+         @split/, @specifier/ or @destination/ in front of that, or @destination (of a cluster: <policy>/<scope>, or \
+         @none), found {0:?}"
     )]
     UnknownSession(String),
 }
@@ -190,7 +191,9 @@ impl Filter {
             Some(metadata) => {
                 let (name, how) = without_split(&metadata);
                 split = how;
-                match self.bound_policies.get(name) {
+                let known = || self.bound_policies.get(name);
+                // The name of a cluster's session has the cluster in it.
+                match (how != Some(Split::Destinations)).then(known).flatten() {
                     Some(bound_policy) => Some(bound_policy),
                     None => self.session_of_route(&metadata, request)?,
                 }
@@ -212,7 +215,7 @@ impl Filter {
     ) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
         match RouteSession::parse(metadata) {
             Ok(RouteSession::Destination) => self.session_of_destination(request),
-            session => self.session_of_rule(session, metadata, request).map(Some),
+            session => self.session_of_rule(session, metadata, request),
         }
     }
 
@@ -231,7 +234,7 @@ impl Filter {
                     scope: Some(_),
                     split: None,
                     ..
-                }) => self.session_of_rule(session, &metadata, request)?,
+                }) => return self.session_of_rule(session, &metadata, request),
                 _ => return Err(unknown(&metadata)),
             },
         };
@@ -243,15 +246,33 @@ impl Filter {
         session: Result<RouteSession<'_>, RouteSessionError>,
         metadata: &[u8],
         request: &impl RequestView,
-    ) -> Result<Arc<BoundPolicy>, SessionError> {
-        let Ok(RouteSession::Rule { policy, scope, .. }) = session else {
+    ) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
+        let Ok(RouteSession::Rule { policy, scope, split }) = session else {
             return Err(unknown(metadata));
         };
         let policy = self.config.policies.get(policy).ok_or_else(|| unknown(metadata))?;
-        match scope {
-            Some(scope) => self.bound_policy(policy, scope),
-            None => self.bound_policy(policy, &route_scope(request)?),
+        let scope = scope.map_or_else(|| route_scope(request).map(Cow::Owned), |scope| Ok(Cow::Borrowed(scope)))?;
+        if split == Some(Split::Destinations) {
+            return self.session_in_cluster(policy, &scope, request);
         }
+        self.bound_policy(policy, &scope).map(Some)
+    }
+
+    /// The session that a route's policy makes in the cluster of the request; `None` if the cluster has none.
+    fn session_in_cluster(
+        &self,
+        policy: &Arc<Policy>,
+        scope: &[u8],
+        request: &impl RequestView,
+    ) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
+        if request.cluster_session()?.is_some_and(|session| is_none(&session)) {
+            return Ok(None);
+        }
+        // No cluster is chosen where the route leads to none.
+        let Some(cluster) = request.cluster_name()? else {
+            return Ok(None);
+        };
+        self.bound_policy(policy, &scope_of_cluster(scope, &cluster)).map(Some)
     }
 
     fn session_of_table(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {
@@ -271,15 +292,14 @@ impl Filter {
             Some(expected) => host.as_deref() == Some(expected.as_bytes()),
             None => true,
         });
-        let bound_policy = entry.map(|entry| {
-            let scope = entry
-                .used
-                .scope
-                .as_ref()
-                .map_or(scope_of_route(&name), String::as_bytes);
-            self.bound_policy(&entry.used.policy, scope)
-        });
-        bound_policy.transpose()
+        let Some(Route { used, per_cluster, .. }) = entry else {
+            return Ok(None);
+        };
+        let scope = used.scope.as_ref().map_or(scope_of_route(&name), String::as_bytes);
+        if *per_cluster {
+            return self.session_in_cluster(&used.policy, scope, request);
+        }
+        self.bound_policy(&used.policy, scope).map(Some)
     }
 
     fn session_of_default(&self, request: &impl RequestView) -> Result<Option<Arc<BoundPolicy>>, SessionError> {

@@ -63,6 +63,6 @@ pub use counters::Counters;
 pub use filter::{Filter, SessionError};
 pub use plan::{HeaderEdit, KeyChange, NameConflict, RefusedMove, RequestPlan, ResponsePlan, Steering};
 pub use redirect::Unanswered;
-pub use route_session::{RouteSession, RouteSessionError, Split};
+pub use route_session::{RouteSession, RouteSessionError, Split, scope_of_cluster};
 pub use session::Session;
 pub use specifier::Specifier;

@@ -1,20 +1,21 @@
 //! The session in the metadata of a route: `filter_metadata.limpet.session`, a string.
 
 use crate::config::{MAX_SCOPE_LEN, is_policy_name};
-use crate::envoy::{DESTINATION_SESSION, NO_SESSION, SPECIFIER_PREFIX, SPLIT_PREFIX};
+use crate::envoy::{DESTINATION_PREFIX, DESTINATION_SESSION, NO_SESSION, SPECIFIER_PREFIX, SPLIT_PREFIX};
+use crate::token::cluster_base;
 use crate::view::{ResponseView, ViewError};
 
 /// What the metadata of a route says about its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteSession<'a> {
-    /// `<policy>/<scope>`, with `@split/` or `@specifier/` in front of it or without: sessions belong to the rule that
-    /// the route is part of.
+    /// `<policy>/<scope>`, with `@split/`, `@specifier/` or `@destination/` in front of it or without: sessions belong
+    /// to the rule that the route is part of.
     Rule {
         /// The name of the policy.
         policy: &'a str,
         /// `None` means the name of the route.
         scope: Option<&'a [u8]>,
-        /// How a session is led to its cluster, if the rule leads to several.
+        /// What becomes of a session if the rule leads to several clusters.
         split: Option<Split>,
     },
     /// `@destination`: sessions belong to the cluster of the route. Its metadata names policy and scope, under the same
@@ -22,14 +23,18 @@ pub enum RouteSession<'a> {
     Destination,
 }
 
-/// How a session is led to its cluster where a rule leads to several.
+/// What becomes of a session where a rule leads to several clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// `@split/`: each cluster has a route in front that matches on [`crate::envoy::DESTINATION_HEADER`]. The request
-    /// is matched again.
+    /// `@split/`: it is led to its cluster. Each has a route in front that matches on
+    /// [`crate::envoy::DESTINATION_HEADER`], and the request is matched again.
     Routes,
-    /// `@specifier/`: the route has a cluster specifier of the dynamic module, which chooses again.
+    /// `@specifier/`: it is led to its cluster. The route has a cluster specifier of the dynamic module, which chooses
+    /// again.
     Specifier,
+    /// `@destination/`: it is one of a cluster. Envoy chooses the cluster for every request, and a client has a session
+    /// in each.
+    Destinations,
 }
 
 impl<'a> RouteSession<'a> {
@@ -59,25 +64,36 @@ impl<'a> RouteSession<'a> {
 #[non_exhaustive]
 pub enum RouteSessionError {
     /// The metadata has none of the forms.
-    #[error("expected <policy>/<scope>, @split/<policy>/<scope>, @specifier/<policy>/<scope> or @destination")]
+    #[error(
+        "expected <policy>/<scope>, with @split/, @specifier/ or @destination/ in front of it or without, or @destination"
+    )]
     NoSession,
     /// The scope is longer than 1,024 bytes.
     #[error("expected a scope of at most 1024 bytes")]
     LongScope,
 }
 
-/// The text without [`SPLIT_PREFIX`] or [`SPECIFIER_PREFIX`], and what the prefix says.
+/// The text without [`SPLIT_PREFIX`], [`SPECIFIER_PREFIX`] or [`DESTINATION_PREFIX`], and what the prefix says.
 pub(crate) fn without_split(text: &[u8]) -> (&[u8], Option<Split>) {
     if text.first() != Some(&b'@') {
         return (text, None);
     }
-    if let Some(name) = text.strip_prefix(SPLIT_PREFIX.as_bytes()) {
-        return (name, Some(Split::Routes));
+    for (prefix, split) in [
+        (SPLIT_PREFIX, Split::Routes),
+        (SPECIFIER_PREFIX, Split::Specifier),
+        (DESTINATION_PREFIX, Split::Destinations),
+    ] {
+        if let Some(name) = text.strip_prefix(prefix.as_bytes()) {
+            return (name, Some(split));
+        }
     }
-    match text.strip_prefix(SPECIFIER_PREFIX.as_bytes()) {
-        Some(name) => (name, Some(Split::Specifier)),
-        None => (text, None),
-    }
+    (text, None)
+}
+
+/// The scope of the sessions that a cluster has of a route's policy. It depends on the cluster as tokens name it.
+#[must_use]
+pub fn scope_of_cluster(scope: &[u8], cluster: &[u8]) -> Vec<u8> {
+    [scope, b"/", cluster_base(cluster)].concat()
 }
 
 /// Whether the metadata of a cluster says that it has no sessions.
@@ -111,7 +127,12 @@ mod tests {
                 "@specifier/web/cart",
                 Ok(rule("web", Some("cart"), Some(Split::Specifier))),
             ),
+            (
+                "@destination/web/cart",
+                Ok(rule("web", Some("cart"), Some(Split::Destinations))),
+            ),
             ("@split/web", Ok(rule("web", None, Some(Split::Routes)))),
+            ("@destination/web", Ok(rule("web", None, Some(Split::Destinations)))),
             ("@destination", Ok(RouteSession::Destination)),
             ("", Err(RouteSessionError::NoSession)),
             ("/cart", Err(RouteSessionError::NoSession)),
@@ -120,7 +141,8 @@ mod tests {
             ("@split", Err(RouteSessionError::NoSession)),
             ("@split/", Err(RouteSessionError::NoSession)),
             ("@split/@split/web/cart", Err(RouteSessionError::NoSession)),
-            ("@destination/web", Err(RouteSessionError::NoSession)),
+            ("@destination/", Err(RouteSessionError::NoSession)),
+            ("@destination/@split/web", Err(RouteSessionError::NoSession)),
             ("we b/cart", Err(RouteSessionError::NoSession)),
         ] {
             assert_eq!(RouteSession::parse(text.as_bytes()), session, "{text}");

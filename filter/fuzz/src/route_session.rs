@@ -19,6 +19,7 @@ pub fn route_session(text: &[u8]) {
             let split: &[u8] = match split {
                 Some(Split::Routes) => b"@split/",
                 Some(Split::Specifier) => b"@specifier/",
+                Some(Split::Destinations) => b"@destination/",
                 None => b"",
             };
             let scope = scope.map(|scope| [b"/", scope].concat()).unwrap_or_default();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::sessions::DIGITS;
+use crate::sessions::Limits;
 use crate::{SessionPolicyKind, SessionPolicyName};
 use limpet_api::{Object, ObjectName, Spec};
 
@@ -12,12 +12,15 @@ const NAMESPACES: [&str; 2] = ["a", "b"];
 /// Room for a few routes.
 const ROOM: usize = 300;
 
-const LITTLE_ROOM: Context<'_> = Context {
-    most_bytes: ROOM,
-    digits: DIGITS,
-    elsewhere: None,
-    explained: None,
-};
+fn little_room() -> Context<'static> {
+    Context {
+        limits: Limits {
+            most_bytes: ROOM,
+            ..Limits::default()
+        },
+        ..Context::default()
+    }
+}
 
 fn read<S: Spec>(mut object: Value, namespace: &str, name: &str) -> (ObjectName, Object<S>) {
     object["metadata"]["namespace"] = namespace.into();
@@ -114,12 +117,12 @@ proptest! {
         for state in &states {
             let mut objects = objects(state);
             objects.memory = memory;
-            let graph = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
+            let graph = build_within(&objects, &Settings::default(), little_room()).graph;
             let texts: Vec<String> = Memory::parts().filter_map(|part| graph.memory.text(part)).collect();
             let frames = 50 * texts.len();
             prop_assert!(texts.concat().len() <= ROOM + frames, "{texts:?}");
             objects.memory = graph.memory.clone();
-            let again = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
+            let again = build_within(&objects, &Settings::default(), little_room()).graph;
             prop_assert_eq!(&again, &graph);
             memory = graph.memory;
         }
@@ -135,7 +138,7 @@ proptest! {
             // Its only rule changes its matches each time.
             add_route(&mut objects, "a", "own", &[char::from(b'a' + u8::try_from(number).unwrap())]);
             objects.memory = memory;
-            let graph = build_within(&objects, &Settings::default(), LITTLE_ROOM).graph;
+            let graph = build_within(&objects, &Settings::default(), little_room()).graph;
             let own = graph.rules.keys().filter_map(|rule| rule.0.strip_prefix("httproute/a/own/"));
             let own: Vec<&str> = own.collect();
             let first = first_name();

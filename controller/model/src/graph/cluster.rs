@@ -21,6 +21,13 @@ impl ClusterName {
         limpet_core::token::cluster_base(self.0.as_bytes())
     }
 
+    /// The same as text.
+    #[must_use]
+    pub fn base_text(&self) -> Text {
+        let base = self.0.split('#').next();
+        if base == Some(&*self.0) { self.0.clone() } else { base.unwrap_or_default().into() }
+    }
+
     /// How tokens name the cluster.
     #[must_use]
     pub fn destination(&self) -> limpet_core::token::Destination {

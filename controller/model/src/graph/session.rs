@@ -3,6 +3,8 @@
 use limpet_api::Text;
 use serde::Serialize;
 
+use super::cluster::ClusterName;
+
 /// Whose the sessions of a route are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -12,7 +14,10 @@ pub enum Session {
     None,
     /// The rule's: a session keeps its destination, whatever the weights are.
     Rule(SessionUse),
-    /// Each destination's own ([`session`](super::Cluster::session)): the split chooses the destination of every
+    /// The rule's at each destination: the split chooses the destination of every request. The scope of a destination
+    /// is that of the rule and its cluster ([`limpet_core::scope_of_cluster`]).
+    EachDestination(SessionUse),
+    /// Those of each destination itself ([`session`](super::Cluster::session)): the split chooses the destination of every
     /// request.
     Destinations,
 }
@@ -25,4 +30,15 @@ pub struct SessionUse {
     pub policy: Text,
     /// The scope of the tokens: `<kind>/<namespace>/<name>…`.
     pub scope: Text,
+}
+
+impl SessionUse {
+    /// The same at one destination, where each has sessions of its own.
+    #[must_use]
+    pub fn at(&self, cluster: &ClusterName) -> Self {
+        Self {
+            policy: self.policy.clone(),
+            scope: format!("{}/{}", self.scope, cluster.base_text()).into(),
+        }
+    }
 }

@@ -50,10 +50,6 @@ impl Common {
         }
     }
 
-    pub(super) fn digits(&self) -> usize {
-        self.digits
-    }
-
     pub(super) fn put_in(&mut self, island: Island, all: &InCommon, difference: &mut Difference) {
         for (cookie, _) in &all.cookies {
             self.count(island, cookie, true);

@@ -4,7 +4,7 @@
 //! lets one object of a build look at another one adds the link here.
 
 use limpet_api::{
-    BackendTlsPolicySpec, GatewaySpec, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPolicySpec, Text,
+    BackendTlsPolicySpec, GatewaySpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text,
 };
 
 use crate::contour;
@@ -12,6 +12,7 @@ use crate::gateways::envoys_service;
 use crate::graph::Hostname;
 use crate::references::selector_service;
 use crate::routes::gateway_name;
+use crate::session_fields::{ScopeName, SessionScope, scope};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 
 /// What is built for its own result.
@@ -34,8 +35,10 @@ pub(super) enum Link {
     Route(ObjectName),
     /// A Gateway, as a parent and as a target of policies. It is built before all others.
     Gateway(ObjectName),
-    /// The virtual host of a listener, by its index.
-    Host(ObjectName, usize, Hostname),
+    /// A host of a Gateway.
+    Host(ObjectName, Hostname),
+    /// A name that sessions are shared by, in whatever namespace.
+    Scope(ScopeName),
     /// Every backend of a namespace, which a policy with an unreadable target may mean.
     AnyBackend(Text),
     /// The labels of a namespace.
@@ -88,11 +91,11 @@ fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings) -> Opti
     Some(match object.kind {
         Kind::HttpRoute => {
             let hostnames = &objects.http_routes.get(name)?.spec.hostnames;
-            of_route(object, hostnames, objects)?
+            of_route(object, hostnames, objects, settings)?
         }
         Kind::GrpcRoute => {
             let hostnames = &objects.grpc_routes.get(name)?.spec.hostnames;
-            of_route(object, hostnames, objects)?
+            of_route(object, hostnames, objects, settings)?
         }
         Kind::Service => {
             objects.services.get(name)?;
@@ -104,23 +107,27 @@ fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings) -> Opti
             let made = Link::Backend(selector_service(name));
             vec![(own, Hold::Joins), (made, Hold::Joins)]
         }
-        Kind::BackendLbPolicy => of_policy(name, policy(SessionPolicyKind::BackendLbPolicy, name, objects)?),
-        Kind::XBackendTrafficPolicy => {
-            of_policy(name, policy(SessionPolicyKind::XBackendTrafficPolicy, name, objects)?)
-        }
+        Kind::BackendLbPolicy => of_policy(SessionPolicyKind::BackendLbPolicy, name, objects)?,
+        Kind::XBackendTrafficPolicy => of_policy(SessionPolicyKind::XBackendTrafficPolicy, name, objects)?,
         Kind::BackendTlsPolicy => of_tls_policy(name, &objects.backend_tls_policies.get(name)?.spec),
         Kind::Gateway => of_gateway(objects.gateways.get(name)?, objects, settings),
         _ => return None,
     })
 }
 
-fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects) -> Option<Links> {
+fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects, settings: &Settings) -> Option<Links> {
     let references = objects.route(route)?;
     let namespace = &route.name.namespace;
     let mut links = vec![
         (Link::Route(route.name.clone()), Hold::MayBeJoined),
         (Link::Namespace(namespace.clone()), Hold::Reads),
     ];
+    let by_default = match &settings.session_defaults.scope {
+        Some(SessionScope::Name(name)) => Some(name.clone()),
+        _ => None,
+    };
+    let scopes = by_default.into_iter().chain(scope_name(references.meta));
+    links.extend(scopes.map(|name| (Link::Scope(name), Hold::Joins)));
     for parent in references.parents {
         match gateway_name(namespace, parent) {
             Some(name) => {
@@ -143,38 +150,46 @@ fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects) -> Optio
     Some(links)
 }
 
-/// The virtual hosts that a route may have at a Gateway.
+/// The hosts that a route may have at a Gateway.
 fn hosts<'a>(
     name: &'a ObjectName,
     gateway: &'a Object<GatewaySpec>,
     parent: &'a ParentRef,
     hostnames: &'a [String],
 ) -> impl Iterator<Item = (Link, Hold)> + 'a {
-    let listeners = gateway.spec.listeners.iter().enumerate();
-    let named = listeners.filter(move |(_, listener)| {
+    let listeners = gateway.spec.listeners.iter();
+    let named = listeners.filter(move |listener| {
         parent.section_name.as_ref().is_none_or(|name| *name == listener.name)
             && parent.port.is_none_or(|port| port == listener.port)
     });
-    named.flat_map(move |(index, listener)| {
+    named.flat_map(move |listener| {
         let of_listener = Hostname::parse(listener.hostname.as_deref());
         let all = hostnames.is_empty().then(|| of_listener.clone());
         let of_both = hostnames
             .iter()
             .filter_map(move |hostname| of_listener.intersection(&Hostname::parse(Some(hostname))));
-        let link = move |hostname| (Link::Host(name.clone(), index, hostname), Hold::Joins);
+        let link = move |hostname| (Link::Host(name.clone(), hostname), Hold::Joins);
         all.into_iter().chain(of_both).map(link)
     })
 }
 
-fn policy<'a>(kind: SessionPolicyKind, name: &ObjectName, objects: &'a Objects) -> Option<&'a SessionPolicySpec> {
-    let name = name.clone();
-    let policy = objects.session_policies.get(&SessionPolicyName { kind, name })?;
-    Some(&policy.spec)
+/// The name that the sessions of an object are shared by.
+fn scope_name(meta: &Meta) -> Option<ScopeName> {
+    let text = meta.annotations.get("session.limpet.dev/scope")?;
+    match scope(text) {
+        Ok(SessionScope::Name(name)) => Some(name),
+        _ => None,
+    }
 }
 
-fn of_policy(policy: &ObjectName, spec: &SessionPolicySpec) -> Links {
-    let mut links = Links::new();
-    for target in &spec.target_refs {
+fn of_policy(kind: SessionPolicyKind, policy: &ObjectName, objects: &Objects) -> Option<Links> {
+    let name = policy.clone();
+    let object = objects.session_policies.get(&SessionPolicyName { kind, name })?;
+    let mut links: Links = scope_name(&object.meta)
+        .map(|name| (Link::Scope(name), Hold::Joins))
+        .into_iter()
+        .collect();
+    for target in &object.spec.target_refs {
         let name = ObjectName::new(&policy.namespace, &target.name);
         // Policies apply to neither, but say so where they target one.
         if target.kind == Kind::Gateway.as_str() {
@@ -187,7 +202,7 @@ fn of_policy(policy: &ObjectName, spec: &SessionPolicySpec) -> Links {
         }
         links.push((Link::Backend(name), Hold::Joins));
     }
-    links
+    Some(links)
 }
 
 fn of_tls_policy(policy: &ObjectName, spec: &BackendTlsPolicySpec) -> Links {

@@ -23,11 +23,11 @@ use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::build::{Built, MOST_BUILDS, build_once, build_within};
 use super::graph::Graph;
-use super::memory::{MOST_BYTES, Memory};
+use super::memory::Memory;
 use super::memory_room::Room;
 use super::reports::ListenerReport;
 use super::sessions::Context;
-use super::sessions::DIGITS;
+use super::sessions::Limits;
 use super::{Objects, Reports, SessionPolicyKind, SessionPolicyName, Settings, contour, without_status};
 use changes::Changes;
 use common::{Common, Difference};
@@ -43,8 +43,7 @@ const MOST_ROUNDS: usize = 8;
 /// Builds as [`build`](super::build) does, and keeps the results of its parts for the next time.
 #[derive(Debug)]
 pub struct Incremental {
-    /// The greatest size of the memory.
-    most_bytes: usize,
+    limits: Limits,
     /// What all of this was built of.
     objects: Objects,
     settings: Option<Settings>,
@@ -65,18 +64,18 @@ type Serving = (bool, Option<Vec<bool>>);
 
 impl Default for Incremental {
     fn default() -> Self {
-        Self::with_limits(MOST_BYTES, DIGITS)
+        Self::with_limits(Limits::default())
     }
 }
 
 impl Incremental {
-    fn with_limits(most_bytes: usize, digits: usize) -> Self {
+    fn with_limits(limits: Limits) -> Self {
         Self {
-            most_bytes,
+            limits,
             objects: Objects::default(),
             settings: None,
             partition: Partition::default(),
-            common: Common::new(digits),
+            common: Common::new(limits.digits),
             parts: HashMap::new(),
             merged: Merged::default(),
             room: None,
@@ -89,11 +88,9 @@ impl Incremental {
     #[must_use]
     pub fn build(&mut self, objects: &Objects, settings: &Settings) -> (Graph, Reports) {
         self.build_parts(objects, settings).unwrap_or_else(|| {
-            let (most_bytes, digits) = (self.most_bytes, self.common.digits());
-            *self = Self::with_limits(most_bytes, digits);
+            *self = Self::with_limits(self.limits);
             let context = Context {
-                most_bytes,
-                digits,
+                limits: self.limits,
                 ..Context::default()
             };
             let built = build_within(objects, settings, context);
@@ -125,7 +122,7 @@ impl Incremental {
     fn memory(&mut self) -> (Memory, bool) {
         let changed = std::mem::take(&mut self.merged.remembered);
         let all = &self.merged.graph.memory;
-        if self.merged.bytes <= self.most_bytes {
+        if self.merged.bytes <= self.limits.most_bytes {
             self.room = None;
             return (all.clone(), false);
         }
@@ -142,7 +139,7 @@ impl Incremental {
                 room
             }
             none => {
-                let room = none.insert(Room::new(self.most_bytes));
+                let room = none.insert(Room::new(self.limits.most_bytes));
                 room.update(&all.objects(), all, is_pruned);
                 room
             }
@@ -155,7 +152,7 @@ impl Incremental {
         if self.settings.as_ref() != Some(settings) || self.objects.gateway_classes != objects.gateway_classes {
             *self = Self {
                 settings: Some(settings.clone()),
-                ..Self::with_limits(self.most_bytes, self.common.digits())
+                ..Self::with_limits(self.limits)
             };
             self.partition
                 .set(Member::Classes, links(&Member::Classes, objects, settings));
@@ -260,8 +257,10 @@ impl Incremental {
         let members = self.partition.members(island);
         let objects = restricted(&self.objects, &self.partition, island, self.others.first());
         let context = Context {
-            most_bytes: usize::MAX,
-            digits: self.common.digits(),
+            limits: Limits {
+                most_bytes: usize::MAX,
+                ..self.limits
+            },
             elsewhere: Some(&self.common),
             explained: None,
         };

@@ -22,7 +22,7 @@ use super::gateways::GatewayState;
 use super::graph::{HeaderChanges, Hostname, RuleName};
 use super::references::References;
 use super::rule_names::{RuleNames, Unnamed};
-use super::sessions::{RuleFacts, Schemes};
+use super::sessions::{Place, RuleFacts, Schemes};
 use super::{InPlace, Objects, Quarantined, Settings};
 use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
@@ -284,6 +284,11 @@ impl RouteState<'_> {
             };
             of_scheme.extend(attachment.hostnames.iter().cloned());
         }
+        let places = self.attachments.iter().flat_map(|attachment| {
+            let place = |host: &Hostname| (attachment.gateway.clone(), host.clone());
+            attachment.hostnames.iter().map(place)
+        });
+        let places: Arc<BTreeSet<Place>> = Arc::new(places.collect());
         let mut facts = Vec::with_capacity(self.rules.len());
         for rule in &self.rules {
             facts.push(RuleFacts {
@@ -294,11 +299,13 @@ impl RouteState<'_> {
                 inline: rule.inline,
                 sessionless: rule.sessionless(self.is_judged),
                 backends: rule.backends.iter().map(|backend| backend.object.clone()).collect(),
+                clusters: rule.backends.iter().map(|backend| backend.cluster.base_text()).collect(),
                 refused_backends: rule.refused_backends.clone(),
                 paths: rule.matches.iter().map(|found| found.path.clone()).collect(),
                 gateways: gateways.clone(),
                 hosts: hosts.clone(),
                 schemes: schemes.clone(),
+                places: Arc::clone(&places),
             });
         }
         facts

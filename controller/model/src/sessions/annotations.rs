@@ -88,7 +88,7 @@ mod tests {
         assert!(SessionField::ALL.iter().all(is_set), "{read:?}");
     }
 
-    /// `mode` has code of its own.
+    /// `mode` has code of its own. `scope` and `split` say how a policy is used.
     #[test]
     fn a_field_sets_what_it_names_and_nothing_else() {
         let plain: PolicyConfig = serde_json::from_value(serde_json::json!({
@@ -106,6 +106,7 @@ mod tests {
                 set.extend(differences(&policy, &plain));
             }
             match name.as_str() {
+                "scope" | "split" => assert_eq!(set, BTreeSet::new(), "{name}"),
                 "mode" => assert_eq!(set, BTreeSet::from(["cookie.mode".to_owned()])),
                 name => {
                     assert!(
@@ -222,6 +223,18 @@ mod tests {
                  type: string \"many\", expected a whole number from 0 to 4294967295; timeout: invalid type: integer \
                  `0`, expected a string)",
             ),
+            (
+                "scope",
+                "basket",
+                "expected rule, service, or YAML like {name: basket}, found \"basket\" (expected an object)",
+            ),
+            (
+                "scope",
+                "{name: a/b}",
+                "expected rule, service, or YAML like {name: basket}, found \"{name: a/b}\" (name: expected 1 to 63 \
+                 letters, digits, -, _ and .)",
+            ),
+            ("split", "no", "expected keep or choose, found \"no\""),
             ("sameSite", "Lax", &format!("{unknown}, found \"Lax\"")),
         ] {
             let faults = read(&of(&[(&format!("{PREFIX}{name}"), value)]));

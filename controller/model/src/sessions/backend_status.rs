@@ -122,6 +122,14 @@ fn conditions<'p>(
                     rule_name(facts),
                 ),
                 Source::Destinations if !rule.is_refused => {}
+                Source::Kept(first) if !rule.is_refused => {
+                    let text = if first == name {
+                        "session.limpet.dev/split is keep, so its sessions are for all backends of".to_owned()
+                    } else {
+                        format!("session.limpet.dev/split is keep, so the sessions are those of XBackend {first} on")
+                    };
+                    about.add(text, rule_name(facts));
+                }
                 Source::Destinations if is_one_of_two(backends, name, facts) => {
                     conflicts += 1;
                     about.add(
@@ -131,7 +139,7 @@ fn conditions<'p>(
                         rule_name(facts),
                     );
                 }
-                Source::None | Source::Policy(_) | Source::Destinations | Source::Affinity => about.add(
+                Source::None | Source::Policy(_) | Source::Destinations | Source::Kept(_) | Source::Affinity => about.add(
                     "there are no sessions, because the route cannot be followed, on".to_owned(),
                     rule_name(facts),
                 ),

@@ -9,7 +9,7 @@ use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::session_fields::SessionFields;
+use crate::session_fields::{Of, SessionFields};
 use crate::{Objects, Settings};
 use limpet_api::ObjectName;
 use limpet_core::config::schema::PolicyConfig;
@@ -58,6 +58,11 @@ impl Backends {
         x_backends(rule).filter(|name| self.draft(name).is_some()).collect()
     }
 
+    /// The first backend with sessions that the rule leads to.
+    pub(super) fn first_with_sessions<'r>(&self, rule: &'r RuleFacts<'_>) -> Option<&'r ObjectName> {
+        x_backends(rule).find(|name| self.draft(name).is_some())
+    }
+
     /// Two backends of the rule whose sessions have the same name, so a client cannot keep both.
     pub(super) fn with_one_name<'r>(&self, rule: &'r RuleFacts<'_>) -> Option<(&'r ObjectName, &'r ObjectName)> {
         let mut known: BTreeMap<String, &ObjectName> = BTreeMap::new();
@@ -98,12 +103,22 @@ fn key(draft: &Draft) -> Option<String> {
     }
 }
 
+/// Refuses what is about the rules that lead to a backend.
+fn of_one_backend(overrides: SessionFields) -> Result<SessionFields, Vec<Fault>> {
+    let of_rules = overrides.set_of(|of| of == Of::Rules);
+    let message = "expected on the route, or in the controller's sessionDefaults: it is about rules";
+    let faults: Vec<Fault> = of_rules
+        .map(|field| Fault::annotation(&field.annotation(), message))
+        .collect();
+    if faults.is_empty() { Ok(overrides) } else { Err(faults) }
+}
+
 pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Own>, Vec<Problem>> {
     let Some(object) = objects.backends.get(name) else {
         return Ok(None);
     };
     let below = |faults: Vec<Fault>| faults.into_iter().map(|fault| fault.below("spec")).collect::<Vec<_>>();
-    let overrides = annotations::read(&object.meta.annotations);
+    let overrides = annotations::read(&object.meta.annotations).and_then(of_one_backend);
     let Some(persistence) = &object.spec.session_persistence else {
         return overrides.map(|_| None).map_err(below);
     };

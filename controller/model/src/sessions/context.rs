@@ -1,34 +1,42 @@
 //! What a build depends on beside the objects and the settings.
 
 use super::WrittenCookie;
+use super::crowds::MANY;
 use crate::memory::MOST_BYTES;
 use limpet_api::ObjectRef;
 
 /// How many digits of the hash a name has, unless two names would be equal.
-pub(crate) const DIGITS: usize = 8;
+const DIGITS: usize = 8;
 
-/// Limits, and what there is beside the objects of the build.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+/// Numbers that tests change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
     /// The greatest size of the memory.
     pub(crate) most_bytes: usize,
     /// How many digits of the hash of a policy are in its name, unless two names would be equal.
     pub(crate) digits: usize,
-    /// The rest, if the objects are a part of all; `None`: they are all that there are.
-    pub(crate) elsewhere: Option<&'a dyn Elsewhere>,
-    /// The route to explain.
-    pub(crate) explained: Option<&'a ObjectRef>,
+    /// How many cookies a host may have before a status says so.
+    pub(crate) most_cookies: usize,
 }
 
-impl Default for Context<'_> {
+impl Default for Limits {
     fn default() -> Self {
         Self {
             most_bytes: MOST_BYTES,
             digits: DIGITS,
-            elsewhere: None,
-            explained: None,
+            most_cookies: MANY,
         }
     }
+}
+
+/// Limits, and what there is beside the objects of the build.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Context<'a> {
+    pub(crate) limits: Limits,
+    /// The rest, if the objects are a part of all; `None`: they are all that there are.
+    pub(crate) elsewhere: Option<&'a dyn Elsewhere>,
+    /// The route to explain.
+    pub(crate) explained: Option<&'a ObjectRef>,
 }
 
 /// What objects that are no part of a build have in common with those that are.

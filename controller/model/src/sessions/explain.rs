@@ -23,7 +23,7 @@ use crate::former_session::{LIFETIME, NAME};
 use crate::graph::{Session, SessionUse};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::session_fields::SessionField;
+use crate::session_fields::{Of, SessionField, SessionSplit};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::GatewayDuration;
@@ -82,15 +82,16 @@ impl Explainer<'_> {
             problems.push("another rule of the route says what is wrong with the route's annotations".to_owned());
         }
         let session = |used: &Session, draft: &Draft| {
-            let Session::Rule(SessionUse { policy, scope }) = used else {
+            let (Session::Rule(used) | Session::EachDestination(used)) = used else {
                 return None;
             };
+            let SessionUse { policy, scope } = used;
             let config = self.policies.get(policy)?;
             Some(SessionExplanation {
                 policy: policy.clone(),
                 scope: scope.clone(),
                 config: config.clone(),
-                fields: fields_of_rule(rule, draft, config),
+                fields: self.fields_of_rule(rule, draft, config),
             })
         };
         let by_path = rule.each.iter().filter_map(|(path, draft)| {
@@ -107,7 +108,7 @@ impl Explainer<'_> {
             by_path: by_path.collect(),
             of_backends: match decided.session {
                 Session::Destinations => self.of_backends(rule.facts),
-                Session::Rule(_) | Session::None => BTreeMap::new(),
+                Session::Rule(_) | Session::EachDestination(_) | Session::None => BTreeMap::new(),
             },
         }
     }
@@ -133,6 +134,12 @@ impl Explainer<'_> {
             (Source::Destinations, Some(Err(problems))) => (false, format!("it is refused: {}", all_told(problems))),
             (Source::Destinations, _) if rule.is_without() => (false, refused(rule)),
             (Source::Destinations, _) => (true, "it has sessions of its own".to_owned()),
+            (Source::Kept(_), Some(Err(problems))) => (false, format!("it is refused: {}", all_told(problems))),
+            (Source::Kept(_), _) if rule.is_without() => (false, refused(rule)),
+            (Source::Kept(first), _) if first == name => {
+                (true, "it is the first one, and its sessions are those of the rule: split is keep".to_owned())
+            }
+            (Source::Kept(first), _) => (false, format!("split is keep, and {first} is before it")),
             _ => (false, "sessionPersistence of the rule takes precedence".to_owned()),
         };
         Contender {
@@ -170,8 +177,7 @@ impl Explainer<'_> {
                 };
                 let draft = used.draft();
                 let config = draft.of_scope(&super::backends::scope(name), false);
-                let forwards = Some(("forward", "the backend sees the session of an XBackend"));
-                let fields = asker.fields(&draft.origins, &config, forwards);
+                let fields = asker.fields(&draft.origins, &config, Some(FORWARDS));
                 all.insert(RuleBackend::XBackend(name.clone()), fields);
             }
         }
@@ -183,33 +189,37 @@ impl Explainer<'_> {
         }
         all
     }
-}
 
-fn fields_of_rule(rule: &RuleChoice<'_>, draft: &Draft, config: &PolicyConfig) -> Vec<FieldExplanation> {
-    let facts = rule.facts;
-    if let Source::Policy(ValidPolicy { policy, content }) = rule.source {
+    fn fields_of_rule(&self, rule: &RuleChoice<'_>, draft: &Draft, config: &PolicyConfig) -> Vec<FieldExplanation> {
+        let facts = rule.facts;
+        let inline = facts.inline.map(|inline| persistence::read(inline, Dialect::Either));
+        let (object, parent, persistence, restored): (String, &str, &Persistence, &[_]) = match (rule.source, &inline) {
+            (Source::Policy(ValidPolicy { policy, content }), _) => {
+                (policy.to_string(), "spec", &content.persistence, &content.restored)
+            }
+            (Source::Kept(first), _) => match self.backends.own(first) {
+                Some(own) => (format!("{} {first}", Kind::XBackend), "spec", &own.persistence, &[]),
+                None => return Vec::new(),
+            },
+            (_, Some(Ok(persistence))) => (facts.route.to_string(), &facts.field, persistence, &[]),
+            _ => return Vec::new(),
+        };
         let asker = Asker {
-            object: policy.to_string(),
-            parent: "spec",
-            persistence: &content.persistence,
-            restored: &content.restored,
+            object,
+            parent,
+            persistence,
+            restored,
             route: &facts.route,
         };
-        return asker.fields(&draft.origins, config, None);
+        let forwards = matches!(rule.source, Source::Kept(_)).then_some(FORWARDS);
+        let mut fields = asker.fields(&draft.origins, config, forwards);
+        fields.extend(asker.of_rules(rule, draft));
+        fields
     }
-    let read = facts.inline.map(|inline| persistence::read(inline, Dialect::Either));
-    let Some(Ok(persistence)) = read else {
-        return Vec::new();
-    };
-    let asker = Asker {
-        object: facts.route.to_string(),
-        parent: &facts.field,
-        persistence: &persistence,
-        restored: &[],
-        route: &facts.route,
-    };
-    asker.fields(&draft.origins, config, None)
 }
+
+/// Why the backend sees the session of an XBackend.
+const FORWARDS: (&str, &str) = ("forward", "the backend sees the session of an XBackend");
 
 /// Why a cookie is not `Secure` that would be.
 const OVER_HTTP_TOO: FieldOrigin = FieldOrigin::Default {
@@ -245,6 +255,7 @@ fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
         Source::Destinations => (true, "no policy takes precedence at this destination".to_owned()),
         Source::Inline => (false, "sessionPersistence of the rule takes precedence".to_owned()),
         Source::Policy(owner) => (false, format!("{} takes precedence", owner.policy)),
+        Source::Kept(first) => (false, format!("{} {first} takes precedence", Kind::XBackend)),
         Source::None => (false, String::new()),
     };
     Contender {
@@ -368,6 +379,31 @@ impl Asker<'_> {
         })
     }
 
+    /// What is said of the rules, where it matters.
+    fn of_rules(&self, rule: &RuleChoice<'_>, draft: &Draft) -> Vec<FieldExplanation> {
+        let is_split = rule.facts.clusters.len() > 1;
+        let of_rules = draft.origins.fields().filter(|(entry, _)| entry.of == Of::Rules);
+        let told = of_rules.filter_map(|(entry, part)| {
+            let field = entry.annotation();
+            let value = match field.as_str() {
+                "scope" => json!(draft.scope),
+                _ => json!(draft.split),
+            };
+            let from = match part {
+                Some(part) => self.origin(entry, part),
+                None if field == "split" && is_split => FieldOrigin::Default {
+                    why: match draft.split {
+                        SessionSplit::Keep => "sessionPersistence has the shape up to release 1.6",
+                        SessionSplit::Choose => "sessionPersistence has the shape from release 1.7 on",
+                    },
+                },
+                None => return None,
+            };
+            Some(FieldExplanation { field, value, from })
+        });
+        told.collect()
+    }
+
     fn name(&self, carrier: &str) -> FieldOrigin {
         match &self.persistence.name {
             Some(_) => self.persistence_field(self.persistence.name_field(), NAME),
@@ -420,6 +456,9 @@ fn annotation(object: &dyn Display, name: &str) -> FieldOrigin {
 /// The fields of the policy that an entry of the table sets here.
 fn fields_of(entry: &SessionField, carrier: Option<&str>, written: &Value) -> Vec<String> {
     let of_carrier = |name: &str| carrier.map(|carrier| format!("{carrier}.{name}"));
+    if entry.of == Of::Rules {
+        return Vec::new();
+    }
     if entry.config.is_empty() {
         // `mode` is that of the carrier, and a query has none.
         return of_carrier("mode")

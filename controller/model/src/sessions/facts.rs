@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::graph::{Hostname, PathMatch, RuleName};
 use crate::objects::RuleBackend;
-use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence};
+use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence, Text};
 
 /// Identifies a rule. The name does not: several rules may have the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +29,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) sessionless: Option<Sessionless>,
     /// Its valid backends, in their order.
     pub(crate) backends: Vec<RuleBackend>,
+    /// The clusters of these, as tokens name them.
+    pub(crate) clusters: Vec<Text>,
     /// XBackends of the rule that exist but cannot be used, and why.
     pub(crate) refused_backends: BTreeMap<ObjectName, String>,
     /// The paths of its matches, for the older rule of a cookie's path.
@@ -38,7 +41,12 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) hosts: BTreeSet<Hostname>,
     /// The same, by scheme.
     pub(crate) schemes: Schemes,
+    /// The same, at each of the Gateways.
+    pub(crate) places: Arc<BTreeSet<Place>>,
 }
+
+/// A host of a Gateway.
+pub(crate) type Place = (ObjectName, Hostname);
 
 /// The hosts that something is served for, by scheme.
 #[derive(Debug, Clone, Default)]

@@ -11,6 +11,8 @@
 //! - `by_cookie` makes sessions of objects that know nothing of `sessionPersistence`.
 //! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
 //! - `service_annotations` reads what Services say of sessions in splits.
+//! - `crowds` has hosts with too many cookies.
+//! - `scopes` says which rules share their sessions.
 //! - `schemes` has cookies that are not `Secure`, because their host is served over HTTP, too.
 //! - `domains` refuses cookies that browsers drop on all hosts of a rule.
 //! - `policy_status` and `backend_status` write the reports.
@@ -22,6 +24,7 @@ mod backends;
 mod by_cookie;
 mod context;
 mod cookie_path;
+mod crowds;
 mod defaults;
 mod domains;
 mod explain;
@@ -37,6 +40,7 @@ mod policy;
 mod policy_status;
 mod rules;
 mod schemes;
+mod scopes;
 mod service_annotations;
 mod shared_names;
 mod status;
@@ -54,11 +58,11 @@ use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 pub(crate) use by_cookie::{ByCookie, CookieSessions, annotated};
-pub(crate) use context::{Context, DIGITS, Elsewhere};
+pub(crate) use context::{Context, Elsewhere, Limits};
 pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
 pub(crate) use explain::{Explained, affinity_fields};
-pub(crate) use facts::{RuleFacts, Schemes, Sessionless, Twins};
+pub(crate) use facts::{Place, RuleFacts, Schemes, Sessionless, Twins};
 pub(crate) use former::{former_sessions, pruned_policies};
 pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
@@ -69,6 +73,7 @@ pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;
 use backends::Backends;
+use crowds::Crowds;
 use explain::Explainer;
 use facts::{RuleId, services};
 use names::Policies;
@@ -165,6 +170,7 @@ pub(crate) fn sessions(
     };
     let mut chosen = chooser.choose(rules);
     domains::refuse_foreign(&mut chosen);
+    scopes::settle(&mut chosen);
     schemes::settle(&mut chosen);
     let statuses = Statuses::new(objects, settings, &policies, &targets, &chosen, serving);
     refuse_without_room(&statuses, &mut chosen);
@@ -174,12 +180,14 @@ pub(crate) fn sessions(
     let used = used_backends(&chosen, &backends);
     let mut in_common = InCommon::default();
     let sharing = sharing(&chosen, &governed, &used, context, &mut in_common.cookies);
-    let of_rules: Vec<Emitted> = chosen
-        .iter()
-        .map(|rule| {
-            let shares_name = sharing.contains(&Writer::Rule(rule.facts.id()));
-            emit(rule, shares_name || is_one_of_several(rule, &governed), &mut emitted)
-        })
+    let is_per_scope = |rule: &RuleChoice<'_>| {
+        sharing.contains(&Writer::Rule(rule.facts.id())) || is_one_of_several(rule, &governed)
+    };
+    let per_scope: Vec<bool> = chosen.iter().map(is_per_scope).collect();
+    let crowds = Crowds::find(&chosen, &per_scope, &used, context.limits.most_cookies);
+    let of_rules = chosen.iter().zip(&per_scope);
+    let of_rules: Vec<Emitted> = of_rules
+        .map(|(rule, per_scope)| emit(rule, *per_scope, &mut emitted))
         .collect();
     let of_backends = emit_backends(&used, &sharing, &mut emitted);
     let of_services: Vec<(&ObjectName, PolicyId)> = used_affinities(&chosen, &affinities)
@@ -196,7 +204,11 @@ pub(crate) fn sessions(
     };
     let of_rule = |(rule, emitted): (&RuleChoice<'_>, Emitted)| {
         let facts = rule.facts;
-        let session = |policy: &PolicyId| Session::Rule(session_use(policy, facts.name.0.clone()));
+        let scope = &rule.scope;
+        let session = |policy: &PolicyId| {
+            let used = session_use(policy, scope.text.clone());
+            if scope.is_per_destination { Session::EachDestination(used) } else { Session::Rule(used) }
+        };
         RuleSession {
             session: match (&emitted.all, rule.source) {
                 (Some(policy), _) => session(policy),
@@ -213,7 +225,7 @@ pub(crate) fn sessions(
                 .collect(),
             asked_by: asked_by(rule, &backends),
             problems: rule.problems.clone(),
-            notes: notes(objects, settings, rule),
+            notes: notes(objects, settings, rule, &crowds),
         }
     };
     let of_backends_with_rules = backend_status::reports(objects, &backends, &used, &chosen);
@@ -246,7 +258,7 @@ pub(crate) fn sessions(
             .collect(),
         of_others: of_others.iter().map(|policy| names.of(policy)).collect(),
         policies: by_name,
-        session_policies: statuses.reports(&chosen),
+        session_policies: statuses.reports(&chosen, &crowds),
         backends: of_backends_with_rules,
         without_status,
         in_common,
@@ -257,6 +269,7 @@ fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
     match (rule.source, &rule.draft) {
         (Source::Inline, Some(_)) => Some(AskedBy::Rule),
         (Source::Policy(owner), Some(_)) => Some(AskedBy::Policy(owner.policy.name.clone())),
+        (Source::Kept(first), Some(_)) => Some(AskedBy::Backends(vec![first.clone()])),
         (Source::Destinations, _) if !rule.is_without() => {
             let backends: Vec<ObjectName> = backends.with_sessions(rule.facts).into_iter().cloned().collect();
             (!backends.is_empty()).then_some(AskedBy::Backends(backends))
@@ -266,7 +279,7 @@ fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
 }
 
 /// What the status of the route says of a rule whose sessions have no problems.
-fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>) -> Vec<String> {
+fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, crowds: &Crowds<'_>) -> Vec<String> {
     let mut notes = match rule.source {
         Source::Inline | Source::None if !rule.is_without() => {
             policy_status::affinity_notes(objects, settings, rule.facts)
@@ -287,8 +300,17 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>) -> Vec<S
     {
         notes.push(format!("{}: {}", rule.facts.field, schemes::NOT_SECURE));
     }
+    notes.extend(rule.scope_note.clone());
+    notes.extend(crowds.note(rule));
     notes.extend(rule.overruled.iter().cloned());
     notes
+}
+
+/// The notes on the rules of a route, each once.
+pub(crate) fn notes_on(rules: &[RuleSession]) -> impl Iterator<Item = &str> {
+    let mut known = HashSet::new();
+    let notes = rules.iter().flat_map(|rule| &rule.notes).map(String::as_str);
+    notes.filter(move |note| known.insert(*note))
 }
 
 /// The policies of a rule.
@@ -305,6 +327,8 @@ struct UsedBackend<'a> {
     hosts: BTreeSet<&'a Hostname>,
     /// The same, by scheme.
     schemes: Schemes,
+    /// The same, at each Gateway.
+    places: BTreeSet<&'a Place>,
 }
 
 impl UsedBackend<'_> {
@@ -329,9 +353,11 @@ fn used_backends<'a>(
                     draft,
                     hosts: BTreeSet::new(),
                     schemes: Schemes::default(),
+                    places: BTreeSet::new(),
                 });
                 backend.hosts.extend(&rule.facts.hosts);
                 backend.schemes.extend(&rule.facts.schemes);
+                backend.places.extend(&*rule.facts.places);
             }
         }
     }
@@ -358,7 +384,7 @@ enum Writer<'a> {
 /// policy gives way to policies alone. `written`: the cookies, if there is anything elsewhere.
 fn sharing<'a>(
     chosen: &'a [RuleChoice<'a>],
-    governed: &BTreeMap<&PolicyObject<'_>, usize>,
+    governed: &Governed<'_>,
     used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
     context: Context<'_>,
     written: &mut Vec<(WrittenCookie, Option<bool>)>,
@@ -372,9 +398,9 @@ fn sharing<'a>(
         let facts = rule.facts;
         let writer = Writer::Rule(facts.id());
         for cookie in rule.named_cookies() {
-            of_all.add(writer, &facts.name.0, &facts.hosts, cookie);
+            of_all.add(writer, &rule.scope.of_cookie, &facts.hosts, cookie);
             if matches!(rule.source, Source::Policy(_)) {
-                of_policies.add(writer, &facts.name.0, &facts.hosts, cookie);
+                of_policies.add(writer, &rule.scope.of_cookie, &facts.hosts, cookie);
                 policies.insert(writer);
             }
         }
@@ -397,7 +423,7 @@ fn sharing<'a>(
 /// The cookies that are written. Adds who writes one that somebody elsewhere writes as well to `sharing`.
 fn share_elsewhere<'a>(
     chosen: &'a [RuleChoice<'a>],
-    governed: &BTreeMap<&PolicyObject<'_>, usize>,
+    governed: &Governed<'_>,
     used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
     elsewhere: &dyn Elsewhere,
     sharing: &mut HashSet<Writer<'a>>,
@@ -415,7 +441,7 @@ fn share_elsewhere<'a>(
         let facts = rule.facts;
         let writer = Writer::Rule(facts.id());
         for cookie in rule.named_cookies() {
-            let cookies = |among| WrittenCookie::all(among, &facts.name.0, &facts.hosts, cookie);
+            let cookies = |among| WrittenCookie::all(among, &rule.scope.of_cookie, &facts.hosts, cookie);
             if matches!(rule.source, Source::Policy(_)) {
                 cookies(true).for_each(|cookie| ask(writer, cookie));
                 of_policies.extend(cookies(false).map(|cookie| (cookie, None)));
@@ -435,17 +461,18 @@ fn share_elsewhere<'a>(
     written
 }
 
-/// Whether its policy governs others, too. Then it writes a cookie for each (GEP-1619: they "MUST NOT share persistent
-/// sessions"). That ends no session when a second rule comes: the filter reads the cookie under its former name, too.
-fn is_one_of_several(rule: &RuleChoice<'_>, governed: &BTreeMap<&PolicyObject<'_>, usize>) -> bool {
-    match rule.source {
-        Source::Policy(owner) => governed.get(owner.policy).is_some_and(|rules| *rules > 1),
+/// Whether its policy governs sessions of other scopes, too, or it has several itself. Then each has a cookie (GEP-1619:
+/// rules "MUST NOT share persistent sessions"). That ends no session when a second rule comes: the filter reads the cookie under its former name, too.
+fn is_one_of_several(rule: &RuleChoice<'_>, governed: &Governed<'_>) -> bool {
+    let is_of_many = match rule.source {
+        Source::Policy(owner) => governed.get(owner.policy).is_some_and(|scopes| scopes.len() > 1),
         _ => false,
-    }
+    };
+    is_of_many || rule.scope.has_several_cookies
 }
 
 fn emit(rule: &RuleChoice<'_>, per_scope: bool, emitted: &mut Policies) -> Emitted {
-    let mut add = |draft: &Draft| emitted.add(draft.of_scope(&rule.facts.name.0, per_scope));
+    let mut add = |draft: &Draft| emitted.add(draft.of_scope(&rule.scope.of_cookie, per_scope));
     Emitted {
         all: rule.draft.as_ref().map(&mut add),
         each: rule
@@ -471,15 +498,17 @@ fn emit_backends<'a>(
     used.iter().map(emit).collect()
 }
 
-/// How many rules each policy governs.
-fn governed<'p>(chosen: &[RuleChoice<'p>]) -> BTreeMap<&'p PolicyObject<'p>, usize> {
-    let mut counts = BTreeMap::new();
+/// The scopes of the sessions that each policy governs.
+type Governed<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeSet<Text>>;
+
+fn governed<'p>(chosen: &[RuleChoice<'p>]) -> Governed<'p> {
+    let mut scopes = Governed::new();
     for rule in chosen {
         if let (Source::Policy(owner), Some(_)) = (rule.source, &rule.draft) {
-            *counts.entry(owner.policy).or_default() += 1;
+            scopes.entry(owner.policy).or_default().insert(rule.scope.of_cookie.clone());
         }
     }
-    counts
+    scopes
 }
 
 fn refuse_without_room<'p>(statuses: &Statuses<'p>, chosen: &mut [RuleChoice<'p>]) {

@@ -83,7 +83,7 @@ pub(super) struct Names {
 
 impl Names {
     fn new<'a>(ids: impl IntoIterator<Item = &'a PolicyId>, context: Context<'_>) -> Self {
-        let digits = context.digits;
+        let digits = context.limits.digits;
         let mut short = HashMap::new();
         for id in ids {
             let name = id.with_digits(digits);

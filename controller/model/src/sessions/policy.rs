@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::fault::{Fault, ObjectField};
 use super::origins::{Origins, Part};
-use super::persistence::{Carrier, Persistence};
+use super::persistence::{Carrier, Persistence, Shape};
 use crate::SessionLimits;
-use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields};
+use crate::session_fields::{
+    CookiePath, Holder, Of, SessionField, SessionFields, SessionScope, SessionSplit,
+};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;
@@ -26,6 +28,9 @@ pub(super) struct Draft {
     pub(super) config: PolicyConfig,
     /// Whether each scope gets a name of its own.
     pub(super) is_unnamed: bool,
+    /// Which rules share the sessions.
+    pub(super) scope: SessionScope,
+    pub(super) split: SessionSplit,
     pub(super) origins: Origins,
 }
 
@@ -88,6 +93,11 @@ impl Parts<'_> {
         Ok(Draft {
             config,
             is_unnamed: persistence.name.is_none(),
+            scope: fields.scope.clone().unwrap_or_default(),
+            split: fields.split.unwrap_or(match persistence.shape {
+                Shape::Named => SessionSplit::Keep,
+                Shape::Union => SessionSplit::Choose,
+            }),
             origins: self.origins(holder, &fields),
         })
     }

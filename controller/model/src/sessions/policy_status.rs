@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::crowds::Crowds;
 use super::domains::EXPECTED;
 use super::facts::{RuleFacts, services};
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
@@ -27,6 +28,9 @@ pub(super) struct Statuses<'p> {
     naming: NamingGateways<'p>,
     ancestors: GatewaysByPolicy<'p>,
 }
+
+/// A rule that leads to a target, and what came of it.
+type Touched<'r, 'p> = (&'r RuleChoice<'p>, Outcome<'p>);
 
 type GatewaysByPolicy<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeSet<&'p ObjectName>>;
 
@@ -71,27 +75,36 @@ impl<'p> Statuses<'p> {
     }
 
     /// Of every policy.
-    pub(super) fn reports(&self, chosen: &[RuleChoice<'p>]) -> BTreeMap<SessionPolicyName, PolicyReport> {
-        let mut touched: BTreeMap<&PolicyObject<'_>, Vec<(&RuleFacts<'_>, Outcome<'p>)>> = BTreeMap::new();
+    pub(super) fn reports(
+        &self,
+        chosen: &[RuleChoice<'p>],
+        crowds: &Crowds<'_>,
+    ) -> BTreeMap<SessionPolicyName, PolicyReport> {
+        let mut touched: BTreeMap<&PolicyObject<'_>, Vec<Touched<'_, 'p>>> = BTreeMap::new();
         for rule in chosen {
             for (policy, outcome) in &rule.outcomes {
-                touched.entry(policy).or_default().push((rule.facts, *outcome));
+                touched.entry(policy).or_default().push((rule, *outcome));
             }
         }
         let report = |policy: &PolicyObject<'p>| {
             let touched = touched.get(policy).map(Vec::as_slice).unwrap_or_default();
-            (policy.name.clone(), self.report(policy, touched))
+            (policy.name.clone(), self.report(policy, touched, crowds))
         };
         self.policies.iter().map(report).collect()
     }
 
-    fn report(&self, policy: &PolicyObject<'_>, touched: &[(&RuleFacts<'_>, Outcome<'p>)]) -> PolicyReport {
+    fn report(
+        &self,
+        policy: &PolicyObject<'_>,
+        touched: &[Touched<'_, 'p>],
+        crowds: &Crowds<'_>,
+    ) -> PolicyReport {
         let ancestors = self.ancestors.get(policy).into_iter().flatten();
         let entries = ancestors.map(|gateway| {
-            let rules = touched.iter().filter(|(facts, _)| facts.gateways.contains(*gateway));
-            let rules: Vec<(&RuleFacts<'_>, Outcome<'p>)> = rules.copied().collect();
+            let rules = touched.iter().filter(|(rule, _)| rule.facts.gateways.contains(*gateway));
+            let rules: Vec<Touched<'_, 'p>> = rules.copied().collect();
             let naming = self.naming.get(policy).and_then(|gateways| gateways.get(*gateway));
-            let conditions = self.conditions(policy, &rules, naming);
+            let conditions = self.conditions(policy, &rules, naming, crowds);
             ancestor(gateway, conditions)
         });
         report(&policy.object.meta, entries)
@@ -100,8 +113,9 @@ impl<'p> Statuses<'p> {
     fn conditions(
         &self,
         policy: &PolicyObject<'_>,
-        rules: &[(&RuleFacts<'_>, Outcome<'p>)],
+        rules: &[Touched<'_, 'p>],
         naming: Option<&Naming<'_>>,
+        crowds: &Crowds<'_>,
     ) -> Vec<Condition> {
         match &policy.content {
             Err(problems) => return vec![invalid(problems)],
@@ -132,8 +146,8 @@ impl<'p> Statuses<'p> {
             ];
         }
         let mut not_governed = Remarks::default();
-        for (facts, outcome) in rules {
-            self.add_outcome(policy, facts, *outcome, &mut not_governed);
+        for (rule, outcome) in rules {
+            self.add_outcome(policy, rule.facts, *outcome, &mut not_governed);
         }
         let count = |is: fn(Outcome<'p>) -> bool| rules.iter().filter(|(_, outcome)| is(*outcome)).count();
         let governed = count(|outcome| outcome == Outcome::Governs);
@@ -142,8 +156,9 @@ impl<'p> Statuses<'p> {
             return vec![Condition::fails("Accepted", "Conflicted", not_governed.to_string())];
         }
         let governing = rules.iter().filter(|(_, outcome)| *outcome == Outcome::Governs);
-        for (facts, _) in governing {
-            self.add_notes(policy, facts, &mut about);
+        for (rule, _) in governing {
+            self.add_notes(policy, rule, &mut about);
+            crowds.note(rule).into_iter().for_each(|note| about.say(note));
         }
         let overruled = policy.content().into_iter().flat_map(|content| &content.overruled);
         overruled.cloned().for_each(|why| about.say(why));
@@ -195,10 +210,15 @@ impl<'p> Statuses<'p> {
     }
 
     /// Adds notes on a rule that the policy governs.
-    fn add_notes(&self, policy: &PolicyObject<'_>, facts: &RuleFacts<'_>, remarks: &mut Remarks) {
+    fn add_notes(&self, policy: &PolicyObject<'_>, rule: &RuleChoice<'_>, remarks: &mut Remarks) {
+        let facts = rule.facts;
         let is_target = |backend: &RuleBackend| policy.targets.iter().any(|(_, target)| target == backend);
         if !facts.backends.iter().all(is_target) {
-            let text = "the sessions belong to the rule, so they use all of its backends and not only the targets, on";
+            let text = if rule.scope.is_per_destination {
+                "each backend of the rule has the policy's sessions, and not only the targets, on"
+            } else {
+                "the sessions belong to the rule, so they use all of its backends and not only the targets, on"
+            };
             remarks.add(text.to_owned(), rule_name(facts));
         }
         for service in affinity_without_effect(self.objects, self.settings, facts) {

@@ -9,13 +9,14 @@ use super::fault::Fault;
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
 use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
+use super::scopes::Scope;
 use super::{annotations, cookie_path};
 use crate::Settings;
 use crate::graph::PathMatch;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::session_fields::{CookiePath, Holder, SessionFields};
-use limpet_api::ObjectRef;
+use crate::session_fields::{CookiePath, Holder, SessionFields, SessionScope, SessionSplit};
+use limpet_api::{ObjectName, ObjectRef};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
 /// Whether a policy governs a rule, and why not.
@@ -52,6 +53,8 @@ pub(super) enum Source<'p> {
     Inline,
     Policy(ValidPolicy<'p>),
     Destinations,
+    /// The same, but a session of the rule keeps its backend: the sessions are as the first of these `XBackend`s asks.
+    Kept(&'p ObjectName),
     /// Nobody asks for sessions, but some of its Services have affinity.
     Affinity,
 }
@@ -67,6 +70,10 @@ pub(super) struct RuleChoice<'p> {
     pub(super) each: BTreeMap<PathMatch, Draft>,
     /// Problems of the route's annotations are listed on one rule of the route only.
     pub(super) problems: Vec<Problem>,
+    /// The scope of its sessions (`scopes`).
+    pub(super) scope: Scope,
+    /// Why it shares no session with rules of its scope.
+    pub(super) scope_note: Option<String>,
     /// The route's annotations that have no effect. They are listed once, too.
     pub(super) overruled: Vec<String>,
     /// Whether there were problems, listed here or on another rule of the route.
@@ -122,7 +129,7 @@ impl<'p> Chooser<'p> {
         let source = if facts.inline.is_some() {
             Source::Inline
         } else if self.backends.any_asks(facts) {
-            Source::Destinations
+            self.source_of_backends(facts)
         } else if let Some(oldest) = oldest {
             Source::Policy(oldest)
         } else if self.affinities.any(facts) {
@@ -139,7 +146,7 @@ impl<'p> Chooser<'p> {
             }
             match source {
                 Source::Inline => Outcome::Inline,
-                Source::Destinations => Outcome::Destinations,
+                Source::Destinations | Source::Kept(_) => Outcome::Destinations,
                 Source::Policy(winner) if winner.policy == policy => {
                     facts.sessionless.map_or(Outcome::Governs, Outcome::Sessionless)
                 }
@@ -158,9 +165,22 @@ impl<'p> Chooser<'p> {
             draft: None,
             each: BTreeMap::new(),
             problems: Vec::new(),
+            scope: Scope::default(),
+            scope_note: None,
             overruled: Vec::new(),
             is_refused: false,
             outcomes: touching.map(|policy| (*policy, outcome(policy))).collect(),
+        }
+    }
+
+    /// Who has the sessions of a rule that leads to `XBackend`s with sessions.
+    fn source_of_backends(&self, facts: &'p RuleFacts<'p>) -> Source<'p> {
+        // Wrong annotations are reported with the sessions of the rule.
+        let said = annotations::read(&facts.meta.annotations).unwrap_or_default();
+        let split = said.split.or(self.settings.session_defaults.split);
+        match self.backends.first_with_sessions(facts) {
+            Some(first) if split == Some(SessionSplit::Keep) => Source::Kept(first),
+            _ => Source::Destinations,
         }
     }
 
@@ -238,6 +258,13 @@ impl<'p> Chooser<'p> {
                     Err(problems) => rule.problems.extend(problems),
                 }
             }
+            (Source::Kept(first), _, Ok(route)) => {
+                rule.draft = self.backends.draft(first).map(|draft| Draft {
+                    scope: route.overrides.over(&self.settings.session_defaults).scope.unwrap_or_default(),
+                    split: SessionSplit::Keep,
+                    ..draft.clone()
+                });
+            }
             (Source::Destinations, ..) => {
                 if let Some((one, other)) = self.backends.with_one_name(facts) {
                     rule.problems.push(Problem {
@@ -272,8 +299,13 @@ impl<'p> Chooser<'p> {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
             return Err(vec![Fault::annotation("path", message)]);
         }
-        let path = overrides.over(&self.settings.session_defaults).path;
-        let is_of_route = path == Some(CookiePath::Route);
+        let fields = overrides.over(&self.settings.session_defaults);
+        let is_shared = fields.scope.is_some_and(|scope| scope != SessionScope::Rule);
+        if is_shared && overrides.path == Some(CookiePath::Route) {
+            let message = "expected root or a path like /shop, because rules share the session";
+            return Err(vec![Fault::annotation("path", message)]);
+        }
+        let is_of_route = !is_shared && fields.path == Some(CookiePath::Route);
         let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
             .then(|| cookie_path::derive(&rule.facts.paths));
         let draft = |path: Option<&str>| Parts { path, ..parts }.draft();
@@ -384,7 +416,7 @@ impl RuleChoice<'_> {
     /// Why no request of the rule can have a session of the rule. The sessions of destinations leave the choice to the
     /// split.
     pub(super) fn sessionless(&self) -> Option<Sessionless> {
-        let is_of_rule = matches!(self.source, Source::Inline | Source::Policy(_));
+        let is_of_rule = matches!(self.source, Source::Inline | Source::Policy(_) | Source::Kept(_));
         let why = self.facts.sessionless?;
         (is_of_rule || !matches!(why, Sessionless::Twins(_))).then_some(why)
     }

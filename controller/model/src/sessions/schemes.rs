@@ -2,11 +2,14 @@
 //! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
 //! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
 
+use std::collections::BTreeMap;
+
 use super::facts::Schemes;
 use super::origins::Part;
 use super::policy::Draft;
 use super::rules::RuleChoice;
 use crate::graph::Hostname;
+use limpet_api::Text;
 use limpet_core::config::schema::{CookieModeConfig, SecureConfig};
 
 impl Schemes {
@@ -59,10 +62,16 @@ impl Draft {
 pub(super) const NOT_SECURE: &str = "the cookie is not Secure, because its host is served over HTTP as well, and \
     browsers keep one cookie of a name; with session.limpet.dev/secure: always, there are no sessions over HTTP";
 
-/// Settles the cookies of all rules.
+/// Settles the cookies of all rules. Rules that share a session have one cookie.
 pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
+    let mut shared: BTreeMap<Text, Schemes> = BTreeMap::new();
+    for rule in chosen.iter().filter(|rule| rule.shares_session()) {
+        let schemes = shared.entry(rule.scope.of_cookie.clone()).or_default();
+        schemes.extend(&rule.facts.schemes);
+    }
     for rule in chosen {
-        let schemes = &rule.facts.schemes;
+        let of_all = shared.get(&rule.scope.of_cookie).filter(|_| rule.shares_session());
+        let schemes = of_all.unwrap_or(&rule.facts.schemes);
         rule.draft = rule.draft.take().map(|draft| draft.over(schemes));
         let each = std::mem::take(&mut rule.each);
         rule.each = each

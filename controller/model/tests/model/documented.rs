@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use limpet_core::config::schema::{PolicyConfig, SecureConfig};
 use limpet_model::reports::ConditionStatus;
+use limpet_model::graph::{Action, Session};
 use limpet_model::{SessionFields, Settings, build};
 
 use super::{CLASS, SHOP, condition, objects, of_type};
@@ -45,8 +46,8 @@ fn code(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The policies that a rule with sessions of its own has, where its route has this annotation.
-fn policies(annotation: Option<(&str, &str)>, secure: SecureConfig) -> BTreeMap<String, PolicyConfig> {
+/// The policies that a rule with sessions of its own has, where its route has this annotation, and its session.
+fn policies(annotation: Option<(&str, &str)>, secure: SecureConfig) -> (BTreeMap<String, PolicyConfig>, Session) {
     let annotations = annotation.map_or_else(String::new, |(name, value)| {
         format!("session.limpet.dev/{name}: '{value}'")
     });
@@ -73,10 +74,15 @@ spec:
         (ConditionStatus::True, 1),
         "{annotation:?}: {accepted:?}"
     );
-    let policies = graph.policies.into_iter();
-    policies
-        .map(|(name, policy)| (name.to_string(), PolicyConfig::clone(&policy)))
-        .collect()
+    let policies = graph.policies.iter();
+    let policies = policies.map(|(name, policy)| (name.to_string(), PolicyConfig::clone(policy)));
+    let listeners = graph.gateways.values().flat_map(|gateway| gateway.ports.values().flatten());
+    let routes = listeners.flat_map(|listener| listener.virtual_hosts.values().flat_map(|host| &host.routes));
+    let sessions = routes.filter_map(|route| match &route.action {
+        Action::Forward(forward) => Some(forward.session.clone()),
+        _ => None,
+    });
+    (policies.collect(), sessions.last().expect("a rule that leads somewhere"))
 }
 
 /// What the status of a policy with this annotation says was expected.
@@ -121,9 +127,9 @@ fn the_page_names_each_value_of_an_annotation() {
         let expected = expected(&row.name, "of-nobody");
         // What is there for YAML is an example.
         if expected.contains("YAML") {
-            assert_eq!(row.values.len(), 2, "{}", row.name);
-            let [nothing, example] = [0, 1].map(|value| &row.values[value]);
-            assert_eq!(expected, format!("{nothing}, or YAML like {example}"), "{}", row.name);
+            let (example, words) = row.values.split_last().expect("values");
+            let words = words.join(", ");
+            assert_eq!(expected, format!("{words}, or YAML like {example}"), "{}", row.name);
             continue;
         }
         let expected: Vec<&str> = [", ", " or ", " to "]

@@ -47,26 +47,29 @@ impl RoutesElsewhere {
                 let Action::Forward(forward) = &route.action else {
                     continue;
                 };
-                let Session::Rule(session) = &forward.session else {
-                    continue;
+                let (session, per_cluster) = match &forward.session {
+                    Session::Rule(session) => (session, false),
+                    Session::EachDestination(session) => (session, true),
+                    Session::None | Session::Destinations => continue,
                 };
                 let name = fill(&self.route_name, &route.rule, host);
                 let virtual_host = self
                     .virtual_host_name
                     .as_ref()
                     .map(|template| fill(template, &route.rule, host));
-                table.entry((name, virtual_host)).or_insert(session);
+                table.entry((name, virtual_host)).or_insert((session, per_cluster));
             }
         }
-        let entry = |((route, virtual_host), session): ((String, Option<String>), &limpet_model::graph::SessionUse)| {
-            RouteConfig {
+        let entries = table
+            .into_iter()
+            .map(|((route, virtual_host), (session, per_cluster))| RouteConfig {
                 route,
                 virtual_host,
                 policy: session.policy.to_string(),
                 scope: Some(session.scope.to_string()),
-            }
-        };
-        table.into_iter().map(entry).collect()
+                per_cluster,
+            });
+        entries.collect()
     }
 }
 

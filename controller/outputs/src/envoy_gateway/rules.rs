@@ -14,7 +14,7 @@ use limpet_model::{Extent, Unsupported};
 #[derive(Debug)]
 pub(super) struct SessionRule<'a> {
     pub(super) origin: &'a RuleOrigin,
-    pub(super) session: &'a SessionUse,
+    pub(super) session: SessionUse,
     /// Whether its only destination has header filters of its own: Envoy Gateway then gives the cluster another name.
     pub(super) has_own_cluster: bool,
 }
@@ -71,7 +71,9 @@ fn judge<'a>(
     forward: &'a Forward,
 ) -> Result<(SessionRule<'a>, Vec<String>), &'static str> {
     let session = match &forward.session {
-        Session::Rule(session) => session,
+        Session::Rule(session) => session.clone(),
+        // One cluster has all backends of a rule.
+        Session::EachDestination(session) => at_first(session, forward),
         Session::Destinations | Session::None => {
             return Err("backendRefs: expected Services: Envoy Gateway knows no XBackend");
         }
@@ -114,6 +116,12 @@ fn judge<'a>(
             cluster.service
         )
     });
+    let chooses = (is_split && matches!(forward.session, Session::EachDestination(_))).then(|| {
+        "session.limpet.dev/split: expected keep: Envoy Gateway has one cluster for all backends of a rule, so a session \
+         keeps its backend"
+            .to_owned()
+    });
+    let parts = parts.chain(chooses);
     let hash = "a BackendTrafficPolicy with consistentHash: {type: SourceIP} is there for the route";
     let parts = parts.chain(beginning_all_the_same(source.graph, forward));
     let parts = parts.chain(without_budgets(source.graph, &session.policy));
@@ -124,6 +132,14 @@ fn judge<'a>(
         has_own_cluster: has_filters,
     };
     Ok((rule, parts.collect()))
+}
+
+fn at_first(session: &SessionUse, forward: &Forward) -> SessionUse {
+    let clusters = forward.destinations.iter().find_map(|destination| match &destination.target {
+        Target::Cluster(cluster) => Some(cluster),
+        Target::Invalid { .. } => None,
+    });
+    clusters.map_or_else(|| session.clone(), |cluster| session.at(cluster))
 }
 
 fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {

@@ -27,7 +27,7 @@ fn policy_name(kind: Kind, route: &str, rule: Option<&str>) -> String {
     };
     policies::name(&SessionRule {
         origin: &origin,
-        session: &session,
+        session,
         has_own_cluster: false,
     })
 }

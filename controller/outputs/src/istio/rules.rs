@@ -11,7 +11,7 @@ use crate::envoy::{pack, routes};
 use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
 use crate::used::{beginning_all_the_same, without_budgets, without_hash};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
-use limpet_core::envoy::SPLIT_PREFIX;
+use limpet_core::envoy::{DESTINATION_PREFIX, SPLIT_PREFIX};
 use limpet_model::graph::{
     Action, ClusterName, Destination, Forward, Route, RuleName, RuleOrigin, Session, SessionUse, Target,
 };
@@ -126,8 +126,9 @@ impl<'a> RulePatches<'a> {
                 unsupported.push((Extent::All, message.to_owned()));
                 return None;
             }
-            Session::Rule(used) => used,
+            Session::Rule(used) | Session::EachDestination(used) => used,
         };
+        let is_per_destination = matches!(forward.session, Session::EachDestination(_));
         if forwards.iter().any(|(_, other)| other.session != forward.session) {
             let message = "the annotation session.limpet.dev/path: expected root, since Istio calls the routes \
              of all matches of a rule the same (all \
@@ -156,7 +157,10 @@ impl<'a> RulePatches<'a> {
         if found.which.is_empty() {
             return None;
         }
-        let per_place = if is_split(forward) {
+        let per_place = if is_per_destination {
+            let session = format!("{DESTINATION_PREFIX}{}", session_of(used));
+            vec![merged(&session, self.steering(used))]
+        } else if is_split(forward) {
             self.split(&forwards, used, unsupported)?
         } else {
             vec![merged(&session_of(used), self.steering(used))]

@@ -434,15 +434,23 @@ fn forwards(graph: &Graph) -> impl Iterator<Item = (&Route, &Forward)> {
 
 /// Everything that has sessions.
 fn sessions(graph: &Graph) -> Vec<SessionUse> {
-    let of_rules = forwards(graph).filter_map(|(_, forward)| match &forward.session {
-        Session::Rule(used) => Some(used),
-        Session::None | Session::Destinations => None,
+    let of_rules = forwards(graph).flat_map(|(_, forward)| match &forward.session {
+        Session::Rule(used) => vec![used.clone()],
+        Session::EachDestination(used) => {
+            let clusters = forward.destinations.iter().filter_map(|destination| match &destination.target {
+                Target::Cluster(cluster) => Some(cluster),
+                Target::Invalid { .. } => None,
+            });
+            clusters.map(|cluster| used.at(cluster)).collect()
+        }
+        Session::None | Session::Destinations => Vec::new(),
     });
-    let all = of_rules.chain(graph.clusters.values().filter_map(|cluster| cluster.session.as_ref()));
-    let distinct: BTreeMap<(&str, &str), &SessionUse> = all
-        .map(|used| ((used.scope.as_str(), used.policy.as_str()), used))
+    let of_clusters = graph.clusters.values().filter_map(|cluster| cluster.session.clone());
+    let all = of_rules.chain(of_clusters);
+    let distinct: BTreeMap<(Text, Text), SessionUse> = all
+        .map(|used| ((used.scope.clone(), used.policy.clone()), used))
         .collect();
-    distinct.into_values().cloned().collect()
+    distinct.into_values().collect()
 }
 
 /// All scopes that rules have or could have.

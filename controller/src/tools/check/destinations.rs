@@ -20,6 +20,23 @@ pub(super) struct OfCluster<'n, 'c, 'a> {
     pub(super) node: Node<'a>,
 }
 
+/// The sessions that the policy of a route makes in each of its clusters.
+pub(super) fn of_route<'n, 'a, 'c>(
+    report: &mut Report,
+    chain: &Chain<'a>,
+    sources: &Sources<'a>,
+    session: &Session<'c>,
+    entry: &'n RouteEntry<'_, 'a>,
+) -> Vec<OfCluster<'n, 'c, 'a>> {
+    let clusters = issuing(report, chain, sources, &entry.clusters);
+    let of_cluster = |cluster| OfCluster {
+        cluster,
+        session: session.at(cluster),
+        node: entry.route.clone(),
+    };
+    clusters.into_iter().map(of_cluster).collect()
+}
+
 /// The sessions of the clusters of a route.
 pub(super) fn sessions<'n, 'a, 'c>(
     report: &mut Report,
@@ -132,7 +149,8 @@ pub(super) fn check_none<'a>(
         };
         if node.value.as_str() == Some(NO_SESSION) {
             let message = format!(
-                "{NO_SESSION} has no effect: the session {0} begins here, because {1} does not say @split/{0}",
+                "{NO_SESSION} has no effect: the session {0} begins here, because {1} says neither @split/{0} nor \
+                 @destination/{0}",
                 session.name(),
                 entry.route.path
             );

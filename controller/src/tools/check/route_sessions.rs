@@ -83,7 +83,8 @@ pub(super) fn of_entry<'c>(
         .find(|listed| listed.virtual_host.as_deref() == Some(host))
         .or_else(|| listed().find(|listed| listed.virtual_host.is_none()));
     if let Some(listed) = listed {
-        return rule(&listed.policy, listed.scope.as_deref(), None);
+        let split = listed.per_cluster.then_some(Split::Destinations);
+        return rule(&listed.policy, listed.scope.as_deref(), split);
     }
     let default = config.default.as_ref()?;
     rule(&default.policy, default.scope.as_deref(), None)

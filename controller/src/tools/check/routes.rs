@@ -57,6 +57,7 @@ pub(super) fn check<'a>(
                 check.entry(&entry, matcher.as_ref(), &mut led);
             }
         }
+        check.conflicts.end_host(check.report, &host);
     }
     check.note_unknown_clusters(routes);
     if any_matcher && chain.build == Build::Module {
@@ -145,10 +146,23 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             self.note_chosen_clusters(entry.route);
         }
         match (sessions, config) {
+            (
+                Some(Sessions::Rule {
+                    session,
+                    split: Some(Split::Destinations),
+                }),
+                _,
+            ) => {
+                let found = destinations::of_route(self.report, chain, self.sources, &session, entry);
+                self.sessions_of_clusters(entry, found);
+            }
             (Some(Sessions::Rule { session, split }), _) => {
                 self.session_of_rule(entry, &session, split, matcher.is_some(), led);
             }
-            (Some(Sessions::Destination), Some(config)) => self.sessions_of_clusters(entry, config),
+            (Some(Sessions::Destination), Some(config)) => {
+                let found = destinations::sessions(self.report, chain, config, self.sources, entry);
+                self.sessions_of_clusters(entry, found);
+            }
             _ => {}
         }
     }
@@ -180,7 +194,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         let is_last = split == Some(Split::Routes) && !has_matcher;
         let specifier = match split {
             Some(Split::Specifier) => specifiers::check(self.report, self.chain, session, entry),
-            Some(Split::Routes) | None => None,
+            Some(Split::Routes | Split::Destinations) | None => None,
         };
         let clusters: Vec<&str> = match &specifier {
             Some(specifier) => specifier.clusters().collect(),
@@ -265,8 +279,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         self.report.warning(node, message);
     }
 
-    fn sessions_of_clusters(&mut self, entry: &RouteEntry<'_, 'a>, config: &FilterConfig) {
-        let found = destinations::sessions(self.report, self.chain, config, self.sources, entry);
+    fn sessions_of_clusters(&mut self, entry: &RouteEntry<'_, 'a>, found: Vec<OfCluster<'_, '_, 'a>>) {
         for OfCluster { cluster, session, .. } in &found {
             self.check_clusters(session, entry, &[cluster]);
         }

@@ -3,6 +3,7 @@
 use super::report::Report;
 use crate::envoy_config::node::Node;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::scope_of_cluster;
 
 /// A session, by its policy and scope.
 #[derive(Debug, Clone)]
@@ -21,6 +22,15 @@ impl<'c> Session<'c> {
             config,
             scope: scope.to_owned(),
         })
+    }
+
+    /// The same in one of the clusters of its route.
+    pub(super) fn at(&self, cluster: &str) -> Self {
+        let scope = scope_of_cluster(self.scope.as_bytes(), cluster.as_bytes());
+        Self {
+            scope: String::from_utf8_lossy(&scope).into_owned(),
+            ..self.clone()
+        }
     }
 
     /// `<policy>/<scope>`, as configurations name it.

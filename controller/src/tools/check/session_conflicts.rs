@@ -19,7 +19,12 @@ pub(super) struct SessionConflicts {
     clusters: BTreeMap<String, HashMap<Destination, String>>,
     /// The name of the session that travels in the cookie, and whether the cookie is the filter's own.
     cookies: BTreeMap<CookieIdentity, (String, bool)>,
+    /// The filter's own of the virtual host that is being checked.
+    of_host: BTreeSet<CookieIdentity>,
 }
+
+/// RFC 6265, section 6.1, asks browsers for 50 cookies of a host, some of which are the application's.
+const MANY_COOKIES: usize = 20;
 
 /// Whether the filter writes the cookie; otherwise it is the application's, whose path is not known here.
 fn is_own(cookie: &CookieConfig) -> bool {
@@ -69,6 +74,18 @@ impl SessionConflicts {
         self.add_cookie(report, session, node);
     }
 
+    /// Reports a virtual host for which browsers get many cookies.
+    pub(super) fn end_host(&mut self, report: &mut Report, host: &Node<'_>) {
+        let count = std::mem::take(&mut self.of_host).len();
+        if count > MANY_COOKIES {
+            let message = format!(
+                "the sessions of this virtual host have {count} cookies, and browsers drop the oldest of a host, the \
+                 application's among them: give one scope, without perScope, to routes that may share a session"
+            );
+            report.warning(host, message);
+        }
+    }
+
     /// Tokens name a cluster by a short hash of its base, so the hash must be unique within a session.
     fn add_cluster(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>, cluster: &str) {
         let destination = Destination::of_cluster(cluster.as_bytes());
@@ -91,6 +108,9 @@ impl SessionConflicts {
         let names = CookieNames::new(&cookie.name, session.scope.as_bytes(), cookie.per_scope);
         let (cookie_name, path, name) = (names.current(), &cookie.path, session.name());
         let identity = (cookie_name.to_owned(), cookie.domain.clone(), path.clone());
+        if is_own(cookie) {
+            self.of_host.insert(identity.clone());
+        }
         let (other, other_is_own) = self
             .cookies
             .entry(identity)

@@ -18,7 +18,7 @@ use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
 use limpet_core::time::GatewayDuration;
 use limpet_core::token::{CarrierMode, Destination, Realm, cluster_base};
-use limpet_core::{RouteSession, config};
+use limpet_core::{RouteSession, Split, config, scope_of_cluster};
 
 /// The scope of sessions without any other.
 const DEFAULT_SCOPE: &str = "default";
@@ -217,12 +217,26 @@ pub(crate) fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
 #[derive(Debug, Default)]
 struct Routes<'a> {
     names: Vec<&'a str>,
-    /// The sessions that they or clusters name, with the name of the route if it is one.
-    named: Vec<(Option<&'a str>, String)>,
+    named: Vec<Named<'a>>,
+    /// The clusters of all.
+    clusters: BTreeSet<String>,
+}
+
+/// A session that a route or a cluster names.
+#[derive(Debug)]
+struct Named<'a> {
+    /// The name of the route, if it is one.
+    route: Option<&'a str>,
+    session: String,
+    /// The clusters of the route, if it is one.
+    clusters: BTreeSet<String>,
 }
 
 fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
-    let mut routes = Routes::default();
+    let mut routes = Routes {
+        clusters: clusters(roots),
+        ..Routes::default()
+    };
     for root in roots {
         root.visit(&mut |object| {
             let name = object.get("match").map(|_| object.text("name").unwrap_or_default());
@@ -235,12 +249,20 @@ fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
                 "session",
             ]);
             if let Some(session) = metadata.and_then(|session| session.value.as_str()) {
-                routes.named.push((name, session.to_owned()));
+                routes.named.push(Named {
+                    route: name,
+                    session: session.to_owned(),
+                    clusters: clusters(std::slice::from_ref(object)),
+                });
             }
             if object.kind() == Some(filter_locator::PER_ROUTE)
                 && let Some(text) = filter_locator::route_session(object).text
             {
-                routes.named.push((None, String::from_utf8_lossy(&text).into_owned()));
+                routes.named.push(Named {
+                    route: None,
+                    session: String::from_utf8_lossy(&text).into_owned(),
+                    clusters: routes.clusters.clone(),
+                });
             }
         });
     }
@@ -272,19 +294,28 @@ fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> 
         config.policies.keys().for_each(|policy| add(policy, scope));
         return sessions;
     }
-    for (name, session) in &routes.named {
-        let Ok(RouteSession::Rule { policy, scope, .. }) = RouteSession::parse(session.as_bytes()) else {
+    for Named {
+        route,
+        session,
+        clusters,
+    } in &routes.named
+    {
+        let Ok(RouteSession::Rule { policy, scope, split }) = RouteSession::parse(session.as_bytes()) else {
             continue;
         };
+        let clusters = (split == Some(Split::Destinations)).then_some(clusters);
+        let mut add = |scope: &str| in_clusters(scope, clusters, |scope| add(policy, scope));
         let scope = scope.and_then(|scope| std::str::from_utf8(scope).ok());
-        match (scope, name) {
-            (Some(scope), _) => add(policy, scope),
-            (None, Some(name)) => add(policy, name),
-            (None, None) => routes.names.iter().for_each(|name| add(policy, name)),
+        match (scope, route) {
+            (Some(scope), _) => add(scope),
+            (None, Some(name)) => add(name),
+            (None, None) => routes.names.iter().for_each(|name| add(name)),
         }
     }
     for entry in &config.routes {
-        add(&entry.policy, entry.scope.as_deref().unwrap_or(&entry.route));
+        let clusters = entry.per_cluster.then_some(&routes.clusters);
+        let scope = entry.scope.as_deref().unwrap_or(&entry.route);
+        in_clusters(scope, clusters, |scope| add(&entry.policy, scope));
     }
     if let Some(default) = &config.default {
         match &default.scope {
@@ -294,6 +325,19 @@ fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> 
     }
     config.policies.keys().for_each(|policy| add(policy, DEFAULT_SCOPE));
     sessions
+}
+
+/// Adds the scope, or where each cluster has its own, that of each.
+fn in_clusters(scope: &str, clusters: Option<&BTreeSet<String>>, mut add: impl FnMut(&str)) {
+    match clusters {
+        None => add(scope),
+        Some(clusters) => {
+            for cluster in clusters {
+                let scope = scope_of_cluster(scope.as_bytes(), cluster.as_bytes());
+                add(&String::from_utf8_lossy(&scope));
+            }
+        }
+    }
 }
 
 /// A candidate in the JSON output.

@@ -39,6 +39,13 @@ fn unchanged() -> Result<Config> {
     config(&policies, [70, 30, 0], [Some("web/blue"), Some("web/green"), None])
 }
 
+/// The same by the policy of the route, of which each cluster has sessions.
+fn of_route(policy: &Value) -> Result<Config> {
+    let config = config(&json!({"web": policy}), [70, 30, 0], [None; 3])?;
+    let metadata = json!({"metadata": {"filter_metadata": {"limpet": {"session": "@destination/web/shop"}}}});
+    Ok(config.route(&metadata))
+}
+
 /// What a client saw: the backends of each service, and the number of requests that each service answered.
 #[derive(Debug, Default)]
 struct ClientView {
@@ -122,10 +129,13 @@ fn assert_split_and_kept(views: &[ClientView]) {
 
 #[tokio::test]
 async fn the_split_is_kept_although_cookies_are_sent() -> Result<()> {
-    let site = SplitSite::with_services(unchanged()?, CLUSTERS).await?;
-    assert_split_and_kept(&run_clients(&site.envoy, 25, 40).await?);
-    for counter in ["refused.bad_signature", "refused.malformed", "reissued"] {
-        assert_eq!(site.envoy.metric(&format!("web.{counter}")).await?, 0, "{counter}");
+    let cookie = json!({"cookie": {"name": "limpet-session", "perScope": true}});
+    for config in [unchanged()?, of_route(&cookie)?] {
+        let site = SplitSite::with_services(config, CLUSTERS).await?;
+        assert_split_and_kept(&run_clients(&site.envoy, 25, 40).await?);
+        for counter in ["refused.bad_signature", "refused.malformed", "reissued"] {
+            assert_eq!(site.envoy.metric(&format!("web.{counter}")).await?, 0, "{counter}");
+        }
     }
     Ok(())
 }
@@ -214,7 +224,13 @@ async fn when_a_backend_goes_the_other_session_stays() -> Result<()> {
 async fn a_strict_session_fails_only_within_its_destination() -> Result<()> {
     let policies = json!({"web": {"cookie": {"name": "limpet-session", "perScope": true}, "strict": true}});
     let sessions = [Some("web/blue"), Some("web/green"), None];
-    let config = config(&policies, [50, 50, 0], sessions)?.strict_routes();
+    for config in [config(&policies, [50, 50, 0], sessions)?, of_route(&policies["web"])?] {
+        strict_sessions_fail_within_their_destination(config.strict_routes()).await?;
+    }
+    Ok(())
+}
+
+async fn strict_sessions_fail_within_their_destination(config: Config) -> Result<()> {
     let mut site = SplitSite::with_services(config, CLUSTERS).await?;
     let (mut visitor, backends) = with_both(&site).await?;
     let (blue, green) = (&backends["blue"], &backends["green"]);

@@ -48,6 +48,7 @@ pub(crate) fn compile(config: &FilterConfig) -> Result<Compiled, ConfigError> {
             entries.push(Route {
                 virtual_host: route.virtual_host.clone(),
                 used,
+                per_cluster: route.per_cluster,
             });
             entries.sort_by_key(|entry| entry.virtual_host.is_none());
         }

@@ -243,6 +243,8 @@ pub(crate) struct PolicyUse {
 pub(crate) struct Route {
     pub(crate) virtual_host: Option<String>,
     pub(crate) used: PolicyUse,
+    /// Whether each cluster of the route has sessions of its own.
+    pub(crate) per_cluster: bool,
 }
 
 /// Addresses that have a new owner, and since when.

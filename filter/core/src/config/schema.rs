@@ -127,6 +127,9 @@ pub struct RouteConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 1024)))]
     pub scope: Option<String>,
+    /// Whether Envoy chooses the cluster for every request, and a client has a session in each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_cluster: bool,
 }
 
 /// The policy of all other routes.

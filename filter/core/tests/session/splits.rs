@@ -226,6 +226,54 @@ fn a_session_may_belong_to_the_cluster() {
     }
 }
 
+/// A rule's policy in each of its clusters, by the route's metadata and by the table of routes.
+#[test]
+fn a_rule_may_have_a_session_in_each_cluster() {
+    let by_metadata = Site::new(cookie_policy(json!({})));
+    let by_table = Site::of(&json!({
+        "keys": [key(1, "signing")],
+        "policies": {"shop": cookie_policy(json!({}))},
+        "routes": [{"route": "route", "policy": "shop", "scope": "cart", "perCluster": true}],
+    }));
+    let requests = [
+        (&by_metadata, Request::new().session("@destination/shop/cart")),
+        (&by_table, Request::on_route("route")),
+    ];
+    for (site, request) in requests {
+        let at_blue = |request: Request| request.cluster("blue#1");
+        let first = site.visit(&at_blue(request.clone()), &Response::by(A).cluster("blue#1"), at(0));
+        assert_eq!(first.outcomes(), (NO_TOKEN, ISSUED));
+        let cookie = format!("{COOKIE}={}", first.token().unwrap());
+        for (cluster, outcome) in [
+            ("blue#1", STEERED),
+            // A change of the cluster's settings ends no session.
+            ("blue#2", STEERED),
+            ("green", refused(Refusal::BadSignature)),
+        ] {
+            let request = request.clone().cluster(cluster).cookie(&cookie);
+            let visit = site.visit(&request, &Response::by(A).cluster(cluster), at(1));
+            assert_eq!(visit.request, outcome, "{cluster}");
+            assert!(!request.asked().contains(&"reroute".to_owned()), "the split chooses");
+        }
+        // It is no session of the rule, nor of a rule that is called so.
+        for session in ["shop/cart", "shop/cart/green", "@split/shop/cart"] {
+            let visit = by_metadata.visit(&Request::new().session(session).cookie(&cookie), &Response::by(A), at(1));
+            assert_eq!(visit.request, refused(Refusal::BadSignature), "{session}");
+        }
+        let at_none = request.clone().cluster("blue").cluster_session(NONE);
+        assert_eq!(site.policy_of(&at_none), Ok(None));
+        // What a cluster says of other routes does not matter.
+        let at_other = request.clone().cluster("blue").cluster_session("shop/blue").cookie(&cookie);
+        assert_eq!(site.visit(&at_other, &Response::by(A), at(1)).request, STEERED);
+    }
+    // Where the controller knows the cluster, it names it.
+    let request = Request::new().session("@destination/shop/cart").cluster("blue");
+    let first = by_metadata.visit(&request, &Response::by(A).cluster("blue"), at(0));
+    let known = Request::new().session("shop/cart/blue").cluster("blue");
+    let cookie = format!("{COOKIE}={}", first.token().unwrap());
+    assert_eq!(by_metadata.visit(&known.cookie(&cookie), &Response::by(A), at(1)).request, STEERED);
+}
+
 /// A client has one value for a header: the token of the destination that answered last.
 #[test]
 fn a_token_of_another_destination_is_removed_like_the_own() {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::build::build_within;
+use crate::memory::MOST_BYTES;
 use crate::{Gateways, ManagedEnvoys};
 use world::{Random, World};
 
@@ -39,8 +40,11 @@ fn settings(seed: u64) -> Settings {
 /// So few digits that names of policies collide, and sometimes so little room that something is forgotten.
 fn context(seed: u64) -> Context<'static> {
     Context {
-        digits: 1,
-        most_bytes: if seed.is_multiple_of(3) { 1_000 } else { MOST_BYTES },
+        limits: Limits {
+            digits: 1,
+            most_bytes: if seed.is_multiple_of(3) { 1_000 } else { MOST_BYTES },
+            most_cookies: 2,
+        },
         ..Context::default()
     }
 }
@@ -49,7 +53,7 @@ fn run(seed: u64, changes: usize) {
     let mut random = Random::new(seed);
     let mut world = World::default();
     let (settings, context) = (settings(seed), context(seed));
-    let mut incremental = Incremental::with_limits(context.most_bytes, context.digits);
+    let mut incremental = Incremental::with_limits(context.limits);
     let mut memory = Memory::default();
     for change in 0..changes {
         // Several changes may come before a build.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::session_fields::{Of, SessionField, Values};
 use crate::sessions::annotations::camel_case;
-use crate::{CookiePath, OrNone, SessionFields};
+use crate::{CookiePath, OrNone, SessionFields, SessionScope, SessionSplit};
 use limpet_core::config::schema::{
     CacheControlConfig, CookieModeConfig, FurtherConfig, LifetimeTypeConfig, SameSiteConfig, SecureConfig, TellConfig,
     TokenConfig,
@@ -130,6 +130,8 @@ fn every_annotation_does_what_it_says() {
         }
         tested.insert(name.to_owned());
     }
+    // `tests/scopes.rs` has these.
+    tested.extend(["scope", "split"].map(str::to_owned));
     let all: BTreeSet<String> = SessionField::annotations().into_iter().collect();
     assert_eq!(tested, all, "every annotation needs a row above");
 }
@@ -226,6 +228,8 @@ fn defaults_are_for_what_nobody_says() {
         path: Some(CookiePath::At("/shop".to_owned())),
         token: Some(TokenConfig::Signed),
         mode: Some(CookieModeConfig::Insert),
+        scope: Some(SessionScope::Service),
+        split: Some(SessionSplit::Choose),
         forward: Some(true),
         cache_control: Some(CacheControlConfig::Keep),
         lifetime_type: Some(LifetimeTypeConfig::Permanent),

@@ -12,7 +12,7 @@ fn named(name: &str) -> Value {
 /// The name of each rule's cookie, with `~` if it has one per scope; empty if it has none.
 fn cookies(sessions: &Sessions) -> Vec<String> {
     let cookie = |rule: &RuleSession| match &rule.session {
-        Session::Rule(session) => {
+        Session::Rule(session) | Session::EachDestination(session) => {
             let cookie = sessions.policies[&session.policy].cookie.as_ref().unwrap();
             format!("{}{}", cookie.name, if cookie.per_scope { "~" } else { "" })
         }

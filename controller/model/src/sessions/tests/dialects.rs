@@ -328,7 +328,7 @@ fn rules_of_grpc_routes_have_them_too() {
         policy: sessions.policies.keys().next().unwrap().clone(),
         scope: "grpcroute/shop/grpc/0".into(),
     };
-    assert_eq!(sessions.rules[1].session, Session::Rule(expected));
+    assert_eq!(sessions.rules[1].session, Session::EachDestination(expected));
 }
 
 #[test]

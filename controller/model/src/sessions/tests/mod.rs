@@ -13,9 +13,11 @@ mod precedence;
 mod properties;
 mod reports;
 mod scale;
+mod scopes;
 mod upgrades;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,7 +28,7 @@ use crate::objects::RuleBackend;
 use crate::reports::{AncestorReport, Condition, ConditionStatus, PolicyReport};
 use crate::sessions::Context;
 use crate::{Gateways, Objects, SessionPolicyKind, SessionPolicyName, Settings};
-use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence};
+use limpet_api::{BackendRef, HttpMatch, Kind, Object, ObjectName, ObjectRef, ParentRef, SessionPersistence, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 /// Objects, and what they are built with.
@@ -131,7 +133,7 @@ impl World {
                     .then_some(RuleBackend::Service(name))
             }
         };
-        RuleFacts {
+        let mut facts = RuleFacts {
             sessionless: None,
             route: ObjectRef {
                 kind,
@@ -142,6 +144,7 @@ impl World {
             name: RuleName(format!("{}/{name}/{index}", kind.as_str().to_lowercase()).into()),
             inline,
             backends: refs.iter().filter_map(backend).collect(),
+            clusters: refs.iter().filter(|found| backend(found).is_some()).map(cluster).collect(),
             refused_backends: BTreeMap::new(),
             paths,
             gateways: parents
@@ -154,7 +157,14 @@ impl World {
                 hostnames.iter().map(|host| Hostname::parse(Some(host))).collect()
             },
             schemes: crate::sessions::Schemes::default(),
-        }
+            places: Arc::default(),
+        };
+        let places = facts.gateways.iter().flat_map(|gateway| {
+            let place = |host: &Hostname| (gateway.clone(), host.clone());
+            facts.hosts.iter().map(place)
+        });
+        facts.places = Arc::new(places.collect());
+        facts
     }
 
     pub(super) fn sessions(&self) -> Sessions {
@@ -164,6 +174,10 @@ impl World {
         check_references(&sessions);
         sessions
     }
+}
+
+fn cluster(backend: &BackendRef) -> Text {
+    format!("{}/{}", backend.name, backend.port.unwrap_or_default()).into()
 }
 
 fn path(matched: &HttpMatch) -> PathMatch {
@@ -184,7 +198,7 @@ fn check_references(sessions: &Sessions) {
     for rule in &sessions.rules {
         let all = std::iter::once(&rule.session).chain(rule.by_path.values());
         for session in all {
-            if let Session::Rule(session) = session {
+            if let Session::Rule(session) | Session::EachDestination(session) = session {
                 used.insert(&session.policy);
             }
         }
@@ -215,7 +229,7 @@ impl Sessions {
 
     pub(super) fn policy_of(&self, session: &Session) -> &PolicyConfig {
         match session {
-            Session::Rule(session) => &self.policies[&session.policy],
+            Session::Rule(session) | Session::EachDestination(session) => &self.policies[&session.policy],
             other => panic!("no session of a rule: {other:?}"),
         }
     }

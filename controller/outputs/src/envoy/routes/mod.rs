@@ -32,11 +32,12 @@ use super::listeners::{plain_name, tls_name};
 use super::options::EnvoyOptions;
 use super::pack::{self, duration, in_order, metadata, no, number, session};
 use limpet_core::envoy::{
-    DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPECIFIER_PREFIX, SPLIT_PREFIX, UNAVAILABLE_CLUSTER,
+    DESTINATION_PREFIX, DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPECIFIER_PREFIX, SPLIT_PREFIX, UNAVAILABLE_CLUSTER,
 };
 use limpet_model::Graph;
 use limpet_model::graph::{
-    Action, ClusterName, Destination, Forward, HashOn, Hostname, Listener, Match, Route, Session, Target, VirtualHost,
+    Action, ClusterName, Destination, Forward, HashOn, Hostname, Listener, Match, Route, Session, SessionUse, Target,
+    VirtualHost,
 };
 
 /// The name of the route configuration that has a listener's virtual hosts.
@@ -168,10 +169,11 @@ impl Routes<'_> {
                 let metadata = Some(session(DESTINATION_SESSION));
                 return vec![self.to_all(route, forward, EnvoyRoute { metadata, ..made })];
             }
+            Session::EachDestination(used) => return vec![self.each(route, forward, used, made)],
             Session::None => return vec![self.without_session(self.to_all(route, forward, made))],
         };
         let steering = Steering::of(self.graph.policies.get(&used.policy));
-        let name = format!("{}/{}", used.policy, used.scope);
+        let name = session_name(used);
         if let [
             Destination {
                 weight: 1..,
@@ -211,6 +213,23 @@ impl Routes<'_> {
         let last = self.to_all(route, forward, made);
         routes.push(steered(last, steering.idle()));
         routes
+    }
+
+    /// The route of a rule whose destinations have sessions of the rule's policy each.
+    fn each(&self, route: &Route, forward: &Forward, used: &SessionUse, made: EnvoyRoute) -> EnvoyRoute {
+        let name = match forward.destinations.as_slice() {
+            // The filter need not find out where the request goes.
+            [
+                Destination {
+                    target: Target::Cluster(cluster),
+                    ..
+                },
+            ] if !self.never_begins(cluster) => session_name(&used.at(cluster)),
+            _ => format!("{DESTINATION_PREFIX}{}", session_name(used)),
+        };
+        let metadata = Some(session(&name));
+        let made = self.to_all(route, forward, EnvoyRoute { metadata, ..made });
+        steered(made, Steering::of(self.graph.policies.get(&used.policy)))
     }
 
     /// The clusters that sessions are led to. Of those with one base, tokens can name one; it must renew them.
@@ -295,6 +314,11 @@ impl Routes<'_> {
         let cluster = self.graph.clusters.get(cluster);
         cluster.is_some_and(|cluster| cluster.never_begins)
     }
+}
+
+/// As metadata name it.
+fn session_name(used: &SessionUse) -> String {
+    format!("{}/{}", used.policy, used.scope)
 }
 
 /// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build

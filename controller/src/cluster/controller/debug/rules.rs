@@ -21,6 +21,7 @@ pub(super) fn view(graph: &Graph, name: &RuleName, rule: &Rule<'_>) -> RuleView 
     let (sessions, session) = match rule.forward().map(|forward| &forward.session) {
         None | Some(Session::None) => ("none", None),
         Some(Session::Rule(used)) => ("rule", Some(session(graph, used))),
+        Some(Session::EachDestination(used)) => ("destinations", Some(session(graph, used))),
         Some(Session::Destinations) => ("destinations", None),
     };
     let service = |name| graph.clusters.get(name).map(|cluster| ServicePort::of(cluster).id());

@@ -1,0 +1,78 @@
+//! Hosts for which browsers get more cookies than they may keep, and more than anybody wants in each request.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::UsedBackend;
+use super::facts::Place;
+use super::rules::RuleChoice;
+use limpet_api::{ObjectName, Text};
+use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
+
+/// So many cookies of a host are in nobody's way. RFC 6265, section 6.1, asks browsers for 50, of which the application
+/// has some; RFC 2109 asked for 20.
+pub(super) const MANY: usize = 20;
+
+/// Name, path, and what tells apart those that have these in common.
+type Cookie<'a> = (&'a str, &'a str, Option<(&'a str, Option<&'a Text>)>);
+
+/// The hosts of Gateways with many cookies, and how many each has.
+#[derive(Debug, Default)]
+pub(super) struct Crowds<'a>(HashMap<&'a Place, usize>);
+
+impl<'a> Crowds<'a> {
+    /// `per_scope`: whether each scope has a cookie of its own, for each of the rules; `most`: how many are not told.
+    pub(super) fn find(
+        chosen: &'a [RuleChoice<'a>],
+        per_scope: &[bool],
+        used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
+        most: usize,
+    ) -> Self {
+        let mut all: HashMap<&Place, BTreeSet<Cookie<'_>>> = HashMap::new();
+        for (rule, per_scope) in chosen.iter().zip(per_scope) {
+            let drafts = rule.draft.iter().chain(rule.each.values());
+            for (draft, cookie) in drafts.filter_map(|draft| Some((draft, own_cookie(draft.config.cookie.as_ref())?))) {
+                let is_one = !per_scope && !draft.is_unnamed;
+                let clusters = rule.facts.clusters.iter().filter(|_| rule.scope.has_several_cookies);
+                let clusters: Vec<Option<&Text>> = clusters.map(Some).collect();
+                let clusters = if clusters.is_empty() { vec![None] } else { clusters };
+                for place in &*rule.facts.places {
+                    let of_host = all.entry(place).or_default();
+                    of_host.extend(clusters.iter().map(|cluster| {
+                        let apart = (!is_one).then_some((rule.scope.text.as_str(), *cluster));
+                        (cookie.name.as_str(), cookie.path.as_str(), apart)
+                    }));
+                }
+            }
+        }
+        for backend in used.values() {
+            if let Some(cookie) = own_cookie(backend.draft.config.cookie.as_ref()) {
+                for place in &backend.places {
+                    let apart = Some((backend.scope.as_str(), None));
+                    all.entry(place).or_default().insert((&cookie.name, &cookie.path, apart));
+                }
+            }
+        }
+        let many = all.into_iter().map(|(place, cookies)| (place, cookies.len()));
+        Self(many.filter(|(_, count)| *count > most).collect())
+    }
+
+    /// What to say of a rule that has one of the hosts.
+    pub(super) fn note(&self, rule: &RuleChoice<'_>) -> Option<String> {
+        if self.0.is_empty() || rule.draft.is_none() {
+            return None;
+        }
+        let places = rule.facts.places.iter();
+        let ((_, host), count) = places
+            .filter_map(|place| Some((place, self.0.get(place)?)))
+            .max_by_key(|(_, count)| *count)?;
+        Some(format!(
+            "the sessions of {host} have {count} cookies, and browsers drop the oldest of a host, the application's \
+             among them: with session.limpet.dev/scope: service, the rules of a policy and a Service share one"
+        ))
+    }
+}
+
+/// The cookie, if the filter writes one of its own.
+fn own_cookie(cookie: Option<&CookieConfig>) -> Option<&CookieConfig> {
+    cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
+}

@@ -1,0 +1,143 @@
+//! Which rules share their sessions, and at which of its backends a session is.
+//!
+//! GEP-1619 forbids that rules share a session, so it takes an annotation: a page and its `WebSocket` may be two rules of
+//! one application. The scope is what tokens are bound to. It begins with a kind and the namespace of the route, because
+//! fences hold for namespaces.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::policy::Draft;
+use super::rules::{RuleChoice, Source};
+use crate::objects::RuleBackend;
+use crate::session_fields::{SessionScope, SessionSplit};
+use limpet_api::Text;
+
+/// How many rules a message lists.
+const MAX_LISTED: usize = 4;
+
+/// The scope of a rule's sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Scope {
+    /// What tokens are bound to; where each destination has sessions of its own, its cluster follows.
+    pub(super) text: Text,
+    /// Whether each destination has sessions of its own.
+    pub(super) is_per_destination: bool,
+    /// What tells its cookies apart from those of other scopes.
+    pub(super) of_cookie: Text,
+    /// Whether one client may have several cookies of it.
+    pub(super) has_several_cookies: bool,
+}
+
+impl RuleChoice<'_> {
+    fn found_scope(&self) -> Scope {
+        let facts = self.facts;
+        let draft = self.draft.as_ref();
+        let is_per_destination = draft.is_some_and(|draft| draft.split == SessionSplit::Choose);
+        let namespace = &facts.route.name.namespace;
+        let cluster = self.first_cluster();
+        let text: Text = match draft.map(|draft| &draft.scope) {
+            None | Some(SessionScope::Rule) => facts.name.0.clone(),
+            Some(SessionScope::Name(name)) => format!("name/{namespace}/{}", name.as_str()).into(),
+            Some(SessionScope::Service) if is_per_destination => format!("service/{namespace}").into(),
+            Some(SessionScope::Service) => format!("service/{namespace}/{cluster}").into(),
+        };
+        let clusters: BTreeSet<&Text> = facts.clusters.iter().collect();
+        Scope {
+            of_cookie: if is_per_destination {
+                format!("{text}/{cluster}").into()
+            } else {
+                text.clone()
+            },
+            has_several_cookies: is_per_destination && clusters.len() > 1,
+            text,
+            is_per_destination,
+        }
+    }
+
+    /// Whether other rules may have its sessions.
+    pub(super) fn shares_session(&self) -> bool {
+        self.draft.as_ref().is_some_and(|draft| draft.scope != SessionScope::Rule)
+    }
+
+    /// The cluster that gives the sessions of a Service their scope: that of the first backend that the policy targets,
+    /// so that a canary may come beside it.
+    fn first_cluster(&self) -> Text {
+        let is_target = |backend: &RuleBackend| match self.source {
+            Source::Policy(owner) => owner.policy.targets.iter().any(|(_, target)| target == backend),
+            _ => true,
+        };
+        let all = || self.facts.backends.iter().zip(&self.facts.clusters);
+        let target = all().find(|(backend, _)| is_target(backend));
+        let first = target.or_else(|| all().next());
+        first.map(|(_, cluster)| cluster.clone()).unwrap_or_default()
+    }
+}
+
+/// Finds the scopes of all rules.
+pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
+    for rule in &mut *chosen {
+        rule.scope = rule.found_scope();
+    }
+    note_strangers(chosen);
+}
+
+/// Notes on rules that share a scope, by which a client would lose a session as it goes from one to the other.
+fn note_strangers(chosen: &mut [RuleChoice<'_>]) {
+    let mut by_scope: BTreeMap<Text, Vec<usize>> = BTreeMap::new();
+    for (index, rule) in chosen.iter().enumerate() {
+        if rule.shares_session() {
+            by_scope.entry(rule.scope.text.clone()).or_default().push(index);
+        }
+    }
+    for (scope, rules) in by_scope {
+        let of = |index: &usize| chosen.get(*index);
+        let all = || rules.iter().filter_map(of);
+        let Some(first) = all().next() else { continue };
+        let strangers = || all().filter(|rule| !are_one(first, rule));
+        let what = match strangers().next() {
+            None => continue,
+            Some(other) => difference(first, other),
+        };
+        let names = std::iter::once(first).chain(strangers()).take(MAX_LISTED);
+        let names: Vec<String> = names
+            .map(|rule| format!("{} {}", rule.facts.route, rule.facts.field))
+            .collect();
+        let note = format!("the rules of the scope {scope} have {what}: {}", names.join(", "));
+        for index in rules {
+            if let Some(rule) = chosen.get_mut(index) {
+                rule.scope_note = Some(note.clone());
+            }
+        }
+    }
+}
+
+fn are_one(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
+    carrier(one) == carrier(other) && have_one_choice(one, other)
+}
+
+/// Where each destination has sessions of its own, rules may lead to different ones.
+fn have_one_choice(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
+    let is_per_destination = one.scope.is_per_destination;
+    let clusters = |rule: &RuleChoice<'_>| rule.facts.clusters.iter().cloned().collect::<BTreeSet<Text>>();
+    is_per_destination == other.scope.is_per_destination && (is_per_destination || clusters(one) == clusters(other))
+}
+
+fn difference(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> &'static str {
+    if carrier(one) == carrier(other) {
+        "different backends, so a client that goes from one to the other may lose its session; expected the same \
+         backends, or scopes that differ"
+    } else {
+        "cookies or headers with different names, paths or domains, so they share no session; expected the same, or \
+         scopes that differ"
+    }
+}
+
+/// What a client keeps its session in.
+fn carrier(rule: &RuleChoice<'_>) -> Option<(String, String, Option<String>)> {
+    let Draft { config, .. } = rule.draft.as_ref()?;
+    let (kind, name) = config.carrier()?;
+    let cookie = config.cookie.as_ref();
+    let place = cookie.map(|cookie| (cookie.path.clone(), cookie.domain.clone()));
+    let (path, domain) = place.unwrap_or_default();
+    Some((format!("{kind:?} {name}"), path, domain))
+}
