@@ -253,10 +253,13 @@ async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
         "{code}: {said}"
     );
     // Written again with what the status says.
-    let again = json!({"spec": {"sessionPersistence": {
-        "type": "Cookie",
-        "cookie": {"name": "session", "lifetimeType": "Permanent"},
-    }}});
+    let again = json!({
+        "metadata": {"annotations": {"session.limpet.dev/split": "keep"}},
+        "spec": {"sessionPersistence": {
+            "type": "Cookie",
+            "cookie": {"name": "session", "lifetimeType": "Permanent"},
+        }},
+    });
     site.namespace.merge(POLICY, "web", &again).await?;
     site.until_said("web", "The policy is accepted").await?;
     site.sessions_go_on(&sessions).await

@@ -136,11 +136,7 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
             persistence: &persistence,
             overrides: &overrides,
             of_route: None,
-            // "SHOULD be forwarded to the backend".
-            defaults: &SessionFields {
-                forward: Some(true),
-                ..settings.session_defaults.clone()
-            },
+            defaults: &settings.session_defaults,
             path: None,
             limits: settings.session_limits,
         }

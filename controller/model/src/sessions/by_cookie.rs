@@ -52,7 +52,7 @@ impl ByCookie<'_> {
     pub(crate) fn sessions(&self, field: &str, matched: &str) -> Result<CookieSessions, String> {
         let is_of_route = self.overrides.path == Some(crate::CookiePath::Route);
         let persistence = |name: Option<&str>| Persistence {
-            shape: Shape::Union,
+            shape: Shape::Foreign,
             carrier: Carrier::Cookie,
             name: name.map(str::to_owned),
             fields: SessionFields::default(),

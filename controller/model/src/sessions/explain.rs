@@ -13,7 +13,7 @@ use super::fault::PREFIX;
 use super::former::{KEPT_NAME, RestoredFrom};
 use super::objects::{PolicyObject, PolicyTargets, ValidPolicy};
 use super::origins::{Origins, Part};
-use super::persistence::{self, Dialect, Persistence};
+use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::Draft;
 use super::policy_status::{lost_targets, words};
 use super::rules::{Outcome, RuleChoice, Source};
@@ -23,7 +23,7 @@ use crate::former_session::{LIFETIME, NAME};
 use crate::graph::{Session, SessionUse};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::session_fields::{Of, SessionField, SessionSplit};
+use crate::session_fields::{Of, SessionField};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::GatewayDuration;
@@ -177,7 +177,7 @@ impl Explainer<'_> {
                 };
                 let draft = used.draft();
                 let config = draft.of_scope(&super::backends::scope(name), false);
-                let fields = asker.fields(&draft.origins, &config, Some(FORWARDS));
+                let fields = asker.fields(&draft.origins, &config);
                 all.insert(RuleBackend::XBackend(name.clone()), fields);
             }
         }
@@ -211,15 +211,11 @@ impl Explainer<'_> {
             restored,
             route: &facts.route,
         };
-        let forwards = matches!(rule.source, Source::Kept(_)).then_some(FORWARDS);
-        let mut fields = asker.fields(&draft.origins, config, forwards);
+        let mut fields = asker.fields(&draft.origins, config);
         fields.extend(asker.of_rules(rule, draft));
         fields
     }
 }
-
-/// Why the backend sees the session of an XBackend.
-const FORWARDS: (&str, &str) = ("forward", "the backend sees the session of an XBackend");
 
 /// Why a cookie is not `Secure` that would be.
 const OVER_HTTP_TOO: FieldOrigin = FieldOrigin::Default {
@@ -349,6 +345,8 @@ pub(crate) fn of_cookie(
         let name = entry.annotation();
         match part {
             Part::Defaults => given(&name).unwrap_or_else(|| controllers(&name)),
+            // These objects know nothing of it.
+            Part::Shape => FieldOrigin::Filter,
             Part::Schemes => OVER_HTTP_TOO,
             _ => annotation(&object, &name),
         }
@@ -362,21 +360,9 @@ fn controllers(annotation: &str) -> FieldOrigin {
 }
 
 impl Asker<'_> {
-    /// `given`: a field that has a default of its own here, and why.
-    fn fields(
-        &self,
-        origins: &Origins,
-        config: &PolicyConfig,
-        given: Option<(&str, &'static str)>,
-    ) -> Vec<FieldExplanation> {
+    fn fields(&self, origins: &Origins, config: &PolicyConfig) -> Vec<FieldExplanation> {
         let of_name = |carrier: &str| self.name(carrier);
-        fields(origins, config, of_name, |entry, part| {
-            let is_given = |(name, _): &(&str, _)| part == Part::Defaults && entry.annotation() == *name;
-            match given.filter(is_given) {
-                Some((_, why)) => FieldOrigin::Default { why },
-                None => self.origin(entry, part),
-            }
-        })
+        fields(origins, config, of_name, |entry, part| self.origin(entry, part))
     }
 
     /// What is said of the rules, where it matters.
@@ -389,16 +375,8 @@ impl Asker<'_> {
                 "scope" => json!(draft.scope),
                 _ => json!(draft.split),
             };
-            let from = match part {
-                Some(part) => self.origin(entry, part),
-                None if field == "split" && is_split => FieldOrigin::Default {
-                    why: match draft.split {
-                        SessionSplit::Keep => "sessionPersistence has the shape up to release 1.6",
-                        SessionSplit::Choose => "sessionPersistence has the shape from release 1.7 on",
-                    },
-                },
-                None => return None,
-            };
+            let part = part.filter(|part| *part != Part::Shape || is_split)?;
+            let from = self.origin(entry, part);
             Some(FieldExplanation { field, value, from })
         });
         told.collect()
@@ -421,6 +399,12 @@ impl Asker<'_> {
             Part::Route => annotation(self.route, &name),
             Part::Annotations => annotation(&self.object, &name),
             Part::Defaults => controllers(&name),
+            Part::Shape => FieldOrigin::Default {
+                why: match self.persistence.shape {
+                    Shape::Union => "sessionPersistence has the shape from release 1.7 on",
+                    Shape::Named | Shape::Foreign => "sessionPersistence has the shape up to release 1.6",
+                },
+            },
             Part::Schemes => OVER_HTTP_TOO,
             Part::Matches => FieldOrigin::Field {
                 object: self.object.clone(),

@@ -153,7 +153,10 @@ impl std::fmt::Display for Lost {
             let unknown = self.unknown.join(" and ");
             write!(f, "{unknown} cannot be known, so sessions have begun anew")?;
         }
-        write!(f, ": run `limpet migrate policies --write`, or write the policy again")
+        write!(
+            f,
+            ": run `limpet migrate policies --write`, or write the policy again, with session.limpet.dev/split: keep"
+        )
     }
 }
 

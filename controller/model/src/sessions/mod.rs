@@ -301,6 +301,12 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, crowds: 
         notes.push(format!("{}: {}", rule.facts.field, schemes::NOT_SECURE));
     }
     notes.extend(rule.scope_note.clone());
+    if matches!(rule.source, Source::Inline)
+        && settings.judges()
+        && rule.facts.inline.is_some_and(|inline| inline.cookie.is_some() || inline.header.is_some())
+    {
+        notes.push(status::deprecated("a rule", services(rule.facts).cloned()));
+    }
     notes.extend(crowds.note(rule));
     notes.extend(rule.overruled.iter().cloned());
     notes

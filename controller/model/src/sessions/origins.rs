@@ -15,6 +15,8 @@ pub(super) enum Part {
     Annotations,
     /// The controller's `sessionDefaults`.
     Defaults,
+    /// The Gateway API, by the shape of `sessionPersistence`.
+    Shape,
     /// The matches of the rule, where the path of the cookie is theirs.
     Matches,
     /// The listeners, where the host is served over HTTP and HTTPS.

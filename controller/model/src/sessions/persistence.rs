@@ -2,7 +2,7 @@
 //! checked that the schemas and CEL rules of the CRDs check.
 
 use super::fault::{Fault, overruled};
-use crate::session_fields::{CookiePath, OrNone, SessionField, SessionFields};
+use crate::session_fields::{CookiePath, OrNone, SessionField, SessionFields, SessionSplit};
 use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
@@ -26,8 +26,27 @@ pub(super) enum Dialect {
 pub(super) enum Shape {
     /// `sessionName` and `cookieConfig`.
     Named,
-    /// `cookie` and `header`.
+    /// `cookie` and `header`: from release 1.7 on.
     Union,
+    /// That of an object that knows nothing of `sessionPersistence`.
+    Foreign,
+}
+
+impl Shape {
+    /// What the Gateway API says of sessions in this shape, where nobody says otherwise.
+    pub(super) fn defaults(self) -> SessionFields {
+        let (split, forward) = match self {
+            Self::Named => (SessionSplit::Keep, None),
+            // GEP-1619: "MUST NOT override which backend is selected", "SHOULD be forwarded to the backend".
+            Self::Union => (SessionSplit::Choose, Some(true)),
+            Self::Foreign => (SessionSplit::Keep, None),
+        };
+        SessionFields {
+            split: Some(split),
+            forward,
+            ..SessionFields::default()
+        }
+    }
 }
 
 /// The sessions that an object asks for, independent of the shape.
@@ -57,8 +76,8 @@ impl Persistence {
     pub(super) fn name_field(&self) -> &'static str {
         match (self.shape, self.is_cookie()) {
             (Shape::Named, _) => "sessionName",
-            (Shape::Union, true) => "cookie.name",
-            (Shape::Union, false) => "header.name",
+            (Shape::Union | Shape::Foreign, true) => "cookie.name",
+            (Shape::Union | Shape::Foreign, false) => "header.name",
         }
     }
 
@@ -123,7 +142,7 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
     };
     let name = match shape {
         Shape::Named => named(persistence, carrier, &mut fields, &mut faults),
-        Shape::Union => union(persistence, carrier, &mut fields, &mut faults),
+        Shape::Union | Shape::Foreign => union(persistence, carrier, &mut fields, &mut faults),
     };
     if faults.is_empty() {
         Ok(Persistence {
@@ -148,7 +167,7 @@ fn check_shape(persistence: &SessionPersistence, dialect: Dialect, shape: Shape,
             ],
             "remove it in a BackendLBPolicy, which has sessionName and cookieConfig",
         ),
-        (Shape::Union, dialect) => (
+        (Shape::Union | Shape::Foreign, dialect) => (
             [
                 ("sessionName", persistence.session_name.is_some()),
                 ("cookieConfig", persistence.cookie_config.is_some()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fault::{Fault, ObjectField};
 use super::origins::{Origins, Part};
-use super::persistence::{Carrier, Persistence, Shape};
+use super::persistence::{Carrier, Persistence};
 use crate::SessionLimits;
 use crate::session_fields::{
     CookiePath, Holder, Of, SessionField, SessionFields, SessionScope, SessionSplit,
@@ -79,7 +79,8 @@ impl Parts<'_> {
                 config.cookie = Some(cookie);
             }
         }
-        let annotated = overrides.over(&defaults.only(|of| of.applies_to(holder)));
+        let below = defaults.over(&persistence.shape.defaults());
+        let annotated = overrides.over(&below.only(|of| of.applies_to(holder)));
         let fields = persistence.fields.over(&annotated);
         fields.apply(&mut config);
         if let (Some(query), Some(name)) = (&mut config.query, &persistence.name) {
@@ -94,10 +95,7 @@ impl Parts<'_> {
             config,
             is_unnamed: persistence.name.is_none(),
             scope: fields.scope.clone().unwrap_or_default(),
-            split: fields.split.unwrap_or(match persistence.shape {
-                Shape::Named => SessionSplit::Keep,
-                Shape::Union => SessionSplit::Choose,
-            }),
+            split: fields.split.unwrap_or(SessionSplit::Keep),
             origins: self.origins(holder, &fields),
         })
     }
@@ -116,8 +114,10 @@ impl Parts<'_> {
                 Some(Part::Route)
             } else if entry.is_set_in(self.overrides) {
                 Some(Part::Annotations)
-            } else {
+            } else if entry.is_set_in(self.defaults) {
                 Some(Part::Defaults)
+            } else {
+                Some(Part::Shape)
             }
         })
     }

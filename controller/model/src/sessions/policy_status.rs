@@ -7,8 +7,9 @@ use super::domains::EXPECTED;
 use super::facts::{RuleFacts, services};
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
+use super::persistence::Shape;
 use super::rules::{Outcome, RuleChoice, Source};
-use super::status::{Remarks, ancestor, invalid, report};
+use super::status::{Remarks, ancestor, deprecated, invalid, report};
 use crate::objects::RuleBackend;
 use crate::reports::{Condition, PolicyReport};
 use crate::unread::no_effect;
@@ -162,6 +163,14 @@ impl<'p> Statuses<'p> {
         }
         let overruled = policy.content().into_iter().flat_map(|content| &content.overruled);
         overruled.cloned().for_each(|why| about.say(why));
+        let is_newest = policy.content().is_some_and(|content| content.persistence.shape == Shape::Union);
+        if is_newest && self.settings.judges() {
+            let services = policy.targets.iter().filter_map(|(_, target)| match target {
+                RuleBackend::Service(name) => Some(name.clone()),
+                RuleBackend::XBackend(_) => None,
+            });
+            about.say(deprecated("an XBackendTrafficPolicy", services));
+        }
         let lost = policy.content().and_then(|content| content.lost.as_ref());
         if let Some(lost) = lost {
             about.say(lost.to_string());

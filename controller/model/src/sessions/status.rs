@@ -50,6 +50,21 @@ pub(super) fn invalid(problems: &[Problem]) -> Condition {
     Condition::fails("Accepted", "Invalid", problems.join("; "))
 }
 
+/// What to say of `sessionPersistence` where release 1.7 of the Gateway API deprecates it. `services`: where its sessions
+/// are.
+pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>) -> String {
+    let services: BTreeSet<String> = services.map(|name| name.to_string()).collect();
+    let mut listed: Vec<&str> = services.iter().map(String::as_str).take(MAX_LISTED).collect();
+    if services.len() > listed.len() {
+        listed.push("others");
+    }
+    format!(
+        "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: write it into an XBackend with the \
+         selector and the port of Service {}, and let backendRefs lead there",
+        listed.join(", ")
+    )
+}
+
 /// Remarks on rules or Services, grouped by their text.
 #[derive(Debug, Default)]
 pub(crate) struct Remarks(BTreeMap<String, BTreeSet<String>>);

@@ -13,6 +13,8 @@ use limpet_model::former_session;
 /// The annotations that keep what a field says.
 const NAME: &str = "session.limpet.dev/session-name";
 const LIFETIME: &str = "session.limpet.dev/lifetime-type";
+/// What sessions do in splits by the fields up to release 1.6, and by the newer ones only if this says so.
+const SPLIT: &str = "session.limpet.dev/split";
 
 /// What a policy needs.
 #[derive(Debug, PartialEq, Eq)]
@@ -122,6 +124,9 @@ pub(super) fn patch(policy: &DynamicObject, session: &Session, form: Form) -> Op
                 .into_iter()
                 .filter(|annotation| kept.contains_key(*annotation));
             annotations.extend(old.map(|annotation| (annotation.to_owned(), Value::Null)));
+            if !kept.contains_key(SPLIT) {
+                annotations.insert(SPLIT.to_owned(), json!("keep"));
+            }
             spec = Some(json!({"sessionPersistence": fields(policy, session)}));
         }
     }
@@ -190,10 +195,13 @@ mod tests {
         assert_eq!(change(&policy(&kept, &named), Form::Annotations), None);
         let after = policy(&kept, &json!({"type": "Cookie"}));
         let expected = json!({
-            "metadata": {"annotations": {NAME: null, LIFETIME: null}, "resourceVersion": "7"},
+            "metadata": {"annotations": {NAME: null, LIFETIME: null, SPLIT: "keep"}, "resourceVersion": "7"},
             "spec": {"sessionPersistence": {"cookie": {"name": "s", "lifetimeType": "Permanent"}}},
         });
         assert_eq!(change(&after, Form::Fields), Some(expected));
+        let chosen = policy(&json!({NAME: "s", SPLIT: "choose"}), &json!({"type": "Cookie"}));
+        let annotations = &change(&chosen, Form::Fields).unwrap()["metadata"]["annotations"];
+        assert_eq!(*annotations, json!({NAME: null}), "what it says stays");
         let header = policy(&json!({NAME: "X-S"}), &json!({"type": "Header"}));
         let fields = change(&header, Form::Fields).unwrap();
         assert_eq!(

@@ -154,7 +154,7 @@ async fn check_26_an_address_holds_the_session_of_a_rule() -> Result<()> {
 /// By `sessionDefaults`, and a route that says otherwise.
 #[tokio::test]
 async fn check_27_a_session_begins_and_ends_with_the_applications_own() -> Result<()> {
-    let defaults = json!({"begin": {"cookie": "SID"}, "end": {"cookie": "SID"}});
+    let defaults = json!({"begin": {"cookie": "SID"}, "end": {"cookie": "SID"}, "split": "keep"});
     let change = move |config: &mut Value| config["sessionDefaults"] = defaults;
     let site = GatewaySite::start(Release::V1_7_0, "begin", change).await?;
     let services = site.services("begin").await?;
@@ -199,7 +199,7 @@ async fn check_28_no_session_begins_at_a_service_that_says_so() -> Result<()> {
     site.namespace.merge("v1/Service", &services[1], &never).await?;
     let mut rule = rule("/check-28", &[(&services[0], 1), (&services[1], 1)]);
     rule["sessionPersistence"] = json!({"cookie": {"name": "check-28"}});
-    site.route("check-28", &[rule]).await?;
+    site.annotated_route("check-28", &[rule], &json!({"split": "keep"})).await?;
     let as_said = |answer: &Answer| {
         let begins = answer.set_cookies().len() == 1;
         answer.status == 200 && begins == is_from(V1, answer) && begins != is_from(V2, answer)

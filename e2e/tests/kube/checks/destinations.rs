@@ -126,6 +126,33 @@ async fn a_split_is_kept_although_cookies_are_sent() -> Result<()> {
     Ok(())
 }
 
+/// Sticky canaries are what `keep` is for.
+#[tokio::test]
+async fn a_session_stays_at_its_xbackend_where_the_route_says_keep() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    for (name, app) in [("x-kept-v1", "v1"), ("x-kept-v2", "v2")] {
+        site.namespace.apply_object(&backend(name, app, &cookie(name))).await?;
+    }
+    let apply = async |weights: [u32; 2]| {
+        let rules = [to_backends("/x-kept", &[("x-kept-v1", weights[0]), ("x-kept-v2", weights[1])])];
+        site.annotated_route("x-kept", &rules, &json!({"split": "keep"})).await
+    };
+    apply([100, 0]).await?;
+    site.until_sessions("/x-kept").await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/x-kept").await?;
+    assert_eq!(visitor.cookie_names(), ["x-kept-v1"]);
+    apply([0, 100]).await?;
+    site.until("new clients at the other backend", "/x-kept", |answer| is_from(V2, answer))
+        .await?;
+    for _ in 0..50 {
+        let answer = visitor.get("/x-kept").await?;
+        ensure!(answer.backend() == first.backend(), "{answer:?}");
+        ensure!(answer.set_cookies().is_empty(), "{answer:?}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn one_name_for_two_backends_of_a_split_is_refused() -> Result<()> {
     let site = GatewaySite::shared(Release::V1_7_0).await?;

@@ -30,6 +30,8 @@ pub(crate) struct SessionSpec {
     pub(crate) is_permanent: bool,
     /// What no dialect has a field for, by the names of annotations without their prefix.
     pub(crate) annotations: Value,
+    /// Whether the dialect decides what becomes of the session in a split. Otherwise, it stays at its backend.
+    pub(crate) leaves_split: bool,
 }
 
 impl SessionSpec {
@@ -76,7 +78,8 @@ impl Dialect {
         matches!(self, Self::Inline | Self::UnionInline)
     }
 
-    fn is_union(self) -> bool {
+    /// Whether it is the shape from release 1.7 on.
+    pub(crate) fn is_union(self) -> bool {
         matches!(self, Self::UnionTrafficPolicy | Self::UnionInline)
     }
 
@@ -116,6 +119,9 @@ impl Dialect {
     /// The annotations, for what the dialect has no field for.
     fn annotations(self, spec: &SessionSpec) -> Value {
         let mut annotations = spec.annotations.clone();
+        if self.is_union() && !spec.leaves_split {
+            annotations["split"] = "keep".into();
+        }
         if let Some(timeout) = spec.idle_timeout.filter(|_| !self.has_idle_timeout()) {
             annotations["idle-timeout"] = timeout.into();
         }

@@ -5,6 +5,8 @@
 //! - 5: Persistence "MUST be maintained across services, even if the weight is set to 0".
 //! - 18: Persistence "does not impact the process of route matching".
 //! - 19: Without a token a request is routed by weight.
+//! - 30: From release 1.7 on, persistence "MUST NOT override which backend is selected during traffic splitting".
+//! - 31: Rules share a session where an annotation says so.
 
 use std::collections::BTreeSet;
 
@@ -268,5 +270,95 @@ async fn check_19_without_a_token_the_weights_decide() -> Result<()> {
     let found = chi_squared(&counts, &[80, 20]);
     assert!(found < TOO_MUCH_FOR_TWO, "{counts:?}: chi-squared is {found}");
     assert!(chi_squared(&counts, &[65, 35]) > TOO_MUCH_FOR_TWO, "{counts:?}");
+    Ok(())
+}
+
+/// Release 1.7: persistence "MUST NOT override which backend is selected during traffic splitting". A client that comes
+/// back to a backend finds its session there. The counts pass a chi-squared test, which they would not for 55 to 45.
+#[tokio::test]
+async fn check_30_the_split_chooses_from_release_1_7_on() -> Result<()> {
+    for dialect in Dialect::ALL.into_iter().filter(|dialect| dialect.is_union()) {
+        let site = GatewaySite::shared(dialect.release()).await?;
+        let name = dialect.prefix("check-30");
+        let path = format!("/{name}");
+        let services = site.services(&name).await?;
+        let [v1, v2] = services.each_ref().map(String::as_str);
+        let spec = SessionSpec {
+            leaves_split: true,
+            ..SessionSpec::named(&name)
+        };
+        let apply = async |weights: [u32; 2]| {
+            let rules = [rule(&path, &[(v1, weights[0]), (v2, weights[1])])];
+            dialect.apply(site, &name, &services, &rules, &spec).await
+        };
+        // A session that begins before there is a split goes on.
+        let alone = [rule(&path, &[(v1, 1)])];
+        dialect.apply(site, &name, &services, &alone, &spec).await?;
+        site.until_sessions(&path).await?;
+        let mut visitor = site.visitor();
+        let first = visitor.get(&path).await?;
+        assert_eq!(visitor.cookie_names(), [&name]);
+        apply([70, 30]).await?;
+        site.until("the split", &path, |answer| is_from(V2, answer)).await?;
+        let mut counts = [0; 2];
+        let mut kept = [BTreeSet::from_iter(first.backend().map(str::to_owned)), BTreeSet::new()];
+        for _ in 0..800 {
+            let answer = visitor.get(&path).await?;
+            let version = usize::from(is_from(V2, &answer));
+            counts[version] += 1;
+            kept[version].insert(answer.backend().unwrap_or_default().to_owned());
+        }
+        ensure!(kept.iter().all(|pods| pods.len() == 1), "{dialect:?}: {kept:?}");
+        let found = chi_squared(&counts, &[70, 30]);
+        ensure!(found < TOO_MUCH_FOR_TWO, "{dialect:?}: {counts:?}: chi-squared is {found}");
+        ensure!(chi_squared(&counts, &[55, 45]) > TOO_MUCH_FOR_TWO, "{dialect:?}: {counts:?}");
+
+        apply([0, 100]).await?;
+        let is_over = |answer: &Answer| is_from(V2, answer);
+        site.until("the end of the split", &path, is_over).await?;
+        for _ in 0..20 {
+            let answer = visitor.get(&path).await?;
+            ensure!(is_from(V2, &answer) && answer.set_cookies().is_empty(), "{dialect:?}: {answer:?}");
+        }
+        apply([100, 0]).await?;
+        site.until("the first Service again", &path, |answer| is_from(V1, answer)).await?;
+        let back = visitor.get(&path).await?;
+        ensure!(back.backend() == first.backend() && back.set_cookies().is_empty(), "{dialect:?}: {back:?}");
+    }
+    Ok(())
+}
+
+/// A page and its WebSocket are two rules of one application.
+#[tokio::test]
+async fn check_31_rules_share_a_session_where_an_annotation_says_so() -> Result<()> {
+    for dialect in Dialect::ALL {
+        for (kind, scope) in [("service", "service"), ("named", "{name: basket}")] {
+            let site = GatewaySite::shared(dialect.release()).await?;
+            let name = dialect.prefix(&format!("check-31-{kind}"));
+            let paths = [format!("/{name}"), format!("/{name}/socket")];
+            let services = site.services(&name).await?;
+            let rules = paths.each_ref().map(|path| rule(path, &[(services[0].as_str(), 1)]));
+            let spec = SessionSpec {
+                annotations: json!({"scope": scope}),
+                ..SessionSpec::named(&name)
+            };
+            dialect.apply(site, &name, &services, &rules, &spec).await?;
+            for path in &paths {
+                site.until_sessions(path).await?;
+            }
+            let mut reached = BTreeSet::new();
+            for client in 0..20 {
+                let mut visitor = site.visitor();
+                let (begins, then) = (&paths[client % 2], &paths[(client + 1) % 2]);
+                let first = visitor.get(begins).await?;
+                let second = visitor.get(then).await?;
+                ensure!(first.backend() == second.backend(), "{dialect:?}: {first:?} {second:?}");
+                ensure!(second.set_cookies().is_empty(), "{dialect:?}: {second:?}");
+                ensure!(visitor.cookie_names() == [&name], "{dialect:?}: {visitor:?}");
+                reached.insert(first.backend().unwrap_or_default().to_owned());
+            }
+            ensure!(reached.len() == 2, "{dialect:?}: all clients at one pod");
+        }
+    }
     Ok(())
 }

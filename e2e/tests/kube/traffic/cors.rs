@@ -48,7 +48,7 @@ async fn a_preflight_is_answered_without_a_session() -> Result<()> {
             "allowCredentials": true,
             "maxAge": 60,
         }}]);
-        site.route(name, &[rule]).await?;
+        site.annotated_route(name, &[rule], &json!({"split": "keep"})).await?;
         site.until_sessions(&path).await?;
         let mut visitor = site.visitor();
         let of_shop = |visitor: &limpet_e2e::Visitor| visitor.bring(site.get(&path).header("origin", SHOP));

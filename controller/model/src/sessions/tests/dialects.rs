@@ -70,13 +70,26 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
         ),
     ] {
         let (of_policy, of_rule) = both("XBackendTrafficPolicy", &persistence);
-        assert_eq!(of_policy.written(0), expected, "{persistence}");
-        assert_eq!(of_rule.written(0), expected, "{persistence}");
-        assert_eq!(
-            only_ancestor(of_policy.report_of("XBackendTrafficPolicy", "p")),
-            [ACCEPTED],
-            "{persistence}"
-        );
+        let is_newer = persistence.get("cookie").or(persistence.get("header")).is_some();
+        for sessions in [&of_policy, &of_rule] {
+            let mut written = sessions.written(0);
+            let carrier = if written.get("cookie").is_some() { "cookie" } else { "header" };
+            let forward = written[carrier].as_object_mut().unwrap().remove("forward");
+            // GEP-1619 of release 1.7: it "SHOULD be forwarded to the backend".
+            assert_eq!(forward, is_newer.then_some(json!(true)), "{persistence}");
+            assert_eq!(written, expected, "{persistence}");
+        }
+        let deprecates = |what: &str| {
+            format!(
+                "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: write it into an XBackend with \
+                 the selector and the port of Service shop/a, and let backendRefs lead there"
+            )
+        };
+        let status = only_ancestor(of_policy.report_of("XBackendTrafficPolicy", "p"));
+        let of_policy = format!("{ACCEPTED}; {}", deprecates("an XBackendTrafficPolicy"));
+        assert_eq!(status, [if is_newer { &of_policy } else { ACCEPTED }], "{persistence}");
+        let notes: Vec<String> = is_newer.then(|| deprecates("a rule")).into_iter().collect();
+        assert_eq!(of_rule.rules[0].notes, notes, "{persistence}");
         assert!(of_rule.problems(0).is_empty(), "{persistence}");
         if persistence.get("cookie").is_none() && persistence.get("header").is_none() {
             assert_eq!(

@@ -44,9 +44,13 @@ fn everywhere(annotations: &[(&str, &str)], named: &Value, union: &Value) -> Vec
     world.add(route("web", &json!([{"backendRefs": [reference]}])));
     let sessions = world.sessions();
     let x = ObjectName::new("shop", "x");
-    let mut policy = serde_json::to_value(&sessions.policies[&sessions.destinations[&x].policy]).unwrap();
-    policy["cookie"].as_object_mut().unwrap().remove("forward");
+    let policy = serde_json::to_value(&sessions.policies[&sessions.destinations[&x].policy]).unwrap();
     found.push((policy, only_ancestor(&sessions.backends[&x]).join("\n")));
+    for (index, (policy, _)) in found.iter_mut().enumerate() {
+        // As the newer shape asks.
+        let forward = policy["cookie"].as_object_mut().unwrap().remove("forward");
+        assert_eq!(forward, [2, 5, 6].contains(&index).then_some(json!(true)), "{index}");
+    }
     found
 }
 

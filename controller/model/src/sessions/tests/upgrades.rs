@@ -104,7 +104,9 @@ fn a_policy_that_was_written_since_is_what_it_says() {
         status(&world),
         [format!(
             "{ACCEPTED}; metadata.annotations[session.limpet.dev/session-name]: it has no effect, because \
-             spec.sessionPersistence.cookie.name says otherwise"
+             spec.sessionPersistence.cookie.name says otherwise; release 1.7 of the Gateway API deprecates \
+             sessionPersistence of an XBackendTrafficPolicy: write it into an XBackend with the selector and the port of \
+             Service shop/a, and let backendRefs lead there"
         )]
     );
     assert_eq!(former_sessions(&world.objects).iter().count(), 0);
