@@ -271,6 +271,16 @@ pub fn conformance_crds() -> Result<PathBuf> {
     directory("CONFORMANCE_CRDS")
 }
 
+/// The conformance tests of session persistence (`PERSISTENCE`), and the definitions that they are about
+/// (`PERSISTENCE_CRDS`): a program and a directory.
+///
+/// # Errors
+/// If a variable is not set or does not name such a thing; the error says what to do.
+#[cfg(feature = "node")]
+pub fn persistence() -> Result<(PathBuf, PathBuf)> {
+    Ok((from_environment("PERSISTENCE")?, directory("PERSISTENCE_CRDS")?))
+}
+
 /// The program of Envoy Gateway (`ENVOY_GATEWAY`).
 ///
 /// # Errors

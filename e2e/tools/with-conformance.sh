@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # with-conformance.sh COMMAND...: runs a command with the environment variables that the Gateway API's conformance suite
-# needs on a node: CONFORMANCE, the program; CONFORMANCE_CRDS, the definitions of its release; and NODE_IMAGES, with the
-# images that its manifests name besides those of with-node.sh, in which it runs.
+# needs on a node: CONFORMANCE, the program; CONFORMANCE_CRDS, the definitions of its release; PERSISTENCE and
+# PERSISTENCE_CRDS, the same of the tests of session persistence; and NODE_IMAGES, with the images that its manifests
+# name besides those of with-node.sh, in which it runs.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -9,6 +10,8 @@ kept=$("$tools/conformance.sh")
 version=${kept##*/}
 CONFORMANCE=$kept/suite.test
 CONFORMANCE_CRDS=$("$tools/crds.sh" gateway-api "${version%-*}")/experimental
+PERSISTENCE=$kept/persistence.test
+PERSISTENCE_CRDS=$("$tools/crds.sh" gateway-api)/experimental
 images=$NODE_IMAGES-conformance
 rm -rf "$images"
 mkdir "$images"
@@ -23,5 +26,5 @@ while read -r name; do
     "/usr/bin/$entrypoint=$program"
 done <"$kept/images"
 NODE_IMAGES=$images
-export CONFORMANCE CONFORMANCE_CRDS NODE_IMAGES
+export CONFORMANCE CONFORMANCE_CRDS PERSISTENCE PERSISTENCE_CRDS NODE_IMAGES
 exec "$@"

@@ -2,7 +2,7 @@
 //! checked that the schemas and CEL rules of the CRDs check.
 
 use super::fault::{Fault, overruled};
-use crate::session_fields::{CookiePath, OrNone, SessionField, SessionFields, SessionSplit};
+use crate::session_fields::{CookiePath, Holder, OrNone, SessionField, SessionFields, SessionSplit};
 use limpet_api::{CookieSettings, SessionPersistence};
 use limpet_core::config::schema::LifetimeTypeConfig;
 use limpet_core::time::GatewayDuration;
@@ -34,16 +34,13 @@ pub(super) enum Shape {
 
 impl Shape {
     /// What the Gateway API says of sessions in this shape, where nobody says otherwise.
-    pub(super) fn defaults(self) -> SessionFields {
-        let (split, forward) = match self {
-            Self::Named => (SessionSplit::Keep, None),
-            // GEP-1619: "MUST NOT override which backend is selected", "SHOULD be forwarded to the backend".
-            Self::Union => (SessionSplit::Choose, Some(true)),
-            Self::Foreign => (SessionSplit::Keep, None),
-        };
+    pub(super) fn defaults(self, holder: Holder) -> SessionFields {
+        let is_newest = self == Self::Union;
         SessionFields {
-            split: Some(split),
-            forward,
+            // GEP-1619 of release 1.7: "MUST NOT override which backend is selected".
+            split: Some(if is_newest { SessionSplit::Choose } else { SessionSplit::Keep }),
+            // The same: the cookie or header "SHOULD be forwarded to the backend".
+            forward: (is_newest && matches!(holder, Holder::OwnCookie | Holder::OwnHeader)).then_some(true),
             ..SessionFields::default()
         }
     }

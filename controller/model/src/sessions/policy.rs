@@ -79,7 +79,7 @@ impl Parts<'_> {
                 config.cookie = Some(cookie);
             }
         }
-        let below = defaults.over(&persistence.shape.defaults());
+        let below = defaults.over(&persistence.shape.defaults(holder));
         let annotated = overrides.over(&below.only(|of| of.applies_to(holder)));
         let fields = persistence.fields.over(&annotated);
         fields.apply(&mut config);

@@ -1,5 +1,6 @@
 //! `make conformance`: runs the Gateway API's own conformance suite on a genuine node, in which Helm has installed
-//! Limpet, and writes the suite's report into docs/conformance.
+//! Limpet, and writes the suite's report into docs/conformance. Before it, on a node with a newer release of the API, it
+//! runs tests of session persistence in the suite's form.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -17,6 +18,7 @@ const VALUES: &str = "
 crds: {install: false}
 certificates: {namespaces: ['*']}
 authorities: {namespaces: ['*']}
+xbackends: {namespaces: ['*']}
 config: {envoy: {managed: {defaults: {replicas: 1, filter: FILTER, service: {type: ClusterIP}}}}}
 ";
 
@@ -37,34 +39,74 @@ async fn run() -> Result<()> {
         Build::Wasm => ("Wasm", "wasm.yaml"),
         Build::Module => ("Module", "module.yaml"),
     };
-    let node = Node::start().await?;
-    node.admin().define_all(&definitions()?).await?;
-    // Without BackendLBPolicy, which is of an older release: the suite wants all definitions to be of its own.
-    let envoys = tools::checkout().join("controller/deploy/crds/envoydeployments.yaml");
-    node.admin().define_all(&[envoys]).await?;
-    install(&node, filter)?;
+    // The tests of session persistence are about another release than that of the suite.
+    let (program, directory) = tools::persistence()?;
+    let persistence = Tests {
+        program,
+        definitions: definitions(&directory)?,
+        name: "TestSessionPersistence",
+        what: "the tests of session persistence (2 minutes)",
+        arguments: Vec::new(),
+    };
     let report = tools::checkout().join("docs/conformance").join(file);
-    println!("Running the conformance suite (2 minutes)");
-    // What the status of the class claims is what is tested.
-    let status = Command::new(tools::conformance()?)
-        .env("KUBECONFIG", node.server().admin_kubeconfig()?)
-        .args(["-test.v", "-test.timeout=90m", "-test.run=^TestConformance$"])
-        .arg(format!("-gateway-class={CLASS}"))
-        .arg("-conformance-profiles=GATEWAY-HTTP,GATEWAY-GRPC")
-        .args(["-organization=limpet", "-project=limpet", "-url=https://limpet.dev"])
-        .args(["-contact=SECURITY.md", concat!("-version=", env!("CARGO_PKG_VERSION"))])
-        .arg(format!("-report-output={}", report.display()))
-        .args(std::env::args_os().skip(1))
-        .status()?;
-    ensure!(status.success(), "{status}");
+    let mut arguments = vec![
+        "-conformance-profiles=GATEWAY-HTTP,GATEWAY-GRPC".to_owned(),
+        "-organization=limpet".to_owned(),
+        "-project=limpet".to_owned(),
+        "-url=https://limpet.dev".to_owned(),
+        "-contact=SECURITY.md".to_owned(),
+        concat!("-version=", env!("CARGO_PKG_VERSION")).to_owned(),
+        format!("-report-output={}", report.display()),
+    ];
+    arguments.extend(std::env::args().skip(1));
+    let suite = Tests {
+        program: tools::conformance()?,
+        definitions: definitions(&tools::conformance_crds()?)?,
+        name: "TestConformance",
+        what: "the conformance suite (2 minutes)",
+        arguments,
+    };
+    persistence.run(filter).await?;
+    suite.run(filter).await?;
     println!("The report is in {}.", report.display());
     Ok(())
 }
 
-/// The definitions of the suite's release, experimental channel.
-fn definitions() -> Result<Vec<PathBuf>> {
-    let directory = tools::conformance_crds()?;
-    let entries = std::fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
+/// Tests that run on a node of their own.
+struct Tests {
+    program: PathBuf,
+    /// The Gateway API's.
+    definitions: Vec<PathBuf>,
+    name: &'static str,
+    what: &'static str,
+    arguments: Vec<String>,
+}
+
+impl Tests {
+    async fn run(&self, filter: &str) -> Result<()> {
+        let node = Node::start().await?;
+        node.admin().define_all(&self.definitions).await?;
+        // Without BackendLBPolicy, which is of an older release: the suite wants all definitions to be of its own.
+        let envoys = tools::checkout().join("controller/deploy/crds/envoydeployments.yaml");
+        node.admin().define_all(&[envoys]).await?;
+        install(&node, filter)?;
+        println!("Running {}", self.what);
+        // What the status of the class claims is what is tested.
+        let status = Command::new(&self.program)
+            .env("KUBECONFIG", node.server().admin_kubeconfig()?)
+            .args(["-test.v", "-test.timeout=90m"])
+            .arg(format!("-test.run=^{}$", self.name))
+            .arg(format!("-gateway-class={CLASS}"))
+            .args(&self.arguments)
+            .status()?;
+        ensure!(status.success(), "{}: {status}", self.name);
+        Ok(())
+    }
+}
+
+/// The definitions of a release in this directory, experimental channel.
+fn definitions(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     files.retain(|file| !file.ends_with("kustomization.yaml"));
     files.sort();
