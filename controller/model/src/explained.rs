@@ -49,7 +49,10 @@ fn of_rule(
         route: route.object.clone(),
         field: rule.field.clone(),
         name: rule.own_name.map(str::to_owned),
-        scope: rule.name.0.clone(),
+        scope: match &decided.session {
+            Session::Rule(used) | Session::EachDestination(used) => used.scope.clone(),
+            Session::None | Session::Destinations => rule.name.0.clone(),
+        },
         gateways: route.gateways().into_iter().collect(),
         hosts: hosts.into_iter().map(ToString::to_string).collect(),
         contenders: explained.contenders,
@@ -79,7 +82,7 @@ fn to(
 ) -> DestinationExplanation {
     let own = match &decided.session {
         Session::Destinations => own_session(backend, all),
-        Session::EachDestination(used) => Some(used.at(&backend.cluster)),
+        Session::EachDestination(used) => Some(used.at(&backend.cluster.base_text())),
         Session::None | Session::Rule(_) => None,
     };
     let of_rule = explained.session.as_ref().map(|session| &session.fields);

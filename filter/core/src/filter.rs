@@ -251,7 +251,10 @@ impl Filter {
             return Err(unknown(metadata));
         };
         let policy = self.config.policies.get(policy).ok_or_else(|| unknown(metadata))?;
-        let scope = scope.map_or_else(|| route_scope(request).map(Cow::Owned), |scope| Ok(Cow::Borrowed(scope)))?;
+        let scope = scope.map_or_else(
+            || route_scope(request).map(Cow::Owned),
+            |scope| Ok(Cow::Borrowed(scope)),
+        )?;
         if split == Some(Split::Destinations) {
             return self.session_in_cluster(policy, &scope, request);
         }

@@ -25,7 +25,11 @@ impl ClusterName {
     #[must_use]
     pub fn base_text(&self) -> Text {
         let base = self.0.split('#').next();
-        if base == Some(&*self.0) { self.0.clone() } else { base.unwrap_or_default().into() }
+        if base == Some(&*self.0) {
+            self.0.clone()
+        } else {
+            base.unwrap_or_default().into()
+        }
     }
 
     /// How tokens name the cluster.

@@ -3,8 +3,6 @@
 use limpet_api::Text;
 use serde::Serialize;
 
-use super::cluster::ClusterName;
-
 /// Whose the sessions of a route are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,8 +15,8 @@ pub enum Session {
     /// The rule's at each destination: the split chooses the destination of every request. The scope of a destination
     /// is that of the rule and its cluster ([`limpet_core::scope_of_cluster`]).
     EachDestination(SessionUse),
-    /// Those of each destination itself ([`session`](super::Cluster::session)): the split chooses the destination of every
-    /// request.
+    /// Those of each destination itself ([`session`](super::Cluster::session)): the split chooses the destination of
+    /// every request.
     Destinations,
 }
 
@@ -33,12 +31,12 @@ pub struct SessionUse {
 }
 
 impl SessionUse {
-    /// The same at one destination, where each has sessions of its own.
+    /// The same at the cluster with this base, where each destination has sessions of its own.
     #[must_use]
-    pub fn at(&self, cluster: &ClusterName) -> Self {
+    pub fn at(&self, base: &str) -> Self {
         Self {
             policy: self.policy.clone(),
-            scope: format!("{}/{}", self.scope, cluster.base_text()).into(),
+            scope: format!("{}/{base}", self.scope).into(),
         }
     }
 }

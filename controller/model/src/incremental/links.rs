@@ -3,9 +3,7 @@
 //! A link may be more than a build needs, and then costs time. One that is missing makes the result wrong, so whoever
 //! lets one object of a build look at another one adds the link here.
 
-use limpet_api::{
-    BackendTlsPolicySpec, GatewaySpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text,
-};
+use limpet_api::{BackendTlsPolicySpec, GatewaySpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
 use crate::contour;
 use crate::gateways::envoys_service;

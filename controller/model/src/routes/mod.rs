@@ -299,7 +299,11 @@ impl RouteState<'_> {
                 inline: rule.inline,
                 sessionless: rule.sessionless(self.is_judged),
                 backends: rule.backends.iter().map(|backend| backend.object.clone()).collect(),
-                clusters: rule.backends.iter().map(|backend| backend.cluster.base_text()).collect(),
+                clusters: rule
+                    .backends
+                    .iter()
+                    .map(|backend| backend.cluster.base_text())
+                    .collect(),
                 refused_backends: rule.refused_backends.clone(),
                 paths: rule.matches.iter().map(|found| found.path.clone()).collect(),
                 gateways: gateways.clone(),

@@ -139,10 +139,11 @@ fn conditions<'p>(
                         rule_name(facts),
                     );
                 }
-                Source::None | Source::Policy(_) | Source::Destinations | Source::Kept(_) | Source::Affinity => about.add(
-                    "there are no sessions, because the route cannot be followed, on".to_owned(),
-                    rule_name(facts),
-                ),
+                Source::None | Source::Policy(_) | Source::Destinations | Source::Kept(_) | Source::Affinity => about
+                    .add(
+                        "there are no sessions, because the route cannot be followed, on".to_owned(),
+                        rule_name(facts),
+                    ),
             }
         }
     }

@@ -20,7 +20,9 @@ pub(crate) fn annotated(annotations: &BTreeMap<String, String>) -> Result<Sessio
     let read = annotations::read(annotations).and_then(|fields| {
         let of_rules = fields.set_of(|of| of == Of::Rules);
         let message = "remove it: the sessions of these routes keep their Service, and each has its own";
-        let faults: Vec<Fault> = of_rules.map(|field| Fault::annotation(&field.annotation(), message)).collect();
+        let faults: Vec<Fault> = of_rules
+            .map(|field| Fault::annotation(&field.annotation(), message))
+            .collect();
         if faults.is_empty() { Ok(fields) } else { Err(faults) }
     });
     read.map_err(|faults| told(faults, "", ""))

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::UsedBackend;
 use super::facts::Place;
 use super::rules::RuleChoice;
+use crate::graph::Hostname;
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
@@ -48,7 +49,9 @@ impl<'a> Crowds<'a> {
             if let Some(cookie) = own_cookie(backend.draft.config.cookie.as_ref()) {
                 for place in &backend.places {
                     let apart = Some((backend.scope.as_str(), None));
-                    all.entry(place).or_default().insert((&cookie.name, &cookie.path, apart));
+                    all.entry(place)
+                        .or_default()
+                        .insert((&cookie.name, &cookie.path, apart));
                 }
             }
         }
@@ -66,8 +69,13 @@ impl<'a> Crowds<'a> {
             .filter_map(|place| Some((place, self.0.get(place)?)))
             .max_by_key(|(_, count)| *count)?;
         Some(format!(
-            "the sessions of {host} have {count} cookies, and browsers drop the oldest of a host, the application's \
-             among them: with session.limpet.dev/scope: service, the rules of a policy and a Service share one"
+            "the sessions of {} have {count} cookies, and browsers drop the oldest of a host, the application's among \
+             them: with the annotation session.limpet.dev/scope: service on the policy or the route, rules that lead to \
+             one Service share one, and begin their sessions anew",
+            match host {
+                Hostname::Any => "any host".to_owned(),
+                host => host.to_string(),
+            }
         ))
     }
 }

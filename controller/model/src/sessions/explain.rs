@@ -136,9 +136,10 @@ impl Explainer<'_> {
             (Source::Destinations, _) => (true, "it has sessions of its own".to_owned()),
             (Source::Kept(_), Some(Err(problems))) => (false, format!("it is refused: {}", all_told(problems))),
             (Source::Kept(_), _) if rule.is_without() => (false, refused(rule)),
-            (Source::Kept(first), _) if first == name => {
-                (true, "it is the first one, and its sessions are those of the rule: split is keep".to_owned())
-            }
+            (Source::Kept(first), _) if first == name => (
+                true,
+                "it is the first one, and its sessions are those of the rule: split is keep".to_owned(),
+            ),
             (Source::Kept(first), _) => (false, format!("split is keep, and {first} is before it")),
             _ => (false, "sessionPersistence of the rule takes precedence".to_owned()),
         };

@@ -180,9 +180,8 @@ pub(crate) fn sessions(
     let used = used_backends(&chosen, &backends);
     let mut in_common = InCommon::default();
     let sharing = sharing(&chosen, &governed, &used, context, &mut in_common.cookies);
-    let is_per_scope = |rule: &RuleChoice<'_>| {
-        sharing.contains(&Writer::Rule(rule.facts.id())) || is_one_of_several(rule, &governed)
-    };
+    let is_per_scope =
+        |rule: &RuleChoice<'_>| sharing.contains(&Writer::Rule(rule.facts.id())) || is_one_of_several(rule, &governed);
     let per_scope: Vec<bool> = chosen.iter().map(is_per_scope).collect();
     let crowds = Crowds::find(&chosen, &per_scope, &used, context.limits.most_cookies);
     let of_rules = chosen.iter().zip(&per_scope);
@@ -207,7 +206,11 @@ pub(crate) fn sessions(
         let scope = &rule.scope;
         let session = |policy: &PolicyId| {
             let used = session_use(policy, scope.text.clone());
-            if scope.is_per_destination { Session::EachDestination(used) } else { Session::Rule(used) }
+            if scope.is_per_destination {
+                Session::EachDestination(used)
+            } else {
+                Session::Rule(used)
+            }
         };
         RuleSession {
             session: match (&emitted.all, rule.source) {
@@ -303,7 +306,10 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, crowds: 
     notes.extend(rule.scope_note.clone());
     if matches!(rule.source, Source::Inline)
         && settings.judges()
-        && rule.facts.inline.is_some_and(|inline| inline.cookie.is_some() || inline.header.is_some())
+        && rule
+            .facts
+            .inline
+            .is_some_and(|inline| inline.cookie.is_some() || inline.header.is_some())
     {
         notes.push(status::deprecated("a rule", services(rule.facts).cloned()));
     }
@@ -467,8 +473,9 @@ fn share_elsewhere<'a>(
     written
 }
 
-/// Whether its policy governs sessions of other scopes, too, or it has several itself. Then each has a cookie (GEP-1619:
-/// rules "MUST NOT share persistent sessions"). That ends no session when a second rule comes: the filter reads the cookie under its former name, too.
+/// Whether its policy governs sessions of other scopes, too, or it has several itself. Then each has a cookie
+/// (GEP-1619: rules "MUST NOT share persistent sessions"). That ends no session when a second rule comes: the filter
+/// reads the cookie under its former name, too.
 fn is_one_of_several(rule: &RuleChoice<'_>, governed: &Governed<'_>) -> bool {
     let is_of_many = match rule.source {
         Source::Policy(owner) => governed.get(owner.policy).is_some_and(|scopes| scopes.len() > 1),
@@ -511,7 +518,10 @@ fn governed<'p>(chosen: &[RuleChoice<'p>]) -> Governed<'p> {
     let mut scopes = Governed::new();
     for rule in chosen {
         if let (Source::Policy(owner), Some(_)) = (rule.source, &rule.draft) {
-            scopes.entry(owner.policy).or_default().insert(rule.scope.of_cookie.clone());
+            scopes
+                .entry(owner.policy)
+                .or_default()
+                .insert(rule.scope.of_cookie.clone());
         }
     }
     scopes

@@ -38,7 +38,11 @@ impl Shape {
         let is_newest = self == Self::Union;
         SessionFields {
             // GEP-1619 of release 1.7: "MUST NOT override which backend is selected".
-            split: Some(if is_newest { SessionSplit::Choose } else { SessionSplit::Keep }),
+            split: Some(if is_newest {
+                SessionSplit::Choose
+            } else {
+                SessionSplit::Keep
+            }),
             // The same: the cookie or header "SHOULD be forwarded to the backend".
             forward: (is_newest && matches!(holder, Holder::OwnCookie | Holder::OwnHeader)).then_some(true),
             ..SessionFields::default()

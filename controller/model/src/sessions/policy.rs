@@ -7,9 +7,7 @@ use super::fault::{Fault, ObjectField};
 use super::origins::{Origins, Part};
 use super::persistence::{Carrier, Persistence};
 use crate::SessionLimits;
-use crate::session_fields::{
-    CookiePath, Holder, Of, SessionField, SessionFields, SessionScope, SessionSplit,
-};
+use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields, SessionScope, SessionSplit};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;

@@ -94,15 +94,12 @@ impl<'p> Statuses<'p> {
         self.policies.iter().map(report).collect()
     }
 
-    fn report(
-        &self,
-        policy: &PolicyObject<'_>,
-        touched: &[Touched<'_, 'p>],
-        crowds: &Crowds<'_>,
-    ) -> PolicyReport {
+    fn report(&self, policy: &PolicyObject<'_>, touched: &[Touched<'_, 'p>], crowds: &Crowds<'_>) -> PolicyReport {
         let ancestors = self.ancestors.get(policy).into_iter().flatten();
         let entries = ancestors.map(|gateway| {
-            let rules = touched.iter().filter(|(rule, _)| rule.facts.gateways.contains(*gateway));
+            let rules = touched
+                .iter()
+                .filter(|(rule, _)| rule.facts.gateways.contains(*gateway));
             let rules: Vec<Touched<'_, 'p>> = rules.copied().collect();
             let naming = self.naming.get(policy).and_then(|gateways| gateways.get(*gateway));
             let conditions = self.conditions(policy, &rules, naming, crowds);
@@ -163,7 +160,9 @@ impl<'p> Statuses<'p> {
         }
         let overruled = policy.content().into_iter().flat_map(|content| &content.overruled);
         overruled.cloned().for_each(|why| about.say(why));
-        let is_newest = policy.content().is_some_and(|content| content.persistence.shape == Shape::Union);
+        let is_newest = policy
+            .content()
+            .is_some_and(|content| content.persistence.shape == Shape::Union);
         if is_newest && self.settings.judges() {
             let services = policy.targets.iter().filter_map(|(_, target)| match target {
                 RuleBackend::Service(name) => Some(name.clone()),

@@ -7,16 +7,16 @@ use super::backends::Backends;
 use super::facts::{RuleFacts, Sessionless, Twins};
 use super::fault::Fault;
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
+use super::origins::Part;
 use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
-use super::scopes::Scope;
 use super::{annotations, cookie_path};
 use crate::Settings;
 use crate::graph::PathMatch;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::session_fields::{CookiePath, Holder, SessionFields, SessionScope, SessionSplit};
-use limpet_api::{ObjectName, ObjectRef};
+use crate::session_fields::{CookiePath, Holder, Of, SessionFields, SessionScope, SessionSplit};
+use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
 /// Whether a policy governs a rule, and why not.
@@ -57,6 +57,19 @@ pub(super) enum Source<'p> {
     Kept(&'p ObjectName),
     /// Nobody asks for sessions, but some of its Services have affinity.
     Affinity,
+}
+
+/// The scope of a rule's sessions (`scopes`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Scope {
+    /// What tokens are bound to; where each destination has sessions of its own, its cluster follows.
+    pub(super) text: Text,
+    /// Whether each destination has sessions of its own.
+    pub(super) is_per_destination: bool,
+    /// What tells its cookies apart from those of other scopes.
+    pub(super) of_cookie: Text,
+    /// Whether one client may have several cookies of it.
+    pub(super) has_several_cookies: bool,
 }
 
 /// Which sessions a rule has.
@@ -259,13 +272,27 @@ impl<'p> Chooser<'p> {
                 }
             }
             (Source::Kept(first), _, Ok(route)) => {
-                rule.draft = self.backends.draft(first).map(|draft| Draft {
-                    scope: route.overrides.over(&self.settings.session_defaults).scope.unwrap_or_default(),
-                    split: SessionSplit::Keep,
-                    ..draft.clone()
+                rule.overruled = of_backends_alone(&route.overrides);
+                let defaults = &self.settings.session_defaults;
+                rule.draft = self.backends.draft(first).map(|draft| {
+                    let mut origins = draft.origins;
+                    for entry in route.overrides.over(defaults).set_of(|of| of == Of::Rules) {
+                        let is_of_route = entry.is_set_in(&route.overrides);
+                        let part = if is_of_route { Part::Route } else { Part::Defaults };
+                        origins.set(&entry.annotation(), part);
+                    }
+                    Draft {
+                        scope: route.overrides.over(defaults).scope.unwrap_or_default(),
+                        split: SessionSplit::Keep,
+                        origins,
+                        ..draft.clone()
+                    }
                 });
             }
-            (Source::Destinations, ..) => {
+            (Source::Destinations, _, route) => {
+                if let Ok(route) = route {
+                    rule.overruled = of_backends_alone(&route.overrides);
+                }
                 if let Some((one, other)) = self.backends.with_one_name(facts) {
                     rule.problems.push(Problem {
                         field: format!("{}.backendRefs", facts.field),
@@ -349,6 +376,19 @@ impl RouteSessions<'_> {
             &self.for_headers
         }
     }
+}
+
+/// The annotations of a route that mean nothing where its sessions are those of `XBackend`s.
+fn of_backends_alone(overrides: &SessionFields) -> Vec<String> {
+    let others = overrides.set_of(|of| of != Of::Rules);
+    let said = others.map(|field| {
+        format!(
+            "metadata.annotations[session.limpet.dev/{}]: it has no effect on rules that lead to XBackends with \
+             sessions, whose own annotations count",
+            field.annotation()
+        )
+    });
+    said.collect()
 }
 
 fn have_one_name(one: &Content, other: &Content) -> bool {

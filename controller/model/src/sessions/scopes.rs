@@ -1,32 +1,19 @@
 //! Which rules share their sessions, and at which of its backends a session is.
 //!
-//! GEP-1619 forbids that rules share a session, so it takes an annotation: a page and its `WebSocket` may be two rules of
-//! one application. The scope is what tokens are bound to. It begins with a kind and the namespace of the route, because
-//! fences hold for namespaces.
+//! GEP-1619 forbids that rules share a session, so it takes an annotation: a page and its `WebSocket` may be two rules
+//! of one application. The scope is what tokens are bound to. It begins with a kind and the namespace of the route,
+//! because fences hold for namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::policy::Draft;
-use super::rules::{RuleChoice, Source};
+use super::rules::{RuleChoice, Scope, Source};
 use crate::objects::RuleBackend;
 use crate::session_fields::{SessionScope, SessionSplit};
 use limpet_api::Text;
 
 /// How many rules a message lists.
 const MAX_LISTED: usize = 4;
-
-/// The scope of a rule's sessions.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Scope {
-    /// What tokens are bound to; where each destination has sessions of its own, its cluster follows.
-    pub(super) text: Text,
-    /// Whether each destination has sessions of its own.
-    pub(super) is_per_destination: bool,
-    /// What tells its cookies apart from those of other scopes.
-    pub(super) of_cookie: Text,
-    /// Whether one client may have several cookies of it.
-    pub(super) has_several_cookies: bool,
-}
 
 impl RuleChoice<'_> {
     fn found_scope(&self) -> Scope {
@@ -56,18 +43,20 @@ impl RuleChoice<'_> {
 
     /// Whether other rules may have its sessions.
     pub(super) fn shares_session(&self) -> bool {
-        self.draft.as_ref().is_some_and(|draft| draft.scope != SessionScope::Rule)
+        self.draft
+            .as_ref()
+            .is_some_and(|draft| draft.scope != SessionScope::Rule)
     }
 
-    /// The cluster that gives the sessions of a Service their scope: that of the first backend that the policy targets,
-    /// so that a canary may come beside it.
+    /// The cluster that gives the sessions of a Service their scope: that of the first target of the policy, so that a
+    /// canary may come beside it, in any order.
     fn first_cluster(&self) -> Text {
-        let is_target = |backend: &RuleBackend| match self.source {
-            Source::Policy(owner) => owner.policy.targets.iter().any(|(_, target)| target == backend),
-            _ => true,
-        };
         let all = || self.facts.backends.iter().zip(&self.facts.clusters);
-        let target = all().find(|(backend, _)| is_target(backend));
+        let of_target = |target: &RuleBackend| all().find(|(backend, _)| *backend == target);
+        let target = match self.source {
+            Source::Policy(owner) => owner.policy.targets.iter().find_map(|(_, target)| of_target(target)),
+            _ => None,
+        };
         let first = target.or_else(|| all().next());
         first.map(|(_, cluster)| cluster.clone()).unwrap_or_default()
     }

@@ -50,8 +50,8 @@ pub(super) fn invalid(problems: &[Problem]) -> Condition {
     Condition::fails("Accepted", "Invalid", problems.join("; "))
 }
 
-/// What to say of `sessionPersistence` where release 1.7 of the Gateway API deprecates it. `services`: where its sessions
-/// are.
+/// What to say of `sessionPersistence` where release 1.7 of the Gateway API deprecates it. `services`: where its
+/// sessions are.
 pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>) -> String {
     let services: BTreeSet<String> = services.map(|name| name.to_string()).collect();
     let mut listed: Vec<&str> = services.iter().map(String::as_str).take(MAX_LISTED).collect();
@@ -59,8 +59,8 @@ pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>)
         listed.push("others");
     }
     format!(
-        "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: write it into an XBackend with the \
-         selector and the port of Service {}, and let backendRefs lead there",
+        "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: an XBackend with it, and with the \
+         selector and the port of its Service, replaces it, where backendRefs lead there, and sessions begin anew ({})",
         listed.join(", ")
     )
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use limpet_core::config::schema::{PolicyConfig, SecureConfig};
-use limpet_model::reports::ConditionStatus;
 use limpet_model::graph::{Action, Session};
+use limpet_model::reports::ConditionStatus;
 use limpet_model::{SessionFields, Settings, build};
 
 use super::{CLASS, SHOP, condition, objects, of_type};
@@ -76,13 +76,19 @@ spec:
     );
     let policies = graph.policies.iter();
     let policies = policies.map(|(name, policy)| (name.to_string(), PolicyConfig::clone(policy)));
-    let listeners = graph.gateways.values().flat_map(|gateway| gateway.ports.values().flatten());
+    let listeners = graph
+        .gateways
+        .values()
+        .flat_map(|gateway| gateway.ports.values().flatten());
     let routes = listeners.flat_map(|listener| listener.virtual_hosts.values().flat_map(|host| &host.routes));
     let sessions = routes.filter_map(|route| match &route.action {
         Action::Forward(forward) => Some(forward.session.clone()),
         _ => None,
     });
-    (policies.collect(), sessions.last().expect("a rule that leads somewhere"))
+    (
+        policies.collect(),
+        sessions.last().expect("a rule that leads somewhere"),
+    )
 }
 
 /// What the status of a policy with this annotation says was expected.

@@ -135,11 +135,14 @@ fn judge<'a>(
 }
 
 fn at_first(session: &SessionUse, forward: &Forward) -> SessionUse {
-    let clusters = forward.destinations.iter().find_map(|destination| match &destination.target {
-        Target::Cluster(cluster) => Some(cluster),
-        Target::Invalid { .. } => None,
-    });
-    clusters.map_or_else(|| session.clone(), |cluster| session.at(cluster))
+    let clusters = forward
+        .destinations
+        .iter()
+        .find_map(|destination| match &destination.target {
+            Target::Cluster(cluster) => Some(cluster),
+            Target::Invalid { .. } => None,
+        });
+    clusters.map_or_else(|| session.clone(), |cluster| session.at(&cluster.base_text()))
 }
 
 fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {

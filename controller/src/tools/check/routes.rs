@@ -209,7 +209,8 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             let name = session.name();
             let message = format!(
                 "weighted_clusters: the session {name} holds only while Envoy chooses the cluster of its backend: \
-                 expected @split/{name} in the metadata, and a route for each cluster in front"
+                 expected @split/{name} in the metadata, and a route for each cluster in front, or @destination/{name} \
+                 for a session in each cluster"
             );
             self.report.warning(entry.route, message);
         }

@@ -201,7 +201,8 @@ async fn check_28_no_session_begins_at_a_service_that_says_so() -> Result<()> {
     site.namespace.merge("v1/Service", &services[1], &never).await?;
     let mut rule = rule("/check-28", &[(&services[0], 1), (&services[1], 1)]);
     rule["sessionPersistence"] = json!({"cookie": {"name": "check-28"}});
-    site.annotated_route("check-28", &[rule], &json!({"split": "keep"})).await?;
+    site.annotated_route("check-28", &[rule], &json!({"split": "keep"}))
+        .await?;
     let as_said = |answer: &Answer| {
         let begins = answer.set_cookies().len() == 1;
         answer.status == 200 && begins == is_from(V1, answer) && begins != is_from(V2, answer)

@@ -134,7 +134,10 @@ async fn a_session_stays_at_its_xbackend_where_the_route_says_keep() -> Result<(
         site.namespace.apply_object(&backend(name, app, &cookie(name))).await?;
     }
     let apply = async |weights: [u32; 2]| {
-        let rules = [to_backends("/x-kept", &[("x-kept-v1", weights[0]), ("x-kept-v2", weights[1])])];
+        let rules = [to_backends(
+            "/x-kept",
+            &[("x-kept-v1", weights[0]), ("x-kept-v2", weights[1])],
+        )];
         site.annotated_route("x-kept", &rules, &json!({"split": "keep"})).await
     };
     apply([100, 0]).await?;
@@ -143,8 +146,10 @@ async fn a_session_stays_at_its_xbackend_where_the_route_says_keep() -> Result<(
     let first = visitor.get("/x-kept").await?;
     assert_eq!(visitor.cookie_names(), ["x-kept-v1"]);
     apply([0, 100]).await?;
-    site.until("new clients at the other backend", "/x-kept", |answer| is_from(V2, answer))
-        .await?;
+    site.until("new clients at the other backend", "/x-kept", |answer| {
+        is_from(V2, answer)
+    })
+    .await?;
     for _ in 0..50 {
         let answer = visitor.get("/x-kept").await?;
         ensure!(answer.backend() == first.backend(), "{answer:?}");

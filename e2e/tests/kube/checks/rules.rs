@@ -312,20 +312,33 @@ async fn check_30_the_split_chooses_from_release_1_7_on() -> Result<()> {
         }
         ensure!(kept.iter().all(|pods| pods.len() == 1), "{dialect:?}: {kept:?}");
         let found = chi_squared(&counts, &[70, 30]);
-        ensure!(found < TOO_MUCH_FOR_TWO, "{dialect:?}: {counts:?}: chi-squared is {found}");
-        ensure!(chi_squared(&counts, &[55, 45]) > TOO_MUCH_FOR_TWO, "{dialect:?}: {counts:?}");
+        ensure!(
+            found < TOO_MUCH_FOR_TWO,
+            "{dialect:?}: {counts:?}: chi-squared is {found}"
+        );
+        ensure!(
+            chi_squared(&counts, &[55, 45]) > TOO_MUCH_FOR_TWO,
+            "{dialect:?}: {counts:?}"
+        );
 
         apply([0, 100]).await?;
         let is_over = |answer: &Answer| is_from(V2, answer);
         site.until("the end of the split", &path, is_over).await?;
         for _ in 0..20 {
             let answer = visitor.get(&path).await?;
-            ensure!(is_from(V2, &answer) && answer.set_cookies().is_empty(), "{dialect:?}: {answer:?}");
+            ensure!(
+                is_from(V2, &answer) && answer.set_cookies().is_empty(),
+                "{dialect:?}: {answer:?}"
+            );
         }
         apply([100, 0]).await?;
-        site.until("the first Service again", &path, |answer| is_from(V1, answer)).await?;
+        site.until("the first Service again", &path, |answer| is_from(V1, answer))
+            .await?;
         let back = visitor.get(&path).await?;
-        ensure!(back.backend() == first.backend() && back.set_cookies().is_empty(), "{dialect:?}: {back:?}");
+        ensure!(
+            back.backend() == first.backend() && back.set_cookies().is_empty(),
+            "{dialect:?}: {back:?}"
+        );
     }
     Ok(())
 }

@@ -257,13 +257,21 @@ fn a_rule_may_have_a_session_in_each_cluster() {
         }
         // It is no session of the rule, nor of a rule that is called so.
         for session in ["shop/cart", "shop/cart/green", "@split/shop/cart"] {
-            let visit = by_metadata.visit(&Request::new().session(session).cookie(&cookie), &Response::by(A), at(1));
+            let visit = by_metadata.visit(
+                &Request::new().session(session).cookie(&cookie),
+                &Response::by(A),
+                at(1),
+            );
             assert_eq!(visit.request, refused(Refusal::BadSignature), "{session}");
         }
         let at_none = request.clone().cluster("blue").cluster_session(NONE);
         assert_eq!(site.policy_of(&at_none), Ok(None));
         // What a cluster says of other routes does not matter.
-        let at_other = request.clone().cluster("blue").cluster_session("shop/blue").cookie(&cookie);
+        let at_other = request
+            .clone()
+            .cluster("blue")
+            .cluster_session("shop/blue")
+            .cookie(&cookie);
         assert_eq!(site.visit(&at_other, &Response::by(A), at(1)).request, STEERED);
     }
     // Where the controller knows the cluster, it names it.
@@ -271,7 +279,12 @@ fn a_rule_may_have_a_session_in_each_cluster() {
     let first = by_metadata.visit(&request, &Response::by(A).cluster("blue"), at(0));
     let known = Request::new().session("shop/cart/blue").cluster("blue");
     let cookie = format!("{COOKIE}={}", first.token().unwrap());
-    assert_eq!(by_metadata.visit(&known.cookie(&cookie), &Response::by(A), at(1)).request, STEERED);
+    assert_eq!(
+        by_metadata
+            .visit(&known.cookie(&cookie), &Response::by(A), at(1))
+            .request,
+        STEERED
+    );
 }
 
 /// A client has one value for a header: the token of the destination that answered last.

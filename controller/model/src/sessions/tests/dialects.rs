@@ -73,7 +73,11 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
         let is_newer = persistence.get("cookie").or(persistence.get("header")).is_some();
         for sessions in [&of_policy, &of_rule] {
             let mut written = sessions.written(0);
-            let carrier = if written.get("cookie").is_some() { "cookie" } else { "header" };
+            let carrier = if written.get("cookie").is_some() {
+                "cookie"
+            } else {
+                "header"
+            };
             let forward = written[carrier].as_object_mut().unwrap().remove("forward");
             // GEP-1619 of release 1.7: it "SHOULD be forwarded to the backend".
             assert_eq!(forward, is_newer.then_some(json!(true)), "{persistence}");
@@ -81,8 +85,9 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
         }
         let deprecates = |what: &str| {
             format!(
-                "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: write it into an XBackend with \
-                 the selector and the port of Service shop/a, and let backendRefs lead there"
+                "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: an XBackend with it, and with \
+                 the selector and the port of its Service, replaces it, where backendRefs lead there, and sessions begin \
+                 anew (shop/a)"
             )
         };
         let status = only_ancestor(of_policy.report_of("XBackendTrafficPolicy", "p"));

@@ -144,7 +144,11 @@ impl World {
             name: RuleName(format!("{}/{name}/{index}", kind.as_str().to_lowercase()).into()),
             inline,
             backends: refs.iter().filter_map(backend).collect(),
-            clusters: refs.iter().filter(|found| backend(found).is_some()).map(cluster).collect(),
+            clusters: refs
+                .iter()
+                .filter(|found| backend(found).is_some())
+                .map(cluster)
+                .collect(),
             refused_backends: BTreeMap::new(),
             paths,
             gateways: parents

@@ -89,14 +89,18 @@ fn other_services_ports_and_namespaces_have_other_sessions() {
     assert_eq!(scopes, ["service/pay/a/80", "service/shop/a/80"]);
 }
 
-/// A canary comes beside the Service of a policy.
+/// A canary comes beside the Service of a policy, which may target both.
 #[test]
 fn a_second_service_changed_the_scope() {
-    let mut world = scoped("service", &named("s"));
-    let before = scopes(&world.sessions());
-    for services in [["a", "b"], ["b", "a"]] {
-        world.add(route("web", &json!([rule(&services)])));
-        assert_eq!(scopes(&world.sessions()), before);
+    for targets in [&["a"][..], &["a", "b"]] {
+        let mut world = world(SERVICE_AND_ROUTE);
+        let policy = policy("BackendLBPolicy", "p", targets, &named("s"));
+        world.add(annotated(policy, "scope", "service"));
+        let before = scopes(&world.sessions());
+        for services in [["a", "b"], ["b", "a"]] {
+            world.add(route("web", &json!([rule(&services)])));
+            assert_eq!(scopes(&world.sessions()), before);
+        }
     }
 }
 
@@ -201,7 +205,11 @@ fn the_split_chooses_in_the_newer_shape_and_not_in_the_older_one() {
                 let mut world = world(SERVICE_AND_ROUTE);
                 let mut policy = policy(kind, "p", &["a"], &persistence);
                 let own = place == 2;
-                let rules = json!([if own { inline(&["a", "b"], &persistence) } else { rule(&["a", "b"]) }]);
+                let rules = json!([if own {
+                    inline(&["a", "b"], &persistence)
+                } else {
+                    rule(&["a", "b"])
+                }]);
                 let mut route = route("web", &rules);
                 match (said, place) {
                     (Some(said), 0) => policy = annotated(policy, "split", said),
@@ -287,7 +295,10 @@ fn a_canary_of_xbackends_could_not_be_sticky() {
         ] {
             let report = &sessions.backends[&ObjectName::new("shop", name)];
             let status = only_ancestor(report);
-            assert!(status[0].starts_with("Accepted=True/Accepted") && status[0].contains(expected), "{status:?}");
+            assert!(
+                status[0].starts_with("Accepted=True/Accepted") && status[0].contains(expected),
+                "{status:?}"
+            );
         }
     }
 }
@@ -321,9 +332,13 @@ fn many_cookies_of_a_host_are_told_on_routes_and_policies() {
         world.add(route("web", &rules(count - 7)));
         world.add(route("more", &rules(7)));
         let sessions = world.sessions();
-        let text = format!("the sessions of * have {count} cookies");
+        let text = format!("the sessions of any host have {count} cookies");
         for rule in &sessions.rules {
-            assert_eq!(rule.notes.iter().any(|note| note.starts_with(&text)), is_told, "{count}");
+            assert_eq!(
+                rule.notes.iter().any(|note| note.starts_with(&text)),
+                is_told,
+                "{count}"
+            );
         }
         assert_eq!(sessions.status("p")[0].contains(&text), is_told, "{count}");
     }
@@ -334,7 +349,7 @@ fn many_cookies_of_a_host_are_told_on_routes_and_policies() {
     let mut world = world_with_split();
     for (count, is_told) in [(10, false), (11, true)] {
         world.add(route("web", &Value::from(vec![rule(&["a", "b"]); count])));
-        let told = format!("the sessions of * have {} cookies", 2 * count);
+        let told = format!("the sessions of any host have {} cookies", 2 * count);
         assert_eq!(world.sessions().status_of_x("p").contains(&told), is_told, "{count}");
     }
 }

@@ -105,8 +105,8 @@ fn a_policy_that_was_written_since_is_what_it_says() {
         [format!(
             "{ACCEPTED}; metadata.annotations[session.limpet.dev/session-name]: it has no effect, because \
              spec.sessionPersistence.cookie.name says otherwise; release 1.7 of the Gateway API deprecates \
-             sessionPersistence of an XBackendTrafficPolicy: write it into an XBackend with the selector and the port of \
-             Service shop/a, and let backendRefs lead there"
+             sessionPersistence of an XBackendTrafficPolicy: an XBackend with it, and with the selector and the port of \
+             its Service, replaces it, where backendRefs lead there, and sessions begin anew (shop/a)"
         )]
     );
     assert_eq!(former_sessions(&world.objects).iter().count(), 0);

@@ -32,7 +32,8 @@ use super::listeners::{plain_name, tls_name};
 use super::options::EnvoyOptions;
 use super::pack::{self, duration, in_order, metadata, no, number, session};
 use limpet_core::envoy::{
-    DESTINATION_PREFIX, DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPECIFIER_PREFIX, SPLIT_PREFIX, UNAVAILABLE_CLUSTER,
+    DESTINATION_PREFIX, DESTINATION_SESSION, HASH_STATE, INTERNAL_HEADERS, SPECIFIER_PREFIX, SPLIT_PREFIX,
+    UNAVAILABLE_CLUSTER,
 };
 use limpet_model::Graph;
 use limpet_model::graph::{
@@ -224,7 +225,7 @@ impl Routes<'_> {
                     target: Target::Cluster(cluster),
                     ..
                 },
-            ] if !self.never_begins(cluster) => session_name(&used.at(cluster)),
+            ] if !self.never_begins(cluster) => session_name(&used.at(&cluster.base_text())),
             _ => format!("{DESTINATION_PREFIX}{}", session_name(used)),
         };
         let metadata = Some(session(&name));
