@@ -34,6 +34,7 @@ impl HeaderChanges {
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::large_enum_variant, reason = "nearly all rules forward")]
 pub enum Action {
     /// It goes to one of the destinations.
     Forward(Forward),

@@ -86,6 +86,7 @@ impl RouteRule<'_> {
 
 /// What a rule does.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all rules forward")]
 pub(crate) enum RuleAction {
     Redirect(Redirect),
     /// Without the sessions, which are found after all rules.

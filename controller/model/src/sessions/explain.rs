@@ -131,11 +131,11 @@ impl Explainer<'_> {
 
     fn of_x_backend(&self, rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
         let (counts, why) = match (rule.source, self.backends.0.get(name)) {
-            (Source::Destinations, Some(Err(problems))) => (false, format!("it is refused: {}", all_told(problems))),
-            (Source::Destinations, _) if rule.is_without() => (false, refused(rule)),
+            (Source::Destinations | Source::Kept(_), Some(Err(problems))) => {
+                (false, format!("it is refused: {}", all_told(problems)))
+            }
+            (Source::Destinations | Source::Kept(_), _) if rule.is_without() => (false, refused(rule)),
             (Source::Destinations, _) => (true, "it has sessions of its own".to_owned()),
-            (Source::Kept(_), Some(Err(problems))) => (false, format!("it is refused: {}", all_told(problems))),
-            (Source::Kept(_), _) if rule.is_without() => (false, refused(rule)),
             (Source::Kept(first), _) if first == name => (
                 true,
                 "it is the first one, and its sessions are those of the rule: split is keep".to_owned(),

@@ -203,15 +203,7 @@ pub(crate) fn sessions(
     };
     let of_rule = |(rule, emitted): (&RuleChoice<'_>, Emitted)| {
         let facts = rule.facts;
-        let scope = &rule.scope;
-        let session = |policy: &PolicyId| {
-            let used = session_use(policy, scope.text.clone());
-            if scope.is_per_destination {
-                Session::EachDestination(used)
-            } else {
-                Session::Rule(used)
-            }
-        };
+        let session = |policy: &PolicyId| rule.scope.session(names.of(policy));
         RuleSession {
             session: match (&emitted.all, rule.source) {
                 (Some(policy), _) => session(policy),

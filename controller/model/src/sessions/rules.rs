@@ -12,7 +12,7 @@ use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
 use super::{annotations, cookie_path};
 use crate::Settings;
-use crate::graph::PathMatch;
+use crate::graph::{PathMatch, Session, SessionUse};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
 use crate::session_fields::{CookiePath, Holder, Of, SessionFields, SessionScope, SessionSplit};
@@ -70,6 +70,19 @@ pub(super) struct Scope {
     pub(super) of_cookie: Text,
     /// Whether one client may have several cookies of it.
     pub(super) has_several_cookies: bool,
+}
+
+impl Scope {
+    /// The rule's session, with this policy.
+    pub(super) fn session(&self, policy: Text) -> Session {
+        let scope = self.text.clone();
+        let used = SessionUse { policy, scope };
+        if self.is_per_destination {
+            Session::EachDestination(used)
+        } else {
+            Session::Rule(used)
+        }
+    }
 }
 
 /// Which sessions a rule has.

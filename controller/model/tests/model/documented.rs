@@ -81,13 +81,13 @@ spec:
         .values()
         .flat_map(|gateway| gateway.ports.values().flatten());
     let routes = listeners.flat_map(|listener| listener.virtual_hosts.values().flat_map(|host| &host.routes));
-    let sessions = routes.filter_map(|route| match &route.action {
+    let mut sessions = routes.filter_map(|route| match &route.action {
         Action::Forward(forward) => Some(forward.session.clone()),
         _ => None,
     });
     (
         policies.collect(),
-        sessions.last().expect("a rule that leads somewhere"),
+        sessions.next_back().expect("a rule that leads somewhere"),
     )
 }
 

@@ -29,7 +29,8 @@ async fn copies_carry_no_token_and_are_not_led() -> Result<()> {
         let mut rule = with_sessions(&name, &[(&name, 1)]);
         // The second mirror is the session's own Service, where the token would mean something.
         rule["filters"] = json!([mirror(&format!("copies-{strict}")), mirror(&name)]);
-        site.annotated_route(&name, &[rule], &json!({"strict": strict})).await?;
+        site.annotated_route(&name, &[rule], &json!({"strict": strict, "forward": "false"}))
+            .await?;
         let path = format!("/{name}");
         site.until_sessions(&path).await?;
 
