@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::UsedBackend;
 use super::facts::Place;
-use super::rules::RuleChoice;
+use super::rules::{RuleChoice, Source};
 use crate::graph::Hostname;
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
@@ -61,7 +61,8 @@ impl<'a> Crowds<'a> {
 
     /// What to say of a rule that has one of the hosts.
     pub(super) fn note(&self, rule: &RuleChoice<'_>) -> Option<String> {
-        if self.0.is_empty() || rule.draft.is_none() {
+        let has_sessions = rule.draft.is_some() || matches!(rule.source, Source::Destinations);
+        if self.0.is_empty() || !has_sessions {
             return None;
         }
         let places = rule.facts.places.iter();

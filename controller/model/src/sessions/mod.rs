@@ -182,7 +182,8 @@ pub(crate) fn sessions(
     let sharing = sharing(&chosen, &governed, &used, context, &mut in_common.cookies);
     let is_per_scope =
         |rule: &RuleChoice<'_>| sharing.contains(&Writer::Rule(rule.facts.id())) || is_one_of_several(rule, &governed);
-    let per_scope: Vec<bool> = chosen.iter().map(is_per_scope).collect();
+    let mut per_scope: Vec<bool> = chosen.iter().map(is_per_scope).collect();
+    scopes::agree(&chosen, &mut per_scope);
     let crowds = Crowds::find(&chosen, &per_scope, &used, context.limits.most_cookies);
     let of_rules = chosen.iter().zip(&per_scope);
     let of_rules: Vec<Emitted> = of_rules
@@ -303,7 +304,7 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, crowds: 
             .inline
             .is_some_and(|inline| inline.cookie.is_some() || inline.header.is_some())
     {
-        notes.push(status::deprecated("a rule", services(rule.facts).cloned()));
+        notes.extend(status::deprecated("a rule", services(rule.facts).cloned()));
     }
     notes.extend(crowds.note(rule));
     notes.extend(rule.overruled.iter().cloned());

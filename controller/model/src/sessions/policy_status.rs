@@ -168,7 +168,9 @@ impl<'p> Statuses<'p> {
                 RuleBackend::Service(name) => Some(name.clone()),
                 RuleBackend::XBackend(_) => None,
             });
-            about.say(deprecated("an XBackendTrafficPolicy", services));
+            if let Some(note) = deprecated("an XBackendTrafficPolicy", services) {
+                about.say(note);
+            }
         }
         let lost = policy.content().and_then(|content| content.lost.as_ref());
         if let Some(lost) = lost {

@@ -2,12 +2,14 @@
 //! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
 //! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::facts::Schemes;
 use super::origins::Part;
 use super::policy::Draft;
 use super::rules::RuleChoice;
+use super::scopes::shared_by;
 use crate::graph::Hostname;
 use limpet_api::Text;
 use limpet_core::config::schema::{CookieModeConfig, SecureConfig};
@@ -64,19 +66,27 @@ pub(super) const NOT_SECURE: &str = "the cookie is not Secure, because its host 
 
 /// Settles the cookies of all rules. Rules that share a session have one cookie.
 pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
-    let mut shared: BTreeMap<Text, Schemes> = BTreeMap::new();
-    for rule in chosen.iter().filter(|rule| rule.shares_session()) {
-        let schemes = shared.entry(rule.scope.of_cookie.clone()).or_default();
-        schemes.extend(&rule.facts.schemes);
+    let mut shared: BTreeMap<(String, Option<Text>), Schemes> = BTreeMap::new();
+    let keys = |rule: &RuleChoice<'_>| {
+        let keys = shared_by(rule).into_iter().filter(|_| rule.shares_session());
+        let keys = keys.map(|(scope, cluster)| (scope.to_owned(), cluster.cloned()));
+        keys.collect::<Vec<_>>()
+    };
+    for rule in &*chosen {
+        for key in keys(rule) {
+            shared.entry(key).or_default().extend(&rule.facts.schemes);
+        }
     }
     for rule in chosen {
-        let of_all = shared.get(&rule.scope.of_cookie).filter(|_| rule.shares_session());
-        let schemes = of_all.unwrap_or(&rule.facts.schemes);
-        rule.draft = rule.draft.take().map(|draft| draft.over(schemes));
+        let mut schemes = Cow::Borrowed(&rule.facts.schemes);
+        for of_all in keys(rule).iter().filter_map(|key| shared.get(key)) {
+            schemes.to_mut().extend(of_all);
+        }
+        rule.draft = rule.draft.take().map(|draft| draft.over(&schemes));
         let each = std::mem::take(&mut rule.each);
         rule.each = each
             .into_iter()
-            .map(|(path, draft)| (path, draft.over(schemes)))
+            .map(|(path, draft)| (path, draft.over(&schemes)))
             .collect();
     }
 }

@@ -70,6 +70,33 @@ pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
     note_strangers(chosen);
 }
 
+/// What each rule's sessions are shared by: the scope, and where each destination has its own, the cluster.
+pub(super) fn shared_by<'r>(rule: &'r RuleChoice<'_>) -> Vec<(&'r str, Option<&'r Text>)> {
+    let scope = rule.scope.text.as_str();
+    if rule.scope.is_per_destination {
+        rule.facts
+            .clusters
+            .iter()
+            .map(|cluster| (scope, Some(cluster)))
+            .collect()
+    } else {
+        vec![(scope, None)]
+    }
+}
+
+/// One cookie for all rules that share a session: if one of them has a name for each scope, all have.
+pub(super) fn agree(chosen: &[RuleChoice<'_>], per_scope: &mut [bool]) {
+    let mut apart: BTreeSet<&str> = BTreeSet::new();
+    for (rule, per_scope) in chosen.iter().zip(&*per_scope) {
+        if *per_scope && rule.shares_session() {
+            apart.insert(&rule.scope.text);
+        }
+    }
+    for (rule, per_scope) in chosen.iter().zip(per_scope) {
+        *per_scope |= rule.shares_session() && apart.contains(rule.scope.text.as_str());
+    }
+}
+
 /// Notes on rules that share a scope, by which a client would lose a session as it goes from one to the other.
 fn note_strangers(chosen: &mut [RuleChoice<'_>]) {
     let mut by_scope: BTreeMap<Text, Vec<usize>> = BTreeMap::new();
@@ -82,7 +109,7 @@ fn note_strangers(chosen: &mut [RuleChoice<'_>]) {
         let of = |index: &usize| chosen.get(*index);
         let all = || rules.iter().filter_map(of);
         let Some(first) = all().next() else { continue };
-        let strangers = || all().filter(|rule| !are_one(first, rule));
+        let strangers = || all().filter(|rule| meet(first, rule) && !are_one(first, rule));
         let what = match strangers().next() {
             None => continue,
             Some(other) => difference(first, other),
@@ -98,6 +125,24 @@ fn note_strangers(chosen: &mut [RuleChoice<'_>]) {
             }
         }
     }
+}
+
+/// Whether a client may have one session of both.
+fn meet(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
+    let (hosts, of_other) = (&one.facts.hosts, &other.facts.hosts);
+    let share_host = || {
+        hosts
+            .iter()
+            .any(|host| of_other.iter().any(|other| host.intersection(other).is_some()))
+    };
+    let has_domain = |rule: &RuleChoice<'_>| rule.draft.as_ref().is_some_and(|draft| draft.config.domain().is_some());
+    let share_cluster = || {
+        one.facts
+            .clusters
+            .iter()
+            .any(|cluster| other.facts.clusters.contains(cluster))
+    };
+    (share_host() || has_domain(one) || has_domain(other)) && (!one.scope.is_per_destination || share_cluster())
 }
 
 fn are_one(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {

@@ -52,17 +52,19 @@ pub(super) fn invalid(problems: &[Problem]) -> Condition {
 
 /// What to say of `sessionPersistence` where release 1.7 of the Gateway API deprecates it. `services`: where its
 /// sessions are.
-pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>) -> String {
+pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>) -> Option<String> {
     let services: BTreeSet<String> = services.map(|name| name.to_string()).collect();
     let mut listed: Vec<&str> = services.iter().map(String::as_str).take(MAX_LISTED).collect();
     if services.len() > listed.len() {
         listed.push("others");
     }
-    format!(
-        "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: an XBackend with it, and with the \
+    (!services.is_empty()).then(|| {
+        format!(
+            "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: an XBackend with it, and with the \
          selector and the port of its Service, replaces it, where backendRefs lead there, and sessions begin anew ({})",
-        listed.join(", ")
-    )
+            listed.join(", ")
+        )
+    })
 }
 
 /// Remarks on rules or Services, grouped by their text.

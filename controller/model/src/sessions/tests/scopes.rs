@@ -365,3 +365,74 @@ impl Sessions {
         only_ancestor(self.report_of("XBackendTrafficPolicy", name)).concat()
     }
 }
+
+/// A neighbour on one host alone gave one of two rules another cookie, and both had the session no more.
+#[test]
+fn rules_that_share_a_session_have_one_name_whatever_is_beside_them() {
+    let of_hosts = |name: &str, hosts: &[&str], rules: Value| {
+        let mut route = route(name, &rules);
+        route["spec"]["hostnames"] = json!(hosts);
+        route
+    };
+    let shared = |name: &str, hosts: &[&str]| {
+        let route = of_hosts(name, hosts, json!([inline(&["a"], &named("s"))]));
+        annotated(route, "scope", "{name: basket}")
+    };
+    let mut world = world(SERVICE_AND_ROUTE);
+    world.add(of_hosts("web", &["c.example"], json!([rule(&["c"])])));
+    world.add(shared("x1", &["a.example"]));
+    world.add(shared("x2", &["a.example", "b.example"]));
+    world.add(of_hosts("x3", &["b.example"], json!([inline(&["a"], &named("s"))])));
+    let sessions = world.sessions();
+    let session = |rule: usize| &sessions.rules[rule].session;
+    assert_eq!(session(1), session(2));
+    assert!(sessions.policy(1).cookie.as_ref().unwrap().per_scope);
+
+    // Where the weights choose, a rule with both backends has a cookie for each, and so has one with one of them.
+    let mut world = self::world(SERVICE_AND_ROUTE);
+    let rules = json!([inline(&["a", "b"], &union("s")), inline(&["a"], &union("s"))]);
+    world.add(annotated(route("web", &rules), "scope", "{name: basket}"));
+    assert_eq!(cookies(&world.sessions()), ["s~", "s~"]);
+}
+
+#[test]
+fn the_cookie_of_a_backend_is_secure_on_all_rules_or_on_none() {
+    let mut world = world(SERVICE_AND_ROUTE);
+    let rules = json!([inline(&["a", "b"], &union("s")), inline(&["b"], &union("s"))]);
+    world.add(annotated(route("web", &rules), "scope", "service"));
+    let mut rules = world.rules();
+    let host = BTreeSet::from([Hostname::Any]);
+    rules[0].schemes.over_https.clone_from(&host);
+    rules[0].schemes.over_http.clone_from(&host);
+    rules[1].schemes.over_https.clone_from(&host);
+    let sessions = sessions_of(&world, &rules);
+    for rule in [0, 1] {
+        assert_eq!(sessions.written(rule)["cookie"]["secure"], "never");
+    }
+}
+
+#[test]
+fn rules_that_no_client_has_one_session_of_are_no_strangers() {
+    // Other Services, where each backend has its own.
+    let mut world = world(SERVICE_AND_ROUTE);
+    for (name, service) in [("p", "a"), ("q", "b")] {
+        let policy = policy("XBackendTrafficPolicy", name, &[service], &union(name));
+        world.add(annotated(policy, "scope", "service"));
+    }
+    world.add(route("web", &json!([rule(&["a"]), rule(&["b"])])));
+    let is_told = |sessions: &Sessions| {
+        sessions
+            .rules
+            .iter()
+            .any(|rule| rule.notes.iter().any(|note| note.contains("scope")))
+    };
+    assert!(!is_told(&world.sessions()));
+    // Other hosts.
+    let mut world = self::world(SERVICE_AND_ROUTE);
+    for (name, service) in [("web", "a"), ("other", "b")] {
+        let mut route = route(name, &json!([inline(&[service], &named("s"))]));
+        route["spec"]["hostnames"] = json!([format!("{name}.example")]);
+        world.add(annotated(route, "scope", "{name: basket}"));
+    }
+    assert!(!is_told(&world.sessions()));
+}
