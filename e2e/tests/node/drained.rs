@@ -68,7 +68,10 @@ impl Shop {
             "kind": "HTTPRoute",
             "metadata": {
                 "name": name,
-                "annotations": {"session.limpet.dev/idle-timeout": format!("{}s", idle.as_secs())},
+                "annotations": {
+                    "session.limpet.dev/idle-timeout": format!("{}s", idle.as_secs()),
+                    "session.limpet.dev/forward": "false",
+                },
             },
             "spec": {
                 "parentRefs": [{"name": "web"}],

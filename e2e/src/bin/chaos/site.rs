@@ -147,7 +147,7 @@ fn http_routes() -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
-        "metadata": {"name": WEB},
+        "metadata": {"name": WEB, "annotations": {"session.limpet.dev/forward": "false"}},
         "spec": {
             "parentRefs": [{"name": WEB}],
             "rules": [{
@@ -163,7 +163,7 @@ fn grpc_routes() -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "GRPCRoute",
-        "metadata": {"name": WEB},
+        "metadata": {"name": WEB, "annotations": {"session.limpet.dev/forward": "false"}},
         "spec": {
             "parentRefs": [{"name": WEB}],
             "hostnames": [GRPC_HOST],
