@@ -331,15 +331,7 @@ pub(crate) fn object_of(rule: &str) -> Option<&str> {
 }
 
 fn add_forward(all: &mut BTreeSet<Reference>, graph: &Graph, forward: &Forward) {
-    let clusters = || {
-        forward
-            .destinations
-            .iter()
-            .filter_map(|destination| match &destination.target {
-                Target::Cluster(cluster) => Some(cluster),
-                Target::Invalid { .. } => None,
-            })
-    };
+    let clusters = || forward.clusters();
     for cluster in clusters().chain(forward.mirrors.iter().map(|mirror| &mirror.cluster)) {
         all.insert(Reference::Cluster(cluster.clone()));
         let tls = graph.clusters.get(cluster).and_then(|cluster| cluster.tls.as_ref());

@@ -84,6 +84,17 @@ pub struct Forward {
     pub not_followed: Vec<String>,
 }
 
+impl Forward {
+    /// The clusters of its valid destinations, in their order.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        let targets = self.destinations.iter().map(|destination| &destination.target);
+        targets.filter_map(|target| match target {
+            Target::Cluster(cluster) => Some(cluster),
+            Target::Invalid { .. } => None,
+        })
+    }
+}
+
 /// One of the backends of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

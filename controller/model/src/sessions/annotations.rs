@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fault::{Fault, PREFIX};
-use crate::session_fields::{SessionField, SessionFields, quoted};
+use crate::session_fields::{Of, SessionField, SessionFields, quoted};
 
 /// Reads the annotations with our prefix and ignores all others.
 ///
@@ -11,6 +11,19 @@ use crate::session_fields::{SessionField, SessionFields, quoted};
 /// If an annotation is unknown or has an invalid value. The faults name each of them.
 pub(super) fn read(annotations: &BTreeMap<String, String>) -> Result<SessionFields, Vec<Fault>> {
     read_except(annotations, |_| false)
+}
+
+/// The same for an object whose sessions are of no rule. `message`: what to write in place of a field of rules.
+pub(super) fn read_without_rules(
+    annotations: &BTreeMap<String, String>,
+    message: &str,
+) -> Result<SessionFields, Vec<Fault>> {
+    let fields = read(annotations)?;
+    let of_rules = fields.set_of(|of| of == Of::Rules);
+    let faults: Vec<Fault> = of_rules
+        .map(|field| Fault::annotation(&field.annotation(), message))
+        .collect();
+    if faults.is_empty() { Ok(fields) } else { Err(faults) }
 }
 
 /// The same, without those that somebody else reads.
@@ -56,7 +69,6 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::session_fields::Of;
     use limpet_core::config::schema::PolicyConfig;
 
     fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

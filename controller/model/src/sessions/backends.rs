@@ -9,10 +9,12 @@ use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
-use crate::session_fields::{Of, SessionFields};
 use crate::{Objects, Settings};
 use limpet_api::ObjectName;
 use limpet_core::config::schema::PolicyConfig;
+
+/// Where to write what is about rules.
+const OF_RULES: &str = "expected on the route, or in the controller's sessionDefaults: it is about rules";
 
 /// The `XBackend`s that rules lead to.
 #[derive(Debug, Default)]
@@ -103,22 +105,12 @@ fn key(draft: &Draft) -> Option<String> {
     }
 }
 
-/// Refuses what is about the rules that lead to a backend.
-fn of_one_backend(overrides: SessionFields) -> Result<SessionFields, Vec<Fault>> {
-    let of_rules = overrides.set_of(|of| of == Of::Rules);
-    let message = "expected on the route, or in the controller's sessionDefaults: it is about rules";
-    let faults: Vec<Fault> = of_rules
-        .map(|field| Fault::annotation(&field.annotation(), message))
-        .collect();
-    if faults.is_empty() { Ok(overrides) } else { Err(faults) }
-}
-
 pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings) -> Result<Option<Own>, Vec<Problem>> {
     let Some(object) = objects.backends.get(name) else {
         return Ok(None);
     };
     let below = |faults: Vec<Fault>| faults.into_iter().map(|fault| fault.below("spec")).collect::<Vec<_>>();
-    let overrides = annotations::read(&object.meta.annotations).and_then(of_one_backend);
+    let overrides = annotations::read_without_rules(&object.meta.annotations, OF_RULES);
     let Some(persistence) = &object.spec.session_persistence else {
         return overrides.map(|_| None).map_err(below);
     };

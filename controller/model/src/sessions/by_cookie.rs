@@ -8,7 +8,7 @@ use super::policy::{Draft, Parts};
 use super::{annotations, explain};
 use crate::SessionLimits;
 use crate::explanation::{FieldExplanation, FieldOrigin};
-use crate::session_fields::{Holder, Of, SessionFields};
+use crate::session_fields::{Holder, SessionFields};
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::{CookieConfig, PolicyConfig};
 
@@ -17,14 +17,8 @@ use limpet_core::config::schema::{CookieConfig, PolicyConfig};
 /// # Errors
 /// If one of them cannot be followed, with its path.
 pub(crate) fn annotated(annotations: &BTreeMap<String, String>) -> Result<SessionFields, String> {
-    let read = annotations::read(annotations).and_then(|fields| {
-        let of_rules = fields.set_of(|of| of == Of::Rules);
-        let message = "remove it: the sessions of these routes keep their Service, and each has its own";
-        let faults: Vec<Fault> = of_rules
-            .map(|field| Fault::annotation(&field.annotation(), message))
-            .collect();
-        if faults.is_empty() { Ok(fields) } else { Err(faults) }
-    });
+    let message = "remove it: the sessions of these routes keep their Service, and each has its own";
+    let read = annotations::read_without_rules(annotations, message);
     read.map_err(|faults| told(faults, "", ""))
 }
 

@@ -5,16 +5,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::UsedBackend;
 use super::facts::Place;
 use super::rules::{RuleChoice, Source};
+use super::scopes::shared_by;
 use crate::graph::Hostname;
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
 
-/// So many cookies of a host are in nobody's way. RFC 6265, section 6.1, asks browsers for 50, of which the application
+/// So many cookies of a host are no problem. RFC 6265, section 6.1, asks browsers for 50, of which the application
 /// has some; RFC 2109 asked for 20.
 pub(super) const MANY: usize = 20;
 
+/// A scope, and a cluster where each has its own.
+type Apart<'a> = (&'a str, Option<&'a Text>);
 /// Name, path, and what tells apart those that have these in common.
-type Cookie<'a> = (&'a str, &'a str, Option<(&'a str, Option<&'a Text>)>);
+type Cookie<'a> = (&'a str, &'a str, Option<Apart<'a>>);
 
 /// The hosts of Gateways with many cookies, and how many each has.
 #[derive(Debug, Default)]
@@ -33,15 +36,14 @@ impl<'a> Crowds<'a> {
             let drafts = rule.draft.iter().chain(rule.each.values());
             for (draft, cookie) in drafts.filter_map(|draft| Some((draft, own_cookie(draft.config.cookie.as_ref())?))) {
                 let is_one = !per_scope && !draft.is_unnamed;
-                let clusters = rule.facts.clusters.iter().filter(|_| rule.scope.has_several_cookies);
-                let clusters: Vec<Option<&Text>> = clusters.map(Some).collect();
-                let clusters = if clusters.is_empty() { vec![None] } else { clusters };
+                let apart: Vec<Option<Apart<'_>>> = if is_one {
+                    vec![None]
+                } else {
+                    shared_by(rule).into_iter().map(Some).collect()
+                };
                 for place in &*rule.facts.places {
-                    let of_host = all.entry(place).or_default();
-                    of_host.extend(clusters.iter().map(|cluster| {
-                        let apart = (!is_one).then_some((rule.scope.text.as_str(), *cluster));
-                        (cookie.name.as_str(), cookie.path.as_str(), apart)
-                    }));
+                    let cookies = apart.iter().map(|apart| (&*cookie.name, &*cookie.path, *apart));
+                    all.entry(place).or_default().extend(cookies);
                 }
             }
         }

@@ -82,6 +82,6 @@ pub(super) fn overruled(annotation: &str, part: &str, by: &str) -> String {
 }
 
 /// The path of an annotation.
-fn annotation_field(name: &str) -> String {
+pub(super) fn annotation_field(name: &str) -> String {
     format!("metadata.annotations[{PREFIX}{name}]")
 }

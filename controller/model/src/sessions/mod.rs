@@ -299,10 +299,7 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, crowds: 
     notes.extend(rule.scope_note.clone());
     if matches!(rule.source, Source::Inline)
         && settings.judges()
-        && rule
-            .facts
-            .inline
-            .is_some_and(|inline| inline.cookie.is_some() || inline.header.is_some())
+        && rule.facts.inline.is_some_and(persistence::has_newer_fields)
     {
         notes.extend(status::deprecated("a rule", services(rule.facts).cloned()));
     }

@@ -117,10 +117,9 @@ impl Persistence {
 /// If a field cannot be followed. The faults name each field.
 pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result<Persistence, Vec<Fault>> {
     let mut faults = Vec::new();
-    let is_union = persistence.cookie.is_some() || persistence.header.is_some();
     let shape = match dialect {
         Dialect::Union => Shape::Union,
-        Dialect::Either if is_union => Shape::Union,
+        Dialect::Either if has_newer_fields(persistence) => Shape::Union,
         Dialect::Named | Dialect::Either => Shape::Named,
     };
     check_shape(persistence, dialect, shape, &mut faults);
@@ -155,6 +154,11 @@ pub(super) fn read(persistence: &SessionPersistence, dialect: Dialect) -> Result
     } else {
         Err(faults)
     }
+}
+
+/// Whether it has the fields of release 1.7.
+pub(super) fn has_newer_fields(persistence: &SessionPersistence) -> bool {
+    persistence.cookie.is_some() || persistence.header.is_some()
 }
 
 /// Refuses fields of the other shape.

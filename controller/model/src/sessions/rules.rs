@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::affinities::Affinities;
 use super::backends::Backends;
 use super::facts::{RuleFacts, Sessionless, Twins};
-use super::fault::Fault;
+use super::fault::{Fault, annotation_field};
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
 use super::origins::Part;
 use super::persistence::{self, Dialect, Persistence, Shape};
@@ -199,7 +199,7 @@ impl<'p> Chooser<'p> {
         }
     }
 
-    /// Who has the sessions of a rule that leads to `XBackend`s with sessions.
+    /// Whether the sessions of a rule that leads to `XBackend`s are theirs or its own.
     fn source_of_backends(&self, facts: &'p RuleFacts<'p>) -> Source<'p> {
         // Wrong annotations are reported with the sessions of the rule.
         let said = annotations::read(&facts.meta.annotations).unwrap_or_default();
@@ -396,9 +396,8 @@ fn of_backends_alone(overrides: &SessionFields) -> Vec<String> {
     let others = overrides.set_of(|of| of != Of::Rules);
     let said = others.map(|field| {
         format!(
-            "metadata.annotations[session.limpet.dev/{}]: it has no effect on rules that lead to XBackends with \
-             sessions, whose own annotations count",
-            field.annotation()
+            "{}: it has no effect on rules that lead to XBackends with sessions, whose own annotations count",
+            annotation_field(&field.annotation())
         )
     });
     said.collect()

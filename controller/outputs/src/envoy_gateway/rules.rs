@@ -73,7 +73,10 @@ fn judge<'a>(
     let session = match &forward.session {
         Session::Rule(session) => session.clone(),
         // One cluster has all backends of a rule.
-        Session::EachDestination(session) => at_first(session, forward),
+        Session::EachDestination(session) => {
+            let first = forward.clusters().next();
+            first.map_or_else(|| session.clone(), |cluster| session.at(&cluster.base_text()))
+        }
         Session::Destinations | Session::None => {
             return Err("backendRefs: expected Services: Envoy Gateway knows no XBackend");
         }
@@ -132,17 +135,6 @@ fn judge<'a>(
         has_own_cluster: has_filters,
     };
     Ok((rule, parts.collect()))
-}
-
-fn at_first(session: &SessionUse, forward: &Forward) -> SessionUse {
-    let clusters = forward
-        .destinations
-        .iter()
-        .find_map(|destination| match &destination.target {
-            Target::Cluster(cluster) => Some(cluster),
-            Target::Invalid { .. } => None,
-        });
-    clusters.map_or_else(|| session.clone(), |cluster| session.at(&cluster.base_text()))
 }
 
 fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {

@@ -250,12 +250,8 @@ impl<'a> RulePatches<'a> {
 
     fn look_for_labels(&self, forward: &Forward, unsupported: &mut UnsupportedParts) {
         let clusters = forward
-            .destinations
-            .iter()
-            .filter_map(|destination| match &destination.target {
-                Target::Cluster(cluster) => self.source.graph.clusters.get(cluster),
-                Target::Invalid { .. } => None,
-            });
+            .clusters()
+            .filter_map(|cluster| self.source.graph.clusters.get(cluster));
         let services: BTreeSet<&ObjectName> = clusters.map(|cluster| &cluster.service).collect();
         for service in services {
             let object = self.source.objects.services.get(service);

@@ -436,16 +436,10 @@ fn forwards(graph: &Graph) -> impl Iterator<Item = (&Route, &Forward)> {
 fn sessions(graph: &Graph) -> Vec<SessionUse> {
     let of_rules = forwards(graph).flat_map(|(_, forward)| match &forward.session {
         Session::Rule(used) => vec![used.clone()],
-        Session::EachDestination(used) => {
-            let clusters = forward
-                .destinations
-                .iter()
-                .filter_map(|destination| match &destination.target {
-                    Target::Cluster(cluster) => Some(cluster),
-                    Target::Invalid { .. } => None,
-                });
-            clusters.map(|cluster| used.at(&cluster.base_text())).collect()
-        }
+        Session::EachDestination(used) => forward
+            .clusters()
+            .map(|cluster| used.at(&cluster.base_text()))
+            .collect(),
         Session::None | Session::Destinations => Vec::new(),
     });
     let of_clusters = graph.clusters.values().filter_map(|cluster| cluster.session.clone());
