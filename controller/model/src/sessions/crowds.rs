@@ -74,7 +74,7 @@ impl<'a> Crowds<'a> {
         Some(format!(
             "the sessions of {} have {count} cookies, and browsers drop the oldest of a host, the application's among \
              them: with the annotation session.limpet.dev/scope: service on the policy or the route, rules that lead to \
-             one Service share one, and begin their sessions anew",
+             one Service share one, and get new sessions",
             match host {
                 Hostname::Any => "any host".to_owned(),
                 host => host.to_string(),

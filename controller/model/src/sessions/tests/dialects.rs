@@ -86,8 +86,8 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
         let deprecates = |what: &str| {
             format!(
                 "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: an XBackend with it, and with \
-                 the selector and the port of its Service, replaces it, where backendRefs lead there, and sessions begin \
-                 anew (shop/a)"
+                 the selector and the port of its Service, replaces it, where backendRefs lead there, and clients get \
+                 new sessions (shop/a)"
             )
         };
         let status = only_ancestor(of_policy.report_of("XBackendTrafficPolicy", "p"));

@@ -106,7 +106,7 @@ fn a_policy_that_was_written_since_is_what_it_says() {
             "{ACCEPTED}; metadata.annotations[session.limpet.dev/session-name]: it has no effect, because \
              spec.sessionPersistence.cookie.name says otherwise; release 1.7 of the Gateway API deprecates \
              sessionPersistence of an XBackendTrafficPolicy: an XBackend with it, and with the selector and the port of \
-             its Service, replaces it, where backendRefs lead there, and sessions begin anew (shop/a)"
+             its Service, replaces it, where backendRefs lead there, and clients get new sessions (shop/a)"
         )]
     );
     assert_eq!(former_sessions(&world.objects).iter().count(), 0);
