@@ -126,15 +126,18 @@ async fn sessions_are_counted_over_all_envoys_and_forgotten() -> Result<()> {
 
 /// How many requests the controller knows of, once all Envoys have told of theirs.
 async fn requests(controller: &Controller) -> Result<u64> {
-    let mut last = None;
-    for _ in 0..20 {
+    let (mut last, mut since) = (None, Instant::now());
+    for _ in 0..80 {
         let rows = pods(controller).await?;
         let now: u64 = rows.values().filter_map(|row| row["requests"].as_u64()).sum();
-        if last.replace(now) == Some(now) {
+        if last.replace(now) != Some(now) {
+            since = Instant::now();
+        }
+        // Longer than any Envoy waits: five seconds for an answer and two until it is its turn, twice.
+        if since.elapsed() > Duration::from_secs(15) {
             return Ok(now);
         }
-        // Longer than any Envoy waits: five seconds for an answer, and two until it is its turn.
-        tokio::time::sleep(Duration::from_secs(8)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
     bail!("requests do not stop growing")
 }

@@ -16,7 +16,7 @@ mod window;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use crate::backend::Backend;
@@ -26,7 +26,7 @@ use crate::time::Timestamp;
 use crate::token::Refusal;
 use budgets::Budgets;
 pub use budgets::LIFE as BUDGET_LIFE;
-use report::{Report, Restart, SILENCE};
+use report::{Report, Restart, SILENCE, TRIES};
 pub use sketch::Sketch;
 use tally::Tally;
 pub use window::{SUB_WINDOWS, is_alive, sub_window};
@@ -82,6 +82,7 @@ pub struct Census {
     restarts: Mutex<Vec<Restart>>,
     /// Whether a census that this one tells of has more to tell.
     more: AtomicBool,
+    sent: Mutex<Sent>,
     /// Which memory and process answered last.
     answered: Mutex<Option<(u64, u64)>>,
     /// How many sessions may begin anew.
@@ -89,6 +90,17 @@ pub struct Census {
     /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
     seed: [u8; 16],
     by_backend: RandomState,
+}
+
+/// The reports of this census.
+#[derive(Debug, Default)]
+struct Sent {
+    /// Of the last one.
+    number: u64,
+    /// It, while it has no answer, and how often it was sent.
+    unanswered: Option<(Arc<Report>, u32)>,
+    /// Whether an answer may still come.
+    in_flight: bool,
 }
 
 impl Census {
@@ -102,6 +114,7 @@ impl Census {
             max_backends: AtomicUsize::new(max_backends),
             restarts: Mutex::new(Vec::new()),
             more: AtomicBool::new(false),
+            sent: Mutex::default(),
             answered: Mutex::new(None),
             budgets: Mutex::default(),
             seed,
@@ -224,18 +237,54 @@ impl Census {
         locked(&self.budgets).take(backend, now)
     }
 
-    /// What to send now: what has changed, or nothing but a sign of life if nothing has for [`SILENCE`] intervals. Call
-    /// it once in an interval. `idle` is how many have passed without a report.
-    pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Report> {
+    /// What to send now: what has no answer, else what has changed, or nothing but a sign of life if nothing has for
+    /// [`SILENCE`] intervals. `None` also while the last report is under way. Call it once in an interval, and then
+    /// [`arrived`](Self::arrived) or [`failed`](Self::failed). `idle` is how many have passed without a report.
+    pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Arc<Report>> {
+        if locked(&self.sent).in_flight {
+            return None;
+        }
         *idle += 1;
+        if let Some(report) = self.unanswered() {
+            *idle = 0;
+            return Some(report);
+        }
         let asks = || (*idle >= SILENCE).then(Report::default);
         let report = self.report(now).or_else(asks)?;
         *idle = 0;
-        Some(Report {
+        let mut sent = locked(&self.sent);
+        sent.number += 1;
+        let report = Arc::new(Report {
             node_cluster: node_cluster.to_owned(),
             reporter: self.reporter(),
+            number: sent.number,
             ..report
-        })
+        });
+        sent.unanswered = Some((Arc::clone(&report), 1));
+        sent.in_flight = true;
+        Some(report)
+    }
+
+    /// The last report, to be sent again as it was, if its answer was lost: the controller may have counted it.
+    pub fn unanswered(&self) -> Option<Arc<Report>> {
+        let mut sent = locked(&self.sent);
+        if sent.in_flight {
+            return None;
+        }
+        let (report, tries) = sent.unanswered.take()?;
+        if tries < TRIES {
+            sent.unanswered = Some((Arc::clone(&report), tries + 1));
+            sent.in_flight = true;
+            return Some(report);
+        }
+        drop(sent);
+        self.merge(Arc::unwrap_or_clone(report));
+        None
+    }
+
+    /// The last report gets no answer any more.
+    pub fn failed(&self) {
+        locked(&self.sent).in_flight = false;
     }
 
     /// What others know this census by ([`Report::reporter`]): a random number, which says nothing of who it is.
@@ -244,9 +293,18 @@ impl Census {
         self.by_backend.hash_one(PARTS)
     }
 
-    /// A report has arrived. If the controller has forgotten the former ones, everything is told again; if another
-    /// process of it answers, what may have been lost with the one before.
+    /// The last report has arrived.
     pub fn arrived(&self, answer: &report::Answer, now: Timestamp) {
+        let mut sent = locked(&self.sent);
+        sent.unanswered = None;
+        sent.in_flight = false;
+        drop(sent);
+        self.follow(answer, now);
+    }
+
+    /// Does as whoever takes the reports says. If the controller has forgotten the former ones, everything is told
+    /// again; if another process of it answers, what may have been lost with the one before.
+    pub fn follow(&self, answer: &report::Answer, now: Timestamp) {
         *locked(&self.budgets) = Budgets::new(&answer.sheds, now);
         let before = locked(&self.answered).replace((answer.memory, answer.process));
         let again = match before {
@@ -261,7 +319,7 @@ impl Census {
         }
     }
 
-    /// Takes in what another census tells, or takes a report back that did not arrive: the next report tells of it.
+    /// Takes in what another census tells, or takes a report back: the next one tells of it.
     pub fn merge(&self, report: Report) {
         self.more.fetch_or(report.more, Ordering::Relaxed);
         for change in report.backends {

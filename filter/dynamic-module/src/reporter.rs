@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use limpet_core::census::report::{Answer, PATH, PATIENCE, Report};
+use limpet_core::census::report::{Answer, PATH, PATIENCE};
 use limpet_core::config::schema::ReportSessionsConfig;
 
 use crate::abi::{self, Configuring, Level, Scheduler};
@@ -17,7 +17,7 @@ use crate::host;
 static STATE: Mutex<State> = Mutex::new(State {
     members: Vec::new(),
     thread: None,
-    pending: None,
+    sender: None,
     next: 0,
     idle: 0,
 });
@@ -26,8 +26,8 @@ static LEAVE: Condvar = Condvar::new();
 struct State {
     members: Vec<Member>,
     thread: Option<JoinHandle<()>>,
-    /// The report that waits for its answer, and which member sent it.
-    pending: Option<(u64, Report)>,
+    /// Which member waits for an answer.
+    sender: Option<u64>,
     next: u64,
     /// How many intervals have passed without a report.
     idle: u32,
@@ -85,8 +85,8 @@ impl Reporter {
     pub(crate) fn leave(&self) {
         let mut state = state();
         state.members.retain(|member| member.id != self.id);
-        if let Some((_, lost)) = state.pending.take_if(|(sender, _)| *sender == self.id) {
-            CENSUS.merge(lost);
+        if state.sender.take_if(|sender| *sender == self.id).is_some() {
+            CENSUS.failed();
         }
         if state.members.is_empty()
             && let Some(thread) = state.thread.take()
@@ -98,12 +98,9 @@ impl Reporter {
         }
     }
 
-    /// Sends what has changed, unless the last report has no answer yet.
+    /// Sends what is to be told, unless a report is under way.
     pub(crate) fn report(&self, configured: &Configuring<'_>) {
         let mut state = state();
-        if state.pending.is_some() {
-            return;
-        }
         let Some(report) = CENSUS.next_report(&self.node_cluster, &mut state.idle, host::now()) else {
             return;
         };
@@ -115,9 +112,9 @@ impl Reporter {
             ("te", "trailers"),
         ];
         match configured.call(&self.cluster, &fields, &report.grpc_body(), PATIENCE) {
-            Ok(()) => state.pending = Some((self.id, report)),
+            Ok(()) => state.sender = Some(self.id),
             // The cluster has no connection, or does not exist.
-            Err(_) => CENSUS.merge(report),
+            Err(_) => CENSUS.failed(),
         }
     }
 
@@ -135,11 +132,12 @@ impl Reporter {
                 (b"grpc-status", status) => status == b"0",
                 _ => true,
             });
-        let sent = state().pending.take_if(|(sender, _)| *sender == self.id);
-        let Some((_, report)) = sent else { return };
+        if state().sender.take_if(|sender| *sender == self.id).is_none() {
+            return;
+        }
         match Answer::of_grpc_body(body).filter(|_| is_taken) {
             Some(answer) => CENSUS.arrived(&answer, host::now()),
-            None => CENSUS.merge(report),
+            None => CENSUS.failed(),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod lease;
 mod queue;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use limpet_core::census::Census;
@@ -38,7 +39,7 @@ pub(crate) struct Reporter {
     queue: Queue,
     untold: Untold,
     /// The report that waits for its answer, and the number of the call.
-    pending: Option<(u32, Report)>,
+    pending: Option<(u32, Arc<Report>)>,
     /// How many ticks a turn has, and how many of them have passed.
     ticks: (u32, u32),
     turns: u32,
@@ -84,30 +85,46 @@ impl Reporter {
                 return;
             };
             self.turns = (self.turns + 1) % TURNS;
+            let reports = self.turns == 0;
             match self.lease.turn(census.reporter()) {
                 Role::Reports => {
                     self.queue.take().for_each(|report| census.merge(report));
-                    if self.turns == 0 && self.pending.is_none() {
+                    if reports {
                         self.report(census, now);
                     }
                 }
-                Role::HandsOver(to) => self.hand_over(census, to, now),
+                Role::HandsOver(to) => {
+                    self.hand_over(census, to, now);
+                    // What this VM sent itself counts once by its number, and would count again in another's report.
+                    if reports && let Some(report) = census.unanswered() {
+                        self.send(census, report);
+                    }
+                }
                 Role::Waits => {}
             }
         });
     }
 
     fn report(&mut self, census: &Census, now: Timestamp) {
-        let Some(report) = census.next_report(&self.node_cluster, &mut self.idle, now) else {
+        let again = census.unanswered();
+        let is_new = again.is_none();
+        let next = || census.next_report(&self.node_cluster, &mut self.idle, now);
+        let Some(report) = again.or_else(next) else {
             return;
         };
-        self.untold.settle();
+        if is_new {
+            self.untold.settle();
+        }
+        self.send(census, report);
+    }
+
+    fn send(&mut self, census: &Census, report: Arc<Report>) {
         let message = report.encode_to_vec();
         let call = hostcalls::dispatch_grpc_call(&self.cluster, SERVICE, METHOD, Vec::new(), Some(&message), PATIENCE);
         match call {
             Ok(call) => self.pending = Some((call, report)),
             // The cluster has no connection, or does not exist.
-            Err(_) => census.merge(report),
+            Err(_) => census.failed(),
         }
     }
 
@@ -123,7 +140,7 @@ impl Reporter {
             process: to,
             sheds,
         };
-        census.arrived(&answer, since);
+        census.follow(&answer, since);
     }
 
     /// A call has ended with this gRPC status, and an answer of so many bytes.
@@ -152,8 +169,7 @@ impl Reporter {
                     census.arrived(&Answer { sheds, ..answer }, now);
                 }
                 // Without the time, there is another answer.
-                (Some(_), Err(_)) => {}
-                (None, _) => census.merge(report),
+                (_, Err(_)) | (None, _) => census.failed(),
             }
         });
     }
@@ -166,12 +182,8 @@ fn ticks_of_turn(turn: Duration) -> u32 {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        if let Some((_, report)) = self.pending.take() {
-            CENSUS.with_borrow(|census| {
-                if let Some(census) = census {
-                    census.merge(report);
-                }
-            });
+        if self.pending.is_some() {
+            CENSUS.with_borrow(|census| census.iter().for_each(Census::failed));
         }
     }
 }

@@ -45,6 +45,8 @@ struct Reporter {
     more: bool,
     /// Until when sessions may live at backends that it does not tell apart.
     others_until: Timestamp,
+    /// Of its last report.
+    number: u64,
 }
 
 /// The other replicas.
@@ -146,8 +148,8 @@ impl Attendance {
         self.reporters.clear();
     }
 
-    /// An Envoy of a group tells something.
-    pub(super) fn hear(&mut self, group: &str, report: &Report, now: Timestamp) {
+    /// An Envoy of a group tells something. Returns whether it is the same report as before: the answer was lost.
+    pub(super) fn hear(&mut self, group: &str, report: &Report, now: Timestamp) -> bool {
         let reporters = match self.reporters.get_mut(group) {
             Some(reporters) => reporters,
             None => self.reporters.entry(group.to_owned()).or_default(),
@@ -155,7 +157,7 @@ impl Attendance {
         reporters.retain(|_, reporter| reporter.is_present(now) || reporter.has_others(now));
         let known = reporters.get(&report.reporter).copied();
         if known.is_none() && reporters.len() >= REPORTERS {
-            return;
+            return false;
         }
         let others = report.backends.iter().filter_map(|change| {
             let backend = change.backend().filter(Backend::is_others)?;
@@ -167,8 +169,11 @@ impl Attendance {
             last: now,
             more: report.more,
             others_until: others.fold(before, Timestamp::max),
+            number: report.number,
         };
         reporters.insert(report.reporter, reporter);
+        // A report without a number may be a new one.
+        report.number > 0 && known.is_some_and(|known| known.number == report.number)
     }
 
     /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.

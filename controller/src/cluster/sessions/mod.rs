@@ -128,8 +128,10 @@ impl Book {
             Told::Sessions(_) if !content.places.knows(group) => {
                 return Err("nothing is published for this group yet".to_owned());
             }
-            Told::Sessions(report) => {
-                content.attendance.hear(group, &report, now);
+            Told::Sessions(mut report) => {
+                if content.attendance.hear(group, &report, now) {
+                    report.without_counts();
+                }
                 content.note_strays(group, &report, now);
                 content.hear(group, report, now)
             }

@@ -253,7 +253,7 @@ impl Simulation {
     fn report(&mut self, envoy: usize) {
         let (census, now) = (&self.envoys[envoy], time(self.now));
         if let Some(report) = census.next_report(GROUP, &mut self.idle[envoy], now) {
-            let sheds = self.book.hear(GROUP, report, now);
+            let sheds = self.book.hear(GROUP, (*report).clone(), now);
             census.arrived(
                 &Answer {
                     memory: 1,

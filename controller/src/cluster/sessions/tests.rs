@@ -342,3 +342,33 @@ fn what_is_former_is_looked_at_until_it_is_forgotten() {
     assert_eq!(shop.book.content().places.served().count(), 0, "nobody leads there");
     assert!(ageing().is_empty());
 }
+
+#[test]
+fn a_report_whose_answer_was_lost_counts_once() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    see(&envoy, shop.backend(1), 1);
+    envoy.leave(Left::Backend(shop.backend(1)));
+    envoy.leave(Left::Moved);
+    let report = |envoy: &Census| envoy.next_report(GROUP, &mut 0, now()).unwrap();
+    let counted = || {
+        let moves = shop.book.sessions().moves.into_values().sum::<u64>();
+        (shop.pod(1).unwrap().requests, moves)
+    };
+    let first = report(&envoy);
+    for _ in 0..2 {
+        shop.book.hear(GROUP, Told::Sessions((*first).clone())).unwrap();
+        assert_eq!(counted(), (1, 2));
+    }
+    envoy.failed();
+    let answer = shop
+        .book
+        .hear(GROUP, Told::Sessions((*report(&envoy)).clone()))
+        .unwrap();
+    assert_eq!(counted(), (1, 2));
+    envoy.arrived(&answer, now());
+    see(&envoy, shop.backend(1), 1);
+    shop.book
+        .hear(GROUP, Told::Sessions((*report(&envoy)).clone()))
+        .unwrap();
+    assert_eq!(counted(), (2, 2));
+}

@@ -2,8 +2,9 @@
 //! `filter/core/proto` has the same in their language.
 //!
 //! A report tells what has changed since the one before; one without a change asks whether the controller still knows
-//! the rest. Reports may come twice and in any order: sketches merge and times only grow, and of `requests`, `left` and
-//! `restarts` the numbers since the last report are told.
+//! the rest. Without an answer it is sent again as it was, and the controller may have taken it before: sketches merge
+//! and times only grow, and `requests`, `left`, `rebalanced` and `restarts`, which are numbers since the last report,
+//! count once for each [`Report::number`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub const PATH: &str = "/limpet.sessions.v1.Sessions/Report";
 /// How long the controller may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// So often a report is sent that gets no answer. Then others tell of it: the controller may refuse this one for ever.
+pub const TRIES: u32 = 4;
 /// After so many intervals without a change, an Envoy sends an empty report: it counts, and there is nothing new.
 pub const SILENCE: u32 = 5;
 
@@ -44,6 +47,9 @@ pub struct Report {
     /// Whether more has changed than one report may tell. The next ones tell the rest.
     #[prost(bool, tag = "5")]
     pub more: bool,
+    /// The reports of one reporter are numbered from 1. One that is sent again has the number that it had.
+    #[prost(uint64, tag = "6")]
+    pub number: u64,
 }
 
 /// The sessions of one backend.
@@ -203,6 +209,15 @@ impl Answer {
 }
 
 impl Report {
+    /// Takes out what was counted before.
+    pub fn without_counts(&mut self) {
+        self.restarts.clear();
+        for backend in &mut self.backends {
+            (backend.requests, backend.left) = (0, 0);
+            backend.rebalanced.clear();
+        }
+    }
+
     /// The request body of a unary gRPC call: one uncompressed message.
     #[must_use]
     pub fn grpc_body(&self) -> Vec<u8> {

@@ -387,7 +387,11 @@ fn a_clock_that_is_set_back_loses_no_session() {
 fn an_envoy_without_sessions_says_that_it_counts() {
     let census = Census::new(SEED, 100);
     let mut idle = 0;
-    let reports = [(); 11].map(|()| census.next_report("web", &mut idle, at(0)));
+    let reports = [(); 11].map(|()| {
+        let report = census.next_report("web", &mut idle, at(0));
+        census.arrived(&answer(1), at(0));
+        report
+    });
     let sent = reports.iter().flatten();
     assert_eq!(sent.clone().count(), 2);
     assert!(
@@ -447,4 +451,35 @@ fn others_of_several_censuses_take_no_place() {
     assert!(report.backends[0].backend().unwrap().is_others());
     assert_eq!(census.report(at(200)), None);
     assert_eq!(census.backends.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_report_without_an_answer_is_sent_again_as_it_was() {
+    let census = Census::new(SEED, 100);
+    let next = || census.next_report("web", &mut 0, at(0));
+    let shop = backend(1, 600);
+    census.see(&seen(shop, 1, at(0)));
+    let first = next().unwrap();
+    assert_eq!((first.number, first.backends[0].requests), (1, 1));
+    census.see(&seen(shop, 2, at(0)));
+    assert_eq!(next(), None, "the first one is under way");
+    census.failed();
+    assert_eq!(next(), Some(first));
+    census.arrived(&answer(1), at(0));
+    let second = next().unwrap();
+    assert_eq!((second.number, second.backends[0].requests), (2, 1));
+}
+
+#[test]
+fn a_report_that_nobody_takes_does_not_hold_up_the_others() {
+    let census = Census::new(SEED, 100);
+    let next = || census.next_report("web", &mut 0, at(0)).unwrap();
+    census.see(&seen(backend(1, 600), 1, at(0)));
+    for _ in 0..TRIES {
+        assert_eq!(next().number, 1);
+        census.failed();
+    }
+    census.see(&seen(backend(1, 600), 2, at(0)));
+    let other = next();
+    assert_eq!((other.number, other.backends[0].requests), (2, 2));
 }
