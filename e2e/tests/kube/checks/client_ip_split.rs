@@ -18,10 +18,21 @@ const LONG: &str = "split-long";
 const SHORT: &str = "split-short";
 const TIMEOUT: Duration = Duration::from_secs(12);
 /// So many requests reach both Services, and mostly with both Envoys.
-const TO_ALL: usize = 30;
+const TO_ALL: usize = 40;
 
-/// The pods of a client, by Service.
-type Held = BTreeMap<&'static str, String>;
+/// The pods of a client, by Service, and when it began to ask for them.
+#[derive(Debug)]
+struct Held {
+    pods: BTreeMap<&'static str, String>,
+    asked: Instant,
+}
+
+impl Held {
+    /// Whether the short timeout may be over since then, and not for both Envoys. On a slow machine it may.
+    fn is_old(&self) -> bool {
+        self.asked.elapsed() >= TIMEOUT
+    }
+}
 
 struct SplitSite {
     site: GatewaySite,
@@ -76,23 +87,25 @@ impl SplitSite {
         Ok(answer.backend().context("no backend")?.to_owned())
     }
 
-    /// The pods that each of these clients has, with both Envoys. On a slow machine, the short timeout may be over
-    /// since they were asked last, and not for both Envoys.
-    async fn held(&self, clients: &[IpAddr], asked: Instant) -> Result<BTreeMap<IpAddr, Held>> {
+    /// The pods that each of these clients has, with both Envoys. `before` is what they had when they asked last.
+    async fn held(&self, clients: &[IpAddr], before: &BTreeMap<IpAddr, Held>) -> Result<BTreeMap<IpAddr, Held>> {
         let mut all = BTreeMap::new();
         for client in clients {
-            let mut held = Held::new();
+            let mut held = Held {
+                pods: BTreeMap::new(),
+                asked: Instant::now(),
+            };
             for _ in 0..TO_ALL {
                 let pod = self.ask(*client).await?;
                 let service = service_of(&pod)?;
-                let known = held.entry(service).or_insert_with(|| pod.clone());
-                let is_over = service == SHORT && asked.elapsed() >= TIMEOUT;
+                let known = held.pods.entry(service).or_insert_with(|| pod.clone());
+                let is_over = || held.asked.elapsed() >= TIMEOUT || before.get(client).is_some_and(Held::is_old);
                 ensure!(
-                    *known == pod || is_over,
+                    *known == pod || (service == SHORT && is_over()),
                     "{client} has {known} and {pod} of one Service"
                 );
             }
-            ensure!(held.len() == 2, "{client} reaches one Service alone: {held:?}");
+            ensure!(held.pods.len() == 2, "{client} reaches one Service alone: {held:?}");
             all.insert(*client, held);
         }
         Ok(all)
@@ -126,7 +139,9 @@ fn service_of(pod: &str) -> Result<&'static str> {
 
 /// What clients have of one Service.
 fn of<'h>(service: &str, held: &'h BTreeMap<IpAddr, Held>) -> BTreeMap<IpAddr, &'h String> {
-    held.iter().map(|(client, held)| (*client, &held[service])).collect()
+    held.iter()
+        .map(|(client, held)| (*client, &held.pods[service]))
+        .collect()
 }
 
 #[tokio::test]
@@ -143,28 +158,26 @@ async fn each_services_own_timeout_holds(build: Build) -> Result<()> {
     let mut split = SplitSite::start(build).await?;
     let clients = clients(0);
     let (used, idle) = clients.split_at(6);
-    let former = split.held(idle, Instant::now()).await?;
+    let none = BTreeMap::new();
+    let former = split.held(idle, &none).await?;
     let idle_since = Instant::now();
-    let mut last = Instant::now();
-    let kept = split.held(used, last).await?;
+    let mut kept = split.held(used, &none).await?;
     // Whom the hash would lead to another pod now stays while its session lasts.
     for service in [LONG, SHORT] {
         split.add(service, &["three", "four"]).await?;
     }
     while idle_since.elapsed() < TIMEOUT + Duration::from_secs(1) {
-        let asked = Instant::now();
-        let now = split.held(used, last).await?;
+        let now = split.held(used, &kept).await?;
         ensure!(of(LONG, &now) == of(LONG, &kept), "a client moved: {kept:?}, {now:?}");
-        // On a slow machine this says nothing.
-        if last.elapsed() < TIMEOUT {
-            ensure!(of(SHORT, &now) == of(SHORT, &kept), "a client moved: {kept:?}, {now:?}");
+        for (client, before) in &kept {
+            let stays = before.pods[SHORT] == now[client].pods[SHORT];
+            ensure!(stays || before.is_old(), "{client} moved: {kept:?}, {now:?}");
         }
-        last = asked;
+        kept = now;
     }
     split.until_all_reached().await?;
     // Who used neither Service has lost the pod of the one whose timeout is over, and has that of the other.
-    let before = split.held(idle, Instant::now()).await?;
-    let held_at = Instant::now();
+    let before = split.held(idle, &none).await?;
     ensure!(
         of(LONG, &before) == of(LONG, &former),
         "a client moved: {former:?}, {before:?}"
@@ -181,17 +194,15 @@ async fn each_services_own_timeout_holds(build: Build) -> Result<()> {
         Some(())
     };
     poll::until("the pod to be replaced", replaced).await?;
-    let in_time = held_at.elapsed() < TIMEOUT;
-    let after = split.held(idle, held_at).await?;
+    let after = split.held(idle, &before).await?;
     ensure!(
         of(LONG, &before) == of(LONG, &after),
         "a client moved: {before:?}, {after:?}"
     );
-    for (client, pod) in of(SHORT, &before) {
-        let now = &after[&client][SHORT];
-        let stays = *pod != gone && in_time && held_at.elapsed() < TIMEOUT;
+    for (client, before) in &before {
+        let (pod, now) = (&before.pods[SHORT], &after[client].pods[SHORT]);
         ensure!(
-            *now != gone && (!stays || now == pod),
+            *now != gone && (now == pod || *pod == gone || before.is_old()),
             "{client}: {pod} before, {now} now"
         );
     }
