@@ -175,9 +175,8 @@ impl<'a> References<'a> {
                 return Err(unresolved("UnsupportedProtocol", ".port", message));
             }
         };
-        let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
         Ok(Backend {
-            cluster: ClusterName(format!("service/{}/{}/{number}{suffix}", name.namespace, name.name).into()),
+            cluster: ClusterName::new(&format!("service/{}/{}/{number}", name.namespace, name.name), protocol),
             spec: Cluster {
                 service: name.clone(),
                 port: number,
@@ -272,9 +271,8 @@ impl<'a> References<'a> {
         let tls = self
             .tls(&object, "")
             .map_err(|message| refused(INVALID_TLS_POLICY, message))?;
-        let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
         Ok(Backend {
-            cluster: ClusterName(format!("xbackend/{}/{}{suffix}", name.namespace, name.name).into()),
+            cluster: ClusterName::new(&format!("xbackend/{}/{}", name.namespace, name.name), protocol),
             spec: Cluster {
                 service: made,
                 port: port.number,

@@ -160,6 +160,7 @@ impl Service<'_> {
         };
         // What is not the same for all clusters of the Service's port.
         let settings = json!({
+            "protocol": spec.protocol,
             "balance": spec.balance,
             "healthCheck": spec.health_check,
             "affinity": self.affinity.is_some(),
@@ -214,13 +215,12 @@ impl Services<'_> {
         let tls = tls.map_err(|message| format!("{at}: {message}"))?;
         let affinity = affinity::of(&object.spec).ok().flatten();
         let affinity = affinity.filter(|_| strategy == Strategy::Unwritten && external_name.is_none());
-        let suffix = if protocol == Protocol::H2c { "/h2c" } else { "" };
         Ok(Service {
             port: port.port,
             weight: service.weight,
             strategy,
             affinity,
-            base: format!("service/{}/{}/{}{suffix}", name.namespace, name.name, port.port),
+            base: format!("service/{}/{}/{}", name.namespace, name.name, port.port),
             spec: Cluster {
                 service: name.clone(),
                 port: port.port,

@@ -15,6 +15,15 @@ use crate::certificate::Authorities;
 pub struct ClusterName(pub Text);
 
 impl ClusterName {
+    /// One for each protocol that routes speak to the same port: a session may use all of them.
+    #[must_use]
+    pub fn new(base: &str, protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Http1 => Self(base.into()),
+            Protocol::H2c => Self(format!("{base}#h2c").into()),
+        }
+    }
+
     /// What clusters with the same sessions have in common: see [`limpet_core::token::cluster_base`].
     #[must_use]
     pub fn base(&self) -> &[u8] {

@@ -107,5 +107,5 @@ spec:
         ]
     );
     let clusters: Vec<String> = graph.clusters.keys().map(ToString::to_string).collect();
-    assert_eq!(clusters, ["service/shop/v1/80/h2c"]);
+    assert_eq!(clusters, ["service/shop/v1/80#h2c"]);
 }

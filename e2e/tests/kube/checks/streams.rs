@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::destinations::{backend, reference};
 use super::dialect::lb_policy;
-use super::site::{GatewaySite, rule};
+use super::site::{GatewaySite, prefixed, rule};
 
 /// Pods with this label `app` that speak gRPC and WebSocket.
 async fn pods(site: &GatewaySite, app: &str) -> Result<Vec<Pod>> {
@@ -154,6 +154,48 @@ async fn fifty_calls_of_a_session_reach_one_pod() -> Result<()> {
             ensure!(note.backend == session.backend(), "{kind}: {note:?}");
         }
         ensure!(session.continued == 50, "{kind}: {session:?}");
+    }
+    Ok(())
+}
+
+/// Envoy speaks HTTP/1.1 to the Service for the one rule, and HTTP/2 for the other.
+#[tokio::test]
+async fn a_page_and_its_grpc_calls_share_a_session() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_2_1).await?;
+    let name = "page-and-calls";
+    let _pods = pods(site, name).await?;
+    site.namespace.service(name, &[("app", name)]).await?;
+    let mut policy = lb_policy(name, &[name], &json!({"sessionName": "X-Session", "type": "Header"}));
+    policy["metadata"]["annotations"] = prefixed(&json!({"scope": "service"}));
+    site.namespace.apply_object(&policy).await?;
+    let path = format!("/{name}");
+    site.route(name, &[rule(&path, &[(name, 1)])]).await?;
+    let reference = json!({"name": name, "port": 80});
+    site.namespace.apply_object(&calls(name, name, &reference)).await?;
+    site.until("sessions to begin", &path, |answer| {
+        answer.header("x-session").is_some()
+    })
+    .await?;
+    let mut client = EchoClient::connect(site.controller.address(8080)).await?;
+    until_called(&mut client, name, Carrier::Header).await?;
+
+    for _ in 0..10 {
+        let mut session = Session::new(Carrier::Header);
+        session.answered(&site.get(&path).send().await?.headers)?;
+        let note = say(&mut client, name, &mut session).await?;
+        ensure!(
+            note.backend == session.backend() && session.continued == 1,
+            "{session:?}"
+        );
+
+        let mut session = Session::new(Carrier::Header);
+        let note = say(&mut client, name, &mut session).await?;
+        let answer = session.open(site.get(&path)).await?;
+        drop(answer);
+        ensure!(
+            note.backend == session.backend() && session.continued == 1,
+            "{session:?}"
+        );
     }
     Ok(())
 }

@@ -67,6 +67,31 @@ fn a_page_and_its_socket_had_two_pods() {
 }
 
 #[test]
+fn a_page_and_its_grpc_calls_had_two_pods() {
+    for (scope, split, expected) in [
+        ("service", "keep", "service/shop/a/80"),
+        ("service", "choose", "service/shop/*"),
+        ("{name: basket}", "choose", "name/shop/basket/*"),
+    ] {
+        let mut world = world(SERVICE_AND_ROUTE);
+        let policy = annotated(policy("BackendLBPolicy", "p", &["a"], &named("s")), "scope", scope);
+        world.add(annotated(policy, "split", split));
+        world.add(route("web", &json!([rule(&["a"])])));
+        let mut calls = route("calls", &json!([rule(&["a"])]));
+        calls["kind"] = json!("GRPCRoute");
+        world.add(calls);
+        let sessions = world.sessions();
+        assert_eq!(scopes(&sessions), [expected; 2]);
+        assert_eq!(cookies(&sessions), ["s", "s"]);
+        let destinations = |rule: usize| match &sessions.rules[rule].session {
+            Session::Rule(session) | Session::EachDestination(session) => session.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(destinations(0), destinations(1));
+    }
+}
+
+#[test]
 fn other_services_ports_and_namespaces_have_other_sessions() {
     let mut world = world(SERVICE_AND_ROUTE);
     let shared = policy("BackendLBPolicy", "p", &["a", "b"], &named("s"));
