@@ -11,6 +11,7 @@ use super::rules::{RuleChoice, Scope, Source};
 use crate::objects::RuleBackend;
 use crate::session_fields::{SessionScope, SessionSplit};
 use limpet_api::Text;
+use limpet_core::time::GatewayDuration;
 
 /// How many rules a message lists.
 const MAX_LISTED: usize = 4;
@@ -146,7 +147,7 @@ fn meet(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
 }
 
 fn are_one(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
-    carrier(one) == carrier(other) && have_one_choice(one, other)
+    carrier(one) == carrier(other) && have_one_choice(one, other) && timeouts(one) == timeouts(other)
 }
 
 /// Where each destination has sessions of its own, rules may lead to different ones.
@@ -157,13 +158,21 @@ fn have_one_choice(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
 }
 
 fn difference(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> &'static str {
-    if carrier(one) == carrier(other) {
+    if carrier(one) == carrier(other) && have_one_choice(one, other) {
+        "different timeouts: each request is judged by those of its own rule; expected the same"
+    } else if carrier(one) == carrier(other) {
         "different backends, so a client that goes from one to the other may lose its session; expected the same \
          backends, or scopes that differ"
     } else {
         "cookies or headers with different names, paths or domains, so they share no session; expected the same, or \
          scopes that differ"
     }
+}
+
+/// How long a session lasts.
+fn timeouts(rule: &RuleChoice<'_>) -> Option<[Option<GatewayDuration>; 2]> {
+    let Draft { config, .. } = rule.draft.as_ref()?;
+    Some([config.absolute_timeout, config.idle_timeout])
 }
 
 /// What a client keeps its session in.

@@ -167,6 +167,13 @@ fn rules_of_one_scope_with_other_backends_or_names_are_told() {
             ]),
             Some("have cookies or headers with different names, paths or domains"),
         ),
+        (
+            json!([
+                inline(&["a"], &json!({"sessionName": "s", "absoluteTimeout": "1h"})),
+                inline(&["a"], &json!({"sessionName": "s", "absoluteTimeout": "2h"}))
+            ]),
+            Some("have different timeouts"),
+        ),
     ] {
         let mut world = world(SERVICE_AND_ROUTE);
         world.add(shared(rules.clone()));
