@@ -12,6 +12,8 @@ use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 use crate::settling::SETTLING;
 
+use super::strays::Strays;
+
 /// So long after its last report an Envoy counts as one that tells: three signs of life.
 const PRESENT: Duration = Duration::from_secs(30);
 /// How many reporters a Gateway may have. One too many does not count, as if it told nothing.
@@ -32,8 +34,7 @@ pub(super) struct Attendance {
     reporters: BTreeMap<String, HashMap<u64, Reporter>>,
     /// What the other replicas tell of their Envoys, by replica and Gateway.
     elsewhere: BTreeMap<String, BTreeMap<String, Roll>>,
-    /// When all Envoys were asked to tell everything again.
-    asked: Option<Timestamp>,
+    pub(super) strays: Strays,
     replicas: Replicas,
 }
 
@@ -79,6 +80,9 @@ pub(crate) struct Roll {
     /// Whether one of them has sessions at backends that it does not tell apart.
     #[prost(bool, tag = "5")]
     others: bool,
+    /// Whether they may have told of backends that the replica did not know.
+    #[prost(bool, tag = "6")]
+    strays: bool,
 }
 
 impl Gaps {
@@ -137,15 +141,11 @@ impl Attendance {
         self.published.get_or_insert(now);
     }
 
-    /// All Envoys are asked to tell everything again.
-    pub(super) fn ask_again(&mut self, now: Timestamp) {
-        self.asked = Some(now);
-    }
-
     /// The clock was set: what is known begins now.
     pub(super) fn set_clock(&mut self, now: Timestamp) {
         self.published = self.published.map(|_| now);
         self.reporters.clear();
+        self.strays.set_clock();
     }
 
     /// An Envoy of a group tells something. Returns whether it is the same report as before: the answer was lost.
@@ -221,6 +221,7 @@ impl Attendance {
             reporters: present().map(|(reporter, _)| *reporter).collect(),
             more: present().any(|(_, reporter)| reporter.more),
             others: reporters().any(|(_, reporter)| reporter.has_others(now)),
+            strays: !self.strays.gaps(group, now).is_complete(),
         }
     }
 
@@ -240,9 +241,6 @@ impl Attendance {
                 SETTLING.as_secs()
             )),
             Some(_) => {}
-        }
-        if self.asked.is_some_and(|asked| now.since(asked) < SETTLING) {
-            gaps.push("Envoys told of a pod before the controller knew it: they tell everything again");
         }
         let Replicas {
             answers,
@@ -265,7 +263,7 @@ impl Attendance {
 
     /// Why not everything is known of the sessions that the Envoys of a Gateway see.
     pub(super) fn gaps_of(&self, group: &str, now: Timestamp) -> Gaps {
-        let own = self.roll(group, now);
+        let (mut gaps, own) = (self.strays.gaps(group, now), self.roll(group, now));
         let all: Vec<&Roll> = self
             .elsewhere
             .values()
@@ -275,7 +273,11 @@ impl Attendance {
         // An Envoy may be connected to two replicas for a moment, and tell either of them.
         let connected: HashSet<u64> = all.iter().flat_map(|roll| &roll.connected).copied().collect();
         let reporters: HashSet<u64> = all.iter().flat_map(|roll| &roll.reporters).copied().collect();
-        let mut gaps = Gaps::default();
+        if gaps.is_complete() && all.iter().any(|roll| roll.strays) {
+            gaps.push(format!(
+                "Envoys of the Gateway {group} told another replica of the controller of a pod before it knew it"
+            ));
+        }
         if reporters.len() < connected.len() {
             gaps.push(format!(
                 "{} Envoys of the Gateway {group} are connected, and {} tell of sessions",

@@ -2,7 +2,7 @@
 //!
 //! - `claims`: how much of what is told is believed.
 //! - `ledger`: what was told, by backend. `account`: of one of them. `places`: which pods the backends are.
-//! - `attendance`: who tells what is known, and who does not.
+//! - `attendance`: who tells what is known, and who does not. `strays`: backends that were told of and not known yet.
 //! - `replica`: what replicas tell each other, and how they know that it is one. `peers`: asks them.
 //! - `clock`: notices that the clock was set.
 //! - `pods`: all together, for people, metrics and other replicas.
@@ -20,17 +20,17 @@ mod pods;
 mod replica;
 #[cfg(test)]
 mod simulation;
+mod strays;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use limpet_api::ObjectName;
-use limpet_core::census::Backend;
-use limpet_core::census::report::{Answer, BackendReport, Report, Shed};
+use limpet_core::census::report::{Answer, Report, Shed};
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
@@ -49,9 +49,6 @@ pub(crate) use places::Published;
 use places::{ClusterId, Places};
 pub(crate) use pods::{OwnSessions, PodSessions, PodState, Sessions};
 pub(crate) use replica::{After, Replica, Sealing};
-
-/// How many backends may be told of before they are known.
-const STRAYS: usize = 1000;
 
 /// What is known of sessions. Clones are handles of the same.
 #[derive(Debug, Clone)]
@@ -81,8 +78,6 @@ struct Content {
     /// Which Envoys are connected.
     envoys: Option<Status>,
     attendance: Attendance,
-    /// Backends that Envoys told of before they were known, with the Gateway of the Envoy.
-    strays: HashSet<(String, Backend)>,
     ledger: Ledger,
     places: Places,
     balance: Balance,
@@ -132,12 +127,12 @@ impl Book {
                 if content.attendance.hear(group, &report, now) {
                     report.without_counts();
                 }
-                content.note_strays(group, &report, now);
+                content.attendance.strays.note(group, &report, &content.places, now);
                 content.hear(group, report, now)
             }
         };
         Ok(Answer {
-            memory: content.memory,
+            memory: content.memory.wrapping_add(content.attendance.strays.asked(group)),
             sheds,
             process: content.process,
         })
@@ -246,20 +241,22 @@ impl Book {
         endpoints: impl Iterator<Item = (&'a ClusterName, &'a [Endpoint])>,
     ) {
         let (mut content, now) = self.content_now();
+        let content = &mut *content;
         content.since.get_or_insert(now);
         content.attendance.publish(now);
         content.places.publish(changed, now);
         for (cluster, endpoints) in endpoints {
             content.places.observe(cluster, endpoints, now);
         }
-        content.ask_for_strays(now);
+        content.attendance.strays.ask(&content.places, now);
     }
 
     /// The endpoints of a cluster.
     pub(crate) fn observe(&self, cluster: &ClusterName, endpoints: &[Endpoint]) {
         let (mut content, now) = self.content_now();
+        let content = &mut *content;
         content.places.observe(cluster, endpoints, now);
-        content.ask_for_strays(now);
+        content.attendance.strays.ask(&content.places, now);
     }
 
     /// Forgets what is over.
@@ -350,31 +347,8 @@ impl Content {
             since: None,
             envoys: None,
             attendance: Attendance::default(),
-            strays: HashSet::new(),
             places: Places::default(),
             balance: Balance::none(),
-        }
-    }
-
-    /// Keeps whom an Envoy tells of and this replica does not know yet: the Envoy may have it from another one. What it
-    /// told is not taken.
-    fn note_strays(&mut self, group: &str, report: &Report, now: Timestamp) {
-        for backend in report.backends.iter().filter_map(BackendReport::backend) {
-            let is_known = !self.places.find(group, backend, now).is_empty();
-            if !is_known && !backend.is_others() && self.strays.len() < STRAYS {
-                self.strays.insert((group.to_owned(), backend));
-            }
-        }
-    }
-
-    /// If one of them is known by now, all Envoys tell everything again.
-    fn ask_for_strays(&mut self, now: Timestamp) {
-        let places = &self.places;
-        let is_known = |(group, backend): &(String, Backend)| !places.find(group, *backend, now).is_empty();
-        if self.strays.iter().any(is_known) {
-            self.strays.clear();
-            self.memory = another_memory(self.memory);
-            self.attendance.ask_again(now);
         }
     }
 
@@ -398,6 +372,7 @@ impl Content {
         if self.clock.is_settled() {
             self.ledger.forget(now);
             self.places.forget(&self.ledger.hosts(), now);
+            self.attendance.strays.forget(&self.places, now);
         }
     }
 

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use limpet_core::census::report::{Report, Restart};
 use limpet_core::census::{Backend, Census, Identity, Left, Seen};
 use limpet_core::token::Destination;

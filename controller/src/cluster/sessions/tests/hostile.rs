@@ -333,3 +333,113 @@ fn reporters_of_another_gateway_leave_what_is_there() {
     }
     assert_eq!(budget(&shop, GROUP, 1, 60), 1);
 }
+
+/// So many backends that nobody knows.
+fn invented(shop: &Shop, count: u16) -> Report {
+    let backend = |port| Backend {
+        host: ([10, 0, 9, 9], port).into(),
+        ..shop.backend(1)
+    };
+    let reports = (1..=count).map(|port| nothing_of(backend(port)).backends);
+    Report {
+        backends: reports.flatten().collect(),
+        ..Report::default()
+    }
+}
+
+/// Of 1,000 places for all Gateways, one Gateway's certificate could take all, and keep all drains waiting.
+#[test]
+fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let list = ClusterName("service/shop/list/80".into());
+    let (service, other) = (name("shop", "list"), [name("shop", "other")]);
+    let of_other = published(&list, &service, &other, &[600]);
+    shop.book.publish([of_other].into_iter(), std::iter::empty());
+    for _ in 0..2 {
+        shop.book.hear(OTHER, Told::Sessions(invented(&shop, 2000))).unwrap();
+        shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
+    }
+    let gaps = |pod: u8| shop.pod(pod).unwrap().gaps.words().join(" ").replace("15 s", "");
+    assert!(!gaps(1).contains("Gateway"), "{}", gaps(1));
+
+    (0..50).for_each(|session| see(&envoy, shop.backend(3), session));
+    let answer = shop
+        .book
+        .hear(GROUP, Told::Sessions(envoy.report(now()).unwrap()))
+        .unwrap();
+    envoy.arrived(&answer, now());
+    shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
+    assert!(
+        gaps(3).contains("the Gateway shop/web told of a pod before"),
+        "{}",
+        gaps(3)
+    );
+    see(&envoy, shop.backend(3), 1);
+    let answer = shop
+        .book
+        .hear(GROUP, Told::Sessions(envoy.report(now()).unwrap()))
+        .unwrap();
+    envoy.arrived(&answer, now());
+    shop.hear(&envoy);
+    assert_eq!(shop.pod(3).unwrap().sessions, 50);
+}
+
+#[test]
+fn more_unknown_backends_than_are_kept_are_a_gap_until_their_sessions_are_over() {
+    let shop = Shop::new();
+    shop.book.hear(GROUP, Told::Sessions(invented(&shop, 1001))).unwrap();
+    let is_told = || {
+        shop.pod(1)
+            .unwrap()
+            .gaps
+            .words()
+            .iter()
+            .any(|why| why.contains("more than 1000 backends"))
+    };
+    assert!(is_told());
+    // None of them is known by what is nothing new.
+    shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
+    assert!(is_told());
+    let content = &mut *shop.book.content();
+    let strays = &mut content.attendance.strays;
+    strays.forget(&content.places, later(599));
+    assert!(!strays.gaps(GROUP, later(599)).is_complete());
+    strays.forget(&content.places, later(601));
+    assert!(strays.gaps(GROUP, later(601)).is_complete());
+}
+
+#[test]
+fn a_new_pod_may_be_one_of_those_that_had_no_room() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    shop.book.hear(GROUP, Told::Sessions(invented(&shop, 1000))).unwrap();
+    see(&envoy, shop.backend(3), 1);
+    let memory = shop.hear(&envoy);
+    shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
+    see(&envoy, shop.backend(1), 1);
+    assert_ne!(shop.hear(&envoy), memory);
+    // Not all the time, for one who always has too many.
+    let asked = || shop.book.content().attendance.strays.asked(GROUP);
+    let before = asked();
+    for pod in 4..40 {
+        shop.book.hear(GROUP, Told::Sessions(invented(&shop, 1001))).unwrap();
+        shop.observe(&[(pod, EndpointState::Ready)]);
+    }
+    assert_eq!(asked(), before);
+}
+
+#[test]
+fn another_replica_tells_that_a_pod_was_unknown() {
+    let (shop, other, envoy) = (Shop::new(), Shop::new(), envoy());
+    see(&envoy, shop.backend(3), 1);
+    shop.hear(&envoy);
+    shop.observe(&[(3, EndpointState::Ready)]);
+    other
+        .book
+        .hear_replica("shop", shop.book.replica(After::default()))
+        .unwrap();
+    let gaps = other.pod(1).unwrap().gaps;
+    assert!(
+        gaps.words().iter().any(|why| why.contains("told another replica")),
+        "{gaps:?}"
+    );
+}

@@ -1,0 +1,133 @@
+//! Backends that Envoys told of before this replica knew them: an Envoy may have them from another replica. What was
+//! told of them is not taken. Once one of them is known, the Envoys of its Gateway tell everything again.
+//!
+//! Each Gateway has a share, so that whoever may report for one fills no other's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use limpet_core::census::Backend;
+use limpet_core::census::report::Report;
+use limpet_core::time::Timestamp;
+
+use super::attendance::Gaps;
+use super::places::Places;
+use crate::settling::SETTLING;
+
+/// How many of them a Gateway may have. Where there are more, its sessions are known to be incomplete.
+const SHARE: usize = 1000;
+/// No session is missed for longer: whoever reports says how long it lives.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+#[derive(Debug, Default)]
+pub(super) struct Strays(BTreeMap<String, OfGateway>);
+
+#[derive(Debug, Default)]
+struct OfGateway {
+    /// Until when sessions there may live.
+    backends: HashMap<Backend, Timestamp>,
+    /// The same of those that had no room.
+    beyond: Option<Timestamp>,
+    /// How often its Envoys were asked to tell everything again, and when.
+    asked: u64,
+    last: Option<Timestamp>,
+    /// How much was known when the last of those was told of.
+    additions: u64,
+}
+
+impl Strays {
+    /// Keeps those of a report.
+    pub(super) fn note(&mut self, group: &str, report: &Report, places: &Places, now: Timestamp) {
+        let told = report.backends.iter().filter_map(|change| change.backend());
+        for backend in told.filter(|backend| !backend.is_others()) {
+            if !places.find(group, backend, now).is_empty() {
+                continue;
+            }
+            let until = now.after(Duration::from_secs(u64::from(backend.live_for)).min(LONGEST));
+            let of_gateway = match self.0.get_mut(group) {
+                Some(of_gateway) => of_gateway,
+                None => self.0.entry(group.to_owned()).or_default(),
+            };
+            if of_gateway.backends.len() >= SHARE {
+                of_gateway.forget(now);
+            }
+            if of_gateway.backends.len() < SHARE || of_gateway.backends.contains_key(&backend) {
+                of_gateway.backends.insert(backend, until);
+            } else {
+                of_gateway.beyond = of_gateway.beyond.max(Some(until));
+                of_gateway.additions = places.additions();
+            }
+        }
+    }
+
+    /// Asks the Envoys of those Gateways of whose backends one is known by now.
+    pub(super) fn ask(&mut self, places: &Places, now: Timestamp) {
+        let additions = places.additions();
+        for (group, of_gateway) in &mut self.0 {
+            let mut backends = of_gateway.backends.keys();
+            let is_known = backends.any(|backend| !places.find(group, *backend, now).is_empty());
+            // Anything that is new may be one of those that had no room. Whoever has too many is not asked all the time.
+            let may_be_known = of_gateway.beyond.is_some() && additions > of_gateway.additions;
+            if is_known || (may_be_known && !of_gateway.is_asked(now)) {
+                *of_gateway = OfGateway {
+                    asked: of_gateway.asked.wrapping_add(1),
+                    last: Some(now),
+                    ..OfGateway::default()
+                };
+            }
+        }
+    }
+
+    /// How often the Envoys of a Gateway were asked to tell everything again.
+    pub(super) fn asked(&self, group: &str) -> u64 {
+        self.0.get(group).map_or(0, |of_gateway| of_gateway.asked)
+    }
+
+    /// Why not all sessions of a Gateway are known.
+    pub(super) fn gaps(&self, group: &str, now: Timestamp) -> Gaps {
+        let mut gaps = Gaps::default();
+        let Some(of_gateway) = self.0.get(group) else {
+            return gaps;
+        };
+        if of_gateway.is_asked(now) {
+            gaps.push(format!(
+                "Envoys of the Gateway {group} told of a pod before the controller knew it: they tell everything again"
+            ));
+        }
+        if of_gateway.beyond.is_some_and(|until| until > now) {
+            gaps.push(format!(
+                "Envoys of the Gateway {group} tell of more than {SHARE} backends that the controller does not know"
+            ));
+        }
+        gaps
+    }
+
+    /// Forgets Gateways that nothing is published for, and backends whose last session is over.
+    pub(super) fn forget(&mut self, places: &Places, now: Timestamp) {
+        self.0.retain(|group, of_gateway| {
+            of_gateway.forget(now);
+            places.knows(group)
+        });
+    }
+
+    /// The clock was set.
+    pub(super) fn set_clock(&mut self) {
+        for of_gateway in self.0.values_mut() {
+            *of_gateway = OfGateway {
+                asked: of_gateway.asked,
+                ..OfGateway::default()
+            };
+        }
+    }
+}
+
+impl OfGateway {
+    fn is_asked(&self, now: Timestamp) -> bool {
+        self.last.is_some_and(|last| now.since(last) < SETTLING)
+    }
+
+    fn forget(&mut self, now: Timestamp) {
+        self.backends.retain(|_, until| *until > now);
+        self.beyond.take_if(|until| *until <= now);
+    }
+}
