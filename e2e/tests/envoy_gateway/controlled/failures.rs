@@ -1,5 +1,7 @@
 //! Configurations that cannot work, and where the controller reports them.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use serde_json::json;
 
@@ -48,6 +50,8 @@ spec:
     let is_theirs = |answer: &limpet_e2e::Answer| answer.header("x-theirs").is_some();
     controlled.site.until("their policy", is_theirs).await?;
     let written = namespace.get("EnvoyExtensionPolicy", "theirs").await?["spec"].clone();
+    // Ages are told apart by seconds, and then by the name.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     controlled.controller.launch()?;
     controlled.controller.until_ready().await?;
 
