@@ -405,3 +405,26 @@ spec:
     poll::until("the second Gateway's objects to be deleted", one).await?;
     site.until_sessions().await
 }
+
+/// If this fails, Istio leads requests to `XBackend`s, and they can have sessions.
+#[tokio::test]
+async fn istio_leads_nothing_to_an_x_backend() -> Result<()> {
+    let controlled = ControlledSite::without_sessions("x-backend").await?;
+    let site = &controlled.site;
+    let backend = json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "shop", "port": null});
+    let rules = json!({"spec": {"rules": [{"name": "all", "backendRefs": [backend]}]}});
+    site.namespace.merge("HTTPRoute", "shop", &rules).await?;
+    let refused = |route: &Value| {
+        let conditions = route["status"]["parents"][0]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "ResolvedRefs" && condition["reason"] == "InvalidKind")
+    };
+    site.namespace
+        .until("the route to be refused", "HTTPRoute", "shop", refused)
+        .await?;
+    let fails = async || {
+        let request = Request::get(site.gateway.address(), "/").header("host", "shop.example.com");
+        (request.send().await.ok()?.status == 500).then_some(())
+    };
+    poll::until("500", fails).await
+}

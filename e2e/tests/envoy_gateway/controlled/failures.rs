@@ -92,3 +92,22 @@ spec:
         })
         .await
 }
+
+/// If this fails, Envoy Gateway leads requests to `XBackend`s, and they can have sessions.
+#[tokio::test]
+async fn envoy_gateway_leads_nothing_to_an_x_backend() -> Result<()> {
+    let controlled = ControlledSite::start("x-backend").await?;
+    let namespace = &controlled.site.namespace;
+    let backend = json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": "shop", "port": null});
+    let rules = json!({"spec": {"rules": [{"name": "all", "backendRefs": [backend]}]}});
+    namespace.merge("HTTPRoute", "shop", &rules).await?;
+    let refused = |route: &serde_json::Value| {
+        let conditions = route["status"]["parents"][0]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "ResolvedRefs" && condition["reason"] == "InvalidKind")
+    };
+    namespace
+        .until("the route to be refused", "HTTPRoute", "shop", refused)
+        .await?;
+    controlled.site.until("500", |answer| answer.status == 500).await
+}
