@@ -7,6 +7,7 @@ use super::backend_tls::TlsPolicies;
 use super::contour::Contour;
 use super::explained;
 use super::explanation::RuleExplanation;
+use super::gone_classes;
 use super::maps::shared;
 use super::memory::Memory;
 use super::route_report::route_report;
@@ -116,6 +117,7 @@ pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Contex
     graph.memory = Memory {
         rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
         sessions: former_sessions(objects),
+        classes: gone_classes::remembered(objects, settings),
     };
     graph.envoys = gateways
         .iter()

@@ -26,6 +26,7 @@ pub(super) struct GatewayState<'a> {
     unready: Option<Condition>,
     /// Unsupported fields without which the object is still served.
     ignored: Vec<String>,
+    class_is_gone: bool,
 }
 
 /// A listener of a Gateway of ours.
@@ -73,6 +74,9 @@ pub(super) fn classes<'a>(
         }
         // Its Gateways are served in any case: a mistake in the parameters must not end what runs.
         accepted.insert(name.as_str());
+        if objects.gone_classes.contains(name) {
+            continue;
+        }
         let condition = match of_class(class, objects).and_then(|layer| layer.check()) {
             Ok(()) => Condition::holds("Accepted", "Accepted", "Its Gateways are served"),
             Err(message) => Condition::fails("Accepted", "InvalidParameters", message),
@@ -135,6 +139,7 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
         without_address: None,
         unready: None,
         ignored: Vec::new(),
+        class_is_gone: false,
     }
 }
 
@@ -195,6 +200,7 @@ fn gateway<'a>(
         addresses,
         without_address,
         ignored,
+        class_is_gone: objects.gone_classes.contains(object.spec.gateway_class_name.as_str()),
     }
 }
 
@@ -435,10 +441,13 @@ impl GatewayState<'_> {
                 "ListenersNotValid",
                 "spec.listeners: expected at least one listener",
             ),
-            None if bad.is_empty() => Condition::holds("Accepted", "Accepted", no_effect("It is valid", &self.ignored)),
+            None if bad.is_empty() => {
+                let message = format!("It is valid{}", self.gone_class());
+                Condition::holds("Accepted", "Accepted", no_effect(&message, &self.ignored))
+            }
             None => {
                 let message = no_effect(
-                    &format!("Listeners that do not serve: {}", bad.join(", ")),
+                    &format!("Listeners that do not serve: {}{}", bad.join(", "), self.gone_class()),
                     &self.ignored,
                 );
                 let some = bad.len() < self.listeners.len();
@@ -452,6 +461,17 @@ impl GatewayState<'_> {
             listeners: self.listeners.iter().map(listener_report).collect(),
             addresses: self.addresses.clone(),
             unready: self.unready.clone(),
+        }
+    }
+}
+
+impl GatewayState<'_> {
+    fn gone_class(&self) -> String {
+        let class = &self.object.spec.gateway_class_name;
+        if self.class_is_gone {
+            format!(". GatewayClass {class} is gone; the Gateway is served as before")
+        } else {
+            String::new()
         }
     }
 }

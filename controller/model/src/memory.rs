@@ -1,5 +1,5 @@
-//! What is remembered of objects, because they do not tell it any more: the names of rules without a name, and the
-//! sessions of policies whose fields the API server left out after an upgrade.
+//! What is remembered of objects, because they do not tell it any more: the names of rules without a name, the sessions
+//! of policies whose fields the API server left out after an upgrade, and classes that are gone.
 //!
 //! Whoever has the same memory and the same objects makes the same of them, and makes it again with the memory that
 //! results. So replicas agree, and a restart changes nothing.
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fair_share;
 use crate::former_session::{FormerSession, FormerSessions};
+use crate::remembered_class::RememberedClass;
 use crate::rule_names::{RouteNames, RuleNames};
 
 /// The greatest size of all texts, but for their frames: an object in a cluster has room for 1 MiB.
@@ -24,6 +25,8 @@ const PARTS: u8 = 16;
 pub struct Memory {
     pub(crate) rule_names: RuleNames,
     pub(crate) sessions: FormerSessions,
+    /// By name.
+    pub(crate) classes: BTreeMap<String, RememberedClass>,
 }
 
 /// A part of the memory as text.
@@ -32,6 +35,7 @@ pub struct Memory {
 struct Written {
     routes: Vec<RouteNames>,
     policies: Vec<FormerSession>,
+    classes: Vec<RememberedClass>,
 }
 
 impl Memory {
@@ -45,12 +49,14 @@ impl Memory {
         let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let routes = written.routes.iter().map(RouteNames::route);
         let policies = written.policies.iter().map(FormerSession::policy);
-        if let Some(key) = routes.chain(policies).find(|key| part_of(key) != part) {
+        let classes = written.classes.iter().map(RememberedClass::name);
+        if let Some(key) = routes.chain(policies).chain(classes).find(|key| part_of(key) != part) {
             return Err(format!("{key}: expected it in part {:x}", part_of(key)));
         }
         Ok(Self {
             rule_names: RuleNames::read(written.routes)?,
             sessions: written.policies.into_iter().collect(),
+            classes: by_name(written.classes),
         })
     }
 
@@ -65,14 +71,15 @@ impl Memory {
         let policies = self.sessions.iter();
         let policies = policies.filter(|session| part_of(session.policy()) == part);
         let policies: Vec<_> = policies.map(line).collect();
-        let text = || {
-            format!(
-                "{{\"routes\":[\n{}\n],\"policies\":[\n{}\n]}}",
-                routes.join(",\n"),
-                policies.join(",\n")
-            )
-        };
-        (!routes.is_empty() || !policies.is_empty()).then(text)
+        let classes = self.classes.values();
+        let classes: Vec<_> = classes
+            .filter(|class| part_of(class.name()) == part)
+            .map(line)
+            .collect();
+        let lists = [("routes", routes), ("policies", policies), ("classes", classes)];
+        let has_any = lists.iter().any(|(_, lines)| !lines.is_empty());
+        let lists = lists.map(|(name, lines)| format!("\"{name}\":[\n{}\n]", lines.join(",\n")));
+        has_any.then(|| format!("{{{}}}", lists.join(",")))
     }
 
     /// All parts that there are, whether they have anything or not.
@@ -85,13 +92,15 @@ impl Memory {
     pub fn changed_parts(&self, former: &Self) -> BTreeSet<u8> {
         let routes = self.rule_names.changed(&former.rule_names);
         let policies = self.sessions.changed(&former.sessions);
-        routes.chain(policies).map(|key| part_of(key)).collect()
+        let names = self.classes.keys().chain(former.classes.keys());
+        let classes = names.filter(|name| self.classes.get(*name) != former.classes.get(*name));
+        routes.chain(policies).chain(classes).map(|key| part_of(key)).collect()
     }
 
     /// How many objects are remembered.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.rule_names.routes().count() + self.sessions.iter().count()
+        self.rule_names.routes().count() + self.sessions.iter().count() + self.classes.len()
     }
 
     /// The objects that are remembered in another way in `other`, and not as in `built`: what a build remembers leads
@@ -164,6 +173,7 @@ impl Memory {
     pub fn add(&mut self, other: Self) {
         self.rule_names.add(other.rule_names);
         self.sessions.add(other.sessions);
+        self.classes.extend(other.classes);
     }
 
     /// The size of all that is remembered.
@@ -222,6 +232,11 @@ impl Memory {
     }
 }
 
+fn by_name(classes: Vec<RememberedClass>) -> BTreeMap<String, RememberedClass> {
+    let named = classes.into_iter().map(|class| (class.name().to_owned(), class));
+    named.collect()
+}
+
 fn rank_of_route(route: &RouteNames) -> u8 {
     if route.has_former_names() { 3 } else { 1 }
 }
@@ -273,6 +288,8 @@ fn line(entry: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use limpet_api::{GatewayClassSpec, ParametersRef};
+
     use super::*;
     use crate::rule_names::{Rule, Unnamed, assign};
     use crate::short_hash::short_hash;
@@ -312,6 +329,30 @@ mod tests {
             counts[usize::from(part_of(&format!("httproute/shop/route-{number:05}")))] += 1;
         }
         assert!(counts.iter().all(|count| (50..200).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_class_is_read_as_it_was_written() {
+        let parameters = ParametersRef {
+            group: "limpet.dev".to_owned(),
+            kind: "EnvoyDeployment".to_owned(),
+            name: "all".to_owned(),
+            namespace: Some("limpet-system".to_owned()),
+        };
+        for parameters_ref in [None, Some(parameters)] {
+            let spec = GatewayClassSpec {
+                controller_name: "limpet.dev/controller".to_owned(),
+                parameters_ref,
+            };
+            let mut memory = Memory::default();
+            let class = RememberedClass::of("limpet", &spec);
+            assert_eq!(class.object().spec, spec);
+            memory.classes.insert("limpet".to_owned(), class);
+            assert_eq!(read_again(&memory), memory);
+            let part = BTreeSet::from([part_of("limpet")]);
+            assert_eq!(memory.changed_parts(&Memory::default()), part);
+            assert_eq!(Memory::default().changed_parts(&memory), part);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use imbl::OrdMap;
@@ -19,6 +19,8 @@ use limpet_api::{
 pub struct Objects {
     /// By name.
     pub gateway_classes: Map<Text, Object<GatewayClassSpec>>,
+    /// Those of them that are gone, and are kept because Gateways name them.
+    pub gone_classes: BTreeSet<Text>,
     /// `Gateway`.
     pub gateways: Map<ObjectName, Object<GatewaySpec>>,
     /// `HTTPRoute`.

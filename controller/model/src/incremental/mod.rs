@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::build::{Built, MOST_BUILDS, build_once, build_within};
+use super::gone_classes;
 use super::graph::Graph;
 use super::memory::Memory;
 use super::memory_room::Room;
@@ -104,6 +105,7 @@ impl Incremental {
         let mut is_settled = self.apply(&objects, settings);
         let (mut memory, mut forgot) = self.memory();
         for _ in 1..MOST_BUILDS {
+            memory.classes.clone_from(&objects.memory.classes);
             if !forgot || memory == objects.memory || !is_settled {
                 break;
             }
@@ -111,6 +113,7 @@ impl Incremental {
             is_settled = self.apply(&objects, settings);
             (memory, forgot) = self.memory();
         }
+        memory.classes = gone_classes::remembered(&objects, settings);
         let graph = Graph {
             memory,
             ..self.merged.graph.clone()
@@ -149,7 +152,9 @@ impl Incremental {
 
     /// Builds what differs. Returns whether that came to an end.
     fn apply(&mut self, objects: &Objects, settings: &Settings) -> bool {
-        if self.settings.as_ref() != Some(settings) || self.objects.gateway_classes != objects.gateway_classes {
+        let has_other_classes = self.objects.gateway_classes != objects.gateway_classes
+            || self.objects.gone_classes != objects.gone_classes;
+        if self.settings.as_ref() != Some(settings) || has_other_classes {
             *self = Self {
                 settings: Some(settings.clone()),
                 ..Self::with_limits(self.limits)

@@ -14,6 +14,7 @@ use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, others: Option<&ObjectName>) -> Objects {
     let mut part = Objects {
         gateway_classes: all.gateway_classes.clone(),
+        gone_classes: all.gone_classes.clone(),
         authorities: all.authorities.clone(),
         envoy_deployments: all.envoy_deployments.clone(),
         certificates: all.certificates.clone(),

@@ -390,7 +390,11 @@ impl Control {
         self.changed = None;
         self.guard.refresh();
         self.metrics.count_objects(&self.store);
-        self.store.set_memory(self.memory.kept());
+        if self.store.set_memory(self.memory.kept()) {
+            self.asked = Instant::now();
+            self.reader.read_wanted(self.store.wanted());
+            return self.mark();
+        }
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
         let keeps_retained = !std::mem::take(&mut self.drops_retained);

@@ -78,7 +78,9 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
     };
     let memory = format!("{}-memory", config.leader_election.name);
     match own.content::<Memory>(&memory).await {
-        Ok(memory) => store.set_memory(memory.unwrap_or_default()),
+        Ok(memory) => {
+            store.set_memory(memory.unwrap_or_default());
+        }
         Err(why) => unknown.push(format!("{why}: rules without a name may have other scopes")),
     }
     assume_named(&mut store);

@@ -128,11 +128,21 @@ impl Store {
         Arc::clone(&self.objects)
     }
 
-    /// Sets what is remembered of the objects as they were.
-    pub(crate) fn set_memory(&mut self, memory: Memory) {
+    /// Sets what is remembered of the objects as they were. Returns whether other single objects are wanted than
+    /// before.
+    pub(crate) fn set_memory(&mut self, memory: Memory) -> bool {
         if self.objects.memory != memory {
             Arc::make_mut(&mut self.objects).memory = memory;
         }
+        self.settle_classes() && self.choose()
+    }
+
+    /// Classes that are gone are kept while Gateways name them. Returns whether others are kept than before.
+    fn settle_classes(&mut self) -> bool {
+        let controller = &self.watched.controller;
+        // What is missing may just not be listed yet.
+        let may_settle = self.watched.serves && self.is_complete() && self.objects.has_gone_classes();
+        may_settle && Arc::make_mut(&mut self.objects).settle_classes(controller)
     }
 
     /// Sets the Services that lead to Envoys: where their pods are ready is part of the objects.
@@ -283,6 +293,9 @@ impl Store {
             change.objects = true;
             self.may_want = true;
         }
+        if change.objects && self.settle_classes() {
+            self.may_want = true;
+        }
         if std::mem::take(&mut self.may_want) {
             change.wanted = self.choose();
         }
@@ -417,7 +430,10 @@ impl Store {
             }};
         }
         let changed = match content {
-            Content::GatewayClass(object) => put!(gateway_classes, name.name, object),
+            Content::GatewayClass(object) => {
+                let was_gone = Arc::make_mut(&mut self.objects).forget_gone_class(&name.name);
+                put!(gateway_classes, name.name, object) | was_gone
+            }
             Content::Gateway(object) => put!(gateways, name, object),
             Content::HttpRoute(object) => put!(http_routes, name, object),
             Content::GrpcRoute(object) => put!(grpc_routes, name, object),
@@ -488,7 +504,14 @@ impl Store {
             name: name.clone(),
         };
         let changed = match kind {
-            Kind::GatewayClass => take!(gateway_classes, &name.name),
+            Kind::GatewayClass => {
+                let class = self.objects.gateway_classes.get(&name.name).cloned();
+                let changed = take!(gateway_classes, &name.name);
+                if let Some(class) = class.filter(|_| self.watched.serves) {
+                    Arc::make_mut(&mut self.objects).keep_class(&class, &self.watched.controller);
+                }
+                changed
+            }
             Kind::Gateway => take!(gateways, name),
             Kind::HttpRoute => take!(http_routes, name),
             Kind::GrpcRoute => take!(grpc_routes, name),
@@ -525,7 +548,11 @@ impl Store {
         };
         let cluster_wide = |name: &Text| ObjectName::new("", name);
         let mut names: Vec<ObjectName> = match kind {
-            Kind::GatewayClass => objects.gateway_classes.keys().map(cluster_wide).collect(),
+            Kind::GatewayClass => {
+                let names = objects.gateway_classes.keys();
+                let names = names.filter(|name| !objects.gone_classes.contains(*name));
+                names.map(cluster_wide).collect()
+            }
             Kind::Gateway => objects.gateways.keys().cloned().collect(),
             Kind::HttpRoute => objects.http_routes.keys().cloned().collect(),
             Kind::GrpcRoute => objects.grpc_routes.keys().cloned().collect(),

@@ -1,27 +1,22 @@
 //! Who tells what is known, and who does not. What nobody tells counts as nothing, so whoever ends pods has to know.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use limpet_core::census::Backend;
 use limpet_core::census::report::Report;
 use limpet_core::time::Timestamp;
 use prost::Message;
-use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 use crate::settling::SETTLING;
 
+use super::gaps::Gaps;
 use super::strays::Strays;
 
 /// So long after its last report an Envoy counts as one that tells: three signs of life.
 const PRESENT: Duration = Duration::from_secs(30);
 /// How many reporters a Gateway may have. One too many does not count, as if it told nothing.
 const REPORTERS: usize = 4096;
-
-/// Why not everything is known, in words. Without any, everything is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Gaps(Vec<Arc<str>>);
 
 /// Who tells what.
 #[derive(Debug, Default)]
@@ -83,46 +78,6 @@ pub(crate) struct Roll {
     /// Whether they may have told of backends that the replica did not know.
     #[prost(bool, tag = "6")]
     strays: bool,
-}
-
-impl Gaps {
-    /// Whether there is none.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Each of them once.
-    pub(super) fn extend(&mut self, others: &Self) {
-        for why in &others.0 {
-            if !self.0.contains(why) {
-                self.0.push(Arc::clone(why));
-            }
-        }
-    }
-
-    pub(super) fn push(&mut self, why: impl Into<Arc<str>>) {
-        self.0.push(why.into());
-    }
-
-    #[cfg(test)]
-    pub(super) fn words(&self) -> Vec<&str> {
-        self.0.iter().map(|why| &**why).collect()
-    }
-}
-
-/// As the fields `complete` and, if it is false, `why`.
-impl Serialize for Gaps {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let why: Vec<&str> = self.0.iter().map(|why| &**why).collect();
-        let mut fields = serializer.serialize_struct("Gaps", 2)?;
-        fields.serialize_field("complete", &why.is_empty())?;
-        if why.is_empty() {
-            fields.skip_field("why")?;
-        } else {
-            fields.serialize_field("why", &why)?;
-        }
-        fields.end()
-    }
 }
 
 impl Reporter {

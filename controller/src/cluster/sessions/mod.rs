@@ -3,6 +3,7 @@
 //! - `claims`: how much of what is told is believed.
 //! - `ledger`: what was told, by backend. `account`: of one of them. `places`: which pods the backends are.
 //! - `attendance`: who tells what is known, and who does not. `strays`: backends that were told of and not known yet.
+//!   `gaps`: in words.
 //! - `replica`: what replicas tell each other, and how they know that it is one. `peers`: asks them.
 //! - `clock`: notices that the clock was set.
 //! - `pods`: all together, for people, metrics and other replicas.
@@ -13,6 +14,7 @@ mod attendance;
 mod balance;
 mod claims;
 mod clock;
+mod gaps;
 mod ledger;
 mod peers;
 mod places;
@@ -39,10 +41,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::time_format::now;
 use attendance::Attendance;
-#[cfg(test)]
-pub(crate) use attendance::Gaps;
 use balance::Balance;
 use clock::Clock;
+#[cfg(test)]
+pub(crate) use gaps::Gaps;
 use ledger::Ledger;
 pub(crate) use peers::follow;
 pub(crate) use places::Published;

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use crate::time_format;
 
 use super::Content;
-use super::attendance::Gaps;
+use super::gaps::Gaps;
 use super::ledger::Summary;
 use super::places::{Host, Served, Standing};
 

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use limpet_core::census::Backend;
-use limpet_core::census::report::Report;
+use limpet_core::census::report::{BackendReport, Report};
 use limpet_core::time::Timestamp;
 
-use super::attendance::Gaps;
+use super::gaps::Gaps;
 use super::places::Places;
 use crate::settling::SETTLING;
 
@@ -38,7 +38,7 @@ struct OfGateway {
 impl Strays {
     /// Keeps those of a report.
     pub(super) fn note(&mut self, group: &str, report: &Report, places: &Places, now: Timestamp) {
-        let told = report.backends.iter().filter_map(|change| change.backend());
+        let told = report.backends.iter().filter_map(BackendReport::backend);
         for backend in told.filter(|backend| !backend.is_others()) {
             if !places.find(group, backend, now).is_empty() {
                 continue;
@@ -66,7 +66,7 @@ impl Strays {
         for (group, of_gateway) in &mut self.0 {
             let mut backends = of_gateway.backends.keys();
             let is_known = backends.any(|backend| !places.find(group, *backend, now).is_empty());
-            // Anything that is new may be one of those that had no room. Whoever has too many is not asked all the time.
+            // What is new may be one of those that had no room. A Gateway with too many is not asked all the time.
             let may_be_known = of_gateway.beyond.is_some() && additions > of_gateway.additions;
             if is_known || (may_be_known && !of_gateway.is_asked(now)) {
                 *of_gateway = OfGateway {

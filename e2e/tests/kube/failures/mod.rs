@@ -6,6 +6,7 @@ mod builds;
 mod certificates;
 mod clocks;
 mod envoys;
+mod gone_class;
 mod keyless;
 mod liar;
 mod objects;
@@ -86,6 +87,14 @@ impl ControlledSite {
     async fn updates(&self) -> Result<BTreeMap<String, u64>> {
         updates(&self.envoy).await
     }
+}
+
+/// Waits until Envoy is connected and has everything.
+async fn until_connected(site: &ControlledSite) -> Result<()> {
+    let name = format!("limpet_clients{{gateway=\"{}/web\"}}", site.namespace.name());
+    let connected = async || site.controller.metric(&name).await.ok().filter(|count| count == "1");
+    poll::until("Envoy to reconnect", connected).await?;
+    site.until_programmed("True/Programmed").await.map(drop)
 }
 
 /// How many configurations of each kind an Envoy has accepted, whatever number it got.

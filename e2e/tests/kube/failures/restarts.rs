@@ -2,9 +2,8 @@
 
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
-use limpet_e2e::poll;
 
-use super::{ControlledSite, nothing_happened, redirect};
+use super::{ControlledSite, nothing_happened, redirect, until_connected};
 
 #[tokio::test]
 async fn a_killed_controller_changes_nothing_when_it_is_back() -> Result<()> {
@@ -43,12 +42,4 @@ async fn a_killed_controller_changes_nothing_when_it_is_back() -> Result<()> {
     }
     assert_ne!(after, before);
     nothing_happened(crowd).await
-}
-
-/// Waits until Envoy is connected and has everything.
-async fn until_connected(site: &ControlledSite) -> Result<()> {
-    let name = format!("limpet_clients{{gateway=\"{}/web\"}}", site.namespace.name());
-    let connected = async || site.controller.metric(&name).await.ok().filter(|count| count == "1");
-    poll::until("Envoy to reconnect", connected).await?;
-    site.until_programmed("True/Programmed").await.map(drop)
 }

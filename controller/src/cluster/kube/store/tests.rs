@@ -516,3 +516,96 @@ fn nothing_is_served_before_it_is_known_which_pods_drain() {
     without_right.apply(Update::NoPods(namespace()));
     assert!(without_right.is_complete(), "all else is served");
 }
+
+/// A store with a Gateway of the class `limpet`, whose listener has a certificate.
+fn store_with_gateway() -> Store {
+    let mut store = store(&[]);
+    for (kind, namespace) in store.awaited.clone() {
+        store.apply(Update::Listed(kind, namespace, Vec::new()));
+    }
+    applied(&mut store, Kind::Gateway, gateway_of("limpet"));
+    store
+}
+
+fn gateway_of(class: &str) -> Entry {
+    let tls = json!({"certificateRefs": [{"name": "a"}]});
+    let listeners = json!([{"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls}]);
+    let spec = json!({"gatewayClassName": class, "listeners": listeners});
+    entry(Kind::Gateway, "shop", "web", "1", &json!({"spec": spec}))
+}
+
+fn class_of(controller: &str) -> Entry {
+    let spec = json!({"spec": {"controllerName": controller}});
+    entry(Kind::GatewayClass, "", "limpet", "1", &spec)
+}
+
+fn classes(store: &Store) -> (Vec<String>, Vec<String>) {
+    let objects = store.objects();
+    let all = objects.gateway_classes.keys().map(ToString::to_string);
+    let gone = objects.gone_classes.iter().map(ToString::to_string);
+    (all.collect(), gone.collect())
+}
+
+/// With the class, all its Gateways went at once.
+#[test]
+fn a_class_stays_while_gateways_name_it() {
+    let limpet = || vec!["limpet".to_owned()];
+    let class_goes = Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet"));
+    let list_without_it = Update::Listed(Kind::GatewayClass, None, Vec::new());
+    for goes in [class_goes, list_without_it] {
+        let mut store = store_with_gateway();
+        applied(&mut store, Kind::GatewayClass, class_of(OURS));
+        let wanted = store.wanted().clone();
+        assert_eq!(wanted.len(), 1);
+        assert!(store.apply(goes).objects);
+        assert_eq!(classes(&store), (limpet(), limpet()));
+        assert_eq!(store.wanted(), &wanted);
+        assert_eq!(store.counts()[&Kind::GatewayClass], (0, 0));
+        // It is there again.
+        applied(&mut store, Kind::GatewayClass, class_of(OURS));
+        assert_eq!(classes(&store), (limpet(), Vec::new()));
+        assert_eq!(store.counts()[&Kind::GatewayClass], (1, 0));
+        store.apply(Update::Listed(Kind::GatewayClass, None, Vec::new()));
+        // Its last Gateway names another class.
+        applied(&mut store, Kind::Gateway, gateway_of("other"));
+        assert_eq!(classes(&store), (Vec::new(), Vec::new()));
+        assert!(store.wanted().is_empty());
+    }
+}
+
+#[test]
+fn a_class_of_another_controller_goes() {
+    let mut store = store_with_gateway();
+    applied(&mut store, Kind::GatewayClass, class_of("example.com/other"));
+    store.apply(Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
+    assert_eq!(classes(&store), (Vec::new(), Vec::new()));
+    // It is there again as that of another one: that is said on purpose.
+    applied(&mut store, Kind::GatewayClass, class_of(OURS));
+    store.apply(Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
+    applied(&mut store, Kind::GatewayClass, class_of("example.com/other"));
+    assert!(store.wanted().is_empty());
+    assert!(store.objects().gone_classes.is_empty());
+}
+
+#[test]
+fn a_class_that_is_gone_outlives_a_restart() {
+    let mut before = store_with_gateway();
+    applied(&mut before, Kind::GatewayClass, class_of(OURS));
+    before.apply(Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
+    let settings = limpet_model::Settings::default();
+    let (graph, reports) = limpet_model::build(&before.objects(), &settings);
+    assert_eq!(graph.gateways.len(), 1);
+    assert!(reports.gateway_classes.is_empty(), "nobody has a status to write");
+
+    let mut after = store_with_gateway();
+    assert!(after.set_memory(graph.memory.clone()), "its certificate is wanted");
+    assert_eq!(classes(&after), classes(&before));
+    assert_eq!(after.wanted().len(), 1);
+    assert!(!after.set_memory(graph.memory.clone()));
+    let mut incremental = limpet_model::Incremental::default();
+    assert_eq!(incremental.build(&after.objects(), &settings), (graph, reports));
+    after.apply(Update::Deleted(Kind::Gateway, ObjectName::new("shop", "web")));
+    assert_eq!(classes(&after), (Vec::new(), Vec::new()));
+    let (graph, _) = incremental.build(&after.objects(), &settings);
+    assert_eq!(graph.memory, limpet_model::Memory::default());
+}

@@ -1,0 +1,49 @@
+//! Why not everything is known of sessions.
+
+use std::sync::Arc;
+
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+
+/// Why not everything is known, in words. Without any, everything is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Gaps(Vec<Arc<str>>);
+
+impl Gaps {
+    /// Whether there is none.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each of them once.
+    pub(super) fn extend(&mut self, others: &Self) {
+        for why in &others.0 {
+            if !self.0.contains(why) {
+                self.0.push(Arc::clone(why));
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, why: impl Into<Arc<str>>) {
+        self.0.push(why.into());
+    }
+
+    #[cfg(test)]
+    pub(super) fn words(&self) -> Vec<&str> {
+        self.0.iter().map(|why| &**why).collect()
+    }
+}
+
+/// As the fields `complete` and, if it is false, `why`.
+impl Serialize for Gaps {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let why: Vec<&str> = self.0.iter().map(|why| &**why).collect();
+        let mut fields = serializer.serialize_struct("Gaps", 2)?;
+        fields.serialize_field("complete", &why.is_empty())?;
+        if why.is_empty() {
+            fields.skip_field("why")?;
+        } else {
+            fields.serialize_field("why", &why)?;
+        }
+        fields.end()
+    }
+}
