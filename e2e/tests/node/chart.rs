@@ -14,6 +14,7 @@ use limpet_e2e::{Request, helm, poll, tools};
 use limpet_model::envoys_name;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use crate::site::{Site, pods, until_rolled_out};
 
@@ -395,13 +396,87 @@ async fn envoys_run_in_the_namespace_of_their_gateway() -> Result<()> {
     let address = gateway["status"]["addresses"][0]["value"]
         .as_str()
         .context("no address")?;
-    let service = shop.get("v1/Service", &name).await?;
-    let port = service["spec"]["ports"][0]["nodePort"].as_u64().context("no port")?;
-    let address = SocketAddr::new(address.parse()?, port.try_into()?);
+    let address = of_node(&shop, &name, address).await?;
     until_led(address).await?;
     let answer = Request::get(address, "/").send().await?;
     ensure!(answer.status == 404, "there is no route: {answer:?}");
     shop.delete("Gateway", "web").await?;
     shop.until_gone("apps/v1/Deployment", &name).await?;
+    release.helm(&["uninstall", release.name, "--wait"]).map(drop)
+}
+
+/// The address of Envoys whose Service has a port of the node.
+async fn of_node(client: &Client, service: &str, address: &str) -> Result<SocketAddr> {
+    let service = client.get("v1/Service", service).await?;
+    let port = service["spec"]["ports"][0]["nodePort"].as_u64().context("no port")?;
+    Ok(SocketAddr::new(address.parse()?, port.try_into()?))
+}
+
+/// The GatewayClass goes with the release, while the controller still publishes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uninstallation_ends_no_service() -> Result<()> {
+    let release = Installation::prepare("limpet-u").await?;
+    let values = format!("{VALUES},config.envoy.managed.defaults.service.type=NodePort");
+    release.deploy("install", &values)?;
+    release.until_rolled_out().await?;
+    let parents = json!([{"name": "web"}]);
+    let redirect = json!({"type": "RequestRedirect", "requestRedirect": {"hostname": "elsewhere.example"}});
+    for (kind, name, spec) in [
+        (
+            "Gateway",
+            "web",
+            json!({"gatewayClassName": release.name, "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}),
+        ),
+        (
+            "HTTPRoute",
+            "away",
+            json!({"parentRefs": parents, "rules": [{"filters": [redirect]}]}),
+        ),
+    ] {
+        let version = "gateway.networking.k8s.io/v1";
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+        release.client.apply_object(&object).await?;
+    }
+    let is_programmed = |gateway: &Value| has_condition(gateway, "Programmed");
+    let until_programmed = async || {
+        let client = &release.client;
+        client.until("acknowledgements", "Gateway", "web", is_programmed).await
+    };
+    let gateway = until_programmed().await?;
+    let name = envoys_name(&ObjectName::new(release.name, "web"));
+    let address = gateway["status"]["addresses"][0]["value"].as_str();
+    let address = of_node(&release.client, &name, address.context("no address")?).await?;
+    until_led(address).await?;
+    let deployment = release.uid("apps/v1/Deployment", &name).await?;
+
+    // Helm takes a thread of its own.
+    let (ends, ended) = watch::channel(false);
+    let asks = tokio::spawn(async move {
+        let mut count = 0;
+        while !*ended.borrow() {
+            let answer = Request::get(address, "/").send().await?;
+            ensure!(answer.status == 302, "after {count} requests: {answer:?}");
+            count += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(count)
+    });
+    release.helm(&["uninstall", release.name, "--wait"])?;
+    ensure!(release.client.find("GatewayClass", release.name).await?.is_none());
+    // As long as a controller has to end.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    release.deploy("install", &values)?;
+    release.until_rolled_out().await?;
+    release.until_accepted().await?;
+    until_programmed().await?;
+    ends.send(true)?;
+    let count = asks.await??;
+    ensure!(count > 100, "{count} requests");
+    ensure!(
+        release.uid("apps/v1/Deployment", &name).await? == deployment,
+        "other Envoys"
+    );
+    release.client.delete("Gateway", "web").await?;
+    release.client.until_gone("apps/v1/Deployment", &name).await?;
     release.helm(&["uninstall", release.name, "--wait"]).map(drop)
 }

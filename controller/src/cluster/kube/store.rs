@@ -16,7 +16,7 @@ use super::update::Update;
 use super::wanted::{self, Choice, Wanted};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
-use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_model::{Claims, Destinations, Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
 pub(crate) use slices::{Deletions, Slices};
 
 /// What the API server has now, as far as the watches have told.
@@ -46,6 +46,7 @@ pub(crate) struct Store {
     answered: BTreeSet<Wanted>,
     /// The Services that lead to Envoys.
     followed: BTreeSet<ObjectName>,
+    destinations: Destinations,
 }
 
 /// What an object with a status of ours says of itself.
@@ -120,6 +121,7 @@ impl Store {
             may_want: false,
             answered: BTreeSet::new(),
             followed: BTreeSet::new(),
+            destinations: Destinations::default(),
         }
     }
 
@@ -413,6 +415,31 @@ impl Store {
     }
 
     fn insert_content(&mut self, kind: Kind, name: ObjectName, content: Content, change: &mut Change) {
+        let (before, object) = (self.claims(kind, &name), name.clone());
+        self.put(kind, name, content, change);
+        self.claim(kind, object, before.as_ref());
+    }
+
+    /// The clusters of an object of this kind.
+    fn claims(&self, kind: Kind, name: &ObjectName) -> Option<Claims> {
+        match kind {
+            Kind::Service => Claims::of_service(&self.objects, name),
+            Kind::XBackend => Claims::of_x_backend(&self.objects, name),
+            _ => None,
+        }
+    }
+
+    /// Takes in which clusters an object has now.
+    fn claim(&mut self, kind: Kind, name: ObjectName, before: Option<&Claims>) {
+        let now = self.claims(kind, &name);
+        if before != now.as_ref() {
+            let confused = &mut Arc::make_mut(&mut self.objects).confused;
+            self.destinations
+                .replace(&ObjectRef { kind, name }, before, now.as_ref(), confused);
+        }
+    }
+
+    fn put(&mut self, kind: Kind, name: ObjectName, content: Content, change: &mut Change) {
         let can_want = self.can_want(kind, &name);
         let mut count = |is_new: bool| *self.counts.entry(kind).or_default() += usize::from(is_new);
         /// Whether that changed anything.
@@ -483,6 +510,12 @@ impl Store {
     }
 
     fn remove_content(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
+        let before = self.claims(kind, name);
+        self.take(kind, name, change);
+        self.claim(kind, name.clone(), before.as_ref());
+    }
+
+    fn take(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
         let can_want = self.can_want(kind, name);
         let mut uncount = || {
             if let Some(count) = self.counts.get_mut(&kind) {

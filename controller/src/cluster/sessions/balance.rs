@@ -124,6 +124,10 @@ impl Balance {
             let Some(served) = known.places.served_to(told.group, *id) else {
                 continue;
             };
+            // The sessions of the other one would begin anew.
+            if known.places.is_ambiguous(told.group, served.destination) {
+                continue;
+            }
             let service = services.entry(told.group.to_owned()).or_insert_with(Service::new);
             service.bucket.fill(now);
             for ((_, host), left) in told.rebalanced.iter().filter(|((of, _), _)| of == id) {

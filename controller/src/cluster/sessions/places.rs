@@ -349,6 +349,12 @@ impl Places {
         })
     }
 
+    /// Whether a group has another cluster that reports and budgets would call the same.
+    pub(super) fn is_ambiguous(&self, group: &str, destination: Destination) -> bool {
+        let clusters = self.by_destination.get(&destination).into_iter().flatten();
+        clusters.filter(|id| self.served_to(group, **id).is_some()).count() > 1
+    }
+
     /// The longest idle bound that sessions of a cluster may have, in seconds.
     pub(super) fn longest(&self, id: ClusterId) -> u32 {
         let groups = self

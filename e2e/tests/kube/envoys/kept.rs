@@ -44,7 +44,12 @@ async fn a_gateway_gets_its_envoys_and_takes_them_with_it() -> Result<()> {
         site.namespace.until_gone(kind, &site.envoys("web")).await?;
     }
     site.until_all_there("other").await?;
+    // Without its class, a Gateway is served as before.
     site.namespace.delete("GatewayClass", site.namespace.name()).await?;
+    let is_told = |gateway: &Value| gateway["status"]["conditions"].to_string().contains(" is gone");
+    site.namespace.until("the message", "Gateway", "other", is_told).await?;
+    site.until_all_there("other").await?;
+    site.namespace.delete("Gateway", "other").await?;
     for kind in KINDS {
         site.namespace.until_gone(kind, &site.envoys("other")).await?;
     }

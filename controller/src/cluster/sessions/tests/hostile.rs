@@ -443,3 +443,32 @@ fn another_replica_tells_that_a_pod_was_unknown() {
         "{gaps:?}"
     );
 }
+
+/// A Service of another tenant with the same hash let the sessions of a pod begin anew.
+#[test]
+fn what_budgets_cannot_tell_apart_has_none() {
+    let twins = ["service/shop/s54211/80", "service/shop/s144659/80"].map(|base| ClusterName(base.into()));
+    let book = Book::new();
+    let (services, web) = (["a", "b"].map(|service| name("shop", service)), [name("shop", "web")]);
+    let pods = [endpoint(1, EndpointState::Ready), endpoint(2, EndpointState::Ready)];
+    let publish = |index: usize, gateways: &[ObjectName]| {
+        let cluster = &twins[index];
+        let given = published(cluster, &services[index], gateways, &[600]);
+        book.publish([given].into_iter(), [(cluster, &pods[..])].into_iter());
+    };
+    publish(0, &web);
+    let (envoy, destination) = (envoy(), twins[0].destination());
+    for session in 0..60_u32 {
+        let backend = Backend::new(destination, address(1), Duration::from_secs(600));
+        see(&envoy, backend, session.wrapping_mul(0x9e37_79b9));
+    }
+    book.hear(GROUP, Told::Sessions(envoy.report(now()).unwrap())).unwrap();
+    book.content().since = Some(Timestamp::UNIX_EPOCH);
+    book.rebalance(twins.iter());
+    let budgets = |seconds| book.content().hear(GROUP, Report::default(), later(seconds)).len();
+    assert_eq!((budgets(0), budgets(60)), (0, 1));
+    publish(1, &web);
+    assert_eq!(budgets(120), 0);
+    publish(1, &[]);
+    assert_eq!(budgets(180), 1);
+}
