@@ -15,6 +15,7 @@ use limpet_model::envoys_name;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::site::{Site, pods, until_rolled_out};
 
@@ -125,13 +126,80 @@ impl Installation {
 }
 
 const VALUES: &str = "xds.certificates=Controller";
+const NODE_PORT: &str = "config.envoy.managed.defaults.service.type=NodePort";
 
-#[tokio::test]
+/// Requests of a Gateway of the release, one after the other. Its only route redirects.
+struct Traffic {
+    envoys: String,
+    ends: watch::Sender<bool>,
+    asks: JoinHandle<Result<usize>>,
+}
+
+impl Traffic {
+    async fn start(release: &Installation) -> Result<Self> {
+        let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
+        let redirect = json!({"type": "RequestRedirect", "requestRedirect": {"hostname": "elsewhere.example"}});
+        let rules = json!([{"filters": [redirect]}]);
+        for (kind, name, spec) in [
+            (
+                "Gateway",
+                "web",
+                json!({"gatewayClassName": release.name, "listeners": listeners}),
+            ),
+            (
+                "HTTPRoute",
+                "away",
+                json!({"parentRefs": [{"name": "web"}], "rules": rules}),
+            ),
+        ] {
+            let version = "gateway.networking.k8s.io/v1";
+            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+            release.client.apply_object(&object).await?;
+        }
+        let gateway = until_programmed(release).await?;
+        let envoys = envoys_name(&ObjectName::new(release.name, "web"));
+        let address = gateway["status"]["addresses"][0]["value"].as_str();
+        let address = of_node(&release.client, &envoys, address.context("no address")?).await?;
+        until_led(address).await?;
+        let (ends, ended) = watch::channel(false);
+        // Helm takes a thread of its own.
+        let asks = tokio::spawn(async move {
+            let mut count = 0;
+            while !*ended.borrow() {
+                let answer = Request::get(address, "/").send().await?;
+                ensure!(answer.status == 302, "after {count} requests: {answer:?}");
+                count += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(count)
+        });
+        Ok(Self { envoys, ends, asks })
+    }
+
+    /// None has failed. The Gateway goes, and its Envoys with it.
+    async fn end(self, release: &Installation) -> Result<()> {
+        self.ends.send(true)?;
+        let count = self.asks.await??;
+        ensure!(count > 100, "{count} requests");
+        release.client.delete("Gateway", "web").await?;
+        release.client.until_gone("apps/v1/Deployment", &self.envoys).await
+    }
+}
+
+async fn until_programmed(release: &Installation) -> Result<Value> {
+    let is_programmed = |gateway: &Value| has_condition(gateway, "Programmed");
+    release
+        .client
+        .until("acknowledgements", "Gateway", "web", is_programmed)
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_changed_and_taken_back_and_removed() -> Result<()> {
     changed_and_taken_back_and_removed(Installation::prepare("limpet-a").await?).await
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn helm_3_changes_and_takes_back_and_removes_it_too() -> Result<()> {
     let mut release = Installation::prepare("limpet-h").await?;
     release.helm = tools::helm3()?;
@@ -143,7 +211,8 @@ async fn helm_3_changes_and_takes_back_and_removes_it_too() -> Result<()> {
 async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()> {
     const DEFINITION: &str = "backendlbpolicies.gateway.networking.k8s.io";
     let kept = format!("{}-keyring", release.name);
-    release.deploy("install", VALUES)?;
+    let values = format!("{VALUES},{NODE_PORT}");
+    release.deploy("install", &values)?;
     let first = release.until_rolled_out().await?;
     release.until_accepted().await?;
     ensure!(release.objects().await?.len() > 9, "{:?}", release.objects().await?);
@@ -151,7 +220,7 @@ async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()>
     // The controller names what it keeps after the release.
     let keyring = release.uid("v1/Secret", &kept).await?;
 
-    release.deploy("upgrade", &format!("{VALUES},config.sessionDefaults.sameSite=Lax"))?;
+    release.deploy("upgrade", &format!("{values},config.sessionDefaults.sameSite=Lax"))?;
     let second = release.until_rolled_out().await?;
     ensure!(
         second.is_disjoint(&first),
@@ -159,7 +228,7 @@ async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()>
     );
     ensure!(release.configuration().await?["sessionDefaults"]["sameSite"] == "Lax");
     // Nothing has changed, so nothing is replaced.
-    release.deploy("upgrade", &format!("{VALUES},config.sessionDefaults.sameSite=Lax"))?;
+    release.deploy("upgrade", &format!("{values},config.sessionDefaults.sameSite=Lax"))?;
     ensure!(release.until_rolled_out().await? == second, "replaced without a reason");
 
     release.helm(&["rollback", release.name, "1"])?;
@@ -171,6 +240,9 @@ async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()>
     ensure!(release.configuration().await? == before);
 
     let definition = release.uid("CustomResourceDefinition", DEFINITION).await?;
+    // The GatewayClass goes with the release, while the controller still publishes.
+    let traffic = Traffic::start(&release).await?;
+    let envoys = release.uid("apps/v1/Deployment", &traffic.envoys).await?;
     release.helm(&["uninstall", release.name, "--wait"])?;
     ensure!(release.objects().await?.is_empty(), "{:?}", release.objects().await?);
     // The role goes before the leader has ended, which so cannot release its Lease.
@@ -180,10 +252,13 @@ async fn changed_and_taken_back_and_removed(release: Installation) -> Result<()>
     ensure!(release.uid("v1/Secret", &kept).await? == keyring);
     ensure!(release.uid("CustomResourceDefinition", DEFINITION).await? == definition);
 
-    release.deploy("install", VALUES)?;
+    release.deploy("install", &values)?;
     release.until_rolled_out().await?;
     release.until_accepted().await?;
     ensure!(release.uid("v1/Secret", &kept).await? == keyring);
+    until_programmed(&release).await?;
+    ensure!(release.uid("apps/v1/Deployment", &traffic.envoys).await? == envoys);
+    traffic.end(&release).await?;
     release.helm(&["uninstall", release.name, "--wait"]).map(drop)
 }
 
@@ -410,73 +485,4 @@ async fn of_node(client: &Client, service: &str, address: &str) -> Result<Socket
     let service = client.get("v1/Service", service).await?;
     let port = service["spec"]["ports"][0]["nodePort"].as_u64().context("no port")?;
     Ok(SocketAddr::new(address.parse()?, port.try_into()?))
-}
-
-/// The GatewayClass goes with the release, while the controller still publishes.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_uninstallation_ends_no_service() -> Result<()> {
-    let release = Installation::prepare("limpet-u").await?;
-    let values = format!("{VALUES},config.envoy.managed.defaults.service.type=NodePort");
-    release.deploy("install", &values)?;
-    release.until_rolled_out().await?;
-    let parents = json!([{"name": "web"}]);
-    let redirect = json!({"type": "RequestRedirect", "requestRedirect": {"hostname": "elsewhere.example"}});
-    for (kind, name, spec) in [
-        (
-            "Gateway",
-            "web",
-            json!({"gatewayClassName": release.name, "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}),
-        ),
-        (
-            "HTTPRoute",
-            "away",
-            json!({"parentRefs": parents, "rules": [{"filters": [redirect]}]}),
-        ),
-    ] {
-        let version = "gateway.networking.k8s.io/v1";
-        let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec});
-        release.client.apply_object(&object).await?;
-    }
-    let is_programmed = |gateway: &Value| has_condition(gateway, "Programmed");
-    let until_programmed = async || {
-        let client = &release.client;
-        client.until("acknowledgements", "Gateway", "web", is_programmed).await
-    };
-    let gateway = until_programmed().await?;
-    let name = envoys_name(&ObjectName::new(release.name, "web"));
-    let address = gateway["status"]["addresses"][0]["value"].as_str();
-    let address = of_node(&release.client, &name, address.context("no address")?).await?;
-    until_led(address).await?;
-    let deployment = release.uid("apps/v1/Deployment", &name).await?;
-
-    // Helm takes a thread of its own.
-    let (ends, ended) = watch::channel(false);
-    let asks = tokio::spawn(async move {
-        let mut count = 0;
-        while !*ended.borrow() {
-            let answer = Request::get(address, "/").send().await?;
-            ensure!(answer.status == 302, "after {count} requests: {answer:?}");
-            count += 1;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(count)
-    });
-    release.helm(&["uninstall", release.name, "--wait"])?;
-    ensure!(release.client.find("GatewayClass", release.name).await?.is_none());
-    // As long as a controller has to end.
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    release.deploy("install", &values)?;
-    release.until_rolled_out().await?;
-    release.until_accepted().await?;
-    until_programmed().await?;
-    ends.send(true)?;
-    let count = asks.await??;
-    ensure!(count > 100, "{count} requests");
-    ensure!(
-        release.uid("apps/v1/Deployment", &name).await? == deployment,
-        "other Envoys"
-    );
-    release.client.delete("Gateway", "web").await?;
-    release.client.until_gone("apps/v1/Deployment", &name).await?;
-    release.helm(&["uninstall", release.name, "--wait"]).map(drop)
 }
