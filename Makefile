@@ -175,7 +175,8 @@ test-all: ## Run everything: each supported Envoy, a node, images, a browser, Is
 	"chaos, wasm filter [node]: chaos FILTER=wasm MINUTES=2" \
 	"chaos, module [node]: chaos FILTER=module MINUTES=2" \
 	"AddressSanitizer: asan" \
-	"instructions: bench-instructions"
+	"instructions: bench-instructions" \
+	"documentation as a site: docs"
 
 test-host:
 	@echo "Running the tests that need no Envoy (5 minutes the first time)"

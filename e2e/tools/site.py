@@ -6,6 +6,7 @@
 """
 
 import html.parser
+import os
 import pathlib
 import re
 import shutil
@@ -56,11 +57,13 @@ def collect(folder):
     for directory in (file for file in files if file.is_dir()):
         shutil.copytree(directory, folder / directory, ignore=shutil.ignore_patterns("*.md"), dirs_exist_ok=True)
         # On a site a folder shows nothing by itself.
-        if directory / "README.md" not in others:
-            names = sorted(path.name for path in directory.iterdir())
-            items = "".join(f'<li><a href="{name}">{name}</a></li>' for name in names)
-            index = f"<!DOCTYPE html><title>{directory}</title><ul>{items}</ul>\n"
-            (folder / directory / "index.html").write_text(index)
+        for path, folders, names in os.walk(folder / directory):
+            path = pathlib.Path(path)
+            if path.relative_to(folder) / "README.md" in others:
+                continue
+            items = "".join(f'<li><a href="{name}">{name}</a></li>' for name in sorted([*folders, *names]))
+            index = f"<!DOCTYPE html><title>{path.relative_to(folder)}</title><ul>{items}</ul>\n"
+            (path / "index.html").write_text(index)
     shutil.copy(docs / "book.toml", folder)
     summary = LINK.sub(r"](docs/\1)", (docs / "SUMMARY.md").read_text())
     chapters = "".join(f"- [{title(page)}]({page})\n" for page in sorted(others))
