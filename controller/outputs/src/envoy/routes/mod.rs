@@ -12,6 +12,8 @@ mod specifier;
 
 use std::time::Duration;
 
+use envoy_types::pb::envoy::config::core::v3::DataSource;
+use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
 use envoy_types::pb::envoy::config::route::v3::route_action::hash_policy::{
     ConnectionProperties, Cookie, FilterState, Header, PolicySpecifier,
@@ -402,9 +404,17 @@ pub(super) fn exactly(name: &str, value: &str) -> HeaderMatcher {
     matching::header(name, matching::exact(value))
 }
 
+/// What a rule answers that cannot be served. Clients learn no names of objects.
+const UNSERVED: &str = "This route cannot be served. Its status in the cluster says why.\n";
+
 fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
+    let body = DataSource {
+        specifier: Some(Specifier::InlineString(UNSERVED.to_owned())),
+        ..DataSource::default()
+    };
     let response = DirectResponseAction {
         status: status.into(),
+        body: (status == 500).then_some(body),
         ..DirectResponseAction::default()
     };
     EnvoyRoute {
