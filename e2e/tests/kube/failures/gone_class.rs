@@ -1,4 +1,4 @@
-//! A GatewayClass goes while there are Gateways of it, as with the release that brought it.
+//! A `GatewayClass` goes while there are Gateways of it, as with the release that brought it.
 
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
