@@ -15,7 +15,6 @@ mod backend_tls_status;
 mod build;
 mod certificate;
 mod contour;
-mod destinations;
 pub mod endpoints;
 mod envoys;
 mod explained;
@@ -57,7 +56,6 @@ pub use addresses::is_node_port;
 pub use build::{build, explain};
 pub use certificate::{Authorities, Certificate};
 pub use contour::contour_secrets;
-pub use destinations::{Claims, Destinations};
 pub use envoys::{
     ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, READY_PORT, check_envoy_defaults, envoys_certificate,
     envoys_keys, envoys_labels, envoys_name, envoys_uri,

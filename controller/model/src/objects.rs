@@ -59,27 +59,6 @@ pub struct Objects {
     pub memory: Memory,
     /// The routes that Envoys refused.
     pub quarantined: OrdMap<ObjectRef, Quarantined>,
-    /// By base of a cluster, those that tokens and reports cannot tell from an older one.
-    pub confused: OrdMap<Text, Confused>,
-}
-
-/// A cluster that Envoys would take for an older one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Confused {
-    /// Whose it is.
-    pub(crate) object: ObjectRef,
-    /// The base of the older one.
-    pub(crate) with: Text,
-}
-
-impl Confused {
-    pub(crate) fn message(&self) -> String {
-        let Self { object, with } = self;
-        format!(
-            "expected another name or port for {object}: tokens name clusters by a hash, and the hash of this one is \
-             that of {with}, which is older"
-        )
-    }
 }
 
 /// A route that Envoys refused, although it passed all checks here.

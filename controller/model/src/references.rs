@@ -159,10 +159,6 @@ impl<'a> References<'a> {
             let message = format!("expected a TCP port of Service {name}, found {number}");
             return Err(unresolved("BackendNotFound", ".port", message));
         };
-        let base = ClusterName::of_service(name, number);
-        if let Some(confused) = self.objects.confused.get(&base) {
-            return Err(unresolved("Conflicted", ".name", confused.message()));
-        }
         let object = RuleBackend::Service(name.clone());
         let tls = self.tls(&object, &port.name);
         let tls = tls.map_err(|message| unresolved(INVALID_TLS_POLICY, "", message))?;
@@ -180,7 +176,7 @@ impl<'a> References<'a> {
             }
         };
         Ok(Backend {
-            cluster: ClusterName::new(&base, protocol),
+            cluster: ClusterName::new(&format!("service/{}/{}/{number}", name.namespace, name.name), protocol),
             spec: Cluster {
                 service: name.clone(),
                 port: number,
@@ -271,16 +267,12 @@ impl<'a> References<'a> {
                 format!("expected the Service {made} that Limpet makes for its pods, found another one of this name");
             return Err(refused("BackendNotFound", message));
         }
-        let base = ClusterName::of_x_backend(name);
-        if let Some(confused) = self.objects.confused.get(&base) {
-            return Err(refused("Conflicted", confused.message()));
-        }
         let object = RuleBackend::XBackend(name.clone());
         let tls = self
             .tls(&object, "")
             .map_err(|message| refused(INVALID_TLS_POLICY, message))?;
         Ok(Backend {
-            cluster: ClusterName::new(&base, protocol),
+            cluster: ClusterName::new(&format!("xbackend/{}/{}", name.namespace, name.name), protocol),
             spec: Cluster {
                 service: made,
                 port: port.number,

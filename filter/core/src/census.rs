@@ -239,7 +239,7 @@ impl Census {
 
     /// What to send now: what has no answer, else what has changed, or nothing but a sign of life if nothing has for
     /// [`SILENCE`] intervals. `None` also while the last report is under way. Call it once in an interval, and then
-    /// [`arrived`](Self::arrived) or [`failed`](Self::failed). `idle` is how many have passed without a report.
+    /// [`arrived`](Self::arrived), [`failed`](Self::failed) or [`unsent`](Self::unsent). `idle` is how many have passed without a report.
     pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Arc<Report>> {
         if locked(&self.sent).in_flight {
             return None;
@@ -285,6 +285,21 @@ impl Census {
     /// The last report gets no answer any more.
     pub fn failed(&self) {
         locked(&self.sent).in_flight = false;
+    }
+
+    /// The last report could not be sent. If it never was, another one tells of it: nobody can have counted it.
+    pub fn unsent(&self) {
+        let mut sent = locked(&self.sent);
+        sent.in_flight = false;
+        let Some((report, tries)) = sent.unanswered.take() else {
+            return;
+        };
+        if tries > 1 {
+            sent.unanswered = Some((report, tries - 1));
+            return;
+        }
+        drop(sent);
+        self.merge(Arc::unwrap_or_clone(report));
     }
 
     /// What others know this census by ([`Report::reporter`]): a random number, which says nothing of who it is.

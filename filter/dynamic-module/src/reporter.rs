@@ -114,7 +114,7 @@ impl Reporter {
         match configured.call(&self.cluster, &fields, &report.grpc_body(), PATIENCE) {
             Ok(()) => state.sender = Some(self.id),
             // The cluster has no connection, or does not exist.
-            Err(_) => CENSUS.failed(),
+            Err(_) => CENSUS.unsent(),
         }
     }
 

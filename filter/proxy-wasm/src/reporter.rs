@@ -124,7 +124,7 @@ impl Reporter {
         match call {
             Ok(call) => self.pending = Some((call, report)),
             // The cluster has no connection, or does not exist.
-            Err(_) => census.failed(),
+            Err(_) => census.unsent(),
         }
     }
 

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use limpet_api::{
-    IngressHealthCheck, IngressService, Object, ObjectName, ServicePort, ServiceSpec, StickySession, Text,
-};
+use limpet_api::{IngressHealthCheck, IngressService, Object, ObjectName, ServicePort, ServiceSpec, StickySession};
 use serde_json::json;
 
 use super::go::quoted;
@@ -144,7 +142,7 @@ pub(super) struct Service<'a> {
     pub(super) strategy: Strategy<'a>,
     /// How long the client's address holds a session, where the Service says so and the object writes no strategy.
     pub(super) affinity: Option<Duration>,
-    base: Text,
+    base: String,
     spec: Cluster,
 }
 
@@ -174,7 +172,7 @@ impl Service<'_> {
 
     /// Whether tokens name both by one hash, although they are two.
     pub(super) fn is_confused_with(&self, other: &Self) -> bool {
-        let name = |service: &Self| ClusterName(service.base.clone());
+        let name = |service: &Self| ClusterName(service.base.as_str().into());
         self.base != other.base && name(self).destination() == name(other).destination()
     }
 }
@@ -210,10 +208,6 @@ impl Services<'_> {
         let object = object.ok_or_else(missing)?;
         let is_it = |port: &&ServicePort| i64::from(port.port) == service.port;
         let port = object.spec.ports.iter().find(is_it).ok_or_else(missing)?;
-        let base = ClusterName::of_service(&name, port.port);
-        if let Some(confused) = self.objects.confused.get(&base) {
-            return Err(format!("{at}: {}", confused.message()));
-        }
         let external_name = self.external_name(at, object)?;
         let protocol = protocol(at, object, port)?;
         let backend = RuleBackend::Service(name.clone());
@@ -226,7 +220,7 @@ impl Services<'_> {
             weight: service.weight,
             strategy,
             affinity,
-            base,
+            base: format!("service/{}/{}/{}", name.namespace, name.name, port.port),
             spec: Cluster {
                 service: name.clone(),
                 port: port.port,

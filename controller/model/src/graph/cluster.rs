@@ -15,18 +15,6 @@ use crate::certificate::Authorities;
 pub struct ClusterName(pub Text);
 
 impl ClusterName {
-    /// The base of the cluster of a Service's port.
-    #[must_use]
-    pub fn of_service(service: &ObjectName, port: u16) -> Text {
-        format!("service/{}/{}/{port}", service.namespace, service.name).into()
-    }
-
-    /// The base of the cluster of an XBackend.
-    #[must_use]
-    pub fn of_x_backend(backend: &ObjectName) -> Text {
-        format!("xbackend/{}/{}", backend.namespace, backend.name).into()
-    }
-
     /// One for each protocol that routes speak to the same port: a session may use all of them.
     #[must_use]
     pub fn new(base: &str, protocol: Protocol) -> Self {

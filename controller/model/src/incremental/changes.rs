@@ -63,12 +63,6 @@ impl Changes {
         {
             changes.members.insert(Member::Contour);
         }
-        for base in changed(&before.confused, &after.confused) {
-            let of = |objects: &Objects| objects.confused.get(base).map(|confused| confused.object.clone());
-            for object in [of(before), of(after)].into_iter().flatten() {
-                changes.object(object.kind, &object.name);
-            }
-        }
         for object in changed(&before.quarantined, &after.quarantined) {
             if object.kind == Kind::IngressRoute {
                 changes.members.insert(Member::Contour);

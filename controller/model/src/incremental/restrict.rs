@@ -23,7 +23,6 @@ pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, o
         namespaces: all.namespaces.clone(),
         memory: all.memory.clone(),
         quarantined: all.quarantined.clone(),
-        confused: all.confused.clone(),
         ..Objects::default()
     };
     for member in partition.members(island) {

@@ -16,7 +16,7 @@ use super::update::Update;
 use super::wanted::{self, Choice, Wanted};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
-use limpet_model::{Claims, Destinations, Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
 pub(crate) use slices::{Deletions, Slices};
 
 /// What the API server has now, as far as the watches have told.
@@ -46,7 +46,6 @@ pub(crate) struct Store {
     answered: BTreeSet<Wanted>,
     /// The Services that lead to Envoys.
     followed: BTreeSet<ObjectName>,
-    destinations: Destinations,
 }
 
 /// What an object with a status of ours says of itself.
@@ -121,7 +120,6 @@ impl Store {
             may_want: false,
             answered: BTreeSet::new(),
             followed: BTreeSet::new(),
-            destinations: Destinations::default(),
         }
     }
 
@@ -130,8 +128,8 @@ impl Store {
         Arc::clone(&self.objects)
     }
 
-    /// Sets what is remembered of the objects as they were. Returns whether other single objects are wanted than
-    /// before.
+    /// Sets what is remembered of the objects as they were, once they are listed. Returns whether other single objects
+    /// are wanted than before.
     pub(crate) fn set_memory(&mut self, memory: Memory) -> bool {
         if self.objects.memory != memory {
             Arc::make_mut(&mut self.objects).memory = memory;
@@ -142,8 +140,7 @@ impl Store {
     /// Classes that are gone are kept while Gateways name them. Returns whether others are kept than before.
     fn settle_classes(&mut self) -> bool {
         let controller = &self.watched.controller;
-        // What is missing may just not be listed yet.
-        let may_settle = self.watched.serves && self.is_complete() && self.objects.has_gone_classes();
+        let may_settle = self.watched.serves && self.objects.has_gone_classes();
         may_settle && Arc::make_mut(&mut self.objects).settle_classes(controller)
     }
 
@@ -295,7 +292,8 @@ impl Store {
             change.objects = true;
             self.may_want = true;
         }
-        if change.objects && self.settle_classes() {
+        // What is missing may just not be listed yet.
+        if change.objects && self.is_complete() && self.settle_classes() {
             self.may_want = true;
         }
         if std::mem::take(&mut self.may_want) {
@@ -415,31 +413,6 @@ impl Store {
     }
 
     fn insert_content(&mut self, kind: Kind, name: ObjectName, content: Content, change: &mut Change) {
-        let (before, object) = (self.claims(kind, &name), name.clone());
-        self.put(kind, name, content, change);
-        self.claim(kind, object, before.as_ref());
-    }
-
-    /// The clusters of an object of this kind.
-    fn claims(&self, kind: Kind, name: &ObjectName) -> Option<Claims> {
-        match kind {
-            Kind::Service => Claims::of_service(&self.objects, name),
-            Kind::XBackend => Claims::of_x_backend(&self.objects, name),
-            _ => None,
-        }
-    }
-
-    /// Takes in which clusters an object has now.
-    fn claim(&mut self, kind: Kind, name: ObjectName, before: Option<&Claims>) {
-        let now = self.claims(kind, &name);
-        if before != now.as_ref() {
-            let confused = &mut Arc::make_mut(&mut self.objects).confused;
-            self.destinations
-                .replace(&ObjectRef { kind, name }, before, now.as_ref(), confused);
-        }
-    }
-
-    fn put(&mut self, kind: Kind, name: ObjectName, content: Content, change: &mut Change) {
         let can_want = self.can_want(kind, &name);
         let mut count = |is_new: bool| *self.counts.entry(kind).or_default() += usize::from(is_new);
         /// Whether that changed anything.
@@ -510,12 +483,6 @@ impl Store {
     }
 
     fn remove_content(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
-        let before = self.claims(kind, name);
-        self.take(kind, name, change);
-        self.claim(kind, name.clone(), before.as_ref());
-    }
-
-    fn take(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
         let can_want = self.can_want(kind, name);
         let mut uncount = || {
             if let Some(count) = self.counts.get_mut(&kind) {
@@ -539,8 +506,10 @@ impl Store {
         let changed = match kind {
             Kind::GatewayClass => {
                 let class = self.objects.gateway_classes.get(&name.name).cloned();
-                let changed = take!(gateway_classes, &name.name);
-                if let Some(class) = class.filter(|_| self.watched.serves) {
+                // One that is gone already is not counted.
+                let was_there = !self.objects.gone_classes.contains(&name.name);
+                let changed = was_there && take!(gateway_classes, &name.name);
+                if let Some(class) = class.filter(|_| was_there && self.watched.serves) {
                     Arc::make_mut(&mut self.objects).keep_class(&class, &self.watched.controller);
                 }
                 changed

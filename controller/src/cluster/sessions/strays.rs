@@ -38,6 +38,9 @@ struct OfGateway {
 impl Strays {
     /// Keeps those of a report.
     pub(super) fn note(&mut self, group: &str, report: &Report, places: &Places, now: Timestamp) {
+        if let Some(of_gateway) = self.0.get_mut(group) {
+            of_gateway.forget(now);
+        }
         let told = report.backends.iter().filter_map(BackendReport::backend);
         for backend in told.filter(|backend| !backend.is_others()) {
             if !places.find(group, backend, now).is_empty() {
@@ -48,9 +51,6 @@ impl Strays {
                 Some(of_gateway) => of_gateway,
                 None => self.0.entry(group.to_owned()).or_default(),
             };
-            if of_gateway.backends.len() >= SHARE {
-                of_gateway.forget(now);
-            }
             if of_gateway.backends.len() < SHARE || of_gateway.backends.contains_key(&backend) {
                 of_gateway.backends.insert(backend, until);
             } else {

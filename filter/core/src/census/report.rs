@@ -4,7 +4,7 @@
 //! A report tells what has changed since the one before; one without a change asks whether the controller still knows
 //! the rest. Without an answer it is sent again as it was, and the controller may have taken it before: sketches merge
 //! and times only grow, and `requests`, `left`, `rebalanced` and `restarts`, which are numbers since the last report,
-//! count once for each [`Report::number`].
+//! count once for each [`Report::number`] that a process of the controller takes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub const PATH: &str = "/limpet.sessions.v1.Sessions/Report";
 /// How long the controller may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So often a report is sent that gets no answer. Then others tell of it: the controller may refuse this one for ever.
+/// So often a report is sent that gets no answer. Then others tell of it, and it may count twice: the controller may
+/// refuse this one for ever.
 pub const TRIES: u32 = 4;
 /// After so many intervals without a change, an Envoy sends an empty report: it counts, and there is nothing new.
 pub const SILENCE: u32 = 5;

@@ -483,3 +483,21 @@ fn a_report_that_nobody_takes_does_not_hold_up_the_others() {
     let other = next();
     assert_eq!((other.number, other.backends[0].requests), (2, 2));
 }
+
+#[test]
+fn a_report_that_was_never_sent_is_not_sent_as_it_was() {
+    let census = Census::new(SEED, 100);
+    let next = || census.next_report("web", &mut 0, at(0)).unwrap();
+    census.see(&seen(backend(1, 600), 1, at(0)));
+    assert_eq!(next().number, 1);
+    census.unsent();
+    let second = next();
+    assert_eq!((second.number, second.backends[0].requests), (2, 1));
+    // It may have arrived, however long there is no connection.
+    census.failed();
+    for _ in 0..3 * TRIES {
+        assert_eq!(next(), second);
+        census.unsent();
+    }
+    assert_eq!(next(), second);
+}

@@ -560,6 +560,8 @@ fn a_class_stays_while_gateways_name_it() {
         assert!(store.apply(goes).objects);
         assert_eq!(classes(&store), (limpet(), limpet()));
         assert_eq!(store.wanted(), &wanted);
+        let again = Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet"));
+        assert_eq!(store.apply(again), Change::default());
         assert_eq!(store.counts()[&Kind::GatewayClass], (0, 0));
         // It is there again.
         applied(&mut store, Kind::GatewayClass, class_of(OURS));
@@ -608,59 +610,4 @@ fn a_class_that_is_gone_outlives_a_restart() {
     assert_eq!(classes(&after), (Vec::new(), Vec::new()));
     let (graph, _) = incremental.build(&after.objects(), &settings);
     assert_eq!(graph.memory, limpet_model::Memory::default());
-}
-
-/// Names whose clusters have one hash.
-const TWINS: [&str; 2] = ["s54211", "s144659"];
-
-/// Whoever chose such a name took part in the sessions of another namespace's Service.
-#[test]
-fn of_two_services_with_one_hash_the_younger_one_is_not_served() {
-    let mut store = store_with_gateway();
-    applied(&mut store, Kind::GatewayClass, class_of(OURS));
-    let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
-    let spec = json!({"spec": {"gatewayClassName": "limpet", "listeners": listeners}});
-    applied(
-        &mut store,
-        Kind::Gateway,
-        entry(Kind::Gateway, "shop", "web", "2", &spec),
-    );
-    let service = |name: &str, year: u32| {
-        let mut object = json!({"spec": {"ports": [{"port": 80}]}});
-        object["metadata"] = json!({
-            "namespace": "shop", "name": name, "uid": name, "resourceVersion": "1",
-            "creationTimestamp": format!("{year}-01-01T00:00:00Z"),
-        });
-        from_manifest(Kind::Service, object, OURS).unwrap().unwrap()
-    };
-    for (name, year) in [(TWINS[0], 2025), (TWINS[1], 2026)] {
-        applied(&mut store, Kind::Service, service(name, year));
-        let rules = json!([{"backendRefs": [{"name": name, "port": 80}]}]);
-        let spec = json!({"spec": {"parentRefs": [{"name": "web"}], "rules": rules}});
-        applied(
-            &mut store,
-            Kind::HttpRoute,
-            entry(Kind::HttpRoute, "shop", name, "1", &spec),
-        );
-    }
-    let settings = limpet_model::Settings::default();
-    let mut incremental = limpet_model::Incremental::default();
-    let mut served = |store: &Store| {
-        let built = limpet_model::build(&store.objects(), &settings);
-        assert_eq!(incremental.build(&store.objects(), &settings), built);
-        let (graph, reports) = built;
-        let told = |name: &str| {
-            let report = reports.http_routes.get(&ObjectName::new("shop", name));
-            serde_json::to_string(&report.unwrap().parents).unwrap()
-        };
-        let clusters: Vec<String> = graph.clusters.keys().map(ToString::to_string).collect();
-        (clusters, TWINS.map(|name| told(name).contains("which is older")))
-    };
-    let of = |name: &str| vec![format!("service/shop/{name}/80")];
-    assert_eq!(served(&store), (of(TWINS[0]), [false, true]));
-    // The older one is made again, so it is the younger one.
-    applied(&mut store, Kind::Service, service(TWINS[0], 2027));
-    assert_eq!(served(&store), (of(TWINS[1]), [true, false]));
-    store.apply(Update::Deleted(Kind::Service, ObjectName::new("shop", TWINS[1])));
-    assert_eq!(served(&store), (of(TWINS[0]), [false, false]));
 }
