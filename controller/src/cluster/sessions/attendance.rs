@@ -78,6 +78,9 @@ pub(crate) struct Roll {
     /// Whether they may have told of backends that the replica did not know.
     #[prost(bool, tag = "6")]
     strays: bool,
+    /// How often the replica asked them to tell everything again.
+    #[prost(uint64, tag = "7")]
+    asked: u64,
 }
 
 impl Reporter {
@@ -161,6 +164,14 @@ impl Attendance {
         }
     }
 
+    /// How often any replica asked the Envoys of a Gateway to tell everything again. An Envoy that goes to another one
+    /// is asked there.
+    pub(super) fn asked(&self, group: &str) -> u64 {
+        let elsewhere = self.elsewhere.values().filter_map(|rolls| rolls.get(group));
+        let all = elsewhere.map(|roll| roll.asked).chain([self.strays.asked(group)]);
+        all.fold(0, u64::wrapping_add)
+    }
+
     /// What this replica tells the others.
     pub(super) fn told(&self, now: Timestamp) -> Vec<Roll> {
         let groups: BTreeSet<_> = self.connected.keys().chain(self.reporters.keys()).collect();
@@ -177,6 +188,7 @@ impl Attendance {
             more: present().any(|(_, reporter)| reporter.more),
             others: reporters().any(|(_, reporter)| reporter.has_others(now)),
             strays: !self.strays.gaps(group, now).is_complete(),
+            asked: self.strays.asked(group),
         }
     }
 

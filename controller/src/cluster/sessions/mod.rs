@@ -134,7 +134,7 @@ impl Book {
             }
         };
         Ok(Answer {
-            memory: content.memory.wrapping_add(content.attendance.strays.asked(group)),
+            memory: content.memory.wrapping_add(content.attendance.asked(group)),
             sheds,
             process: content.process,
         })

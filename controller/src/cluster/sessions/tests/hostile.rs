@@ -442,6 +442,12 @@ fn another_replica_tells_that_a_pod_was_unknown() {
         gaps.words().iter().any(|why| why.contains("told another replica")),
         "{gaps:?}"
     );
+    // Its Envoy, which was not asked yet, may go to the other one.
+    see(&envoy, other.backend(1), 2);
+    let asked = shop.book.content().attendance.asked(GROUP);
+    assert_eq!((asked, other.book.content().attendance.asked(GROUP)), (1, 1));
+    let memory = other.book.content().memory;
+    assert_ne!(other.hear(&envoy), memory);
 }
 
 /// A Service of another tenant with the same hash let the sessions of a pod begin anew.
