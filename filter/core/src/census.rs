@@ -239,7 +239,8 @@ impl Census {
 
     /// What to send now: what has no answer, else what has changed, or nothing but a sign of life if nothing has for
     /// [`SILENCE`] intervals. `None` also while the last report is under way. Call it once in an interval, and then
-    /// [`arrived`](Self::arrived), [`failed`](Self::failed) or [`unsent`](Self::unsent). `idle` is how many have passed without a report.
+    /// [`arrived`](Self::arrived), [`failed`](Self::failed) or [`unsent`](Self::unsent). `idle` is how many intervals
+    /// have passed without a report.
     pub fn next_report(&self, node_cluster: &str, idle: &mut u32, now: Timestamp) -> Option<Arc<Report>> {
         if locked(&self.sent).in_flight {
             return None;
