@@ -80,7 +80,7 @@ fn a_target_that_no_run_covers_rots() {
     assert_eq!(
         left_out,
         by_hand.collect(),
-        "the left ones are run by nobody; CONTRIBUTING.md names the right ones"
+        "left: targets that no run covers; right: those that CONTRIBUTING.md lists"
     );
 }
 

@@ -463,9 +463,8 @@ impl GatewayState<'_> {
             unready: self.unready.clone(),
         }
     }
-}
 
-impl GatewayState<'_> {
+    /// What to add to a message if the class is gone.
     fn gone_class(&self) -> String {
         let class = &self.object.spec.gateway_class_name;
         if self.class_is_gone {

@@ -288,7 +288,7 @@ impl Census {
         locked(&self.sent).in_flight = false;
     }
 
-    /// The last report could not be sent. If it never was, another one tells of it: nobody can have counted it.
+    /// The last report could not be sent. If it never was, it cannot have been counted, and the next one includes it.
     pub fn unsent(&self) {
         let mut sent = locked(&self.sent);
         sent.in_flight = false;
@@ -318,7 +318,7 @@ impl Census {
         self.follow(answer, now);
     }
 
-    /// Does as whoever takes the reports says. If the controller has forgotten the former ones, everything is told
+    /// Follows an answer to reports. If the controller has forgotten the former ones, everything is told
     /// again; if another process of it answers, what may have been lost with the one before.
     pub fn follow(&self, answer: &report::Answer, now: Timestamp) {
         *locked(&self.budgets) = Budgets::new(&answer.sheds, now);

@@ -61,7 +61,8 @@ pub(super) fn deprecated(what: &str, services: impl Iterator<Item = ObjectName>)
     (!services.is_empty()).then(|| {
         format!(
             "release 1.7 of the Gateway API deprecates sessionPersistence of {what}: an XBackend with it, and with the \
-         selector and the port of its Service, replaces it, where backendRefs lead there, and clients get new sessions ({})",
+             selector and the port of its Service, replaces it, where backendRefs lead there, and clients get new \
+             sessions ({})",
             listed.join(", ")
         )
     })

@@ -124,7 +124,7 @@ impl Balance {
             let Some(served) = known.places.served_to(told.group, *id) else {
                 continue;
             };
-            // The sessions of the other one would begin anew.
+            // Sessions of the other cluster would end, too.
             if known.places.is_ambiguous(told.group, served.destination) {
                 continue;
             }

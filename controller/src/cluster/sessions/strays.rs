@@ -1,7 +1,7 @@
 //! Backends that Envoys told of before this replica knew them: an Envoy may have them from another replica. What was
 //! told of them is not taken. Once one of them is known, the Envoys of its Gateway tell everything again.
 //!
-//! Each Gateway has a share, so that whoever may report for one fills no other's.
+//! Each Gateway has a share, so that the Envoys of one cannot fill another's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::settling::SETTLING;
 
 /// How many of them a Gateway may have. Where there are more, its sessions are known to be incomplete.
 const SHARE: usize = 1000;
-/// No session is missed for longer: whoever reports says how long it lives.
+/// The longest time that an entry stays. The idle bound in a report is not to be trusted.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Default)]

@@ -50,7 +50,7 @@ spec:
     let is_theirs = |answer: &limpet_e2e::Answer| answer.header("x-theirs").is_some();
     controlled.site.until("their policy", is_theirs).await?;
     let written = namespace.get("EnvoyExtensionPolicy", "theirs").await?["spec"].clone();
-    // Ages are told apart by seconds, and then by the name.
+    // Envoy Gateway compares ages in seconds, and then names.
     tokio::time::sleep(Duration::from_secs(1)).await;
     controlled.controller.launch()?;
     controlled.controller.until_ready().await?;

@@ -471,7 +471,7 @@ fn a_report_without_an_answer_is_sent_again_as_it_was() {
 }
 
 #[test]
-fn a_report_that_nobody_takes_does_not_hold_up_the_others() {
+fn a_report_without_any_answer_does_not_hold_up_the_others() {
     let census = Census::new(SEED, 100);
     let next = || census.next_report("web", &mut 0, at(0)).unwrap();
     census.see(&seen(backend(1, 600), 1, at(0)));

@@ -195,7 +195,7 @@ fn an_answer_says_why() {
         status: 500,
         reason: "spec.rules[0]: no backend".to_owned(),
     }));
-    // Who asks learns no names of objects.
+    // The answer names no objects of the cluster.
     let body = json!({"inline_string": "This route cannot be served. Its status in the cluster says why.\n"});
     assert_eq!(made["direct_response"], json!({"status": 500, "body": body}));
     assert_eq!(

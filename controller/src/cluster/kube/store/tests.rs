@@ -597,7 +597,7 @@ fn a_class_that_is_gone_outlives_a_restart() {
     let settings = limpet_model::Settings::default();
     let (graph, reports) = limpet_model::build(&before.objects(), &settings);
     assert_eq!(graph.gateways.len(), 1);
-    assert!(reports.gateway_classes.is_empty(), "nobody has a status to write");
+    assert!(reports.gateway_classes.is_empty(), "there is no status to write");
 
     let mut after = store_with_gateway();
     assert!(after.set_memory(graph.memory.clone()), "its certificate is wanted");

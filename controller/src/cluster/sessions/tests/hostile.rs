@@ -334,7 +334,7 @@ fn reporters_of_another_gateway_leave_what_is_there() {
     assert_eq!(budget(&shop, GROUP, 1, 60), 1);
 }
 
-/// So many backends that nobody knows.
+/// So many unknown backends.
 fn invented(shop: &Shop, count: u16) -> Report {
     let backend = |port| Backend {
         host: ([10, 0, 9, 9], port).into(),
@@ -450,7 +450,7 @@ fn another_replica_tells_that_a_pod_was_unknown() {
     assert_ne!(other.hear(&envoy), memory);
 }
 
-/// A Service of another tenant with the same hash let the sessions of a pod begin anew.
+/// A Service of another tenant with the same hash ended sessions on a pod.
 #[test]
 fn what_budgets_cannot_tell_apart_has_none() {
     let twins = ["service/shop/s54211/80", "service/shop/s144659/80"].map(|base| ClusterName(base.into()));
