@@ -13,7 +13,8 @@ use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
 use super::sessions::Context;
-use super::sessions::{InCommon, RuleFacts, RuleSession, former_sessions, pruned_policies, sessions};
+use super::sessions::{InCommon, RuleFacts, RuleSession, judged_services, sessions};
+use super::stand_in::{self, Wrong};
 use super::{
     Envoys, Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
     without_status,
@@ -45,7 +46,7 @@ pub fn explain(objects: &Objects, settings: &Settings, route: &ObjectRef) -> (Gr
 /// As [`build`]. What is forgotten because there is no room for it is not known to the
 /// next build, nor to another replica. So the graph is built without it.
 pub(super) fn build_within(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
-    let mut built = build_once(objects, settings, context);
+    let mut built = build_with_stand_ins(objects, settings, context);
     let mut again: Option<Objects> = None;
     for _ in 1..MOST_BUILDS {
         let known = again.as_ref().unwrap_or(objects);
@@ -54,7 +55,7 @@ pub(super) fn build_within(objects: &Objects, settings: &Settings, context: Cont
         }
         let next = again.get_or_insert_with(|| objects.clone());
         next.memory.clone_from(&built.graph.memory);
-        built = build_once(next, settings, context);
+        built = build_with_stand_ins(next, settings, context);
     }
     built
 }
@@ -66,12 +67,32 @@ pub(super) struct Built {
     explained: Vec<RuleExplanation>,
     /// What its sessions have in common with others.
     pub(super) in_common: InCommon,
+    /// The objects that say of their sessions what cannot be followed.
+    wrong: BTreeMap<ObjectRef, Wrong>,
     /// Whether something was forgotten because there is no room for it.
     forgot: bool,
 }
 
-/// Builds once, whatever is forgotten.
-pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
+/// Builds with what objects said of their sessions before, where these cannot be followed. Whatever is forgotten, it is
+/// not built again.
+pub(super) fn build_with_stand_ins(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
+    let mut built = build_once(objects, settings, context);
+    while let Some(objects) = objects.with_stand_ins(&built.wrong) {
+        let again = build_once(&objects, settings, context);
+        let all = objects.stand_ins.keys();
+        let in_vain: Vec<&ObjectRef> = all.filter(|object| again.wrong.contains_key(object)).collect();
+        if in_vain.is_empty() {
+            return again;
+        }
+        for object in in_vain {
+            built.wrong.remove(object);
+        }
+    }
+    built
+}
+
+/// Builds once.
+fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
     let explained_route = context.explained;
     // Another control plane serves the policies itself.
     let tls = if settings.judges() {
@@ -108,15 +129,18 @@ pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Contex
         None => Vec::new(),
     };
     let mut ingress_routes = BTreeMap::new();
+    let mut judged = std::mem::take(&mut sessions.judged);
+    judged.extend(judged_services(objects));
     if let (Some(mut contour), Some(settings)) = (contour, &settings.contour) {
         ingress_routes = std::mem::take(&mut contour.reports);
+        judged.append(&mut contour.judged);
         explained.extend(contour.take_explained(&sessions, settings));
         contour.add_to(&mut graph, &sessions.of_others, objects, settings);
     }
     let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
     graph.memory = Memory {
         rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
-        sessions: former_sessions(objects),
+        sessions: stand_in::remembered(objects, &judged),
         classes: gone_classes::remembered(objects, settings),
     };
     graph.envoys = gateways
@@ -124,7 +148,7 @@ pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Contex
         .filter(|(_, gateway)| gateway.envoys != Envoys::default())
         .map(|(name, gateway)| ((*name).clone(), Arc::new(gateway.envoys.clone())))
         .collect();
-    let forgot = graph.memory.fit(&pruned_policies(objects), context.limits.most_bytes);
+    let forgot = graph.memory.fit(context.limits.most_bytes);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);
     without_status::add(objects, settings, &mut sessions.without_status);
@@ -147,9 +171,9 @@ pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Contex
             &mut reports.grpc_routes
         };
         let report = if settings.judges() {
-            route_report(route, sessions)
+            route_report(route, sessions, objects.stand_ins.get(&route.object))
         } else {
-            foreign::route_report(route, sessions)
+            foreign::route_report(route, sessions, objects.stand_ins.get(&route.object))
         };
         of_kind.insert(route.object.name.clone(), Arc::new(report));
     }
@@ -162,6 +186,7 @@ pub(super) fn build_once(objects: &Objects, settings: &Settings, context: Contex
         reports,
         explained,
         in_common: sessions.in_common,
+        wrong: stand_in::all_wrong(judged),
         forgot,
     }
 }

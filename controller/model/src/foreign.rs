@@ -8,17 +8,22 @@ use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{RouteState, gateway_name};
 use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor, notes_on};
 use super::unsupported::{Extent, Unsupported};
-use super::{Gateways, Objects, Reports, Settings};
+use super::{Gateways, Objects, Reports, Settings, StandIn};
 use limpet_api::{GatewaySpec, Kind, Object, ObjectName, ParentRef};
 
 /// Reports on the sessions that a route asks for. Whether the route is served is for the other control plane to report.
-pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
+/// `stand_in`: what is wrong with these, if former ones are in their place.
+pub(super) fn route_report(
+    route: &RouteState<'_>,
+    sessions: &[RuleSession],
+    stand_in: Option<&StandIn>,
+) -> RouteReport {
     let message = std::iter::once("The sessions of the route are configured").chain(notes_on(sessions));
     let message: Vec<&str> = message.collect();
     let problems = sessions.iter().flat_map(|session| &session.problems);
-    let problems: Vec<String> = problems
-        .map(|problem| format!("{}: {} (there are no sessions)", problem.field, problem.message))
-        .collect();
+    let problems = problems.map(|problem| format!("{}: {} (there are no sessions)", problem.field, problem.message));
+    let kept = stand_in.map(|stand_in| format!("Fall Back: {stand_in}"));
+    let problems: Vec<String> = kept.into_iter().chain(problems).collect();
     let mut conditions = vec![Condition::holds("Accepted", "Accepted", message.join("; "))];
     if !problems.is_empty() {
         conditions.push(Condition::holds(

@@ -1,17 +1,18 @@
-//! What is remembered of objects, because they do not tell it any more: the names of rules without a name, the sessions
-//! of policies whose fields the API server left out after an upgrade, and classes that are gone.
+//! What is remembered of objects, because they may not tell it any more: the names of rules without a name, what was
+//! said of sessions when it could be followed last, and classes that are gone.
 //!
 //! Whoever has the same memory and the same objects makes the same of them, and makes it again with the memory that
 //! results. So replicas agree, and a restart changes nothing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use serde::{Deserialize, Serialize};
 
 use crate::fair_share;
-use crate::former_session::{FormerSession, FormerSessions};
 use crate::remembered_class::RememberedClass;
+use crate::remembered_sessions::{RememberedSession, RememberedSessions};
 use crate::rule_names::{RouteNames, RuleNames};
 
 /// The greatest size of all texts, but for their frames: an object in a cluster has room for 1 MiB.
@@ -20,11 +21,22 @@ pub(crate) const MOST_BYTES: usize = 800_000;
 /// A memory is written in so many parts, because a change writes again what is in its part.
 const PARTS: u8 = 16;
 
+/// The kinds of objects of which anything is remembered beside classes.
+const REMEMBERED: [Kind; 7] = [
+    Kind::HttpRoute,
+    Kind::GrpcRoute,
+    Kind::BackendLbPolicy,
+    Kind::XBackendTrafficPolicy,
+    Kind::XBackend,
+    Kind::Service,
+    Kind::IngressRoute,
+];
+
 /// What is remembered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Memory {
     pub(crate) rule_names: RuleNames,
-    pub(crate) sessions: FormerSessions,
+    pub(crate) sessions: RememberedSessions,
     /// By name.
     pub(crate) classes: BTreeMap<String, RememberedClass>,
 }
@@ -34,7 +46,7 @@ pub struct Memory {
 #[serde(rename_all = "camelCase", default)]
 struct Written {
     routes: Vec<RouteNames>,
-    policies: Vec<FormerSession>,
+    sessions: Vec<RememberedSession>,
     classes: Vec<RememberedClass>,
 }
 
@@ -48,14 +60,14 @@ impl Memory {
     pub fn parse(part: u8, text: &str) -> Result<Self, String> {
         let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let routes = written.routes.iter().map(RouteNames::route);
-        let policies = written.policies.iter().map(FormerSession::policy);
+        let sessions = written.sessions.iter().map(|session| &*session.object);
         let classes = written.classes.iter().map(RememberedClass::name);
-        if let Some(key) = routes.chain(policies).chain(classes).find(|key| part_of(key) != part) {
+        if let Some(key) = routes.chain(sessions).chain(classes).find(|key| part_of(key) != part) {
             return Err(format!("{key}: expected it in part {:x}", part_of(key)));
         }
         Ok(Self {
             rule_names: RuleNames::read(written.routes)?,
-            sessions: written.policies.into_iter().collect(),
+            sessions: written.sessions.into_iter().collect(),
             classes: by_name(written.classes),
         })
     }
@@ -68,15 +80,15 @@ impl Memory {
             .filter(|route| part_of(route.route()) == part)
             .map(line)
             .collect();
-        let policies = self.sessions.iter();
-        let policies = policies.filter(|session| part_of(session.policy()) == part);
-        let policies: Vec<_> = policies.map(line).collect();
+        let sessions = self.sessions.iter();
+        let sessions = sessions.filter(|session| part_of(&session.object) == part);
+        let sessions: Vec<_> = sessions.map(line).collect();
         let classes = self.classes.values();
         let classes: Vec<_> = classes
             .filter(|class| part_of(class.name()) == part)
             .map(line)
             .collect();
-        let lists = [("routes", routes), ("policies", policies), ("classes", classes)];
+        let lists = [("routes", routes), ("sessions", sessions), ("classes", classes)];
         let has_any = lists.iter().any(|(_, lines)| !lines.is_empty());
         let lists = lists.map(|(name, lines)| format!("\"{name}\":[\n{}\n]", lines.join(",\n")));
         has_any.then(|| format!("{{{}}}", lists.join(",")))
@@ -108,65 +120,50 @@ impl Memory {
     pub(crate) fn changed(&self, other: &Self, built: &Self) -> BTreeSet<ObjectRef> {
         let routes = self.rule_names.changed(&other.rule_names);
         let routes = routes.filter(|route| other.rule_names.route(route) != built.rule_names.route(route));
-        let routes = routes.filter_map(|route| {
-            let mut parts = route.split('/');
-            let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
-            let mut kinds = [Kind::HttpRoute, Kind::GrpcRoute].into_iter();
-            let kind = kinds.find(|known| known.as_str().eq_ignore_ascii_case(kind))?;
-            let name = ObjectName::new(namespace, name);
-            Some(ObjectRef { kind, name })
-        });
-        let policies = self.sessions.changed(&other.sessions);
-        let policies = policies
-            .filter(|policy| other.sessions.policy(policy) != built.sessions.policy(policy))
-            .filter_map(|policy| policy.split_once('/'))
-            .flat_map(|(namespace, name)| {
-                let kinds = [Kind::BackendLbPolicy, Kind::XBackendTrafficPolicy];
-                kinds.map(|kind| ObjectRef {
-                    kind,
-                    name: ObjectName::new(namespace, name),
-                })
-            });
-        routes.chain(policies).collect()
+        let sessions = self.sessions.changed(&other.sessions);
+        let sessions = sessions.filter(|object| other.sessions.get(object) != built.sessions.get(object));
+        routes.chain(sessions).filter_map(|key| object(key)).collect()
     }
 
     /// Forgets what is remembered of one object.
     pub(crate) fn forget(&mut self, object: &ObjectRef) {
-        match object.kind {
-            Kind::HttpRoute | Kind::GrpcRoute => self.rule_names.forget(&object.key()),
-            Kind::XBackendTrafficPolicy => self.sessions.forget(&object.name.to_string()),
-            _ => {}
-        }
+        self.forget_key(&object.key());
     }
 
-    /// When one object is forgotten, and the size of what is remembered of it, if anything is.
-    pub(crate) fn entry(&self, object: &ObjectRef, is_pruned: bool) -> Option<(u8, usize)> {
-        match object.kind {
-            Kind::HttpRoute | Kind::GrpcRoute => {
-                let route = self.rule_names.route(&object.key())?;
-                Some((rank_of_route(route), size(route)))
-            }
-            Kind::XBackendTrafficPolicy => {
-                let session = self.sessions.policy(&object.name.to_string())?;
-                Some((rank_of_policy(is_pruned), size(session)))
-            }
-            _ => None,
-        }
+    fn forget_key(&mut self, key: &str) {
+        self.rule_names.forget(key);
+        self.sessions.forget(key);
+    }
+
+    /// The rank by which one object is forgotten ([`of_route`], [`of_session`]), and the size of what is remembered of it, if anything is.
+    pub(crate) fn entry(&self, object: &ObjectRef) -> Option<(u8, usize)> {
+        let key = object.key();
+        let route = self.rule_names.route(&key).map(of_route);
+        let session = self.sessions.get(&key).map(of_session);
+        let entries = route.into_iter().chain(session);
+        entries.reduce(|(rank, bytes), (other, more)| (rank.max(other), bytes + more))
     }
 
     /// Remembers of an object what `other` does.
     pub(crate) fn copy(&mut self, other: &Self, object: &ObjectRef) {
-        match object.kind {
-            Kind::HttpRoute | Kind::GrpcRoute => self.rule_names.copy(&other.rule_names, &object.key()),
-            Kind::XBackendTrafficPolicy => self.sessions.copy(&other.sessions, &object.name.to_string()),
-            _ => {}
-        }
+        let key = object.key();
+        self.rule_names.copy(&other.rule_names, &key);
+        self.sessions.copy(&other.sessions, &key);
     }
 
     /// Everything that is remembered.
     pub(crate) fn objects(&self) -> BTreeSet<ObjectRef> {
         let none = Self::default();
         none.changed(self, &none)
+    }
+
+    /// What is remembered of the objects of this kind.
+    pub(crate) fn only(&self, kind: Kind) -> Self {
+        let mut only = Self::default();
+        for object in self.objects().iter().filter(|object| object.kind == kind) {
+            only.copy(self, object);
+        }
+        only
     }
 
     /// Adds what is remembered of other objects.
@@ -183,52 +180,28 @@ impl Memory {
     }
 
     /// Forgets what there is no room for, and tells whether that is anything. Each namespace has a fair share of
-    /// `most_bytes`. Of one that has more, this goes, in this order, and the last by name first:
-    /// 1. routes whose rules have the names of their matches;
-    /// 2. policies that still have their fields;
-    /// 3. routes whose rules have former names;
-    /// 4. the policies in `pruned`, which an upgrade took fields from.
-    ///
-    /// No session moves now because of the first two: their objects still tell the same.
-    pub(crate) fn fit(&mut self, pruned: &BTreeSet<String>, most_bytes: usize) -> bool {
-        let mut all = self.entries(pruned);
-        let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
-        for entry in &all {
-            *sizes.entry(entry.namespace()).or_default() += entry.bytes;
+    /// `most_bytes`. Of one that has more, the objects with the lowest [`rank`](Self::entry) go first, and of these the
+    /// last by name. No session moves now because of the ranks 1 and 2: these objects still tell the same.
+    pub(crate) fn fit(&mut self, most_bytes: usize) -> bool {
+        let mut all: Vec<(u8, ObjectRef, usize)> = Vec::new();
+        let mut sizes: BTreeMap<Text, usize> = BTreeMap::new();
+        for object in self.objects() {
+            if let Some((rank, bytes)) = self.entry(&object) {
+                *sizes.entry(object.name.namespace.clone()).or_default() += bytes;
+                all.push((rank, object, bytes));
+            }
         }
         let share = fair_share(sizes.values().copied(), most_bytes);
-        all.sort_by(|one, two| (one.rank, two.name).cmp(&(two.rank, one.name)));
-        let mut routes = Vec::new();
-        let mut policies = Vec::new();
-        for entry in all {
-            let Some(size) = sizes.get_mut(entry.namespace()).filter(|size| **size > share) else {
-                continue;
-            };
-            *size -= entry.bytes;
-            let gone = if entry.is_route() { &mut routes } else { &mut policies };
-            gone.push(entry.name.to_owned());
+        all.sort_by_cached_key(|(rank, object, _)| (*rank, Reverse(object.key())));
+        let mut forgot = false;
+        for (_, object, bytes) in all {
+            if let Some(size) = sizes.get_mut(&object.name.namespace).filter(|size| **size > share) {
+                *size -= bytes;
+                self.forget(&object);
+                forgot = true;
+            }
         }
-        for route in &routes {
-            self.rule_names.forget(route);
-        }
-        for policy in &policies {
-            self.sessions.forget(policy);
-        }
-        !routes.is_empty() || !policies.is_empty()
-    }
-
-    fn entries(&self, pruned: &BTreeSet<String>) -> Vec<Entry<'_>> {
-        let routes = self.rule_names.routes().map(|route| Entry {
-            name: route.route(),
-            rank: rank_of_route(route),
-            bytes: size(route),
-        });
-        let policies = self.sessions.iter().map(|session| Entry {
-            name: session.policy(),
-            rank: rank_of_policy(pruned.contains(session.policy())),
-            bytes: size(session),
-        });
-        routes.chain(policies).collect()
+        forgot
     }
 }
 
@@ -237,33 +210,24 @@ fn by_name(classes: Vec<RememberedClass>) -> BTreeMap<String, RememberedClass> {
     named.collect()
 }
 
-fn rank_of_route(route: &RouteNames) -> u8 {
-    if route.has_former_names() { 3 } else { 1 }
+/// The object with this key.
+fn object(key: &str) -> Option<ObjectRef> {
+    let (kind, name) = key.split_once('/')?;
+    let (namespace, name) = name.split_once('/')?;
+    let mut kinds = REMEMBERED.into_iter();
+    let kind = kinds.find(|known| known.as_str().eq_ignore_ascii_case(kind))?;
+    let name = ObjectName::new(namespace, name);
+    Some(ObjectRef { kind, name })
 }
 
-fn rank_of_policy(is_pruned: bool) -> u8 {
-    if is_pruned { 4 } else { 2 }
+/// The names of the rules: 1 if they are those of their matches, 3 if they are former ones.
+fn of_route(route: &RouteNames) -> (u8, usize) {
+    (if route.has_former_names() { 3 } else { 1 }, size(route))
 }
 
-/// Something that is remembered.
-#[derive(Debug, Clone, Copy)]
-struct Entry<'m> {
-    /// `<kind>/<namespace>/<name>` of a route, `<namespace>/<name>` of a policy.
-    name: &'m str,
-    /// When it is forgotten.
-    rank: u8,
-    bytes: usize,
-}
-
-impl<'m> Entry<'m> {
-    fn is_route(self) -> bool {
-        self.rank % 2 == 1
-    }
-
-    fn namespace(self) -> &'m str {
-        let place = usize::from(self.is_route());
-        self.name.split('/').nth(place).unwrap_or_default()
-    }
+/// What was said of sessions: 2 if the object still says it, 4 if it counts although the object does not.
+fn of_session(session: &RememberedSession) -> (u8, usize) {
+    (if session.counts { 4 } else { 2 }, size(session))
 }
 
 /// The bytes of a line of the text.
@@ -288,9 +252,10 @@ fn line(entry: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use limpet_api::{GatewayClassSpec, ParametersRef};
+    use limpet_api::{GatewayClassSpec, Meta, ParametersRef, SessionPersistence};
 
     use super::*;
+    use crate::remembered_sessions::SessionSettings;
     use crate::rule_names::{Rule, Unnamed, assign};
     use crate::short_hash::short_hash;
 
@@ -300,6 +265,29 @@ mod tests {
             matches: short_hash(matches.as_bytes()),
         };
         assign(former, &[rule]).1
+    }
+
+    /// What is remembered of a policy with this name of its sessions.
+    fn policy(name: &str, uid: &str, counts: bool) -> RememberedSession {
+        let (namespace, name) = name.split_once('/').unwrap();
+        let object = ObjectRef {
+            kind: Kind::XBackendTrafficPolicy,
+            name: ObjectName::new(namespace, name),
+        };
+        let meta = Meta {
+            uid: uid.to_owned(),
+            generation: 2,
+            ..Meta::default()
+        };
+        let settings = SessionSettings {
+            annotations: BTreeMap::from([("strict".into(), "true".to_owned())]),
+            session_persistence: Some(SessionPersistence {
+                session_name: Some("session".to_owned()),
+                ..SessionPersistence::default()
+            }),
+            ..SessionSettings::default()
+        };
+        RememberedSession::new(&object, &meta, settings, counts)
     }
 
     /// The memory that its texts make.
@@ -322,8 +310,14 @@ mod tests {
     #[test]
     fn an_object_moves_to_no_other_part() {
         // A newer release reads what this one has written.
-        let parts = ["httproute/shop/web", "grpcroute/shop/web", "shop/web", ""].map(part_of);
-        assert_eq!(parts, [0, 4, 12, 9]);
+        let parts = [
+            "httproute/shop/web",
+            "grpcroute/shop/web",
+            "backendlbpolicy/shop/web",
+            "",
+        ]
+        .map(part_of);
+        assert_eq!(parts, [0, 4, 5, 9]);
         let mut counts = [0_u32; PARTS as usize];
         for number in 0..1600 {
             counts[usize::from(part_of(&format!("httproute/shop/route-{number:05}")))] += 1;
@@ -375,11 +369,11 @@ mod tests {
 
     #[test]
     fn what_is_in_a_wrong_part_is_named() {
-        let text = r#"{"policies": [{"policy": "shop/web", "uid": ""}]}"#;
-        let own = part_of("shop/web");
+        let text = r#"{"sessions": [{"object": "service/shop/web", "uid": ""}]}"#;
+        let own = part_of("service/shop/web");
         assert!(Memory::parse(own, text).is_ok());
         let error = Memory::parse((own + 1) % PARTS, text).unwrap_err();
-        assert_eq!(error, format!("shop/web: expected it in part {own:x}"));
+        assert_eq!(error, format!("service/shop/web: expected it in part {own:x}"));
     }
 
     #[test]
@@ -388,9 +382,7 @@ mod tests {
         let mut built = Memory::default();
         let rules = remembered(&[], "a");
         built.rule_names.set("httproute/shop/web".to_owned(), "1", rules);
-        built.sessions = [FormerSession::new("shop/web", "3", Some("session"), None)]
-            .into_iter()
-            .collect();
+        built.sessions = [policy("shop/web", "3", false)].into_iter().collect();
         assert_eq!(before.changed(&built, &built), BTreeSet::new());
         let mut other = built.clone();
         let rules = remembered(&[], "b");
@@ -415,9 +407,7 @@ mod tests {
         memory
             .rule_names
             .set("grpcroute/shop/web".to_owned(), "2", rules.clone());
-        memory.sessions = [FormerSession::new("shop/web", "3", Some("session"), Some("Permanent"))]
-            .into_iter()
-            .collect();
+        memory.sessions = [policy("shop/web", "3", true)].into_iter().collect();
         let read = read_again(&memory);
         assert_eq!(read, memory);
         assert_eq!(read.count(), 3);
@@ -431,7 +421,7 @@ mod tests {
             "",
             r#"{"routes": [{"route": "r", "uid": "", "rules": [["0123abcd", "../shop"]]}]}"#,
             r#"{"routes": {}}"#,
-            r#"{"policies": [{"policy": 1, "uid": ""}]}"#,
+            r#"{"sessions": [{"object": 1, "uid": ""}]}"#,
         ] {
             assert!(Memory::parse(part_of("r"), wrong).is_err(), "{wrong}");
         }
@@ -444,8 +434,8 @@ mod tests {
             "others": []
         }"#;
         assert_eq!(Memory::parse(part_of("r"), route).unwrap().count(), 1);
-        let policy = r#"{"policies": [{"policy": "shop/web", "uid": "", "sessionName": "s", "mode": "strict"}]}"#;
-        assert_eq!(Memory::parse(part_of("shop/web"), policy).unwrap().count(), 1);
+        let policy = r#"{"sessions": [{"object": "service/shop/web", "uid": "", "annotations": {}, "since": 1}]}"#;
+        assert_eq!(Memory::parse(part_of("service/shop/web"), policy).unwrap().count(), 1);
     }
 
     #[test]
@@ -461,17 +451,17 @@ mod tests {
         memory
             .rule_names
             .set("httproute/shop/z".to_owned(), "1", former.clone());
-        memory.fit(&BTreeSet::new(), MOST_BYTES);
+        memory.fit(MOST_BYTES);
         assert!((5000..20_000).contains(&memory.count()), "{}", memory.count());
         assert!(size_of_all(&memory) <= MOST_BYTES + 1000);
         assert_eq!(memory.rule_names.of("httproute/shop/z", "1"), former);
         let before = memory.clone();
-        memory.fit(&BTreeSet::new(), MOST_BYTES);
+        memory.fit(MOST_BYTES);
         assert_eq!(memory, before);
     }
 
     #[test]
-    fn policies_that_lost_fields_are_the_last_to_be_forgotten() {
+    fn sessions_that_objects_do_not_tell_are_the_last_to_be_forgotten() {
         let own = remembered(&[], "a");
         let former = remembered(&own, "x");
         let mut memory = Memory::default();
@@ -479,25 +469,24 @@ mod tests {
         memory
             .rule_names
             .set("httproute/shop/web".to_owned(), "1", former.clone());
-        let policy = |number: usize| format!("shop/{number:05}");
-        let session = |number| FormerSession::new(&policy(number), "1", Some("session"), Some("Permanent"));
-        memory.sessions = (0..20_000).map(session).collect();
-        let mut all_pruned = memory.clone();
+        let session = |number: usize, counts| policy(&format!("shop/{number:05}"), "1", counts);
+        memory.sessions = (0..20_000).map(|number| session(number, number == 19_999)).collect();
+        let mut all_count = memory.clone();
+        all_count.sessions = (0..20_000).map(|number| session(number, true)).collect();
 
-        let pruned = BTreeSet::from([policy(19_999)]);
-        memory.fit(&pruned, MOST_BYTES);
+        memory.fit(MOST_BYTES);
         assert!(size_of_all(&memory) <= MOST_BYTES + 1000);
-        assert!((5000..20_000).contains(&memory.count()), "{}", memory.count());
-        assert!(memory.sessions.iter().any(|session| pruned.contains(session.policy())));
+        assert!((3000..20_000).contains(&memory.count()), "{}", memory.count());
+        assert!(memory.sessions.iter().any(|session| session.counts));
         assert_eq!(memory.rule_names.of("httproute/shop/web", "1"), former);
         assert_eq!(memory.rule_names.of("httproute/shop/own", "1"), []);
         let before = memory.clone();
-        memory.fit(&pruned, MOST_BYTES);
+        memory.fit(MOST_BYTES);
         assert_eq!(memory, before);
 
-        all_pruned.fit(&(0..20_000).map(policy).collect(), MOST_BYTES);
-        assert!(size_of_all(&all_pruned) <= MOST_BYTES + 1000);
-        assert_eq!(all_pruned.rule_names.routes().count(), 0);
+        all_count.fit(MOST_BYTES);
+        assert!(size_of_all(&all_count) <= MOST_BYTES + 1000);
+        assert_eq!(all_count.rule_names.routes().count(), 0);
     }
 
     #[test]
@@ -512,13 +501,11 @@ mod tests {
         memory
             .rule_names
             .set("httproute/victim/z".to_owned(), "1", former.clone());
-        memory.sessions = [FormerSession::new("victim/web", "3", Some("session"), None)]
-            .into_iter()
-            .collect();
-        assert!(memory.fit(&BTreeSet::new(), MOST_BYTES));
+        memory.sessions = [policy("victim/web", "3", false)].into_iter().collect();
+        assert!(memory.fit(MOST_BYTES));
         assert!(size_of_all(&memory) <= MOST_BYTES + 1000);
         assert_eq!(memory.rule_names.of("httproute/victim/z", "1"), former);
         assert_eq!(memory.sessions.iter().count(), 1);
-        assert!(!memory.fit(&BTreeSet::new(), MOST_BYTES));
+        assert!(!memory.fit(MOST_BYTES));
     }
 }

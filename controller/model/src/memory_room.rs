@@ -43,13 +43,8 @@ impl Room {
         }
     }
 
-    /// Takes in what `all` has of these objects now. `is_pruned`: whether an upgrade took fields from a policy.
-    pub(crate) fn update<'o>(
-        &mut self,
-        objects: impl IntoIterator<Item = &'o ObjectRef>,
-        all: &Memory,
-        is_pruned: impl Fn(&ObjectRef) -> bool,
-    ) {
+    /// Takes in what `all` has of these objects now.
+    pub(crate) fn update<'o>(&mut self, objects: impl IntoIterator<Item = &'o ObjectRef>, all: &Memory) {
         let mut touched: BTreeSet<Text> = BTreeSet::new();
         for object in objects {
             if let Some(key) = self.keys.remove(object) {
@@ -59,7 +54,7 @@ impl Room {
                 }
             }
             self.left.forget(object);
-            if let Some((rank, bytes)) = all.entry(object, is_pruned(object)) {
+            if let Some((rank, bytes)) = all.entry(object) {
                 let key = (rank, Reverse(object.key()));
                 touched.insert(object.name.namespace.clone());
                 let of_namespace = self.namespaces.entry(object.name.namespace.clone()).or_default();

@@ -59,6 +59,9 @@ pub struct Objects {
     pub memory: Memory,
     /// The routes that Envoys refused.
     pub quarantined: OrdMap<ObjectRef, Quarantined>,
+    /// The objects that have what they said of their sessions before, because that cannot be followed now. A build
+    /// finds them out.
+    pub(crate) stand_ins: BTreeMap<ObjectRef, StandIn>,
 }
 
 /// A route that Envoys refused, although it passed all checks here.
@@ -81,6 +84,27 @@ pub enum InPlace {
     Status500,
     /// Nothing, because Envoys refused its matches, too. Its hosts stay its own.
     Nothing,
+}
+
+/// What is wrong with an object whose former sessions stay in effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandIn {
+    /// The `metadata.generation` of what stays in effect.
+    pub generation: i64,
+    /// What is wrong, each with its field's path.
+    pub problems: String,
+}
+
+/// A sentence for the status.
+impl fmt::Display for StandIn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { generation, problems } = self;
+        write!(f, "{problems}; the sessions of its last valid version")?;
+        if *generation > 0 {
+            write!(f, " (generation {generation})")?;
+        }
+        f.write_str(" stay in effect")
+    }
 }
 
 impl Objects {

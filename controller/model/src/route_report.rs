@@ -4,12 +4,17 @@ use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{Parent, RouteRule, RouteState};
 use super::sessions::{RuleSession, notes_on};
 use super::unread::no_effect;
-use super::{InPlace, Quarantined};
+use super::{InPlace, Quarantined, StandIn};
 
-pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> RouteReport {
+/// `stand_in`: what is wrong with what the route says of its sessions, if former ones are in their place.
+pub(super) fn route_report(
+    route: &RouteState<'_>,
+    sessions: &[RuleSession],
+    stand_in: Option<&StandIn>,
+) -> RouteReport {
     let parent = |parent: &Parent| ParentReport {
         parent_ref: parent.reference.clone(),
-        conditions: conditions(route, parent, sessions),
+        conditions: conditions(route, parent, sessions, stand_in),
     };
     let quarantined = route.quarantined.map(|quarantined| quarantined.generation);
     RouteReport {
@@ -18,7 +23,12 @@ pub(super) fn route_report(route: &RouteState<'_>, sessions: &[RuleSession]) -> 
     }
 }
 
-fn conditions(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession]) -> Vec<Condition> {
+fn conditions(
+    route: &RouteState<'_>,
+    parent: &Parent,
+    sessions: &[RuleSession],
+    stand_in: Option<&StandIn>,
+) -> Vec<Condition> {
     let mut conditions = Vec::new();
     if !parent.accepted.is_true() {
         conditions.push(parent.accepted.clone());
@@ -39,7 +49,7 @@ fn conditions(route: &RouteState<'_>, parent: &Parent, sessions: &[RuleSession])
             parent.accepted.reason,
             no_effect(&message(route, parent, sessions), &route.ignored),
         ));
-        conditions.extend(fallen_back(route, partially_invalid(route, sessions)));
+        conditions.extend(fallen_back(route, partially_invalid(route, sessions, stand_in)));
     }
     if !route.is_malformed {
         conditions.push(resolved(route));
@@ -119,7 +129,11 @@ fn refused_by_envoy(quarantined: &Quarantined, route: &RouteState<'_>) -> String
 }
 
 /// `PartiallyInvalid` if a rule, or a part of one, cannot be followed.
-fn partially_invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> Option<Condition> {
+fn partially_invalid(
+    route: &RouteState<'_>,
+    sessions: &[RuleSession],
+    stand_in: Option<&StandIn>,
+) -> Option<Condition> {
     let (refused, others): (Vec<_>, Vec<_>) = route.rules.iter().partition(|rule| rule.is_refused());
     let dropped: Vec<String> = refused.into_iter().flat_map(refusals).collect();
     // The specification requires this prefix.
@@ -131,8 +145,11 @@ fn partially_invalid(route: &RouteState<'_>, sessions: &[RuleSession]) -> Option
             problem.field, problem.message
         )
     });
+    // The specification requires this prefix, too.
+    let kept = stand_in.map(|stand_in| format!("Fall Back: {stand_in}"));
     let parts = dropped
         .into_iter()
+        .chain(kept)
         .chain(others.into_iter().flat_map(refusals))
         .chain(sessions);
     let parts: Vec<String> = parts.collect();

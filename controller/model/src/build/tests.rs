@@ -10,7 +10,7 @@ use limpet_api::{Object, ObjectName, Spec};
 
 const NAMESPACES: [&str; 2] = ["a", "b"];
 /// Room for a few routes.
-const ROOM: usize = 300;
+const ROOM: usize = 500;
 
 fn little_room() -> Context<'static> {
     Context {

@@ -26,8 +26,10 @@ use limpet_core::config::schema::PolicyConfig;
 use crate::explanation::RuleExplanation;
 use crate::graph::Graph;
 use crate::references::References;
+use crate::remembered_sessions::SessionSettings;
 use crate::reports::IngressRouteReport;
 use crate::sessions::Sessions;
+use crate::stand_in::{AllJudged, Judged, Wrong};
 use crate::{ContourSettings, Objects, Settings};
 
 use class::is_ours;
@@ -40,6 +42,8 @@ use tree::{Edge, Tree, Vertex};
 pub(super) struct Contour {
     hosts: Hosts,
     pub(super) reports: BTreeMap<ObjectName, IngressRouteReport>,
+    /// Whether what the objects say can be followed.
+    pub(super) judged: AllJudged,
 }
 
 impl Contour {
@@ -95,8 +99,20 @@ impl Contour {
             tree: &tree,
             hosts: &told,
         };
+        let judged = ours.iter().filter_map(|(name, object)| {
+            let judged = match contents.get(name)? {
+                Ok(_) => Judged::Valid(Box::new(SessionSettings::annotated(&object.meta))),
+                Err(mistake) => Judged::Wrong(Wrong {
+                    problems: mistake.text.clone(),
+                    ..Wrong::default()
+                }),
+            };
+            let (kind, name) = (Kind::IngressRoute, (*name).clone());
+            Some((ObjectRef { kind, name }, judged))
+        });
         Some(Self {
             reports: reports.reports(),
+            judged: judged.collect(),
             hosts,
         })
     }

@@ -68,6 +68,13 @@ impl Inputs<'_> {
         if let Some(error) = &object.malformed {
             return Some(error.to_string().into());
         }
+        let object_ref = ObjectRef {
+            kind: Kind::IngressRoute,
+            name: name.clone(),
+        };
+        if let Some(stand_in) = self.objects.stand_ins.get(&object_ref) {
+            return Some(stand_in.to_string().into());
+        }
         if let Some(Err(text)) = self.roots.get(name) {
             return Some(Arc::clone(text));
         }
@@ -91,11 +98,7 @@ impl Inputs<'_> {
         }
         let foreign = self.hosts.foreign.get(name).cloned();
         let refused = || {
-            let object = ObjectRef {
-                kind: Kind::IngressRoute,
-                name: name.clone(),
-            };
-            let words = &self.objects.quarantined.get(&object)?.words;
+            let words = &self.objects.quarantined.get(&object_ref)?.words;
             Some(format!("refused by Envoy: {words}"))
         };
         first.map(|(_, text)| text).or(foreign).or_else(refused).map(Arc::from)

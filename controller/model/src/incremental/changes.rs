@@ -63,15 +63,14 @@ impl Changes {
         {
             changes.members.insert(Member::Contour);
         }
-        for object in changed(&before.quarantined, &after.quarantined) {
+        let quarantined = changed(&before.quarantined, &after.quarantined);
+        let remembered = before.memory.changed(&after.memory, remembered);
+        for object in quarantined.chain(&remembered) {
             if object.kind == Kind::IngressRoute {
                 changes.members.insert(Member::Contour);
             } else {
                 changes.object(object.kind, &object.name);
             }
-        }
-        for object in before.memory.changed(&after.memory, remembered) {
-            changes.object(object.kind, &object.name);
         }
         changes
     }

@@ -78,6 +78,12 @@ pub(super) fn links(member: &Member, objects: &Objects, settings: &Settings) -> 
         Member::Contour => of_contour(objects, settings)?,
         Member::Object(object) => of_object(object, objects, settings)?,
     };
+    // What it said of its sessions before may be built in its place.
+    if let Member::Object(object) = member
+        && let Some(former) = objects.with_former(object)
+    {
+        links.extend(of_object(object, &former, settings).unwrap_or_default());
+    }
     // The strongest hold of a link comes first.
     links.sort_unstable();
     links.dedup_by(|next, kept| next.0 == kept.0);

@@ -61,6 +61,8 @@ pub(super) struct Part {
     led_from: Box<[ObjectName]>,
     certificates: Box<[ObjectName]>,
     without_status: Box<[ObjectRef]>,
+    /// Contour's, of which something is remembered.
+    ingress_routes: Box<[ObjectRef]>,
     bytes: usize,
 }
 
@@ -130,6 +132,10 @@ impl Merged {
         }
         if part.is(&Member::Contour) {
             self.reports.ingress_routes.clear();
+            for object in &part.ingress_routes {
+                self.graph.memory.forget(object);
+                self.remembered.insert(object.clone());
+            }
             self.changed.extend(self.contour.take().map(|(name, _)| name));
         }
         self.bytes -= part.bytes;
@@ -202,6 +208,13 @@ impl Merged {
                 }
                 self.put_in_graph(&graph, &mut part);
                 self.put_in_certificates(&graph, &mut part);
+                // What it only reads is remembered with an island of its own.
+                let memory = graph.memory.only(Kind::IngressRoute);
+                part.ingress_routes = memory.objects().into_iter().collect();
+                part.bytes = memory.bytes();
+                self.bytes += part.bytes;
+                self.remembered.extend(part.ingress_routes.iter().cloned());
+                self.graph.memory.add(memory);
             }
             Some(Member::Object(object)) if object.kind == Kind::Gateway => {
                 self.put_in_gateway(&object.name, &graph, &reports);

@@ -19,9 +19,9 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName};
 
-use super::build::{Built, MOST_BUILDS, build_once, build_within};
+use super::build::{Built, MOST_BUILDS, build_with_stand_ins, build_within};
 use super::gone_classes;
 use super::graph::Graph;
 use super::memory::Memory;
@@ -29,7 +29,7 @@ use super::memory_room::Room;
 use super::reports::ListenerReport;
 use super::sessions::Context;
 use super::sessions::Limits;
-use super::{Objects, Reports, SessionPolicyKind, SessionPolicyName, Settings, contour, without_status};
+use super::{Objects, Reports, Settings, contour, without_status};
 use changes::Changes;
 use common::{Common, Difference};
 use links::{Link, Member, links};
@@ -129,21 +129,14 @@ impl Incremental {
             self.room = None;
             return (all.clone(), false);
         }
-        let policies = &self.objects.session_policies;
-        let is_pruned = |object: &ObjectRef| {
-            let kind = SessionPolicyKind::XBackendTrafficPolicy;
-            let name = object.name.clone();
-            let policy = policies.get(&SessionPolicyName { kind, name });
-            policy.is_some_and(|policy| !policy.meta.pruned.is_empty())
-        };
         let room = match &mut self.room {
             Some(room) => {
-                room.update(&changed, all, is_pruned);
+                room.update(&changed, all);
                 room
             }
             none => {
                 let room = none.insert(Room::new(self.limits.most_bytes));
-                room.update(&all.objects(), all, is_pruned);
+                room.update(&all.objects(), all);
                 room
             }
         };
@@ -277,13 +270,13 @@ impl Incremental {
             Some(Member::Classes) | None => (false, false),
         };
         let mut built = if reads_contour || settings.contour.is_none() {
-            build_once(&objects, settings, context)
+            build_with_stand_ins(&objects, settings, context)
         } else {
             let without_contour = Settings {
                 contour: None,
                 ..settings.clone()
             };
-            build_once(&objects, &without_contour, context)
+            build_with_stand_ins(&objects, &without_contour, context)
         };
         if is_contour && is_taken {
             built.graph.gateways.clear();

@@ -60,6 +60,16 @@ pub(super) fn without_ancestors(
     told.collect()
 }
 
+/// What is wrong with an XBackend whose former sessions stay in effect.
+fn stand_in(objects: &Objects, name: &ObjectName) -> Option<Condition> {
+    let object = ObjectRef {
+        kind: Kind::XBackend,
+        name: name.clone(),
+    };
+    let stand_in = objects.stand_ins.get(&object)?;
+    Some(Condition::fails("Accepted", "Invalid", stand_in.to_string()))
+}
+
 fn has_ancestors(report: Option<&PolicyReport>) -> bool {
     report.is_some_and(|report| !report.ancestors.is_empty())
 }
@@ -77,7 +87,10 @@ fn one(
     keep_oldest(objects, &mut gateways, MAX_ANCESTORS);
     let ancestors = gateways.into_iter().map(|gateway| {
         let leading = leading.iter().filter(|rule| rule.facts.gateways.contains(gateway));
-        let conditions = conditions(backends, name, is_plain, &object.unread, leading);
+        let conditions = match stand_in(objects, name) {
+            Some(stand_in) => vec![stand_in],
+            None => conditions(backends, name, is_plain, &object.unread, leading),
+        };
         ancestor(gateway, conditions)
     });
     Some(report(&object.meta, ancestors))

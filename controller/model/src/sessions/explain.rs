@@ -10,7 +10,7 @@ use super::annotations::camel_case;
 use super::backends::{Backends, x_backends};
 use super::facts::{RuleFacts, Sessionless, services};
 use super::fault::PREFIX;
-use super::former::{KEPT_NAME, RestoredFrom};
+use super::former::{KEPT_NAME, LIFETIME, NAME, RestoredFrom};
 use super::objects::{PolicyObject, PolicyTargets, ValidPolicy};
 use super::origins::{Origins, Part};
 use super::persistence::{self, Dialect, Persistence, Shape};
@@ -18,8 +18,8 @@ use super::policy::Draft;
 use super::policy_status::{lost_targets, words};
 use super::rules::{Outcome, RuleChoice, Source};
 use super::{RuleSession, UsedBackend};
+use crate::StandIn;
 use crate::explanation::{Contender, FieldExplanation, FieldOrigin, PathExplanation, SessionExplanation};
-use crate::former_session::{LIFETIME, NAME};
 use crate::graph::{Session, SessionUse};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
@@ -49,6 +49,7 @@ pub(super) struct Explainer<'a> {
     pub(super) used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
     /// By name.
     pub(super) policies: &'a BTreeMap<Text, PolicyConfig>,
+    pub(super) stand_ins: &'a BTreeMap<ObjectRef, StandIn>,
 }
 
 /// The object that asks for sessions.
@@ -64,20 +65,21 @@ struct Asker<'a> {
 }
 
 impl Explainer<'_> {
-    /// Of the rules of one route, in their order.
-    pub(super) fn route(
+    /// Of the rules of the route to explain, in their order.
+    pub(super) fn rules(
         &self,
-        route: &ObjectRef,
+        route: Option<&ObjectRef>,
         chosen: &[RuleChoice<'_>],
         decided: &[RuleSession],
     ) -> Vec<Explained> {
         let all = chosen.iter().zip(decided);
-        let of_route = all.filter(|(rule, _)| rule.facts.route == *route);
+        let of_route = all.filter(|(rule, _)| Some(&rule.facts.route) == route);
         of_route.map(|(rule, decided)| self.rule(rule, decided)).collect()
     }
 
     fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession) -> Explained {
         let mut problems: Vec<String> = rule.problems.iter().map(told).collect();
+        problems.extend(self.stand_ins.get(&rule.facts.route).map(ToString::to_string));
         if rule.is_refused && problems.is_empty() {
             problems.push("another rule of the route says what is wrong with the route's annotations".to_owned());
         }
@@ -122,7 +124,7 @@ impl Explainer<'_> {
         all.extend(rule.outcomes.iter().map(|(policy, outcome)| Contender {
             who: policy.to_string(),
             counts: *outcome == Outcome::Governs,
-            why: self.why(facts, policy, *outcome),
+            why: self.why_of_policy(facts, policy, *outcome),
         }));
         let affine = services(facts).filter(|name| self.affinities.of(name).is_some());
         all.extend(affine.map(|name| of_affinity(rule, name)));
@@ -135,7 +137,7 @@ impl Explainer<'_> {
                 (false, format!("it is refused: {}", all_told(problems)))
             }
             (Source::Destinations | Source::Kept(_), _) if rule.is_without() => (false, refused(rule)),
-            (Source::Destinations, _) => (true, "it has sessions of its own".to_owned()),
+            (Source::Destinations, _) => (true, self.of_own(name)),
             (Source::Kept(first), _) if first == name => (
                 true,
                 "it is the first one, and its sessions are those of the rule: split is keep".to_owned(),
@@ -150,6 +152,14 @@ impl Explainer<'_> {
         }
     }
 
+    fn why_of_policy(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> String {
+        let why = self.why(facts, policy, outcome);
+        match self.stand_ins.get(&policy.name.object_ref()) {
+            Some(stand_in) => format!("{why}; {stand_in}"),
+            None => why,
+        }
+    }
+
     fn why(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> String {
         match (outcome, &policy.content) {
             (Outcome::Governs, _) => "the oldest one that targets a Service of the rule".to_owned(),
@@ -161,6 +171,17 @@ impl Explainer<'_> {
                 lost.collect::<Vec<_>>().join("; ")
             }
             (outcome, _) => words(policy, outcome).unwrap_or_default(),
+        }
+    }
+
+    fn of_own(&self, name: &ObjectName) -> String {
+        let object = ObjectRef {
+            kind: Kind::XBackend,
+            name: name.clone(),
+        };
+        match self.stand_ins.get(&object) {
+            Some(stand_in) => format!("it has sessions of its own; {stand_in}"),
+            None => "it has sessions of its own".to_owned(),
         }
     }
 

@@ -1,7 +1,6 @@
 use crate::problem::Problem;
 
-/// The prefix of all our annotations.
-pub(super) const PREFIX: &str = "session.limpet.dev/";
+pub(super) use crate::remembered_sessions::PREFIX;
 
 /// A mistake in the session settings of an object, before the path of `sessionPersistence` in the object is known.
 #[derive(Debug, Clone, PartialEq, Eq)]

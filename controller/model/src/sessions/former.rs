@@ -5,12 +5,14 @@
 //! is known from the object's metadata. What they were is known from annotations, or else from what was remembered, or
 //! else from what kubectl applied last.
 
-use std::collections::BTreeSet;
-
 use super::fault::PREFIX;
-use crate::former_session::{FormerSession, FormerSessions, LIFETIME, NAME};
-use crate::{Objects, SessionPolicyKind, SessionPolicyName};
-use limpet_api::{CookieSettings, Meta, Object, SessionPersistence, SessionPolicySpec};
+use crate::remembered_sessions::RememberedSession;
+use limpet_api::{CookieSettings, Meta, SessionPersistence};
+
+/// The fields of `spec.sessionPersistence` that release 1.7 of the Gateway API took away.
+pub const NAME: &str = "sessionName";
+/// Only cookies have it.
+pub const LIFETIME: &str = "cookieConfig.lifetimeType";
 
 /// The annotation that keeps the session's name. No other kind of object has it.
 pub(super) const KEPT_NAME: &str = "session-name";
@@ -50,9 +52,13 @@ pub(super) struct Lost {
 
 /// Restores the name that an annotation keeps, and what an upgrade took. What the object says itself counts first. The
 /// annotation of the lifetime is read with all others.
-pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &FormerSessions) -> Restored {
+pub(super) fn restored(
+    persistence: &SessionPersistence,
+    meta: &Meta,
+    remembered: Option<&RememberedSession>,
+) -> Restored {
     let mut restored = persistence.clone();
-    let remembered = known.of(meta);
+    let remembered = remembered.and_then(|known| known.settings.session_persistence.as_ref());
     let mut lost = Lost::default();
     let mut from = Vec::new();
     for (annotation, field) in KEPT {
@@ -63,7 +69,7 @@ pub(super) fn restored(persistence: &SessionPersistence, meta: &Meta, known: &Fo
             (None, Some(_)) if field == LIFETIME => continue,
             (None, Some(kept)) => Some(kept.clone()),
             (None, None) if is_pruned => {
-                let remembered = remembered.and_then(|known| known.field(field)).map(str::to_owned);
+                let remembered = remembered.and_then(|known| field_of(known, field));
                 // What kubectl applied last is not what somebody has changed in another way since.
                 remembered.or_else(|| meta.pruned.get(field).cloned().flatten())
             }
@@ -158,53 +164,4 @@ impl std::fmt::Display for Lost {
             ": run `limpet migrate policies --write`, or write the policy again, with session.limpet.dev/split: keep"
         )
     }
-}
-
-/// The sessions to remember: those of policies in the shape that an upgrade takes away.
-pub(crate) fn former_sessions(objects: &Objects) -> FormerSessions {
-    policies(objects)
-        .filter_map(|(name, object)| former_session(objects, name, object))
-        .collect()
-}
-
-/// The policies from which an upgrade took fields, as they are remembered.
-pub(crate) fn pruned_policies(objects: &Objects) -> BTreeSet<String> {
-    let pruned = policies(objects).filter(|(_, object)| !object.meta.pruned.is_empty());
-    pruned.map(|(name, _)| name.name.to_string()).collect()
-}
-
-/// Those of the kind that an upgrade changes.
-fn policies(objects: &Objects) -> impl Iterator<Item = (&SessionPolicyName, &Object<SessionPolicySpec>)> {
-    let policies = objects.session_policies.iter();
-    let policies = policies.map(|(name, object)| (name, &**object));
-    policies.filter(|(name, _)| name.kind == SessionPolicyKind::XBackendTrafficPolicy)
-}
-
-fn former_session(
-    objects: &Objects,
-    name: &SessionPolicyName,
-    object: &Object<SessionPolicySpec>,
-) -> Option<FormerSession> {
-    let known = objects.memory.sessions.of(&object.meta).cloned();
-    if object.malformed.is_some() {
-        return known;
-    }
-    let persistence = object.spec.session_persistence.as_ref()?;
-    if persistence.cookie.is_some() || persistence.header.is_some() {
-        return None;
-    }
-    if !object.meta.pruned.is_empty() {
-        return known;
-    }
-    let (session_name, lifetime_type) = (field_of(persistence, NAME), field_of(persistence, LIFETIME));
-    let is_any = session_name.is_some() || lifetime_type.is_some();
-    is_any.then(|| {
-        let policy = name.name.to_string();
-        FormerSession::new(
-            &policy,
-            &object.meta.uid,
-            session_name.as_deref(),
-            lifetime_type.as_deref(),
-        )
-    })
 }

@@ -15,7 +15,7 @@
 //! - `scopes` says which rules share their sessions.
 //! - `schemes` has cookies that are not `Secure`, because their host is served over HTTP, too.
 //! - `domains` refuses cookies that browsers drop on all hosts of a rule.
-//! - `policy_status` and `backend_status` write the reports.
+//! - `judged` says which objects can be followed. `policy_status` and `backend_status` write the reports.
 
 mod affinities;
 mod annotations;
@@ -31,6 +31,7 @@ mod explain;
 mod facts;
 mod fault;
 mod former;
+mod judged;
 mod names;
 mod naming;
 mod objects;
@@ -53,6 +54,7 @@ use std::time::Duration;
 use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
 use super::problem::Problem;
 use super::reports::{Condition, PolicyReport};
+use super::stand_in::AllJudged;
 use super::{Objects, SessionPolicyName, Settings, affinity};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
@@ -63,11 +65,11 @@ pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
 pub(crate) use explain::{Explained, affinity_fields};
 pub(crate) use facts::{Place, RuleFacts, Schemes, Sessionless, Twins};
-pub(crate) use former::{former_sessions, pruned_policies};
+pub use former::{LIFETIME as PRUNED_LIFETIME, NAME as PRUNED_NAME};
 pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub use service_annotations::costs_of_deletion;
-pub(super) use service_annotations::{never_begins, problems as service_problems};
+pub(super) use service_annotations::{judged as judged_services, never_begins, problems as service_problems};
 pub(crate) use shared_names::{SharedNames, WrittenCookie, wider};
 pub(super) use status::{Remarks, ancestor};
 
@@ -101,6 +103,8 @@ pub(crate) struct Sessions {
     pub(crate) backends: BTreeMap<ObjectName, PolicyReport>,
     /// What is wrong with the others, and with policies that no rule leads to.
     pub(crate) without_status: BTreeMap<ObjectRef, Condition>,
+    /// Whether what objects say of their sessions can be followed.
+    pub(crate) judged: AllJudged,
     /// Of the rules of the route to explain, in their order.
     pub(crate) explained: Vec<Explained>,
     /// What these sessions have in common with others elsewhere.
@@ -239,10 +243,11 @@ pub(crate) fn sessions(
         affinities: &affinities,
         used: &used,
         policies: &by_name,
+        stand_ins: &objects.stand_ins,
     };
-    let explain = |route| explainer.route(route, &chosen, &of_rules);
     Sessions {
-        explained: context.explained.map(explain).unwrap_or_default(),
+        explained: explainer.rules(context.explained, &chosen, &of_rules),
+        judged: judged::judged(objects, &policies, &backends, &chosen),
         rules: of_rules,
         destinations: of_backends
             .iter()

@@ -9,9 +9,9 @@ use super::fault;
 use super::former::{self, Lost, Restored, RestoredFrom};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
-use crate::former_session::FormerSessions;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
+use crate::remembered_sessions::{RememberedSession, SessionSettings};
 use crate::session_fields::SessionFields;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 use limpet_api::{Kind, Object, ObjectName, SessionPolicySpec};
@@ -43,6 +43,8 @@ pub(super) struct Content {
     pub(super) restored: Vec<(&'static str, RestoredFrom)>,
     /// Its annotations that have no effect.
     pub(super) overruled: Vec<String>,
+    /// What to remember of the policy.
+    pub(super) settings: SessionSettings,
 }
 
 /// A policy that asks for sessions.
@@ -99,7 +101,12 @@ pub(super) fn read<'a>(objects: &'a Objects, settings: &Settings) -> Vec<PolicyO
     let policies = objects.session_policies.iter().map(|(name, object)| PolicyObject {
         name,
         object,
-        content: content(name, object, &objects.memory.sessions, settings),
+        content: content(
+            name,
+            object,
+            objects.memory.sessions.of(&name.object_ref(), &object.meta),
+            settings,
+        ),
         targets: targets(name, object),
     });
     let mut policies: Vec<_> = policies.collect();
@@ -153,7 +160,7 @@ fn targets(name: &SessionPolicyName, object: &Object<SessionPolicySpec>) -> Vec<
 fn content(
     name: &SessionPolicyName,
     object: &Object<SessionPolicySpec>,
-    known: &FormerSessions,
+    known: Option<&RememberedSession>,
     settings: &Settings,
 ) -> Result<Option<Content>, Vec<Problem>> {
     if let Some(error) = &object.malformed {
@@ -197,6 +204,11 @@ fn content(
         .map(|draft| {
             Some(Content {
                 overruled: overruled(&persistence, &overrides, &restored),
+                settings: SessionSettings {
+                    target_refs: object.spec.target_refs.clone(),
+                    session_persistence: Some(restored.persistence),
+                    ..SessionSettings::annotated(&object.meta)
+                },
                 persistence,
                 overrides,
                 draft,

@@ -115,6 +115,9 @@ impl<'p> Statuses<'p> {
         naming: Option<&Naming<'_>>,
         crowds: &Crowds<'_>,
     ) -> Vec<Condition> {
+        if let Some(stand_in) = self.stand_in(policy) {
+            return vec![stand_in];
+        }
         match &policy.content {
             Err(problems) => return vec![invalid(problems)],
             Ok(None) => {
@@ -199,6 +202,12 @@ impl<'p> Statuses<'p> {
         conditions
     }
 
+    /// What is wrong with a policy whose former sessions stay in effect.
+    fn stand_in(&self, policy: &PolicyObject<'_>) -> Option<Condition> {
+        let stand_in = self.objects.stand_ins.get(&policy.name.object_ref())?;
+        Some(Condition::fails("Accepted", "Invalid", stand_in.to_string()))
+    }
+
     /// Why the policy does not govern a rule.
     fn add_outcome(
         &self,
@@ -275,6 +284,9 @@ impl<'p> Statuses<'p> {
         let is_for_others = policy.name.kind == SessionPolicyKind::XBackendTrafficPolicy
             && policy.object.spec.session_persistence.is_none()
             && policy.object.malformed.is_none();
+        if let Some(stand_in) = self.stand_in(policy) {
+            return Some(stand_in);
+        }
         match &policy.content {
             // Other controllers may support what Limpet does not.
             Err(_) if is_for_others => return None,

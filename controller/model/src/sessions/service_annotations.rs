@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use super::fault::{Fault, PREFIX};
 use crate::problem::Problem;
+use crate::remembered_sessions::SessionSettings;
 use crate::reports::Condition;
 use crate::session_fields::quoted;
+use crate::stand_in::{AllJudged, Judged, Wrong};
 use crate::{Objects, Settings, affinity};
 use limpet_api::{Kind, Object, ObjectRef, ServiceSpec};
 
@@ -33,6 +35,27 @@ fn says(service: &Object<ServiceSpec>, name: &str, value: &str) -> bool {
     ours(service).any(|annotation| annotation == (name, value)) && problems_of(service).is_empty()
 }
 
+/// Whether the annotations of Services can be followed.
+pub(crate) fn judged(objects: &Objects) -> AllJudged {
+    let services = objects.services.iter().map(|(name, service)| {
+        let object = ObjectRef {
+            kind: Kind::Service,
+            name: name.clone(),
+        };
+        let problems = told(problems_of(service));
+        let judged = if problems.is_empty() {
+            Judged::Valid(Box::new(SessionSettings::annotated(&service.meta)))
+        } else {
+            Judged::Wrong(Wrong {
+                problems,
+                ..Wrong::default()
+            })
+        };
+        (object, judged)
+    });
+    services.collect()
+}
+
 /// What is wrong with the annotations of Services.
 pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let wrong = objects.services.iter().filter_map(|(name, service)| {
@@ -41,17 +64,23 @@ pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<Objec
             let message = "remove it with another control plane, whose Envoys do not tell of sessions";
             problems.push(Fault::annotation(POD_DELETION_COST, message).below(""));
         }
-        let told: Vec<String> = problems
-            .iter()
-            .map(|Problem { field, message }| format!("{field}: {message}"))
-            .collect();
         let object = ObjectRef {
             kind: Kind::Service,
             name: name.clone(),
         };
-        (!told.is_empty()).then(|| (object, Condition::fails("Accepted", "Invalid", told.join("; "))))
+        let told = match objects.stand_ins.get(&object) {
+            Some(stand_in) => stand_in.to_string(),
+            None => told(problems),
+        };
+        (!told.is_empty()).then(|| (object, Condition::fails("Accepted", "Invalid", told)))
     });
     wrong.collect()
+}
+
+fn told(problems: Vec<Problem>) -> String {
+    let told = problems.into_iter();
+    let told = told.map(|Problem { field, message }| format!("{field}: {message}"));
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn ours(service: &Object<ServiceSpec>) -> impl Iterator<Item = (&str, &str)> {

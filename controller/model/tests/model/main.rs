@@ -26,6 +26,7 @@ mod quarantined;
 mod references;
 mod refused_rules;
 mod rules;
+mod stand_ins;
 mod traffic;
 mod without_status;
 

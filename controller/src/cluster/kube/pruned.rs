@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use serde_json::Value;
 
 use limpet_api::Kind;
-use limpet_model::former_session;
+use limpet_model::{PRUNED_LIFETIME, PRUNED_NAME};
 
 /// What kubectl keeps a whole copy of the object in.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -35,12 +35,10 @@ pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTr
     let has = |fields: &Value, field: &str| fields.pointer(&owned(field)).is_some();
     let applied = meta.annotations.as_ref().and_then(|all| all.get(LAST_APPLIED));
     let applied: Option<Value> = applied.and_then(|text| serde_json::from_str(text).ok());
-    let lost = [former_session::NAME, former_session::LIFETIME]
-        .into_iter()
-        .filter(|field| {
-            let was_there = managed.iter().any(|(fields, _)| has(fields, field));
-            was_there && persistence.pointer(&place(field)).is_none()
-        });
+    let lost = [PRUNED_NAME, PRUNED_LIFETIME].into_iter().filter(|field| {
+        let was_there = managed.iter().any(|(fields, _)| has(fields, field));
+        was_there && persistence.pointer(&place(field)).is_none()
+    });
     let value = |field: &str| {
         managed.iter().find(|(fields, keeps)| *keeps && has(fields, field))?;
         let applied = applied.as_ref()?.pointer("/spec/sessionPersistence")?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::kube::pruned;
 use limpet_api::Kind;
-use limpet_model::former_session;
+use limpet_model::{PRUNED_LIFETIME, PRUNED_NAME};
 
 /// The annotations that keep what a field says.
 const NAME: &str = "session.limpet.dev/session-name";
@@ -79,14 +79,14 @@ pub(super) fn need(policy: &DynamicObject) -> Need {
         own.or(kept).or_else(|| pruned.get(field).cloned().flatten())
     };
     let session = Session {
-        name: value(former_session::NAME, NAME),
-        lifetime: value(former_session::LIFETIME, LIFETIME),
+        name: value(PRUNED_NAME, NAME),
+        lifetime: value(PRUNED_LIFETIME, LIFETIME),
     };
     let unknown =
         |field: &str, value: &Option<String>| (pruned.contains_key(field) && value.is_none()).then(|| field.to_owned());
     let lost = [
-        unknown(former_session::NAME, &session.name),
-        unknown(former_session::LIFETIME, &session.lifetime),
+        unknown(PRUNED_NAME, &session.name),
+        unknown(PRUNED_LIFETIME, &session.lifetime),
     ];
     let lost: Vec<String> = lost.into_iter().flatten().collect();
     if !lost.is_empty() {

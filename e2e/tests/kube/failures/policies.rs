@@ -3,9 +3,10 @@
 use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::poll;
+use serde_json::{Value, json};
 
 use super::browsers::Browsers;
-use super::{ControlledSite, nothing_happened};
+use super::{ControlledSite, message, nothing_happened, until_connected};
 
 /// A changed policy is a new policy for the filter. Envoy gets it before the routes that name it.
 #[tokio::test]
@@ -15,7 +16,7 @@ async fn a_policy_that_changes_keeps_its_sessions() -> Result<()> {
     let crowd = site.crowd().await?;
     for hours in 1..=8 {
         let timeout = format!("{hours}h");
-        let change = serde_json::json!({"spec": {"sessionPersistence": {"absoluteTimeout": timeout}}});
+        let change = json!({"spec": {"sessionPersistence": {"absoluteTimeout": timeout}}});
         site.namespace.merge("BackendLBPolicy", "web", &change).await?;
         let served = async || {
             let filter = site
@@ -43,6 +44,47 @@ async fn a_policy_that_changes_keeps_its_sessions() -> Result<()> {
         (filter.matches(r#"\"absoluteTimeout\":"#).count() == 1).then_some(())
     };
     poll::until("the former policies to go", alone).await?;
+    nothing_happened(crowd).await
+}
+
+#[tokio::test]
+async fn a_typo_in_a_policy_ends_no_session() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let mut site = ControlledSite::start(cluster, "typo").await?;
+    site.until_programmed("True/Programmed").await?;
+    let remembered = |memory: &Value| memory["data"].to_string().contains("backendlbpolicy/");
+    let memory = ("v1/ConfigMap", "limpet-controller-memory");
+    site.namespace
+        .until("the policy to be remembered", memory.0, memory.1, remembered)
+        .await?;
+    let crowd = site.crowd().await?;
+    let before = site.updates().await?;
+    let annotate = |value: Value| json!({"metadata": {"annotations": {"session.limpet.dev/strikt": value}}});
+    let stays = |policy: &Value| {
+        let conditions = &policy["status"]["ancestors"][0]["conditions"];
+        message(conditions, "Accepted").contains("strikt") && message(conditions, "Accepted").contains("stay in effect")
+    };
+
+    let policy = ("BackendLBPolicy", "web");
+    site.namespace
+        .merge(policy.0, policy.1, &annotate(json!("true")))
+        .await?;
+    site.namespace
+        .until("the typo to be said", policy.0, policy.1, stays)
+        .await?;
+    crowd.rounds(5).await?;
+    site.controller.kill();
+    site.controller.launch()?;
+    site.controller.until_ready().await?;
+    until_connected(&site).await?;
+    site.namespace
+        .until("the typo to be said again", policy.0, policy.1, stays)
+        .await?;
+    crowd.rounds(5).await?;
+    assert_eq!(site.updates().await?, before, "Envoy got a new configuration");
+
+    site.namespace.merge(policy.0, policy.1, &annotate(Value::Null)).await?;
+    site.until_programmed("True/Programmed").await?;
     nothing_happened(crowd).await
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::build::build_within;
 use crate::memory::MOST_BYTES;
-use crate::{Gateways, ManagedEnvoys};
+use crate::{Gateways, ManagedEnvoys, SessionPolicyKind, SessionPolicyName};
 use world::{Random, World};
 
 /// How many changes there are in one world.

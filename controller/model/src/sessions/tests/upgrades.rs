@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::sessions::former_sessions;
+use crate::remembered_sessions::RememberedSessions;
+use crate::stand_in::remembered;
 
 const KIND: &str = "XBackendTrafficPolicy";
 
@@ -26,6 +27,10 @@ fn with(policy: Value) -> World {
     world
 }
 
+fn former_sessions(world: &World) -> RememberedSessions {
+    remembered(&world.objects, &world.sessions().judged)
+}
+
 fn status(world: &World) -> Vec<String> {
     only_ancestor(world.sessions().report_of(KIND, "p"))
 }
@@ -36,7 +41,7 @@ fn the_sessions_are_as_before_where_fields_are_known() {
     let written = before.sessions().written(0);
     assert_eq!(status(&before), [ACCEPTED]);
     let mut remembered = with(pruned(None, None));
-    remembered.objects.memory.sessions = former_sessions(&before.objects);
+    remembered.objects.memory.sessions = former_sessions(&before);
     let applied = with(pruned(Some("s"), Some("Permanent")));
     for world in [&remembered, &applied] {
         assert_eq!(world.sessions().written(0), written);
@@ -50,10 +55,15 @@ fn the_sessions_are_as_before_where_fields_are_known() {
     }
     // What kubectl applied last may be older than what the controller saw last.
     let mut edited = with(pruned(Some("older"), None));
-    edited.objects.memory.sessions = former_sessions(&before.objects);
+    edited.objects.memory.sessions = former_sessions(&before);
     assert_eq!(edited.sessions().written(0), written);
     // It is remembered further on.
-    assert_eq!(former_sessions(&remembered.objects), remembered.objects.memory.sessions);
+    let [further] = &former_sessions(&remembered).iter().cloned().collect::<Vec<_>>()[..] else {
+        panic!("one policy")
+    };
+    let sessions = further.settings.session_persistence.as_ref().unwrap();
+    assert_eq!(sessions.session_name.as_deref(), Some("s"));
+    assert!(further.counts);
     // Annotations keep it without a remark.
     let kept = annotated(
         annotated(pruned(None, None), "session-name", "s"),
@@ -88,7 +98,7 @@ fn what_an_upgrade_took_and_nobody_knows_is_said() {
     let mut later = pruned(None, None);
     later["metadata"]["uid"] = json!("later");
     let mut later = with(later);
-    later.objects.memory.sessions = former_sessions(&with(other).objects);
+    later.objects.memory.sessions = former_sessions(&with(other));
     assert!(status(&later)[0].contains("cannot be known"), "{:?}", status(&later));
 }
 
@@ -98,7 +108,7 @@ fn a_policy_that_was_written_since_is_what_it_says() {
     written["spec"]["sessionPersistence"] = json!({"type": "Cookie", "cookie": {"name": "new"}});
     written["metadata"]["pruned"] = json!({});
     let mut world = with(annotated(written, "session-name", "s"));
-    world.objects.memory.sessions = former_sessions(&with(policy(KIND, "p", &["a"], &named())).objects);
+    world.objects.memory.sessions = former_sessions(&with(policy(KIND, "p", &["a"], &named())));
     assert_eq!(world.sessions().written(0)["cookie"]["name"], "new");
     assert_eq!(
         status(&world),
@@ -109,7 +119,15 @@ fn a_policy_that_was_written_since_is_what_it_says() {
              its Service, replaces it, where backendRefs lead there, and clients get new sessions (shop/a)"
         )]
     );
-    assert_eq!(former_sessions(&world.objects).iter().count(), 0);
+    let written = former_sessions(&world);
+    let written: Vec<_> = written
+        .iter()
+        .filter_map(|known| known.settings.session_persistence.as_ref())
+        .collect();
+    assert!(
+        written.iter().all(|written| written.session_name.is_none()),
+        "{written:?}"
+    );
 }
 
 #[test]

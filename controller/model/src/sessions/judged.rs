@@ -1,0 +1,134 @@
+//! Which objects say of their sessions what can be followed, and what they say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::backends::Backends;
+use super::domains::{EXPECTED, foreign_domain};
+use super::objects::PolicyObject;
+use super::rules::{Outcome, RuleChoice};
+use crate::Objects;
+use crate::problem::Problem;
+use crate::remembered_sessions::SessionSettings;
+use crate::stand_in::{AllJudged, Judged, Wrong};
+use limpet_api::{Kind, ObjectName, ObjectRef};
+
+/// Policies, the `XBackend`s that rules lead to, and routes.
+pub(super) fn judged(
+    objects: &Objects,
+    policies: &[PolicyObject<'_>],
+    backends: &Backends,
+    chosen: &[RuleChoice<'_>],
+) -> AllJudged {
+    let mut all = AllJudged::new();
+    for policy in policies {
+        let judged = of_policy(policy, chosen);
+        all.insert(policy.name.object_ref(), judged);
+    }
+    for name in backends.0.keys() {
+        let object = ObjectRef {
+            kind: Kind::XBackend,
+            name: name.clone(),
+        };
+        all.extend(of_backend(objects, backends, name, chosen).map(|judged| (object, judged)));
+    }
+    all.extend(of_routes(chosen));
+    all
+}
+
+fn of_policy(policy: &PolicyObject<'_>, chosen: &[RuleChoice<'_>]) -> Judged {
+    let object = policy.object;
+    match &policy.content {
+        // Nobody took the sessions from it by mistake.
+        Err(_) if object.malformed.is_none() && object.spec.session_persistence.is_none() => {
+            Judged::Valid(Box::default())
+        }
+        Err(problems) => wrong(problems),
+        Ok(None) => Judged::Valid(Box::default()),
+        Ok(Some(content)) => {
+            let outcomes = chosen.iter().filter_map(|rule| rule.outcomes.get(policy));
+            let outcomes: Vec<Outcome<'_>> = outcomes.copied().collect();
+            if outcomes.contains(&Outcome::ForeignDomain) && !outcomes.contains(&Outcome::Governs) {
+                of_no_host(content.draft.config.domain())
+            } else {
+                Judged::Valid(Box::new(content.settings.clone()))
+            }
+        }
+    }
+}
+
+fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, chosen: &[RuleChoice<'_>]) -> Option<Judged> {
+    let object = objects.backends.get(name)?;
+    let Some(persistence) = &object.spec.session_persistence else {
+        return Some(Judged::Valid(Box::default()));
+    };
+    if let Some(Err(problems)) = backends.0.get(name) {
+        return Some(wrong(problems));
+    }
+    let draft = backends.draft(name)?;
+    let mut leading = chosen
+        .iter()
+        .filter(|rule| backends.with_sessions(rule.facts).contains(name));
+    let domains: BTreeSet<_> = leading.by_ref().map(|rule| foreign_domain(draft, rule.facts)).collect();
+    if !domains.is_empty() && !domains.contains(&None) {
+        return Some(of_no_host(draft.config.domain()));
+    }
+    let settings = SessionSettings {
+        session_persistence: Some(persistence.clone()),
+        ..SessionSettings::annotated(&object.meta)
+    };
+    Some(Judged::Valid(Box::new(settings)))
+}
+
+fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
+    let mut routes: BTreeMap<&ObjectRef, Vec<&RuleChoice<'_>>> = BTreeMap::new();
+    for rule in chosen {
+        routes.entry(&rule.facts.route).or_default().push(rule);
+    }
+    let judged = |rules: Vec<&RuleChoice<'_>>| {
+        let refused = rules.iter().filter(|rule| rule.is_refused);
+        let refused = refused.map(|rule| (rule.facts.field.clone(), rule.facts.name.last().into()));
+        let refused: BTreeMap<_, _> = refused.collect();
+        if !refused.is_empty() {
+            return Judged::Wrong(Wrong {
+                problems: told(rules.iter().flat_map(|rule| &rule.problems)),
+                rules: refused,
+            });
+        }
+        let inline = rules.iter().filter_map(|rule| {
+            let persistence = rule.facts.inline?.clone();
+            Some((rule.facts.name.last().into(), persistence))
+        });
+        let annotated = rules.first().map(|rule| SessionSettings::annotated(rule.facts.meta));
+        let settings = SessionSettings {
+            rules: inline.collect(),
+            ..annotated.unwrap_or_default()
+        };
+        Judged::Valid(Box::new(settings))
+    };
+    let all = routes.into_iter();
+    all.map(|(route, rules)| (route.clone(), judged(rules))).collect()
+}
+
+fn wrong(problems: &[Problem]) -> Judged {
+    Judged::Wrong(Wrong {
+        problems: told(problems),
+        rules: BTreeMap::new(),
+    })
+}
+
+/// Browsers drop its cookie wherever it counts.
+fn of_no_host(domain: Option<&str>) -> Judged {
+    Judged::Wrong(Wrong {
+        problems: format!(
+            "{EXPECTED}, found {:?}: browsers drop the cookie",
+            domain.unwrap_or_default()
+        ),
+        rules: BTreeMap::new(),
+    })
+}
+
+fn told<'p>(problems: impl IntoIterator<Item = &'p Problem>) -> String {
+    let problems = problems.into_iter();
+    let problems = problems.map(|Problem { field, message }| format!("{field}: {message}"));
+    problems.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,170 @@
+//! Objects whose sessions cannot be followed any more keep those that they had.
+//!
+//! A typo in an annotation would otherwise end all sessions at once. What an object said last is remembered, and is put
+//! in its place. The reports say what is wrong with it, and what is in effect. An object that asks for no sessions any
+//! more has none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::remembered_sessions::{PREFIX, RememberedSession, RememberedSessions, SessionSettings};
+use crate::{Map, Objects, SessionPolicyKind, SessionPolicyName, StandIn};
+use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, Text};
+
+/// Whether the sessions that an object asks for can be followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// They can, or it asks for none.
+    Valid(Box<SessionSettings>),
+    Wrong(Wrong),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) problems: String,
+    /// The rules of a route that have no sessions therefore: their paths, like `spec.rules[2]`, and names.
+    pub(crate) rules: BTreeMap<String, Text>,
+}
+
+pub(crate) type AllJudged = BTreeMap<ObjectRef, Judged>;
+
+/// What to remember of the objects.
+pub(crate) fn remembered(objects: &Objects, judged: &AllJudged) -> RememberedSessions {
+    let one = |(object, meta): (ObjectRef, &Meta)| {
+        let known = || objects.memory.sessions.of(&object, meta).cloned();
+        match judged.get(&object) {
+            Some(Judged::Valid(_)) if objects.stand_ins.contains_key(&object) => Some(RememberedSession {
+                counts: true,
+                ..known()?
+            }),
+            Some(Judged::Valid(settings)) => {
+                let counts = !meta.pruned.is_empty();
+                let session = || RememberedSession::new(&object, meta, SessionSettings::clone(settings), counts);
+                (!settings.is_empty()).then(session)
+            }
+            Some(Judged::Wrong(_)) | None => known(),
+        }
+    };
+    with_sessions(objects).filter_map(one).collect()
+}
+
+/// The objects that cannot be followed.
+pub(crate) fn all_wrong(judged: AllJudged) -> BTreeMap<ObjectRef, Wrong> {
+    let wrong = judged.into_iter().filter_map(|(object, judged)| match judged {
+        Judged::Valid(_) => None,
+        Judged::Wrong(wrong) => Some((object, wrong)),
+    });
+    wrong.collect()
+}
+
+/// All objects that may say something of sessions.
+fn with_sessions(objects: &Objects) -> impl Iterator<Item = (ObjectRef, &Meta)> {
+    fn of<S>(kind: Kind, all: &Map<ObjectName, Object<S>>) -> impl Iterator<Item = (ObjectRef, &Meta)> {
+        all.iter().map(move |(name, object)| {
+            let name = name.clone();
+            (ObjectRef { kind, name }, &object.meta)
+        })
+    }
+    let policies = objects.session_policies.iter();
+    let policies = policies.map(|(name, policy)| (name.object_ref(), &policy.meta));
+    of(Kind::HttpRoute, &objects.http_routes)
+        .chain(of(Kind::GrpcRoute, &objects.grpc_routes))
+        .chain(of(Kind::XBackend, &objects.backends))
+        .chain(of(Kind::Service, &objects.services))
+        .chain(of(Kind::IngressRoute, &objects.ingress_routes))
+        .chain(policies)
+}
+
+impl Objects {
+    /// The same with what these objects said of their sessions before. `None`: they said nothing else.
+    pub(crate) fn with_stand_ins(&self, all_wrong: &BTreeMap<ObjectRef, Wrong>) -> Option<Self> {
+        let mut objects = self.clone();
+        for (object, wrong) in all_wrong {
+            let known = self.memory.sessions.get(&object.key());
+            let known = known.filter(|known| objects.put_in(object, &known.uid, &known.settings, wrong));
+            if let Some(known) = known {
+                let stand_in = StandIn {
+                    generation: known.generation,
+                    problems: wrong.problems.clone(),
+                };
+                objects.stand_ins.insert(object.clone(), stand_in);
+            }
+        }
+        (!objects.stand_ins.is_empty()).then_some(objects)
+    }
+
+    /// The same with what this object said of its sessions before. `None`: it said nothing else.
+    pub(crate) fn with_former(&self, object: &ObjectRef) -> Option<Self> {
+        let known = self.memory.sessions.get(&object.key())?;
+        let mut objects = self.clone();
+        let is_other = objects.put_in(object, &known.uid, &known.settings, &Wrong::default());
+        is_other.then_some(objects)
+    }
+
+    /// Puts settings in the place of an object's own. Returns whether they differ.
+    fn put_in(&mut self, object: &ObjectRef, uid: &str, known: &SessionSettings, wrong: &Wrong) -> bool {
+        let name = &object.name;
+        let policy = |kind| SessionPolicyName {
+            kind,
+            name: name.clone(),
+        };
+        let put_in_policy = |objects: &mut Self, kind| {
+            change(&mut objects.session_policies, &policy(kind), uid, known, |policy| {
+                policy.malformed = None;
+                policy.spec.target_refs.clone_from(&known.target_refs);
+                policy.spec.session_persistence.clone_from(&known.session_persistence);
+            })
+        };
+        // A rule that asks for no session any more has none.
+        macro_rules! put_in_route {
+            ($routes:expr) => {
+                change($routes, name, uid, known, |route| {
+                    for (index, rule) in route.spec.rules.iter_mut().enumerate() {
+                        let former = wrong.rules.get(&format!("spec.rules[{index}]"));
+                        if let (Some(former), Some(persistence)) = (former, &mut rule.session_persistence)
+                            && let Some(known) = known.rules.get(former)
+                        {
+                            persistence.clone_from(known);
+                        }
+                    }
+                })
+            };
+        }
+        match object.kind {
+            Kind::BackendLbPolicy => put_in_policy(self, SessionPolicyKind::BackendLbPolicy),
+            Kind::XBackendTrafficPolicy => put_in_policy(self, SessionPolicyKind::XBackendTrafficPolicy),
+            Kind::HttpRoute => put_in_route!(&mut self.http_routes),
+            Kind::GrpcRoute => put_in_route!(&mut self.grpc_routes),
+            Kind::XBackend => change(&mut self.backends, name, uid, known, |backend| {
+                backend.spec.session_persistence.clone_from(&known.session_persistence);
+            }),
+            Kind::Service => change(&mut self.services, name, uid, known, |_| ()),
+            Kind::IngressRoute => change(&mut self.ingress_routes, name, uid, known, |_| ()),
+            _ => false,
+        }
+    }
+}
+
+/// Changes an object and its annotations. Returns whether it is another one now.
+fn change<K: Ord + Clone, S: Clone + PartialEq>(
+    objects: &mut Map<K, Object<S>>,
+    name: &K,
+    uid: &str,
+    known: &SessionSettings,
+    change: impl FnOnce(&mut Object<S>),
+) -> bool {
+    let is_same = |object: &&Arc<Object<S>>| object.meta.uid.is_empty() || object.meta.uid == uid;
+    let current = objects.get(name).filter(is_same);
+    let Some(current) = current else { return false };
+    let mut object = Object::clone(current);
+    let annotations = &mut object.meta.annotations;
+    annotations.retain(|key, _| !key.starts_with(PREFIX));
+    let former = known.annotations.iter();
+    annotations.extend(former.map(|(key, value)| (format!("{PREFIX}{key}"), value.clone())));
+    change(&mut object);
+    let is_other = object != **current;
+    if is_other {
+        objects.insert(name.clone(), Arc::new(object));
+    }
+    is_other
+}
