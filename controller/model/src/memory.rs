@@ -135,7 +135,8 @@ impl Memory {
         self.sessions.forget(key);
     }
 
-    /// The rank by which one object is forgotten ([`of_route`], [`of_session`]), and the size of what is remembered of it, if anything is.
+    /// The rank by which one object is forgotten ([`of_route`], [`of_session`]), and the size of what is remembered of
+    /// it, if anything is.
     pub(crate) fn entry(&self, object: &ObjectRef) -> Option<(u8, usize)> {
         let key = object.key();
         let route = self.rule_names.route(&key).map(of_route);
