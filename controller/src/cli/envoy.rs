@@ -39,6 +39,10 @@ pub(crate) struct DrainedArgs {
         value_parser = host_and_port
     )]
     pub(crate) controller: String,
+    /// The pod's namespace, in which its Services are: the one of its service account by default, where its token is
+    /// mounted
+    #[arg(long, short, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
     /// How long to wait at most
     #[arg(long, value_name = "DURATION", default_value = "30m")]
     pub(crate) timeout: GatewayDuration,

@@ -1,7 +1,7 @@
 //! `limpet drained`.
 
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -14,8 +14,10 @@ use crate::settling::SETTLING;
 
 /// How often the controller is asked. Envoys tell it of sessions every few seconds.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The page that says what the controller knows of whoever asks.
+/// The page that says what the controller knows of the pod that asks.
 const PAGE: &str = "/sessions/self";
+/// The namespace of the pod, where the token of its service account is mounted.
+const OWN_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// What the controller knows of this pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -79,12 +81,17 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
     let begun = Instant::now();
     let deadline = begun + args.timeout.get();
     let controller = Http::new(args.controller.clone());
+    let page = page(
+        args.namespace
+            .clone()
+            .or_else(|| fs::read_to_string(OWN_NAMESPACE).ok()),
+    );
     let mut last: Result<Own, String> = Err("it was not asked yet".to_owned());
     let mut complained = None;
     let mut wait = Wait::default();
     let mut is_drained = false;
     while !is_drained && Instant::now() < deadline {
-        last = match controller.get(PAGE, deadline) {
+        last = match controller.get(&page, deadline) {
             Ok(page) => read(&page),
             // Nor will it later.
             Err(error) if error.is_missing() => {
@@ -105,6 +112,14 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
     }
     let own = last.map_err(|error| Failure(format!("the controller at {controller}: {error}")))?;
     report(&own, is_drained, begun.elapsed(), form)
+}
+
+/// With the namespace, EndpointSlices of others with the pod's address do not count.
+fn page(namespace: Option<String>) -> String {
+    match namespace.as_deref().map(str::trim) {
+        Some(namespace) if !namespace.is_empty() => format!("{PAGE}?namespace={namespace}"),
+        _ => PAGE.to_owned(),
+    }
 }
 
 fn read(page: &str) -> Result<Own, String> {
@@ -162,6 +177,12 @@ mod tests {
         looks
             .map(|(second, own)| wait.look(start + Duration::from_secs(*second), own.as_ref()))
             .fold(false, |_, last| last)
+    }
+
+    #[test]
+    fn a_pod_says_which_namespace_it_is_in() {
+        assert_eq!(page(Some("shop\n".to_owned())), "/sessions/self?namespace=shop");
+        assert_eq!(page(None), "/sessions/self");
     }
 
     #[test]

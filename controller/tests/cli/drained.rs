@@ -25,7 +25,7 @@ fn controller(answers: &'static [(&'static str, &'static str)]) -> String {
             while !head.ends_with(b"\r\n\r\n") && stream.read_exact(&mut byte).is_ok() {
                 head.extend(byte);
             }
-            assert!(head.starts_with(b"GET /sessions/self HTTP/1.1\r\n"));
+            assert!(head.starts_with(b"GET /sessions/self?namespace=shop HTTP/1.1\r\n"));
             let length = body.len();
             let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
         }
@@ -35,7 +35,17 @@ fn controller(answers: &'static [(&'static str, &'static str)]) -> String {
 
 fn drained(controller: &str, timeout: &str) -> (Ran, Duration) {
     let begun = Instant::now();
-    let ran = limpet(&["drained", "--self", "--controller", controller, "--timeout", timeout]).run();
+    let arguments = [
+        "drained",
+        "--self",
+        "-n",
+        "shop",
+        "--controller",
+        controller,
+        "--timeout",
+        timeout,
+    ];
+    let ran = limpet(&arguments).run();
     (ran, begun.elapsed())
 }
 

@@ -106,9 +106,15 @@ impl AsRef<[u8]> for Kept {
     }
 }
 
-/// What lives at the pod that asks, by its address, for `limpet drained`.
-async fn own_sessions(State(pages): State<Arc<Pages>>, ConnectInfo(client): ConnectInfo<SocketAddr>) -> Response {
-    let own = pages.book.at(client.ip().to_canonical());
+/// What lives at the pod that asks, by its address and by its namespace, if it says so, for `limpet drained`.
+async fn own_sessions(
+    State(pages): State<Arc<Pages>>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    // Who names another namespace is answered for that one: it is an answer for who asks.
+    let namespace = query.as_deref().and_then(|query| query.strip_prefix("namespace="));
+    let own = pages.book.at(client.ip().to_canonical(), namespace);
     // All keys are strings, so it serializes.
     page(JSON, serde_json::to_vec(&own).unwrap_or_default().into())
 }

@@ -283,9 +283,9 @@ impl Book {
         pods::sessions(&content, now)
     }
 
-    /// What lives now at the pod that has an address.
-    pub(crate) fn at(&self, address: IpAddr) -> OwnSessions {
-        pods::own(&self.with_envoys(), address, now())
+    /// What lives now at the pod that has an address. `namespace`: the pod's, if it says so.
+    pub(crate) fn at(&self, address: IpAddr, namespace: Option<&str>) -> OwnSessions {
+        pods::own(&self.with_envoys(), address, namespace, now())
     }
 
     /// The content, which knows the Envoys that are connected now.

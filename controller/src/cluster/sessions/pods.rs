@@ -1,7 +1,7 @@
 //! The sessions of pods.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -158,23 +158,32 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
     }
 }
 
-/// What lives now at the pod that has an address. It may have others, of another family.
-pub(super) fn own(content: &Content, ip: IpAddr, now: Timestamp) -> OwnSessions {
+/// What lives now at the pod that has an address. It may have others, of another family. `namespace`: the pod's, so that
+/// nobody else's EndpointSlices count; `None`: all count.
+pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
     let Content { ledger, places, .. } = content;
     let gaps = GapsBy::new(content, now);
+    let served = || {
+        let served = places.served();
+        served.filter(|(_, served)| namespace.is_none_or(|own| served.service.namespace == own))
+    };
     let hosts = || {
-        places.served().flat_map(|(cluster, served)| {
+        served().flat_map(|(cluster, served)| {
             let hosts = served.hosts.iter();
             hosts.map(move |(address, host)| (*cluster, served, *address, host))
         })
     };
     let at_address = || hosts().filter(|(_, _, address, _)| address.ip() == ip);
     let is_there = |host: &Host| host.standing != Standing::Gone;
-    // A former pod may have had the address.
-    let reused = at_address().any(|(.., host)| is_there(host) && host.owner.is_some());
-    let owners: HashSet<&Arc<str>> = at_address()
-        .filter(|(.., host)| is_there(host) || !reused)
-        .filter_map(|(.., host)| host.owner.as_ref())
+    // A former pod may have had the address. A namespace's EndpointSlices say nothing of the pods of another one.
+    let reused: BTreeSet<&str> = at_address()
+        .filter(|(.., host)| is_there(host) && host.owner.is_some())
+        .map(|(_, served, ..)| served.service.namespace.as_str())
+        .collect();
+    let owners: HashSet<(&str, &Arc<str>)> = at_address()
+        .map(|(_, served, _, host)| (served.service.namespace.as_str(), host))
+        .filter(|(namespace, host)| is_there(host) || !reused.contains(namespace))
+        .filter_map(|(namespace, host)| Some((namespace, host.owner.as_ref()?)))
         .collect();
     let mut own = OwnSessions {
         known: false,
@@ -185,7 +194,7 @@ pub(super) fn own(content: &Content, ip: IpAddr, now: Timestamp) -> OwnSessions 
     };
     for (cluster, served, address, host) in hosts() {
         let is_own = match &host.owner {
-            Some(owner) => owners.contains(owner),
+            Some(owner) => owners.contains(&(served.service.namespace.as_str(), owner)),
             None => address.ip() == ip,
         };
         if !is_own {
@@ -205,7 +214,9 @@ pub(super) fn own(content: &Content, ip: IpAddr, now: Timestamp) -> OwnSessions 
         own.sessions = own.sessions.saturating_add(sessions);
     }
     if !own.known {
-        own.gaps = gaps.all();
+        // An Envoy may have told of it before it was known.
+        own.gaps.extend(&gaps.everywhere);
+        served().for_each(|(_, served)| own.gaps.extend(&gaps.of(served)));
     }
     own
 }

@@ -28,7 +28,7 @@ fn a_pod_that_is_made_anew_does_not_inherit_sessions() {
         see(&envoy, shop.backend(1), session);
     }
     shop.hear(&envoy);
-    assert_eq!(shop.book.at(address(1).ip()).sessions, 5);
+    assert_eq!(shop.book.at(address(1).ip(), None).sessions, 5);
     shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u2", address(9))]);
     see(&envoy, shop.backend(9), 77);
     shop.hear(&envoy);
@@ -43,12 +43,12 @@ fn a_pod_that_is_made_anew_does_not_inherit_sessions() {
     ];
     assert_eq!(rows, expected);
     for (number, sessions) in [(1, 5), (9, 1)] {
-        let own = shop.book.at(address(number).ip());
+        let own = shop.book.at(address(number).ip(), None);
         assert_eq!((own.known, own.sessions), (true, sessions));
     }
     // The former pod's address is the next one's.
     shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u3", address(1))]);
-    let own = shop.book.at(address(1).ip());
+    let own = shop.book.at(address(1).ip(), None);
     assert_eq!((own.known, own.sessions), (true, 5), "it may still get their requests");
 }
 
@@ -71,10 +71,10 @@ fn a_pod_is_known_by_each_of_its_addresses() {
     shop.hear(&envoy);
     assert_eq!(shop.book.sessions().pods.len(), 1);
     for address in [address(1), other] {
-        let own = shop.book.at(address.ip());
+        let own = shop.book.at(address.ip(), None);
         assert_eq!((own.known, own.sessions), (true, 3), "{address}");
     }
-    let nobody = shop.book.at(address(3).ip());
+    let nobody = shop.book.at(address(3).ip(), None);
     assert!(!nobody.known && nobody.sessions == 0);
 }
 
@@ -85,7 +85,7 @@ fn rows_say_why_there_may_be_more() {
     shop.hear(&envoy);
     let gaps = |shop: &Shop| {
         let sessions = shop.book.sessions();
-        let own = shop.book.at(address(1).ip()).gaps;
+        let own = shop.book.at(address(1).ip(), None).gaps;
         assert_eq!(own, shop.pod(1).unwrap().gaps);
         assert_eq!(own, sessions.gaps);
         own
@@ -117,7 +117,7 @@ fn rows_say_why_there_may_be_more() {
 fn counting_begins_with_the_first_publication_of_any_replica() {
     let nobody = Book::new();
     assert_eq!(nobody.sessions().since, None);
-    assert!(!nobody.at(address(1).ip()).gaps.is_complete());
+    assert!(!nobody.at(address(1).ip(), None).gaps.is_complete());
     let (shop, told) = (Shop::new(), nobody.replica(After::default()));
     let since = shop.book.sessions().since;
     shop.book.hear_replica("nobody", told).unwrap();
@@ -188,17 +188,17 @@ fn a_pod_is_told_what_lives_there_and_nothing_else() {
     };
     shop.book.hear(GROUP, Told::Load(1, vec![load])).unwrap();
     for number in [1, 2] {
-        let (own, row) = (shop.book.at(address(number).ip()), shop.pod(number).unwrap());
+        let (own, row) = (shop.book.at(address(number).ip(), None), shop.pod(number).unwrap());
         assert_eq!(
             (own.known, own.sessions, own.streams),
             (true, row.sessions, row.streams)
         );
     }
-    assert!(!shop.book.at(address(3).ip()).known);
+    assert!(!shop.book.at(address(3).ip(), None).known);
     // Who is gone is known as long as it has sessions.
     shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
     shop.observe(&[(3, EndpointState::Ready)]);
-    assert_eq!(shop.book.at(address(2).ip()).sessions, 2);
+    assert_eq!(shop.book.at(address(2).ip(), None).sessions, 2);
     shop.observe(&[(1, EndpointState::Ready)]);
-    assert!(!shop.book.at(address(3).ip()).known);
+    assert!(!shop.book.at(address(3).ip(), None).known);
 }

@@ -7,6 +7,7 @@ use limpet_core::census::report::{BackendReport, RebalancedReport, WindowReport}
 
 use super::*;
 use crate::cluster::sessions::ledger::Ledger;
+use limpet_model::endpoints::Endpoint;
 
 const OTHER: &str = "shop/other";
 
@@ -35,6 +36,55 @@ fn nothing_of(backend: Backend) -> Report {
         backends: vec![of_backend],
         ..Report::default()
     }
+}
+
+/// A Service in another namespace, for a Gateway there, whose EndpointSlices show these pods, each with a uid.
+fn show(shop: &Shop, namespace: &str, pods: &[(u8, &str)]) -> ClusterName {
+    let cluster = ClusterName(format!("service/{namespace}/evil/80").into());
+    let (service, gateways) = (name(namespace, "evil"), [name(namespace, "evil")]);
+    let all = [published(&cluster, &service, &gateways, &[600])];
+    shop.book.publish(all.into_iter(), std::iter::empty());
+    let endpoints = pods.iter().map(|(number, uid)| Endpoint {
+        owner: Some((*uid).into()),
+        ..endpoint(*number, EndpointState::Ready)
+    });
+    shop.book.observe(&cluster, &endpoints.collect::<Vec<_>>());
+    cluster
+}
+
+#[test]
+fn an_invented_uid_keeps_no_pod_of_another_namespace() {
+    let (shop, envoy) = (Shop::new(), envoy());
+    let owned = Endpoint {
+        owner: Some("one".into()),
+        ..endpoint(1, EndpointState::Ready)
+    };
+    shop.book.observe(&shop.cluster, std::slice::from_ref(&owned));
+    see(&envoy, shop.backend(1), 1);
+    shop.hear(&envoy);
+    // Its own pod, with the uids of the victim and of one that nobody has.
+    let evil = show(&shop, "evil", &[(1, "invented"), (9, "invented"), (8, "one")]);
+    let destination = Destination::of_cluster(evil.0.as_bytes());
+    let busy = |number| Backend::new(destination, address(number), Duration::from_secs(600));
+    let evil_envoy = Census::new([2; 16], 100);
+    for number in [1, 8, 9] {
+        (0..50).for_each(|session| see(&evil_envoy, busy(number), session));
+    }
+    shop.book
+        .hear("evil/evil", Told::Sessions(evil_envoy.report(now()).unwrap()))
+        .unwrap();
+    let own = |namespace| shop.book.at(address(1).ip(), namespace);
+    assert_eq!(own(Some("shop")).sessions, 1);
+    assert_eq!(own(Some("shop")).gaps, shop.pod(1).unwrap().gaps);
+    assert!(own(Some("shop")).known && !own(Some("other")).known);
+    // Who does not say where it is waits for what is shown of its address, and not for what else has the uid.
+    assert_eq!(own(None).sessions, 1 + 50 + 50);
+    // The victim is no endpoint any more, and has sessions nevertheless.
+    shop.observe(&[(2, EndpointState::Ready)]);
+    for namespace in [Some("shop"), None] {
+        assert!(own(namespace).sessions >= 1, "{namespace:?}");
+    }
+    assert_eq!(own(Some("shop")).sessions, 1);
 }
 
 #[test]
