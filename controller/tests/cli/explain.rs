@@ -485,7 +485,7 @@ spec:
         .says("    x-echo: <token>\n")
         .says("GRPCRoute default/echo: spec.rules[0].sessionPersistence.sessionName");
     let token = site.token(
-        "contour/blog.example.com/default/v1:80",
+        "contour/default/blog.example.com/v1:80",
         "X-Contour-Session-Affinity",
         V1,
         RECENT,

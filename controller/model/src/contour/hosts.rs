@@ -155,7 +155,7 @@ impl Hosts {
             name: object.clone(),
         });
         let action = match quarantined.map(|quarantined| quarantined.serves) {
-            None | Some(InPlace::Former) => self.forward(host, forwarding, used.is_some()),
+            None | Some(InPlace::Former) => self.forward(forwarding, used.is_some()),
             Some(InPlace::Status500) => Action::Respond {
                 status: 500,
                 reason: "refused by Envoy".to_owned(),
@@ -205,13 +205,13 @@ impl Hosts {
         self.policies.len() - 1
     }
 
-    fn forward(&mut self, host: &Host, forwarding: &Forwarding<'_>, has_session: bool) -> Action {
+    fn forward(&mut self, forwarding: &Forwarding<'_>, has_session: bool) -> Action {
         let services = &forwarding.services;
         // All of them zero: equal shares. The weight of a single one does not count.
         let is_equal = services.len() == 1 || services.iter().all(|service| service.weight == 0);
         let mut destinations = Vec::with_capacity(services.len());
         for service in services {
-            let cluster = self.cluster(host, service, has_session);
+            let cluster = self.cluster(service, has_session);
             destinations.push(Destination {
                 weight: if is_equal { 1 } else { service.weight },
                 target: Target::Cluster(cluster),
@@ -237,14 +237,10 @@ impl Hosts {
         })
     }
 
-    fn cluster(&mut self, host: &Host, service: &Service<'_>, has_session: bool) -> ClusterName {
+    fn cluster(&mut self, service: &Service<'_>, has_session: bool) -> ClusterName {
         let (name, cluster) = service.cluster(has_session && !sessions::begins_at(service));
         let namespaces = self.led_from.entry(service.name.clone()).or_default();
-        // Fences hold for the second part of a session's scope.
-        namespaces.insert(host.name.as_str().into());
-        if service.affinity.is_some() {
-            namespaces.insert(service.name.namespace.as_str().into());
-        }
+        namespaces.insert(service.name.namespace.as_str().into());
         if !self.clusters.contains_key(&name) {
             let session = service.affinity.map(|timeout| Use {
                 policy: self.policy(affinity::policy(timeout)),
@@ -415,7 +411,7 @@ fn routes<'a>(
         let held = held(rule).and_then(|held| {
             let sessions = held.on_host(&over_http);
             match sessions.foreign_domain(&host.name) {
-                None => Some((sessions, format!("contour/{}/{}", host.name, held.owner))),
+                None => Some((sessions, held.scope(&host.name))),
                 Some(domain) => {
                     told.foreign
                         .entry(object)

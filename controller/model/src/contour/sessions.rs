@@ -4,6 +4,8 @@ use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSite
 
 use std::collections::BTreeSet;
 
+use limpet_api::ObjectName;
+
 use super::go::quoted;
 use super::services::{Service, Strategy};
 use crate::Settings;
@@ -18,8 +20,8 @@ const COOKIE: &str = "X-Contour-Session-Affinity";
 #[derive(Debug)]
 pub(super) struct Held {
     sessions: CookieSessions,
-    /// The Service and the port that they are named after: `<namespace>/<service>:<port>`.
-    pub(super) owner: String,
+    /// The Service and the port that they are named after.
+    service: (ObjectName, u16),
 }
 
 /// Whether sessions of the route begin at the service.
@@ -66,7 +68,7 @@ pub(super) fn of_route(
     };
     Ok(Some(Held {
         sessions: sessions.sessions(&config, &format!("{field}.match"))?,
-        owner: format!("{}:{}", service.name, service.port),
+        service: (service.name.clone(), service.port),
     }))
 }
 
@@ -96,6 +98,13 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
 }
 
 impl Held {
+    /// Their scope on a host. Its second part is the namespace of the Service, which fences hold for: what EndpointSlices
+    /// of others on the host say does not count.
+    pub(super) fn scope(&self, host: &str) -> String {
+        let (ObjectName { namespace, name }, port) = &self.service;
+        format!("contour/{namespace}/{host}/{name}:{port}")
+    }
+
     /// The sessions on a host that serves cookies of these names and paths over plain HTTP, too.
     pub(super) fn on_host(&self, over_http: &BTreeSet<(String, String)>) -> CookieSessions {
         if self.cookie().is_some_and(|cookie| over_http.contains(&cookie)) {

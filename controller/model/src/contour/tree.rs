@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_api::ObjectName;
 
+use crate::fair_share;
+
 /// An object of the tree.
 #[derive(Debug, Clone)]
 pub(super) struct Vertex<'a> {
@@ -158,13 +160,17 @@ struct At<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// The tree of these objects. Where there is no room for all roots, there is for the first of `names`.
+    /// The tree of these objects. Where there is no room for all roots, each namespace has a fair share of it, and its
+    /// first roots of `names` have room.
     pub(super) fn of(
         vertices: &'a BTreeMap<&'a ObjectName, Vertex<'a>>,
         names: impl IntoIterator<Item = &'a ObjectName>,
     ) -> Self {
         let mut tree = Self::default();
-        let mut room = MOST_IN_ALL;
+        let mut walked: Vec<(&'a ObjectName, Walked<'a>, Walk<'a>)> = Vec::new();
+        // Of each namespace: what it may still cost, before it is known what others have, and what its roots need.
+        let mut room: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut needed: BTreeMap<&str, usize> = BTreeMap::new();
         for name in names {
             let Some(vertex) = vertices.get(name).filter(|vertex| vertex.is_root) else {
                 continue;
@@ -175,15 +181,29 @@ impl<'a> Tree<'a> {
                 tree.note(walk);
                 continue;
             }
-            match walk.run(vertex, room.min(MOST_ROUTES)) {
-                Some(served) => {
-                    room = room.saturating_sub(served.len());
-                    tree.served.insert(name, served);
-                    tree.reach(name, &walk);
-                    tree.note(walk);
-                }
-                None => drop(tree.too_large.insert(name)),
+            let room = room.entry(&name.namespace).or_insert(MOST_IN_ALL);
+            let most = MOST_ROUTES.min(*room);
+            if let Some(of_root) = walk.run(vertex, most) {
+                *room -= of_root.steps;
+                *needed.entry(&name.namespace).or_default() += of_root.steps;
+                walked.push((name, of_root, walk));
+            } else {
+                *room -= most;
+                tree.too_large.insert(name);
             }
+        }
+        let share = fair_share(needed.values().copied(), MOST_IN_ALL);
+        let mut left: BTreeMap<&str, usize> = needed.into_keys().map(|namespace| (namespace, share)).collect();
+        for (name, of_root, walk) in walked {
+            let left = left.entry(&name.namespace).or_default();
+            let Some(rest) = left.checked_sub(of_root.steps) else {
+                tree.too_large.insert(name);
+                continue;
+            };
+            *left = rest;
+            tree.served.insert(name, of_root.served);
+            tree.reach(name, &walk);
+            tree.note(walk);
         }
         tree
     }
@@ -200,6 +220,13 @@ impl<'a> Tree<'a> {
         }
         self.dangling.extend(walk.dangling);
     }
+}
+
+/// What a root reaches.
+struct Walked<'a> {
+    served: Vec<Served<'a>>,
+    /// How many routes were looked at, those whose delegate is not there included.
+    steps: usize,
 }
 
 /// The way through the tree from one root.
@@ -223,11 +250,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The routes that the root reaches; `None` if they are more than `most`.
+    /// The routes that the root reaches; `None` if it looks at more than `most`.
     ///
     /// It visits each object once for each prefix that it is given: what is below is the same, however it was reached.
     /// So the time is that of the delegations there are, and not of the ways through them, and no stack overflows.
-    fn run(&mut self, vertex: &'a Vertex<'a>, most: usize) -> Option<Vec<Served<'a>>> {
+    fn run(&mut self, vertex: &'a Vertex<'a>, most: usize) -> Option<Walked<'a>> {
         let mut served = Vec::new();
         let mut on_the_way = BTreeSet::from([self.root]);
         let mut way = vec![At {
@@ -276,7 +303,7 @@ impl<'a> Walk<'a> {
                 next: 0,
             });
         }
-        Some(served)
+        Some(Walked { served, steps })
     }
 
     /// Whom a route delegates to, if that is right. `way`: the names from the root to the object of the route.

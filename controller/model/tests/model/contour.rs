@@ -100,7 +100,7 @@ fn names_of_objects_and_routes_end_no_session() {
     let host = "virtualhost: {fqdn: web.example}";
     let services = "services: [{name: web, port: 80, strategy: Cookie}]";
     let before = scope_of(&root("web", COOKIE));
-    assert_eq!(before, "contour/web.example/shop/web:80");
+    assert_eq!(before, "contour/shop/web.example/web:80");
     // Another root, another match.
     let other = format!(
         "kind: IngressRoute\nmetadata: {{namespace: shop, name: other}}\n\

@@ -148,6 +148,53 @@ fn the_first_roots_have_room() {
 }
 
 #[test]
+fn delegates_that_are_not_there_cost_their_own_namespace() {
+    let names: Vec<ObjectName> = (0..500).map(|number| name(&format!("root-{number}"))).collect();
+    let (many, other) = (name("many"), ObjectName::new("other", "root"));
+    let nobody = name("nobody");
+    let dangling = |index| Edge {
+        index,
+        prefix: "/",
+        to: Some(nobody.clone()),
+    };
+    let to_many = || Edge {
+        index: 0,
+        prefix: "/",
+        to: Some(many.clone()),
+    };
+    let plain = |index| Edge {
+        index,
+        prefix: "/",
+        to: None,
+    };
+    let mut vertices: BTreeMap<&ObjectName, Vertex<'_>> = BTreeMap::new();
+    vertices.insert(
+        &many,
+        Vertex::new(false, false, (0..MOST_ROUTES - 1).map(dangling).collect()),
+    );
+    vertices.extend(
+        names
+            .iter()
+            .map(|name| (name, Vertex::new(true, false, vec![to_many()]))),
+    );
+    vertices.insert(&other, Vertex::new(true, false, (0..MOST_ROUTES).map(plain).collect()));
+    let begun = std::time::Instant::now();
+    let tree = Tree::of(&vertices, names.iter().chain([&other]));
+    // Five million steps take longer.
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(
+        tree.too_large.len(),
+        500 - 4,
+        "the first ones have room beside the other namespace"
+    );
+    assert!(tree.served.contains_key(&other) && tree.served.contains_key(&names[0]));
+}
+
+#[test]
 fn a_root_reaches_no_more_routes_than_there_may_be() {
     let (root, vertex) = (name("root"), name("vertex"));
     let prefixes: Vec<String> = (0..200).map(|depth| "/".repeat(depth + 1)).collect();
