@@ -178,14 +178,7 @@ fn delegates_that_are_not_there_cost_their_own_namespace() {
             .map(|name| (name, Vertex::new(true, false, vec![to_many()]))),
     );
     vertices.insert(&other, Vertex::new(true, false, (0..MOST_ROUTES).map(plain).collect()));
-    let begun = std::time::Instant::now();
     let tree = Tree::of(&vertices, names.iter().chain([&other]));
-    // Five million steps take longer.
-    assert!(
-        begun.elapsed() < std::time::Duration::from_secs(2),
-        "{:?}",
-        begun.elapsed()
-    );
     assert_eq!(
         tree.too_large.len(),
         500 - 4,
