@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::admission::{Connections, Handshake, Handshakes};
+use super::admission::{Admission, Admitted, Connections};
 use super::connection::{Client, Connection, Socket};
 use super::counters::TurnedAway;
 use super::log_rate::LogRate;
@@ -31,7 +31,7 @@ pub(super) const WAITING: usize = 64;
 pub(super) struct Acceptor {
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) ready: mpsc::Sender<io::Result<Connection>>,
-    pub(super) handshakes: Handshakes,
+    pub(super) handshakes: Admission,
     pub(super) connections: Connections,
     pub(super) snapshots: Snapshots,
     pub(super) logs: Arc<LogRate>,
@@ -86,7 +86,7 @@ impl Acceptor {
         &self,
         stream: TcpStream,
         address: SocketAddr,
-        handshake: Option<Handshake>,
+        handshake: Option<Admitted>,
     ) -> Result<(), (TurnedAway, String)> {
         let (socket, identity, shown) = match (&self.tls, handshake) {
             (Some(tls), Some(handshake)) => {
@@ -132,7 +132,7 @@ type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;
 async fn authenticate(
     tls: &Tls,
     stream: TcpStream,
-    mut handshake: Handshake,
+    mut handshake: Admitted,
 ) -> Result<(TlsStream, Identity, Vec<CertificateDer<'static>>), (TurnedAway, String)> {
     let config = tls.current().ok_or_else(|| {
         let words = "the server has no certificate yet".to_owned();

@@ -26,55 +26,82 @@ const CONNECTIONS_OF_ORIGIN: usize = 256;
 /// The memory that names which streams of one address ask for may take, and the hosts that its load reports tell of.
 const NAMES_OF_ORIGIN: usize = 128 << 20;
 
-/// The handshakes under way. A new one always gets a place. If there is none, another gives way: the oldest of the
-/// address that has most, before those of addresses that have authenticated before. A genuine handshake takes
-/// milliseconds, so what gives way is one that does not go on.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Handshakes(Arc<Mutex<Table>>);
+/// Places of connections that have still to show what they want: handshakes, for example. A new one always gets a
+/// place. If there is none, another gives way: the oldest of the address that has most, before those of addresses that
+/// are known. What is genuine goes on within milliseconds, so what gives way does not go on. Clones are handles of the
+/// same.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    all: usize,
+    of_origin: usize,
+    table: Arc<Mutex<Table>>,
+}
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
     under_way: BTreeMap<Origin, BTreeMap<u64, oneshot::Sender<()>>>,
-    /// The addresses of handshakes, who has to give way first last.
+    /// The addresses that have places, who has to give way first last.
     ranked: BTreeSet<(Rank, Origin)>,
     count: usize,
-    /// The addresses that have authenticated, by when they did last, which is a number of `next`.
+    /// The addresses that go before others, by when they were told last, which is a number of `next`.
     known: BTreeMap<Origin, u64>,
     by_age: BTreeMap<u64, Origin>,
 }
 
-/// Whether an address has never authenticated, how many handshakes it has, and the oldest of them.
+/// Whether an address is unknown, how many places it has, and the oldest of them.
 type Rank = (bool, usize, Option<Reverse<u64>>);
 
-/// A handshake's place, until it is dropped.
+/// A place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Handshake {
+pub struct Admitted {
     table: Arc<Mutex<Table>>,
     origin: Origin,
     number: u64,
     displaced: oneshot::Receiver<()>,
 }
 
-impl Handshakes {
-    pub(super) fn begin(&self, origin: Origin) -> Handshake {
-        let mut table = lock(&self.0);
+impl Admission {
+    /// So many places of all addresses, and so many of one.
+    #[must_use]
+    pub fn new(all: usize, of_origin: usize) -> Self {
+        Self {
+            all,
+            of_origin,
+            table: Arc::default(),
+        }
+    }
+
+    /// The places of handshakes.
+    pub(super) fn of_handshakes() -> Self {
+        Self::new(HANDSHAKES, HANDSHAKES_OF_ORIGIN)
+    }
+
+    /// Lets this address go before those that are unknown. The last thousand of them are remembered.
+    pub fn know(&self, origin: Origin) {
+        lock(&self.table).remember(origin);
+    }
+
+    /// Takes a place.
+    #[must_use]
+    pub fn begin(&self, origin: Origin) -> Admitted {
+        let mut table = lock(&self.table);
         let number = table.next();
         let (place, displaced) = oneshot::channel();
         let own = table.change(origin, |places| {
             places.insert(number, place);
         });
         table.count += 1;
-        if own > HANDSHAKES_OF_ORIGIN {
+        if own > self.of_origin {
             table.displace(origin);
-        } else if table.count > HANDSHAKES
+        } else if table.count > self.all
             && let Some(origin) = table.heaviest()
         {
             table.displace(origin);
         }
         drop(table);
-        Handshake {
-            table: Arc::clone(&self.0),
+        Admitted {
+            table: Arc::clone(&self.table),
             origin,
             number,
             displaced,
@@ -110,7 +137,7 @@ impl Table {
         }
     }
 
-    /// Changes the handshakes of an address. Returns how many it has then.
+    /// Changes the places of an address. Returns how many it has then.
     fn change(&mut self, origin: Origin, change: impl FnOnce(&mut BTreeMap<u64, oneshot::Sender<()>>)) -> usize {
         let mut left = 0;
         self.ranked(origin, |table| {
@@ -124,7 +151,7 @@ impl Table {
         left
     }
 
-    /// Ends the oldest handshake of this address: the receiver learns that the sender is gone.
+    /// Takes the oldest place of this address away: the receiver learns that the sender is gone.
     fn displace(&mut self, origin: Origin) {
         let oldest = self.under_way.get(&origin).and_then(|places| places.keys().next());
         if let Some(number) = oldest.copied() {
@@ -156,20 +183,20 @@ impl Table {
     }
 }
 
-impl Handshake {
-    /// Waits until the handshake has to give way.
-    pub(super) async fn displaced(&mut self) {
+impl Admitted {
+    /// Waits until another one has the place.
+    pub async fn displaced(&mut self) {
         // The sender sends nothing; it is dropped.
         let _ = (&mut self.displaced).await;
     }
 
-    /// The handshake has succeeded.
+    /// The handshake has succeeded: the address is known.
     pub(super) fn succeeded(self) {
         lock(&self.table).remember(self.origin);
     }
 }
 
-impl Drop for Handshake {
+impl Drop for Admitted {
     fn drop(&mut self) {
         lock(&self.table).remove(self.origin, self.number);
     }
@@ -326,13 +353,13 @@ mod tests {
         SocketAddr::from(([10, 0, high, low], 1)).into()
     }
 
-    fn is_displaced(handshake: &mut Handshake) -> bool {
+    fn is_displaced(handshake: &mut Admitted) -> bool {
         handshake.displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
     #[test]
     fn the_oldest_handshake_of_an_address_gives_way() {
-        let handshakes = Handshakes::default();
+        let handshakes = Admission::of_handshakes();
         let mut other = handshakes.begin(origin(1));
         let mut many: Vec<_> = (0..=HANDSHAKES_OF_ORIGIN)
             .map(|_| handshakes.begin(origin(2)))
@@ -346,13 +373,13 @@ mod tests {
         let mut next = handshakes.begin(origin(2));
         assert!(!is_displaced(&mut next) && !is_displaced(&mut many[1]));
         drop((many, next, other));
-        assert_eq!(lock(&handshakes.0).count, 0);
-        assert!(lock(&handshakes.0).under_way.is_empty());
+        assert_eq!(lock(&handshakes.table).count, 0);
+        assert!(lock(&handshakes.table).under_way.is_empty());
     }
 
     #[test]
     fn who_has_most_handshakes_gives_way_to_others() {
-        let handshakes = Handshakes::default();
+        let handshakes = Admission::of_handshakes();
         let mut greedy: Vec<_> = (0..3).map(|_| handshakes.begin(origin(1))).collect();
         let mut others: Vec<_> = (3..HANDSHAKES).map(|number| handshakes.begin(origin(number))).collect();
         let mut late = handshakes.begin(origin(2));
@@ -362,7 +389,7 @@ mod tests {
 
     #[test]
     fn an_address_that_has_authenticated_goes_before() {
-        let handshakes = Handshakes::default();
+        let handshakes = Admission::of_handshakes();
         handshakes.begin(origin(1)).succeeded();
         let mut known: Vec<_> = (0..3).map(|_| handshakes.begin(origin(1))).collect();
         let mut others: Vec<_> = (3..=HANDSHAKES)
@@ -383,8 +410,8 @@ mod tests {
     /// Who gives way is found without a look at all addresses, and is the same that such a look would find.
     #[test]
     fn ranks_follow_every_change() {
-        let handshakes = Handshakes::default();
-        let mut under_way: Vec<Handshake> = Vec::new();
+        let handshakes = Admission::of_handshakes();
+        let mut under_way: Vec<Admitted> = Vec::new();
         let mut state = 1_u64;
         for turn in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -398,7 +425,7 @@ mod tests {
                     handshake.succeeded();
                 }
             }
-            let table = lock(&handshakes.0);
+            let table = lock(&handshakes.table);
             let all: BTreeSet<_> = table
                 .under_way
                 .keys()
@@ -409,7 +436,7 @@ mod tests {
             assert_eq!(table.known.len(), table.by_age.len());
         }
         drop(under_way);
-        assert!(lock(&handshakes.0).ranked.is_empty());
+        assert!(lock(&handshakes.table).ranked.is_empty());
     }
 
     #[test]

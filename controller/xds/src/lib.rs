@@ -46,7 +46,7 @@
 //! What a client can cost is bounded: handshakes, connections and streams by address and by node, the names that it
 //! asks for, and its reports, which are decoded one at a time. Clients that have authenticated do not share places with
 //! those that have not. What a certificate says of a client is in [`Peer`], and [`Permission`] decides which groups it
-//! gets.
+//! gets. [`Admission`] is for other ports of the same process, too.
 //!
 //! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; so are `admission`,
 //! `limits` and `log_rate`, which bound what clients cost, and `loads`. `accept`, `connection`, `intake`, `raw`,
@@ -81,10 +81,12 @@ mod tls;
 mod validity;
 mod wire;
 
+pub use admission::{Admission, Admitted};
 pub use certificates::Certificates;
 pub use counters::{Counts, PreflightCounts, TurnedAway, TypeCounts};
 pub use loads::Load;
-pub use peer::{Identity, Peer};
+pub use log_rate::LogRate;
+pub use peer::{Identity, Origin, Peer};
 pub use permission::Permission;
 pub use reports::{Reports, Told};
 pub use server::{Options, Security, Server, ServerError};

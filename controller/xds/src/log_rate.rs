@@ -10,7 +10,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// The rate of one kind of log lines.
 #[derive(Debug, Default)]
-pub(super) struct LogRate(Mutex<Window>);
+pub struct LogRate(Mutex<Window>);
 
 #[derive(Debug, Default)]
 struct Window {
@@ -24,7 +24,7 @@ impl LogRate {
     pub(super) const LINES: u64 = 5;
 
     /// Whether to log now: `Some` with the number of lines that were left out since the last one.
-    pub(super) fn tell(&self) -> Option<u64> {
+    pub fn tell(&self) -> Option<u64> {
         self.tell_at(Instant::now())
     }
 

@@ -56,7 +56,7 @@ impl Identity {
 /// Connections with one origin share limits: those of one address. Of IPv6 it is the network, since one host has
 /// all of its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Origin(IpAddr);
+pub struct Origin(IpAddr);
 
 impl From<SocketAddr> for Origin {
     fn from(address: SocketAddr) -> Self {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::accept::{Acceptor, WAITING};
-use super::admission::{Connections, Handshakes};
+use super::admission::{Admission, Connections};
 use super::certificates::Certificates;
 use super::intake::Intake;
 use super::limits;
@@ -186,7 +186,7 @@ impl Server {
         let acceptor = Acceptor {
             tls: self.tls,
             ready,
-            handshakes: Handshakes::default(),
+            handshakes: Admission::of_handshakes(),
             connections: Connections::default(),
             snapshots: self.snapshots,
             logs,

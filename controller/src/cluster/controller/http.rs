@@ -1,19 +1,23 @@
 //! Metrics and health.
 
-use std::net::SocketAddr;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::debug::{self, Debug};
 use super::metrics::Exposition;
+use super::port::{Client, Port, Times, Turns};
 use super::session_pages;
+use crate::cluster::reconcile::replicas::Replicas;
 use crate::cluster::sessions::Book;
 
 /// The content type of the text format.
@@ -34,40 +38,44 @@ pub(crate) enum Readiness {
 struct Shared {
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
+    turns: Turns,
 }
 
-/// Serves `/metrics`, `/healthz`, `/readyz`, the pages of sessions if there is a book, and the debug page if there is
-/// one, until `shutdown`.
-pub(crate) async fn serve(
-    listener: TcpListener,
+/// Serves these pages until `shutdown`.
+pub(crate) async fn serve(listener: TcpListener, pages: Router, replicas: Replicas, shutdown: watch::Receiver<bool>) {
+    let is_replica = Box::new(move |address| replicas.are_at(address));
+    Port::new(pages, is_replica, Times::default())
+        .serve(listener, shutdown)
+        .await;
+}
+
+/// `/metrics`, `/healthz`, `/readyz`, the pages of sessions if there is a book, and the debug page if there is one.
+pub(crate) fn router(
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
     book: Option<Book>,
     debug: Option<Debug>,
-    mut shutdown: watch::Receiver<bool>,
-) {
-    let shared = Shared { exposition, readiness };
-    let router = Router::new()
+) -> Router {
+    let shared = Shared {
+        exposition,
+        readiness,
+        turns: Turns::default(),
+    };
+    Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
-        .with_state(Arc::new(shared));
-    let router = router.merge(book.map(session_pages::router).unwrap_or_default());
-    let router = router.merge(debug.map(debug::router).unwrap_or_default());
-    let ended = async move {
-        // Also if the sender is gone.
-        let _ = shutdown.wait_for(|ends| *ends).await;
-    };
-    if let Err(error) = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(ended)
-        .await
-    {
-        tracing::error!(%error, "metrics and health are no longer served");
-    }
+        .with_state(Arc::new(shared))
+        .merge(book.map(session_pages::router).unwrap_or_default())
+        .merge(debug.map(debug::router).unwrap_or_default())
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], shared.exposition.text())
+async fn metrics(
+    State(shared): State<Arc<Shared>>,
+    Extension(client): Extension<Client>,
+) -> Result<impl IntoResponse, Response> {
+    let _turn = shared.turns.take(client).await?;
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], shared.exposition.text()))
 }
 
 async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {

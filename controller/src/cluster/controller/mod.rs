@@ -7,6 +7,7 @@
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
+//! - `port`: what clients of `http` can cost.
 //! - `debug`: the page that shows what is published. `present`: asks the event loop for it.
 //! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions. `gauges`: writes both.
 //! - `session_pages`: what people, pods and other replicas may read of sessions.
@@ -30,6 +31,7 @@ mod leader;
 mod logs;
 mod memory;
 mod metrics;
+mod port;
 mod present;
 mod publish;
 mod quarantine;
@@ -138,7 +140,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let mut reconcilers = filter.tasks;
     let (envoys, without_envoys) = start_envoys(&mut reconcilers, &context);
     let without_service = start_services(&mut reconcilers, &context, &feeds.reported, &feeds.observation);
-    let reported = feeds.reported.clone();
+    let (reported, others) = (feeds.reported.clone(), filter.replicas.clone());
     let inputs = Inputs {
         reported: feeds.reported,
         observation: feeds.observation,
@@ -178,8 +180,8 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
     let book = context.counts_sessions().then_some(book);
-    let pages = http::serve(listener, exposition, feeds.readiness, book, debug, shutdown.clone());
-    services.spawn(pages);
+    let pages = http::router(exposition, feeds.readiness, book, debug);
+    services.spawn(http::serve(listener, pages, others, shutdown.clone()));
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));
     if let Some(exchange) = filter.exchange {

@@ -18,16 +18,16 @@ mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::sync::{Semaphore, mpsc};
+use axum::{Extension, Router};
+use tokio::sync::mpsc;
 
+use super::port::{Client, Turns};
 use super::present::{Asker, Question};
 use crate::cluster::config::HttpConfig;
 use crate::cluster::sessions::Book;
@@ -36,9 +36,6 @@ use crate::cluster::sessions::Book;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";
-/// How long somebody waits while others are answered. One is answered at a time, so that nobody can keep the machine
-/// from its work.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the page is made of.
 #[derive(Debug)]
@@ -46,7 +43,7 @@ pub(crate) struct Debug {
     asker: Asker,
     snapshots: limpet_xds::Snapshots,
     book: Book,
-    turn: Semaphore,
+    turns: Turns,
 }
 
 impl Debug {
@@ -61,7 +58,7 @@ impl Debug {
             asker,
             snapshots: snapshots.clone(),
             book: book.clone(),
-            turn: Semaphore::new(1),
+            turns: Turns::default(),
         });
         (debug, questions)
     }
@@ -111,26 +108,28 @@ fn part(kind: &'static str, content: impl IntoResponse) -> Response {
     response
 }
 
-async fn graph_json(State(debug): State<Arc<Debug>>, RawQuery(query): RawQuery) -> Response {
+async fn graph_json(
+    State(debug): State<Arc<Debug>>,
+    Extension(client): Extension<Client>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Response> {
     let query = query.unwrap_or_default();
     let searched = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "q");
     let searched = searched.map(|(_, value)| value.into_owned()).unwrap_or_default();
-    let busy = (StatusCode::SERVICE_UNAVAILABLE, "others are asking: try again\n");
-    let Ok(Ok(_turn)) = tokio::time::timeout(PATIENCE, debug.turn.acquire()).await else {
-        return busy.into_response();
-    };
-    let Some(present) = debug.asker.ask().await else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "the controller does not answer\n").into_response();
-    };
+    let turn = debug.turns.take(client).await?;
+    let silent = || (StatusCode::SERVICE_UNAVAILABLE, "the controller does not answer\n").into_response();
+    let present = debug.asker.ask().await.ok_or_else(silent)?;
     let groups = debug.snapshots.status().groups();
     let envoys: BTreeMap<String, usize> = groups.into_iter().map(|(name, of)| (name.to_string(), of)).collect();
     let sessions = debug.book.recent();
     let written = tokio::task::spawn_blocking(move || {
+        // It takes as long although the client has gone.
+        let _turn = turn;
         let view = graph::view(&present, &sessions.pods, &envoys, &searched);
         serde_json::to_vec(&view)
     });
     match written.await {
-        Ok(Ok(json)) => part("application/json", json),
-        _ => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Ok(Ok(json)) => Ok(part("application/json", json)),
+        _ => Err(StatusCode::INTERNAL_SERVER_ERROR.into_response()),
     }
 }

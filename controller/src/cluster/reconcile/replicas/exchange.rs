@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,6 +78,16 @@ impl Replicas {
     /// What the others told last; `None`: unknown.
     pub(crate) fn others(&mut self) -> Option<Arc<View>> {
         self.others.borrow_and_update().clone()
+    }
+
+    /// Whether another one has its pages at this address.
+    pub(crate) fn are_at(&self, address: IpAddr) -> bool {
+        let others = self.others.borrow();
+        let mut pages = others
+            .iter()
+            .flat_map(|view| view.values())
+            .filter_map(|said| said.pages);
+        pages.any(|pages| pages.ip().to_canonical() == address)
     }
 
     /// Waits until the others tell something else; for ever if the exchange does not run.

@@ -1,0 +1,215 @@
+//! The connections of the HTTP port. Every pod of the cluster may open them, and the kubelet ends a controller that
+//! does not answer. So each connection has one request and a time for it, and a place among those that are as far as it
+//! is. A new one always gets a place: see [`Admission`].
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::HttpBody as _;
+use axum::http::Request;
+use axum::serve::Listener;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use limpet_xds::{Admission, Admitted, LogRate};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tower::ServiceExt as _;
+
+/// The limits of connections without a complete request, of all addresses and of one. Pods behind one node's address
+/// share it with that node's probes. Each costs a descriptor, of which a process may have no more than 1,024.
+const REQUESTS: (usize, usize) = (128, 32);
+/// The same, of those that wait for an answer or read one.
+const ANSWERS: (usize, usize) = (128, 32);
+/// The same, of those that read a large answer: few megabytes each.
+const LARGE_ANSWERS: (usize, usize) = (16, 4);
+/// From so many bytes on, an answer is large.
+const LARGE: u64 = 256 << 10;
+/// The most bytes of a request's headers. A browser's have one or two thousand.
+const HEADERS: usize = 16 << 10;
+
+/// How long a connection may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// Until its request is complete.
+    pub(crate) request: Duration,
+    /// From then on until the answer is read. Prometheus gives a scrape 10 seconds unless it is configured otherwise.
+    pub(crate) answer: Duration,
+    /// The same at shutdown.
+    pub(crate) grace: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            request: Duration::from_secs(10),
+            answer: Duration::from_secs(30),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    /// Whether another replica has this address.
+    pub(crate) is_replica: bool,
+}
+
+/// Whether another replica has an address.
+type IsReplica = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Request,
+    Answer,
+    LargeAnswer,
+}
+
+/// Answers on one port.
+pub(crate) struct Port {
+    router: Router,
+    is_replica: IsReplica,
+    times: Times,
+    requests: Admission,
+    answers: Admission,
+    large_answers: Admission,
+    logs: LogRate,
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port")
+            .field("times", &self.times)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Port {
+    pub(crate) fn new(router: Router, is_replica: IsReplica, times: Times) -> Self {
+        let [requests, answers, large_answers] =
+            [REQUESTS, ANSWERS, LARGE_ANSWERS].map(|(all, of_origin)| Admission::new(all, of_origin));
+        Self {
+            router,
+            is_replica,
+            times,
+            requests,
+            answers,
+            large_answers,
+            logs: LogRate::default(),
+        }
+    }
+
+    /// Serves until `shutdown`. Connections that wait for an answer then have a moment to read it.
+    pub(crate) async fn serve(self, mut listener: TcpListener, mut shutdown: watch::Receiver<bool>) {
+        let this = Arc::new(self);
+        let mut connections = JoinSet::new();
+        loop {
+            let (stream, address) = tokio::select! {
+                accepted = Listener::accept(&mut listener) => accepted,
+                Some(_) = connections.join_next() => continue,
+                // Also if the sender is gone.
+                _ = shutdown.wait_for(|ends| *ends) => break,
+            };
+            let client = this.client(address);
+            // Before the task runs: it is the order of places.
+            let place = this.place(Stage::Request, client);
+            connections.spawn(Arc::clone(&this).converse(stream, client, place, shutdown.clone()));
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    fn client(&self, address: SocketAddr) -> Client {
+        let is_replica = (self.is_replica)(address.ip().to_canonical());
+        Client { address, is_replica }
+    }
+
+    fn place(&self, stage: Stage, client: Client) -> Admitted {
+        let admission = match stage {
+            Stage::Request => &self.requests,
+            Stage::Answer => &self.answers,
+            Stage::LargeAnswer => &self.large_answers,
+        };
+        if client.is_replica {
+            admission.know(client.address.into());
+        }
+        admission.begin(client.address.into())
+    }
+
+    /// Reads one request, and answers it.
+    async fn converse(
+        self: Arc<Self>,
+        stream: TcpStream,
+        client: Client,
+        mut place: Admitted,
+        mut shutdown: watch::Receiver<bool>,
+    ) {
+        let (stage, mut stages) = watch::channel(Stage::Request);
+        let router = self.router.clone();
+        let service = tower::service_fn(move |mut request: Request<_>| {
+            let (stage, router) = (stage.clone(), router.clone());
+            async move {
+                stage.send_replace(Stage::Answer);
+                request.extensions_mut().insert(client);
+                let answer = router.oneshot(request).await;
+                if let Ok(answer) = &answer
+                    && answer.body().size_hint().lower() >= LARGE
+                {
+                    stage.send_replace(Stage::LargeAnswer);
+                }
+                answer
+            }
+        });
+        let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
+        // An idle connection would keep a place.
+        http.http1().keep_alive(false).max_buf_size(HEADERS);
+        let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        tokio::pin!(serving);
+        let (mut current, mut ends) = (Stage::Request, false);
+        let mut end = Instant::now() + self.times.request;
+        loop {
+            tokio::select! {
+                biased;
+                // An error is the client's.
+                _ = &mut serving => return,
+                Ok(()) = stages.changed() => {
+                    // An answer may be large at once.
+                    if current == Stage::Request {
+                        end = Instant::now() + self.times.answer;
+                    }
+                    current = *stages.borrow_and_update();
+                    place = self.place(current, client);
+                }
+                () = place.displaced() => return self.turn_away(client, "it gave way to newer ones"),
+                () = sleep_until(end) => {
+                    if current != Stage::Request {
+                        self.turn_away(client, "its answer took too long");
+                    }
+                    return;
+                }
+                _ = shutdown.wait_for(|ends| *ends), if !ends => {
+                    if current == Stage::Request {
+                        return;
+                    }
+                    ends = true;
+                    end = end.min(Instant::now() + self.times.grace);
+                }
+            }
+        }
+    }
+
+    fn turn_away(&self, client: Client, why: &str) {
+        if let Some(left_out) = self.logs.tell() {
+            let peer = client.address;
+            tracing::warn!(%peer, why, left_out, "a connection to the port of metrics was turned away");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The port of metrics, health and sessions: what its clients can cost.
+//!
+//! - `connections`: places and times. `turns`: one after another gets what takes long to make.
+
+mod connections;
+mod turns;
+
+pub(super) use connections::{Client, Port, Times};
+pub(super) use turns::{Turns, busy};
