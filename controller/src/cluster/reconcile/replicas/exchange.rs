@@ -12,6 +12,7 @@ use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::pods::{PodStage, Pods, SOON};
 use super::presence::{BEAT, Presence};
 use super::report::{Envoys, KeyringDelivery, Own, RefusedRoute, View};
 use crate::cluster::kube::Backoff;
@@ -105,6 +106,7 @@ pub(crate) struct Exchange {
     /// The `resourceVersion` of the Lease that was looked at last; `None`: unknown.
     version: Option<u64>,
     presence: Presence,
+    pods: Pods,
     own: watch::Receiver<Own>,
     leads: watch::Receiver<bool>,
     told: watch::Sender<Option<Arc<View>>>,
@@ -148,9 +150,16 @@ impl Reconcile for Exchange {
         };
         self.failed = None;
         self.backoff.reset();
-        self.see(lease);
+        self.take_in(lease);
+        // Before anything waits for a replica that is gone.
+        let some_end = self.look_for_pods().await;
+        self.tell(Some(Arc::new(self.presence.view())));
         let is_due = self.presence.is_due(&own, *self.leads.borrow());
-        Some(if is_due { Self::GATHER } else { BEAT })
+        Some(match (is_due, some_end) {
+            (true, _) => Self::GATHER,
+            (false, true) => SOON,
+            (false, false) => BEAT,
+        })
     }
 }
 
@@ -173,6 +182,7 @@ impl Exchange {
             leases,
             version: None,
             presence: Presence::new(&lease.replica, phase_time),
+            pods: Pods::new(client, &lease.namespace, &lease.replica),
             own,
             leads,
             told,
@@ -202,13 +212,28 @@ impl Exchange {
         );
     }
 
-    /// Passes on what the others told. An answer to our own write is always the newest, even if its version is lower:
-    /// a restored API server begins at a former one.
+    /// Passes on what the others told.
     fn see(&mut self, lease: Lease) {
+        self.take_in(lease);
+        self.tell(Some(Arc::new(self.presence.view())));
+    }
+
+    /// Looks which of the others have no pod any more. Returns whether the pod of one is being deleted.
+    async fn look_for_pods(&mut self) -> bool {
+        let looked = tokio::time::timeout(CALL, self.pods.look(self.presence.serving())).await;
+        // Without an answer, their silence counts.
+        let Ok(found) = looked else { return false };
+        self.presence
+            .lose(|name| found.get(name) == Some(&Some(PodStage::Gone)));
+        found.values().any(|stage| *stage == Some(PodStage::Ends))
+    }
+
+    /// Reads what the others told. An answer to our own write is always the newest, even if its version is lower:
+    /// a restored API server begins at a former one.
+    fn take_in(&mut self, lease: Lease) {
         self.version = version(&lease);
         let annotations = lease.metadata.annotations.unwrap_or_default();
-        let view = self.presence.see(&annotations, Instant::now());
-        self.tell(Some(Arc::new(view)));
+        self.presence.see(&annotations, Instant::now());
     }
 
     fn tell(&self, view: Option<Arc<View>>) {
@@ -364,5 +389,68 @@ mod tests {
             ..Said::default()
         };
         assert_eq!(last, expected);
+    }
+
+    /// What `one` knows of another replica that said where its pages are, where the API server has these pods: by name,
+    /// whether each is being deleted. Returns how long it waits until it looks again, too.
+    async fn looked_up(pods: &'static [(&'static str, bool)]) -> (Said, Duration) {
+        let answer = move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let body = if request.uri().path().ends_with("/pods") {
+                let found = pods
+                    .iter()
+                    .filter(|(name, _)| query.contains(&format!("metadata.name%3D{name}%2C")));
+                let items: Vec<_> = found
+                    .map(|(name, ends)| {
+                        let deleted = ends.then_some("2026-11-23T06:00:00Z");
+                        json!({"metadata": {"name": name, "deletionTimestamp": deleted}})
+                    })
+                    .collect();
+                json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {},
+                       "items": items})
+            } else {
+                let other = Own {
+                    keyring: Some(KeyringDelivery::Has("a".to_owned())),
+                    pages: Some(([10, 0, 0, 7], 8080).into()),
+                    ..Own::default()
+                };
+                let annotations = json!({"replica.limpet.dev/2": other.text("two", 1, usize::MAX)});
+                json!({"metadata": {"name": "replicas", "resourceVersion": "7", "annotations": annotations}})
+            };
+            async move { Ok::<_, std::io::Error>(Response::new(Body::from(body.to_string().into_bytes()))) }
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let (_leading, leads) = watch::channel(false);
+        let (_end, ended) = watch::channel(false);
+        let (mut exchange, mut replicas) = Exchange::new(&client, &shared(), Duration::ZERO, leads, ended);
+        exchange.reconcile().await;
+        let again = exchange.reconcile().await.unwrap();
+        (replicas.others().unwrap()["two"].clone(), again)
+    }
+
+    #[tokio::test]
+    async fn a_replica_whose_pod_is_gone_is_not_waited_for() {
+        let (gone, _) = looked_up(&[("one", false)]).await;
+        let expected = Said {
+            keyring: Some(KeyringDelivery::Has("a".to_owned())),
+            ..Said::default()
+        };
+        assert_eq!(gone, expected);
+        let (there, again) = looked_up(&[("one", false), ("two", false)]).await;
+        assert!(there.pages.is_some());
+        assert_eq!(again, BEAT);
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_ends_is_soon_looked_for_again() {
+        let (there, again) = looked_up(&[("one", false), ("two", true)]).await;
+        assert!(there.pages.is_some());
+        assert_eq!(again, SOON);
+    }
+
+    #[tokio::test]
+    async fn replicas_that_are_no_pods_are_waited_for() {
+        let (there, _) = looked_up(&[]).await;
+        assert!(there.pages.is_some());
     }
 }

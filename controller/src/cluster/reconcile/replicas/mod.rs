@@ -2,10 +2,11 @@
 //! are, and which routes they refuse.
 //!
 //! - `report`: what a replica tells. Pure.
-//! - `presence`: which replicas are there. Pure.
+//! - `presence`: which replicas are there. Pure. `pods`: whether their pods are.
 //! - `exchange`: the task that writes the report and reads the others'.
 
 mod exchange;
+mod pods;
 mod presence;
 mod report;
 

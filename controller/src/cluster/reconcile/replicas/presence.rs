@@ -39,6 +39,8 @@ struct Other {
     text: String,
     /// For how long its report has not changed.
     silent: Duration,
+    /// Whether its pod was gone after this report.
+    has_no_pod: bool,
 }
 
 impl Presence {
@@ -100,15 +102,21 @@ impl Presence {
                     let other = Other {
                         text: text.clone(),
                         silent: Duration::ZERO,
+                        has_no_pod: false,
                     };
                     self.others.insert(key.clone(), other);
                 }
             }
         }
+        self.view()
+    }
+
+    /// What the others told that are not gone.
+    pub(super) fn view(&self) -> View {
         let present = self.others.iter().filter(|(_, other)| !self.is_gone(other));
         let said = |(key, other): (&String, &Other)| match Said::read(&other.text) {
             // Its Envoys have reconnected elsewhere, or are gone.
-            Ok((replica, said)) if other.silent >= LEASE => (
+            Ok((replica, said)) if other.silent >= LEASE || other.has_no_pod => (
                 replica,
                 Said {
                     keyring: said.keyring,
@@ -126,6 +134,20 @@ impl Presence {
             ),
         };
         present.map(said).collect()
+    }
+
+    /// The other replicas that serve Envoys or have pages, as far as they told last.
+    pub(super) fn serving(&self) -> Vec<String> {
+        let serves = |said: &Said| said.pages.is_some() || !said.envoys.is_empty();
+        let view = self.view().into_iter();
+        view.filter(|(_, said)| serves(said)).map(|(name, _)| name).collect()
+    }
+
+    /// The pods of these replicas are gone, and so are their Envoys and pages. The keyring waits for those Envoys.
+    pub(super) fn lose(&mut self, is_lost: impl Fn(&str) -> bool) {
+        for other in self.others.values_mut() {
+            other.has_no_pod |= Said::read(&other.text).is_ok_and(|(name, _)| is_lost(&name));
+        }
     }
 
     fn is_gone(&self, other: &Other) -> bool {
@@ -244,6 +266,25 @@ mod tests {
         // It was only slow.
         lease.beat(&mut follower, &lacks(), false, now);
         assert!(behind(&lease.beat(&mut leader, &has("a"), true, now), &digest("a")).is_some());
+    }
+
+    #[test]
+    fn a_new_report_of_a_replica_without_a_pod_counts() {
+        let (mut leader, mut follower) = pair();
+        let (mut lease, now) = (Lease::default(), Instant::now());
+        lease.beat(&mut follower, &serves(1), false, now);
+        lease.beat(&mut leader, &has("a"), true, now);
+        lease.beat(&mut follower, &serves(1), false, now);
+        lease.beat(&mut leader, &has("a"), true, now);
+        assert_eq!(leader.serving(), ["follower"]);
+        leader.lose(|name| name == "follower");
+        assert_eq!(leader.serving(), Vec::<String>::new());
+        let view = lease.beat(&mut leader, &has("a"), true, now);
+        assert!(view["follower"].envoys.is_empty());
+        // A StatefulSet gives a new pod the same name.
+        lease.beat(&mut follower, &serves(1), false, now);
+        let view = lease.beat(&mut leader, &has("a"), true, now);
+        assert_eq!(view["follower"].envoys.len(), 1);
     }
 
     #[test]

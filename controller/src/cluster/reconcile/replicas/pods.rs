@@ -1,0 +1,83 @@
+//! The pods of replicas. A replica whose pod is gone has ended, even if it could not say so: with `helm uninstall`, its
+//! rights go before it does.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client, Error};
+
+/// How soon a pod is looked for again: a replica may have another report many times in a second.
+pub(super) const SOON: Duration = Duration::from_secs(5);
+
+/// How far the pod of a replica is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PodStage {
+    There,
+    /// It is being deleted.
+    Ends,
+    /// It is deleted, or its containers have ended for good.
+    Gone,
+}
+
+/// Looks for the pods of replicas.
+pub(super) struct Pods {
+    api: Api<Pod>,
+    /// This replica's name.
+    own: String,
+    /// Whether this replica has a pod of its name in the namespace; `None`: unknown.
+    has_pod: Option<bool>,
+    /// When it looked last, and what it found; `None`: the API server did not tell.
+    looked: Option<Instant>,
+    found: BTreeMap<String, Option<PodStage>>,
+}
+
+impl Pods {
+    pub(super) fn new(client: &Client, namespace: &str, own: &str) -> Self {
+        Self {
+            api: Api::namespaced(client.clone(), namespace),
+            own: own.to_owned(),
+            has_pod: None,
+            looked: None,
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// How far the pods of these replicas are.
+    pub(super) async fn look(&mut self, replicas: Vec<String>) -> &BTreeMap<String, Option<PodStage>> {
+        // One that was gone has reported since, so it has another pod.
+        let is_known = |name| matches!(self.found.get(name), Some(stage) if *stage != Some(PodStage::Gone));
+        let is_fresh = self.looked.is_some_and(|at| at.elapsed() < SOON);
+        if is_fresh && replicas.iter().all(is_known) {
+            return &self.found;
+        }
+        let stages = if !replicas.is_empty() && self.are_told().await {
+            join_all(replicas.iter().map(async |replica| self.stage(replica).await.ok())).await
+        } else {
+            vec![None; replicas.len()]
+        };
+        self.found = replicas.into_iter().zip(stages).collect();
+        self.looked = Some(Instant::now());
+        &self.found
+    }
+
+    /// Where this replica has no pod, that the others have none says nothing.
+    async fn are_told(&mut self) -> bool {
+        if self.has_pod.is_none() {
+            self.has_pod = self.stage(&self.own).await.ok().map(|stage| stage != PodStage::Gone);
+        }
+        self.has_pod == Some(true)
+    }
+
+    async fn stage(&self, name: &str) -> Result<PodStage, Error> {
+        let fields = format!("metadata.name={name},status.phase!=Failed,status.phase!=Succeeded");
+        let found = self.api.list_metadata(&ListParams::default().fields(&fields)).await?;
+        Ok(match found.items.first() {
+            None => PodStage::Gone,
+            Some(pod) if pod.metadata.deletion_timestamp.is_some() => PodStage::Ends,
+            Some(_) => PodStage::There,
+        })
+    }
+}
