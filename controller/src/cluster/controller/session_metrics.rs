@@ -1,4 +1,5 @@
-//! The metrics of sessions. They are made of what is known at each request, so nothing is left of pods that are gone.
+//! The metrics of sessions. They are made of what is known at each request. Of pods that are gone, they have only the
+//! requests in flight: the sum of a Service is what lives there.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 
 use super::context::Context;
 use super::gauges;
-use crate::cluster::sessions::{Book, PodSessions};
+use crate::cluster::sessions::{Book, PodSessions, PodState};
 
 /// The metrics of the leader. Other replicas know the same, and would count everything twice.
 #[derive(Debug)]
@@ -36,14 +37,15 @@ impl Collector for SessionMetrics {
             return Ok(());
         }
         let sessions = self.book.recent();
-        let by_pod = |value: fn(&PodSessions) -> u64| by_name(&sessions.pods, value);
+        let there = || there(&sessions.pods);
         let help = "Sessions that had a request within their idle bound, by pod and Service.";
-        let living = by_pod(|pod| pod.sessions.try_into().unwrap_or(u64::MAX));
+        let living = by_name(there(), |pod| pod.sessions.try_into().unwrap_or(u64::MAX));
         gauges::write(&mut encoder, "limpet_sessions", help, living)?;
         let help = "Requests in flight, by pod and Service, WebSockets among them.";
-        gauges::write(&mut encoder, "limpet_session_streams", help, by_pod(|pod| pod.streams))?;
+        let in_flight = by_name(&sessions.pods, |pod| pod.streams);
+        gauges::write(&mut encoder, "limpet_session_streams", help, in_flight)?;
         let help = "Above 0 if there may be sessions that nobody told of, by pod and Service.";
-        let doubtful = by_pod(|pod| u64::from(!pod.gaps.is_complete()));
+        let doubtful = by_name(there(), |pod| u64::from(!pod.gaps.is_complete()));
         gauges::write(&mut encoder, "limpet_sessions_incomplete", help, doubtful)?;
         if !sessions.moves.is_empty() {
             let help = "Sessions that did not go on where they were, by reason.";
@@ -57,11 +59,15 @@ impl Collector for SessionMetrics {
     }
 }
 
+fn there(pods: &[PodSessions]) -> impl Iterator<Item = &PodSessions> {
+    pods.iter().filter(|pod| pod.state != PodState::Gone)
+}
+
 /// The sums of a value. A pod that is made anew under its name is another row, and the same metric.
-fn by_name(
-    pods: &[PodSessions],
+fn by_name<'a>(
+    pods: impl IntoIterator<Item = &'a PodSessions>,
     value: impl Fn(&PodSessions) -> u64,
-) -> impl Iterator<Item = ([(&'static str, &str); 3], u64)> {
+) -> impl Iterator<Item = ([(&'static str, &'a str); 3], u64)> {
     let mut sums: BTreeMap<[&str; 3], u64> = BTreeMap::new();
     for pod in pods {
         let sum = sums.entry([&pod.namespace, &pod.pod, &pod.service]).or_default();
@@ -71,4 +77,34 @@ fn by_name(
         let labels = [("namespace", namespace), ("pod", pod), ("service", service)];
         (labels, sum)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::sessions::Gaps;
+
+    #[test]
+    fn a_pod_that_is_gone_is_in_no_sum_of_sessions() {
+        let of = |uid: &str, state, sessions| PodSessions {
+            namespace: "shop".to_owned(),
+            service: "cart".to_owned(),
+            pod: "cart-0".to_owned(),
+            uid: Some(uid.into()),
+            address: ([10, 0, 0, 1], 8080).into(),
+            state,
+            sessions,
+            streams: 0,
+            requests: 0,
+            last_use: None,
+            oldest: None,
+            gaps: Gaps::default(),
+        };
+        // A StatefulSet gives a new pod the same name.
+        let pods = [of("a", PodState::Gone, 48), of("b", PodState::Draining, 41)];
+        let sums: Vec<u64> = by_name(there(&pods), |pod| pod.sessions as u64)
+            .map(|(_, sum)| sum)
+            .collect();
+        assert_eq!(sums, [41]);
+    }
 }

@@ -97,8 +97,8 @@ impl PodSessions {
     }
 }
 
-/// What the pages of all controllers say together, by namespace, pod and Service. `pages` has those of the replicas of
-/// each controller.
+/// What the pages of all controllers say together, by namespace, pod and Service, pods that are gone last. `pages` has
+/// those of the replicas of each controller.
 ///
 /// Replicas tell each other what they count, so the largest number is the nearest. Several controllers in a namespace
 /// have Envoys of their own, so their numbers add up.
@@ -107,7 +107,9 @@ pub(crate) fn together(pages: impl IntoIterator<Item = Vec<SessionsPage>>) -> Ve
         .into_iter()
         .map(|replicas| joined(replicas.into_iter().map(|page| page.pods), u64::max));
     let mut all = joined(of_each, u64::saturating_add);
-    all.sort_by(|one, other| one.identity().cmp(&other.identity()));
+    // Pods that are gone come last in their namespace.
+    let key = |row: &PodSessions| (row.state == PodState::Gone, row.identity().map(str::to_owned));
+    all.sort_by_cached_key(|row| (row.namespace.clone(), key(row)));
     all
 }
 
@@ -282,6 +284,20 @@ mod tests {
         };
         let pages = vec![page(&[row("a", 3, 0), elsewhere.clone()])];
         assert_eq!(together([pages]), [row("a", 3, 0), elsewhere]);
+    }
+
+    #[test]
+    fn pods_that_are_gone_come_last_in_their_namespace() {
+        let gone = PodSessions {
+            state: PodState::Gone,
+            ..row("a", 48, 0)
+        };
+        let elsewhere = PodSessions {
+            namespace: "shop-2".to_owned(),
+            ..row("a", 1, 0)
+        };
+        let pages = [vec![page(&[gone.clone(), row("b", 41, 0), elsewhere.clone()])]];
+        assert_eq!(together(pages), [row("b", 41, 0), gone, elsewhere]);
     }
 
     #[test]

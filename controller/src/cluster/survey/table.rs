@@ -69,7 +69,7 @@ fn cells(row: &PodSessions, now: Timestamp) -> [String; HEADINGS.len()] {
     let at_least = |count: u64| format!("{count}{}", if row.complete { "" } else { "+" });
     let since = |time: &Option<String>| {
         let time = time.as_deref().and_then(|text| time_format::parse(text).ok());
-        time.map_or_else(|| "<none>".to_owned(), |time| age(now.since(time)))
+        time.map_or_else(|| "-".to_owned(), |time| age(now.since(time)))
     };
     [
         printable(&row.namespace),
@@ -161,7 +161,7 @@ mod tests {
         let expected = "\
 POD                    SERVICE   STATE      SESSIONS   STREAMS   LAST USE   REQUESTS   OLDEST
 a                      web       ready      12         0         5s         4711       3h5m
-web-55d8c67b4f-x2x7p   web       draining   0          0         <none>     4711       <none>
+web-55d8c67b4f-x2x7p   web       draining   0          0         -          4711       -
 ";
         assert_eq!(table.print(&[row("a", 12), never], now()), expected);
         let line = "a                      web       ready      11         0         5s         4711       3h5m\n";

@@ -284,10 +284,14 @@ impl<'a> Shown<'a> {
             };
             let endpoints = self.endpoints(cluster);
             let mut pods = self.pods.pods(port.service, &endpoints);
-            let sessions: BTreeMap<_, usize> = pods.iter().filter_map(Pod::sessions).collect();
-            let sessions = (!sessions.is_empty()).then(|| sessions.values().sum());
-            // Where there are too many, those that somebody looks for come first.
-            let rank = |pod: &Pod<'_>| (pod.look(self.search).is_nothing(), !pod.is_special());
+            let (gone, there): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.is_gone());
+            let sum = |pods: &[&Pod<'_>]| -> Option<usize> {
+                let sessions: BTreeMap<_, usize> = pods.iter().filter_map(|pod| pod.sessions()).collect();
+                (!sessions.is_empty()).then(|| sessions.values().sum())
+            };
+            let (sessions, gone_sessions, gone_pods) = (sum(&there), sum(&gone), gone.len());
+            // Where there are too many, those that are looked for come first. What is gone comes last.
+            let rank = |pod: &Pod<'_>| (pod.look(self.search).is_nothing(), pod.is_gone(), !pod.is_special());
             pods.sort_by_cached_key(rank);
             let most = MOST_PODS_OF_SERVICE.min(room);
             let more_pods = pods.len().saturating_sub(most);
@@ -304,6 +308,8 @@ impl<'a> Shown<'a> {
                 pods: pods.iter().map(Pod::view).collect(),
                 more_pods,
                 sessions,
+                gone_pods,
+                gone_sessions,
             });
         }
         views

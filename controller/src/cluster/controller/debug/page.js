@@ -123,7 +123,8 @@ function plan(graph) {
     const {pods, ...rest} = service;
     const facts = [service.externalName, service.tls ? "TLS" : null,
       service.sessions === undefined ? null : count(service.sessions, "session"),
-      service.externalName ? null : count(pods.length + service.morePods, "pod")];
+      service.externalName ? null : count(pods.length + service.morePods - service.gonePods, "pod"),
+      service.gonePods ? `${service.gonePods} gone` : null];
     put(3, service.id, [service.id, facts.filter((fact) => fact).join(", ")], [], rest);
     pods.forEach((pod, index) => {
       const facts = [pod.address];

@@ -122,6 +122,10 @@ impl Pod<'_> {
         search.look([name, &address, word(self.state), fenced, held_back])
     }
 
+    pub(super) fn is_gone(&self) -> bool {
+        self.state == PodState::Gone
+    }
+
     /// Whether there is more to say of it than that it is there.
     pub(super) fn is_special(&self) -> bool {
         self.state != PodState::Ready || self.held_back || !self.fences.is_empty()

@@ -235,9 +235,13 @@ pub(super) struct ServiceView {
     pub(super) pods: Vec<PodView>,
     /// How many pods are not shown.
     pub(super) more_pods: usize,
-    /// Those of all its pods, if they are counted.
+    /// Those of all its pods that are there, if they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sessions: Option<usize>,
+    /// How many of its pods are gone, and the sessions that may still name them.
+    pub(super) gone_pods: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gone_sessions: Option<usize>,
 }
 
 /// A pod behind a port of a Service.
