@@ -1,4 +1,8 @@
 //! Strategic merge patches, as Kubernetes defines them: a list whose items have a key is merged item by item.
+//!
+//! Items are looked up in maps, so the time is that of the size of both lists, and not of their product.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -43,7 +47,8 @@ pub(super) fn patch(target: &mut Map<String, Value>, patch: &Map<String, Value>)
         _ => {}
     }
     if let Some(Value::Array(kept)) = patch.get(RETAIN) {
-        target.retain(|name, _| kept.iter().any(|kept| kept == name));
+        let kept: HashSet<&str> = kept.iter().filter_map(Value::as_str).collect();
+        target.retain(|name, _| kept.contains(name.as_str()));
     }
     for (name, value) in patch {
         if let Some(list) = name.strip_prefix(DELETE_FROM_LIST) {
@@ -88,10 +93,9 @@ fn field(target: &mut Map<String, Value>, name: &str, value: &Value) {
 fn list(name: &str, known: Vec<Value>, items: &[Value]) -> Vec<Value> {
     let replaces = items.iter().any(|item| directive(item) == Some("replace"));
     if SETS.contains(&name) {
-        let mut all = known;
-        let new: Vec<Value> = items.iter().filter(|item| !all.contains(item)).cloned().collect();
-        all.extend(new);
-        return all;
+        let there: HashSet<&Value> = known.iter().collect();
+        let new: Vec<Value> = items.iter().filter(|item| !there.contains(item)).cloned().collect();
+        return known.into_iter().chain(new).collect();
     }
     let key = merge_key(name, if items.is_empty() { &known } else { items });
     let (Some(key), false) = (key, replaces) else {
@@ -100,20 +104,12 @@ fn list(name: &str, known: Vec<Value>, items: &[Value]) -> Vec<Value> {
             .filter(|item| directive(item) != Some("replace") || has_content(item));
         return real.map(without_directive).collect();
     };
-    let mut all = known;
+    let mut all = Keyed::new(key, known);
     for item in items {
-        let id = item.get(key);
-        let place = all.iter().position(|known| id.is_some() && known.get(key) == id);
-        match (place, directive(item), item) {
-            (Some(place), Some("delete"), _) => {
-                all.remove(place);
-            }
+        match (all.place(item), directive(item), item) {
+            (Some(place), Some("delete"), _) => all.remove(place),
             (None, Some("delete"), _) => {}
-            (Some(place), _, Value::Object(item)) => {
-                if let Some(Value::Object(known)) = all.get_mut(place) {
-                    patch(known, item);
-                }
-            }
+            (Some(place), _, Value::Object(item)) => all.patch(place, item),
             (_, _, Value::Object(item)) => {
                 let mut made = Map::new();
                 patch(&mut made, item);
@@ -122,7 +118,70 @@ fn list(name: &str, known: Vec<Value>, items: &[Value]) -> Vec<Value> {
             (_, _, plain) => all.push(plain.clone()),
         }
     }
-    all
+    all.items.into_iter().flatten().collect()
+}
+
+/// A list whose items have a key.
+struct Keyed {
+    key: &'static str,
+    /// What was removed leaves its place empty, so the others keep theirs.
+    items: Vec<Option<Value>>,
+    /// The places of the items with a key, by that: of several with the same, the first counts.
+    places: HashMap<Value, BTreeSet<usize>>,
+}
+
+impl Keyed {
+    fn new(key: &'static str, known: Vec<Value>) -> Self {
+        let mut all = Self {
+            key,
+            items: Vec::with_capacity(known.len()),
+            places: HashMap::with_capacity(known.len()),
+        };
+        for item in known {
+            all.push(item);
+        }
+        all
+    }
+
+    /// The place of the item with the key of this one.
+    fn place(&self, item: &Value) -> Option<usize> {
+        self.places.get(item.get(self.key)?)?.first().copied()
+    }
+
+    fn push(&mut self, item: Value) {
+        self.put(self.items.len(), item.get(self.key).cloned());
+        self.items.push(Some(item));
+    }
+
+    fn put(&mut self, place: usize, id: Option<Value>) {
+        if let Some(id) = id {
+            self.places.entry(id).or_default().insert(place);
+        }
+    }
+
+    fn take(&mut self, place: usize, id: Option<&Value>) {
+        if let Some(places) = id.and_then(|id| self.places.get_mut(id)) {
+            places.remove(&place);
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        let item = self.items.get_mut(place).and_then(Option::take);
+        self.take(place, item.as_ref().and_then(|item| item.get(self.key)));
+    }
+
+    fn patch(&mut self, place: usize, by: &Map<String, Value>) {
+        let Some(Some(Value::Object(known))) = self.items.get_mut(place) else {
+            return;
+        };
+        patch(known, by);
+        // A key that is no plain value may have been patched, too.
+        let id = known.get(self.key).cloned();
+        if id.as_ref() != by.get(self.key) {
+            self.take(place, by.get(self.key));
+            self.put(place, id);
+        }
+    }
 }
 
 fn directive(item: &Value) -> Option<&str> {
@@ -150,103 +209,10 @@ fn without_directives(fields: &Map<String, Value>) -> Map<String, Value> {
 fn delete_from(target: &mut Map<String, Value>, list: &str, gone: &Value) {
     let gone = gone.as_array().map(Vec::as_slice).unwrap_or_default();
     if let Some(Value::Array(known)) = target.get_mut(list) {
+        let gone: HashSet<&Value> = gone.iter().collect();
         known.retain(|known| !gone.contains(known));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[track_caller]
-    fn is(target: Value, by: &Value, expected: &Value) {
-        let (Value::Object(mut target), Value::Object(by)) = (target, by) else {
-            panic!("objects");
-        };
-        patch(&mut target, by);
-        assert_eq!(&Value::Object(target), expected);
-    }
-
-    #[test]
-    fn objects_are_merged_and_null_removes_a_field() {
-        let target = json!({"a": {"b": 1, "c": 2}, "d": 3});
-        let by = json!({"a": {"b": null, "e": 4}, "d": 5, "f": {"g": {"h": 6}}});
-        is(
-            target,
-            &by,
-            &json!({"a": {"c": 2, "e": 4}, "d": 5, "f": {"g": {"h": 6}}}),
-        );
-    }
-
-    #[test]
-    fn lists_with_a_key_are_merged_item_by_item() {
-        let lists = [
-            ("containers", "name", json!("envoy"), json!("other")),
-            ("initContainers", "name", json!("limpet"), json!("other")),
-            ("volumes", "name", json!("limpet"), json!("other")),
-            ("env", "name", json!("A"), json!("B")),
-            ("imagePullSecrets", "name", json!("a"), json!("b")),
-            ("volumeMounts", "mountPath", json!("/a"), json!("/b")),
-            ("volumeDevices", "devicePath", json!("/a"), json!("/b")),
-            ("ports", "containerPort", json!(80), json!(81)),
-            ("ports", "port", json!(80), json!(81)),
-            ("hostAliases", "ip", json!("1.1.1.1"), json!("1.1.1.2")),
-            ("topologySpreadConstraints", "topologyKey", json!("zone"), json!("node")),
-        ];
-        for (list, key, known, new) in lists {
-            is(
-                json!({list: [{key: known, "x": 1, "y": 1}]}),
-                &json!({list: [{key: new, "x": 3}, {key: known, "x": 2}]}),
-                &json!({list: [{key: known, "x": 2, "y": 1}, {key: new, "x": 3}]}),
-            );
-            is(
-                json!({list: [{key: known}, {key: new}]}),
-                &json!({list: [{key: known, "$patch": "delete"}]}),
-                &json!({list: [{key: new}]}),
-            );
-        }
-    }
-
-    #[test]
-    fn other_lists_are_replaced() {
-        for list in ["args", "command", "tolerations", "envFrom", "drop"] {
-            is(json!({list: ["a", "b"]}), &json!({list: ["c"]}), &json!({list: ["c"]}));
-        }
-    }
-
-    #[test]
-    fn directives_replace_and_delete() {
-        is(
-            json!({"a": {"b": 1}}),
-            &json!({"a": {"$patch": "replace", "c": 2}}),
-            &json!({"a": {"c": 2}}),
-        );
-        is(
-            json!({"a": {"b": 1}}),
-            &json!({"a": {"$patch": "delete"}}),
-            &json!({"a": {}}),
-        );
-        is(
-            json!({"containers": [{"name": "a"}]}),
-            &json!({"containers": [{"$patch": "replace"}, {"name": "b"}]}),
-            &json!({"containers": [{"name": "b"}]}),
-        );
-        is(
-            json!({"finalizers": ["a", "b"]}),
-            &json!({"finalizers": ["c", "a"], "$deleteFromPrimitiveList/finalizers": ["b"]}),
-            &json!({"finalizers": ["a", "c"]}),
-        );
-        is(
-            json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}),
-            &json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}),
-            &json!({"strategy": {"type": "Recreate"}}),
-        );
-        is(
-            json!({"containers": [{"name": "a"}, {"name": "b"}]}),
-            &json!({"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "b", "x": 1}]}),
-            &json!({"containers": [{"name": "a"}, {"name": "b", "x": 1}]}),
-        );
-    }
-}
+mod tests;
