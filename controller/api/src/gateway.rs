@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -215,9 +215,9 @@ pub struct Requirement {
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,
-    /// For `In` and `NotIn`.
+    /// For `In` and `NotIn`. There may be many, and each namespace is looked up among them.
     #[serde(default)]
-    pub values: Vec<String>,
+    pub values: BTreeSet<String>,
 }
 
 impl LabelSelector {

@@ -149,8 +149,9 @@ pub(super) fn secret(object: &ObjectName, written: &str) -> ObjectName {
 
 /// Whether a `TLSCertificateDelegation` beside the Secret permits its use in this namespace.
 fn is_delegated(objects: &Objects, secret: &ObjectName, namespace: &str) -> bool {
-    let of_namespace = objects.certificate_delegations.iter();
-    let of_namespace = of_namespace.filter(|(name, _)| name.namespace == secret.namespace);
+    let first = ObjectName::new(&secret.namespace, "");
+    let of_namespace = objects.certificate_delegations.range(first..);
+    let of_namespace = of_namespace.take_while(|(name, _)| name.namespace == secret.namespace);
     let mut delegations = of_namespace.flat_map(|(_, object)| &object.spec.delegations);
     delegations.any(|delegation| {
         let targets = &delegation.target_namespaces;

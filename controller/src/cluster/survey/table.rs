@@ -1,5 +1,6 @@
 //! Tables as `kubectl get` prints them. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -112,16 +113,20 @@ pub(super) struct Changes(Vec<PodSessions>);
 impl Changes {
     pub(super) fn take(&mut self, rows: &[PodSessions]) -> Vec<PodSessions> {
         let before = std::mem::replace(&mut self.0, rows.to_vec());
-        let gone = before
-            .iter()
-            .filter(|row| !rows.iter().any(|now| now.identity() == row.identity()));
+        let now: BTreeSet<_> = rows.iter().map(PodSessions::identity).collect();
+        let mut known: BTreeMap<_, Vec<&PodSessions>> = BTreeMap::new();
+        for row in &before {
+            known.entry(row.identity()).or_default().push(row);
+        }
+        let gone = before.iter().filter(|row| !now.contains(&row.identity()));
         let gone = gone.map(|row| PodSessions {
             state: super::page::PodState::Gone,
             sessions: 0,
             streams: 0,
             ..row.clone()
         });
-        let changed = rows.iter().filter(|row| !before.contains(row)).cloned();
+        let is_known = |row: &&PodSessions| known.get(&row.identity()).is_some_and(|known| known.contains(row));
+        let changed = rows.iter().filter(|row| !is_known(row)).cloned();
         changed.chain(gone).collect()
     }
 }

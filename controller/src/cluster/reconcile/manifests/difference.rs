@@ -1,6 +1,6 @@
 //! Compares our objects with the wanted ones.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -69,10 +69,11 @@ fn covers_list(name: &str, live: &[Value], wanted: &[Value]) -> bool {
         let mut both = live.iter().zip(wanted);
         return live.len() == wanted.len() && both.all(|(live, wanted)| covers(name, Some(live), wanted));
     };
-    wanted.iter().all(|wanted| {
-        let same = live.iter().find(|live| live.get(key) == wanted.get(key));
-        covers(name, same, wanted)
-    })
+    // Of several with the same key, the first counts.
+    let by_key: HashMap<Option<&Value>, &Value> = live.iter().rev().map(|item| (item.get(key), item)).collect();
+    wanted
+        .iter()
+        .all(|wanted| covers(name, by_key.get(&wanted.get(key)).copied(), wanted))
 }
 
 /// Our existing objects that are not wanted.
@@ -128,6 +129,30 @@ mod tests {
         ] {
             assert!(!is_as_wanted(&wanted(&spec), &live(&there, "1"), None), "{there}");
         }
+    }
+
+    #[test]
+    fn the_first_of_several_items_with_one_key_counts() {
+        let spec = json!({"ports": [{"port": 80, "name": "a"}]});
+        let [own, other] = [json!({"port": 80, "name": "a"}), json!({"port": 80, "name": "b"})];
+        let there = |ports: [&Value; 2]| live(&json!({"ports": ports}), "1");
+        assert!(is_as_wanted(&wanted(&spec), &there([&own, &other]), None));
+        assert!(!is_as_wanted(&wanted(&spec), &there([&other, &own]), None));
+        // A key is any value, and no key is one, too.
+        let spec = json!({"containers": [{"name": {"a": [1]}}, {"x": 1}, {"name": 1.5}]});
+        assert!(is_as_wanted(&wanted(&spec), &live(&spec, "1"), None));
+        let more = json!({"containers": [{"x": 2}, {"name": {"a": [1]}}, {"x": 1}, {"name": 1.5}]});
+        assert!(!is_as_wanted(&wanted(&spec), &live(&more, "1"), None));
+    }
+
+    #[test]
+    fn long_lists_are_compared_in_no_time() {
+        let item = |index: usize| json!({"name": format!("c{index}")});
+        let spec = json!({"containers": (0..40_000).map(item).collect::<Vec<_>>()});
+        let there = json!({"containers": (0..40_000).rev().map(item).collect::<Vec<_>>()});
+        let start = std::time::Instant::now();
+        assert!(is_as_wanted(&wanted(&spec), &live(&there, "1"), None));
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
     }
 
     #[test]
