@@ -1,6 +1,7 @@
 //! Objects for another control plane: what an output wants written. How they are written is not known here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use limpet_core::config::schema::PolicyConfig;
 use serde_json::{Value, json};
@@ -34,8 +35,8 @@ pub struct Source<'a> {
 /// The objects that should exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifests {
-    /// The objects, in the order in which they are written.
-    pub objects: Vec<Manifest>,
+    /// The objects, in the order in which they are written. Those of the next build that are the same are these.
+    pub objects: Vec<Arc<Manifest>>,
     /// What the objects cannot express.
     pub unsupported: Vec<Unsupported>,
     /// Gateways whose objects stay as they are: they are neither written nor deleted.

@@ -1,9 +1,11 @@
 //! The Envoys of a Gateway: who runs them, and how.
 //!
 //! - `parameters`: the `EnvoyDeployment`s of Gateway and class, one over the other.
+//! - `bounds`: how large they may be.
 //! - `resources`: what a container asks for.
 //! - `name`: the name of everything that belongs to them.
 
+mod bounds;
 mod name;
 mod parameters;
 mod resources;

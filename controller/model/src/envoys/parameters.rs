@@ -5,7 +5,7 @@ use limpet_core::time::GatewayDuration;
 use serde_json::{Map, Value, json};
 
 use super::name::{ADMIN_PORT, READY_PORT};
-use super::resources;
+use super::{bounds, resources};
 use crate::Objects;
 use limpet_api::{
     Autoscaling, Container, EnvoyDeploymentSpec, EnvoyPod, EnvoyService, GatewayClassSpec, GatewaySpec, Kind, Object,
@@ -108,6 +108,10 @@ fn layer<'a>(
 /// # Errors
 /// With the field.
 pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
+    bounds::check("spec.envoy", &spec.envoy)?;
+    bounds::check("spec.limpet", &spec.limpet)?;
+    bounds::check("spec.service", &spec.service)?;
+    bounds::check("spec.pod", &spec.pod)?;
     if spec.replicas.is_some() && spec.autoscaling.is_some() {
         return Err("spec.replicas: remove it: autoscaling is set".to_owned());
     }
@@ -140,7 +144,9 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
     ];
     for (name, patch) in patches {
         if let Some(patch) = patch {
-            check_patch(&format!("spec.patch.{name}"), patch)?;
+            let field = format!("spec.patch.{name}");
+            bounds::check(&field, patch)?;
+            check_patch(&field, patch)?;
         }
     }
     Ok(())

@@ -316,6 +316,38 @@ fn the_port_of_metrics_is_of_no_listener_and_not_envoys_own() {
     assert!(of_type(&by_hand.conditions, "Accepted").is_true());
 }
 
+/// All Gateways wait for the build that has them in its hands.
+#[test]
+fn a_part_of_the_parameters_that_is_too_large_is_refused() {
+    let long = format!("pod: {{labels: {{a: {}}}}}", "x".repeat(70_000));
+    let patch = |name: &str, field: &str, items: usize| {
+        format!("patch: {{{name}: {{spec: {{{field}: {:?}}}}}}}", vec![1; items])
+    };
+    let (containers, ports) = (patch("deployment", "a", 40_000), patch("service", "ports", 1001));
+    for (built, field, bound) in [
+        (
+            with("", &long, &in_its_namespace()),
+            "shop/own: spec.pod",
+            "65536 bytes of JSON",
+        ),
+        (
+            with(&containers, "", &managed()),
+            "system/class: spec.patch.deployment",
+            "1000 items in all its lists",
+        ),
+        (
+            with("", &ports, &in_its_namespace()),
+            "shop/own: spec.patch.service",
+            "1000 items in all its lists",
+        ),
+    ] {
+        let words = format!("EnvoyDeployment {field}: expected at most {bound}");
+        let accepted = of_type(&built.conditions, "Accepted");
+        expect(accepted, False, "InvalidParameters", &[&words, "found more: leave out"]);
+        assert!(built.is_served && built.envoys.unchanged, "{words}");
+    }
+}
+
 /// The namespace of the controller has its keys.
 #[test]
 fn a_gateway_runs_no_programs_in_the_controllers_namespace() {

@@ -15,6 +15,8 @@ mod rules;
 mod tests;
 
 pub(super) use objections::objections;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use limpet_api::ObjectName;
@@ -83,7 +85,7 @@ pub(super) fn manifests(source: &Source<'_>, options: &EnvoyGatewayOptions) -> M
         objects.extend(draining::patches(source, &rules));
     }
     Manifests {
-        objects,
+        objects: objects.into_iter().map(Arc::new).collect(),
         unsupported,
         ..Manifests::default()
     }

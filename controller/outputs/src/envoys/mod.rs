@@ -8,13 +8,14 @@ mod strategic;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use crate::envoy::{EnvoysNamespace, ManagedOptions};
 use crate::manifests::{Definition, Manifest, Manifests, Owner, Source, Stage};
 use limpet_api::{Autoscaling, GATEWAY_GROUP, Kind, ObjectName, Patches, ServiceType};
-use limpet_model::{EnvoyDeployment, envoys_labels};
+use limpet_model::{EnvoyDeployment, Envoys, envoys_labels};
 
 pub use strategic::merge_key;
 
@@ -66,23 +67,55 @@ pub const DEFINITIONS: &[&Definition] = &[&SERVICE_ACCOUNT, &SERVICE, &DISRUPTIO
 /// The objects that should exist.
 #[must_use]
 pub fn manifests(source: &Source<'_>, options: &ManagedOptions) -> Manifests {
-    let mut manifests = Manifests::default();
-    for (gateway, envoys) in &source.graph.envoys {
-        if envoys.unchanged {
-            manifests.unchanged.insert(gateway.clone());
-        } else if let Some(deployment) = &envoys.deployment {
-            let wanted = Wanted {
-                gateway,
-                deployment,
-                options,
-                listen_address: source.options.listen_address,
-                owner: owner(source, gateway, options),
-            };
-            manifests.objects.extend(wanted.manifests());
+    Made::default().catch_up(source, options)
+}
+
+/// The objects of each Gateway's Envoys, as they were made last. Patches are applied again where anything differs, and
+/// not in every build, which all Gateways wait for.
+#[derive(Debug, Default)]
+pub struct Made(BTreeMap<ObjectName, OfGateway>);
+
+/// The objects, and what they are made of.
+#[derive(Debug)]
+struct OfGateway {
+    envoys: Arc<Envoys>,
+    owner: Option<Owner>,
+    objects: Vec<Arc<Manifest>>,
+}
+
+impl Made {
+    /// The objects that should exist. The options are the same every time.
+    pub fn catch_up(&mut self, source: &Source<'_>, options: &ManagedOptions) -> Manifests {
+        let mut manifests = Manifests::default();
+        let mut known = std::mem::take(&mut self.0);
+        for (gateway, envoys) in &source.graph.envoys {
+            if envoys.unchanged {
+                manifests.unchanged.insert(gateway.clone());
+            } else if let Some(deployment) = &envoys.deployment {
+                let owner = owner(source, gateway, options);
+                let known = known.remove(gateway);
+                let is_same = |known: &OfGateway| known.envoys == *envoys && known.owner == owner;
+                let made = known.filter(is_same).unwrap_or_else(|| {
+                    let wanted = Wanted {
+                        gateway,
+                        deployment,
+                        options,
+                        listen_address: source.options.listen_address,
+                        owner: owner.clone(),
+                    };
+                    OfGateway {
+                        envoys: Arc::clone(envoys),
+                        objects: wanted.manifests().into_iter().map(Arc::new).collect(),
+                        owner,
+                    }
+                });
+                manifests.objects.extend(made.objects.iter().cloned());
+                self.0.insert(gateway.clone(), made);
+            }
         }
+        manifests.sort(DEFINITIONS);
+        manifests
     }
-    manifests.sort(DEFINITIONS);
-    manifests
 }
 
 /// Only an object in the same namespace can be an owner.
@@ -275,14 +308,16 @@ fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use limpet_model::{GATEWAY_NAME, envoys_name};
+    use limpet_model::{GATEWAY_NAME, Graph, Objects, envoys_name};
 
     use super::*;
+    use crate::envoy::EnvoyOptions;
+    use crate::{FilterInputs, FilterKeys};
 
-    /// The objects of a Gateway whose Envoys run in this namespace, and which asks for a label and an annotation.
-    fn manifests(gateway: &ObjectName, namespace: &str) -> Vec<Manifest> {
+    /// The Envoys of a Gateway, which run in this namespace. It asks for a label and an annotation.
+    fn deployment(gateway: &ObjectName, namespace: &str) -> EnvoyDeployment {
         let extra = |name: &str| BTreeMap::from([(name.to_owned(), "1".to_owned())]);
-        let deployment = EnvoyDeployment {
+        EnvoyDeployment {
             name: ObjectName::new(namespace, &envoys_name(gateway)),
             parameters: limpet_api::EnvoyDeploymentSpec::default(),
             patches: Vec::new(),
@@ -290,7 +325,11 @@ mod tests {
             addresses: Vec::new(),
             labels: extra("sidecar.istio.io/inject"),
             annotations: extra("sidecar.istio.io/proxyImage"),
-        };
+        }
+    }
+
+    fn manifests(gateway: &ObjectName, namespace: &str) -> Vec<Manifest> {
+        let deployment = deployment(gateway, namespace);
         let wanted = Wanted {
             gateway,
             deployment: &deployment,
@@ -319,6 +358,46 @@ mod tests {
         assert_eq!(foreign["labels"]["sidecar.istio.io/inject"], Value::Null);
         assert_eq!(foreign["annotations"], Value::Null);
         assert_eq!(foreign["labels"][GATEWAY_NAME], "web");
+    }
+
+    #[test]
+    fn objects_are_made_again_of_what_differs_alone() {
+        let [web, api] = ["web", "api"].map(|name| ObjectName::new("shop", name));
+        let mut graph = Graph::default();
+        let set = |graph: &mut Graph, gateway: &ObjectName, port: u16| {
+            let mut envoys = Envoys::default();
+            envoys.deployment = Some(EnvoyDeployment {
+                ports: BTreeSet::from([port]),
+                ..deployment(gateway, "limpet-system")
+            });
+            graph.envoys.insert(gateway.clone(), Arc::new(envoys));
+        };
+        let mut made = Made::default();
+        let mut build = |graph: &Graph| {
+            let source = Source {
+                objects: &Objects::default(),
+                graph,
+                options: &EnvoyOptions::default(),
+                inputs: &FilterInputs::with_keys(FilterKeys::Listed(Vec::new())),
+                retained_policies: &BTreeMap::new(),
+            };
+            let built = made.catch_up(&source, &ManagedOptions::default());
+            assert_eq!(built, super::manifests(&source, &ManagedOptions::default()));
+            built.objects
+        };
+        set(&mut graph, &web, 80);
+        set(&mut graph, &api, 80);
+        let first = build(&graph);
+        // Of the same content, which a build may make again.
+        set(&mut graph, &web, 80);
+        set(&mut graph, &api, 81);
+        let second = build(&graph);
+        assert_eq!((first.len(), second.len()), (8, 8));
+        for (one, other) in first.iter().zip(&second) {
+            assert_eq!(Arc::ptr_eq(one, other), one.gateways.contains(&web), "{}", one.name);
+        }
+        graph.envoys.remove(&web);
+        assert_eq!(build(&graph).len(), 4);
     }
 
     #[test]

@@ -13,6 +13,8 @@ mod names;
 mod plugin;
 mod rules;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -99,8 +101,8 @@ pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifest
     };
     for gateway in source.graph.gateways.keys() {
         if let Some(plugin) = plugin::manifest(source, options, gateway, &module) {
-            manifests.objects.push(plugin);
-            manifests.objects.push(chain::manifest(source, gateway));
+            manifests.objects.push(Arc::new(plugin));
+            manifests.objects.push(Arc::new(chain::manifest(source, gateway)));
             rules::add(&mut manifests, source, options, gateway);
         }
     }

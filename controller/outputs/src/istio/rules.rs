@@ -1,6 +1,7 @@
 //! The sessions of rules: metadata for their routes, and a route for each destination of a split.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::route::v3::Route as EnvoyRoute;
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
@@ -48,7 +49,7 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
         };
         let patches = made.patches(&names, rule, &mut unsupported);
         if let Some(patches) = patches {
-            manifests.objects.push(Manifest {
+            manifests.objects.push(Arc::new(Manifest {
                 stage: Stage::Routes,
                 definition: &ENVOY_FILTER,
                 name: object_name(gateway, name(gateway, origin, rule)),
@@ -57,7 +58,7 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),
                 spec: json!({"targetRefs": target_refs(gateway), "configPatches": patches}),
-            });
+            }));
         }
         manifests
             .unsupported

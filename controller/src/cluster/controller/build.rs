@@ -45,6 +45,7 @@ pub(crate) struct Stages {
     graph: Arc<Graph>,
     used: UsedByGateway,
     served: BTreeMap<ObjectName, Served>,
+    envoys: envoys::Made,
     /// Of these policies and inputs.
     life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Duration)>,
 }
@@ -169,7 +170,7 @@ impl Builder {
         };
         let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
         let managed = self.managed.as_ref();
-        let envoys = managed.map(|managed| Arc::new(envoys::manifests(&source, managed)));
+        let envoys = managed.map(|managed| Arc::new(self.stages.envoys.catch_up(&source, managed)));
         if let Some(manifests) = &manifests {
             reports.add_unsupported(&graph, &manifests.unsupported);
         }

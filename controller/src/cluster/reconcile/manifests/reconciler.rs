@@ -190,7 +190,7 @@ impl Reconciler {
     async fn write_stage(
         &mut self,
         stage: Stage,
-        manifests: &[Manifest],
+        manifests: &[Arc<Manifest>],
         there: &There,
         found: &mut Found,
     ) -> Result<Option<bool>, Error> {
@@ -236,11 +236,9 @@ impl Reconciler {
     /// Finds proxies that lack environment variables. It runs after all writes, so that neither a rotation of keys nor
     /// another Gateway waits for it.
     async fn look_at_proxies(&self, wanted: &Wanted, found: &mut Found) {
-        let manifests = &wanted.manifests.objects;
-        for gateway in &wanted.gateways {
-            if !manifests.iter().any(|manifest| manifest.gateways.contains(gateway)) {
-                continue;
-            }
+        let manifests = wanted.manifests.objects.iter();
+        let with_objects: BTreeSet<&ObjectName> = manifests.flat_map(|manifest| &manifest.gateways).collect();
+        for gateway in wanted.gateways.iter().filter(|gateway| with_objects.contains(gateway)) {
             let Some(proxies) = self.recipient.proxies(gateway) else {
                 continue;
             };

@@ -1,0 +1,83 @@
+//! How large a part of an `EnvoyDeployment` may be. Every build has it in its hands, and the builds of all Gateways are
+//! one, so what one tenant writes must not hold up the others.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
+
+/// The most bytes of a part, as JSON. A Pod with every field set has a tenth of it.
+const BYTES: usize = 64 << 10;
+/// The most items of all lists of a part together. Most Pods with many sidecars have less than 100.
+const ITEMS: usize = 1000;
+
+/// Refuses a part that is too large, and looks no further than to the bound. `field` is its name.
+///
+/// # Errors
+/// With the field.
+pub(super) fn check(field: &str, part: &impl Serialize) -> Result<(), String> {
+    let rest = Rest { bytes: BYTES };
+    let mut serializer = Serializer::with_formatter(rest, Items { rest: ITEMS });
+    let written = part.serialize(&mut serializer);
+    written.map_err(|error| {
+        format!("{field}: expected at most {error}, found more: leave out what Envoys do not need, and put long texts into a \
+             ConfigMap"
+        )
+    })
+}
+
+/// How many bytes may follow.
+struct Rest {
+    bytes: usize,
+}
+
+impl Write for Rest {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let rest = self.bytes.checked_sub(bytes.len());
+        self.bytes = rest.ok_or_else(|| io::Error::other(format!("{BYTES} bytes of JSON")))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How many items may follow.
+struct Items {
+    rest: usize,
+}
+
+impl Formatter for Items {
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        let rest = self.rest.checked_sub(1);
+        self.rest = rest.ok_or_else(|| io::Error::other(format!("{ITEMS} items in all its lists together")))?;
+        if first { Ok(()) } else { writer.write_all(b",") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[track_caller]
+    fn refused(part: &Value, by: &str) {
+        let error = check("spec.pod", part).unwrap_err();
+        assert!(error.starts_with("spec.pod: expected at most "), "{error}");
+        assert!(error.contains(by), "{error}");
+    }
+
+    #[test]
+    fn a_part_at_its_bounds_is_good_and_one_more_is_not() {
+        let part = |bytes: usize| json!({"a": "x".repeat(bytes)});
+        let frame = part(0).to_string().len();
+        assert_eq!(check("spec.pod", &part(BYTES - frame)), Ok(()));
+        refused(&part(BYTES - frame + 1), "65536 bytes of JSON");
+        let part = |items: usize| json!({"a": [[], vec![1; items - 3]], "b": {"c": [1]}});
+        assert_eq!(check("spec.pod", &part(ITEMS)), Ok(()));
+        refused(&part(ITEMS + 1), "1000 items in all its lists together");
+    }
+}
