@@ -442,12 +442,12 @@ impl GatewayState<'_> {
                 "spec.listeners: expected at least one listener",
             ),
             None if bad.is_empty() => {
-                let message = format!("It is valid{}", self.gone_class());
+                let message = format!("It is valid{}", self.notes());
                 Condition::holds("Accepted", "Accepted", no_effect(&message, &self.ignored))
             }
             None => {
                 let message = no_effect(
-                    &format!("Listeners that do not serve: {}{}", bad.join(", "), self.gone_class()),
+                    &format!("Listeners that do not serve: {}{}", bad.join(", "), self.notes()),
                     &self.ignored,
                 );
                 let some = bad.len() < self.listeners.len();
@@ -464,14 +464,18 @@ impl GatewayState<'_> {
         }
     }
 
-    /// What to add to a message if the class is gone.
-    fn gone_class(&self) -> String {
+    /// What to add to a message: that the class is gone, and what the Gateway asks for and does not get.
+    fn notes(&self) -> String {
         let class = &self.object.spec.gateway_class_name;
+        let mut notes = String::new();
         if self.class_is_gone {
-            format!(". GatewayClass {class} is gone; the Gateway is served as before")
-        } else {
-            String::new()
+            notes = format!(". GatewayClass {class} is gone; the Gateway is served as before");
         }
+        if let Some(left_out) = &self.envoys.left_out {
+            notes.push_str(". ");
+            notes.push_str(left_out);
+        }
+        notes
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::infrastructure::AllowedMetadata;
 use super::session_fields::SessionFields;
 use super::tls_version::TlsVersion;
 use limpet_api::{EnvoyDeploymentSpec, ObjectName};
@@ -153,6 +154,8 @@ pub struct ManagedEnvoys {
     pub namespace: Option<String>,
     /// What neither Gateways nor classes say.
     pub defaults: EnvoyDeploymentSpec,
+    /// What Gateways of other namespaces may ask for.
+    pub infrastructure: AllowedMetadata,
 }
 
 /// Whose Gateways are read.

@@ -330,6 +330,10 @@ impl Config {
         if namespaces.iter().any(String::is_empty) {
             return Err("namespaces: expected names, or an empty list for all namespaces".to_owned());
         }
+        if let Some(managed) = &self.envoy.managed {
+            let names = managed.infrastructure.check();
+            names.map_err(|message| format!("envoy.managed.infrastructure.{message}"))?;
+        }
         if xds.tls.is_some() && xds.plain_text {
             return Err("xds.plainText: expected false, or no xds.tls".to_owned());
         }
@@ -423,6 +427,7 @@ impl Config {
         Some(ManagedEnvoys {
             namespace: (options.namespace == EnvoysNamespace::Controller).then(own),
             defaults: options.defaults.clone(),
+            infrastructure: options.infrastructure.clone(),
         })
     }
 

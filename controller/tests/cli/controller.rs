@@ -76,6 +76,11 @@ fn a_bad_field_is_named_by_its_path() {
             "expected whole seconds from 1s to 1h, found 2h",
         ),
         (
+            json!({"envoy": {"managed": {"infrastructure": {"serviceAnnotations": ["a", "*/b"]}}}}),
+            "envoy.managed.infrastructure.serviceAnnotations[1]: ",
+            "expected a name, or the begin of names and *",
+        ),
+        (
             json!({"envoy": {"listenAddress": "here"}}),
             "envoy.listenAddress: ",
             "IP address",

@@ -101,6 +101,7 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
     let managed = options.managed.as_ref().map(|managed| ManagedEnvoys {
         namespace: (managed.namespace == EnvoysNamespace::Controller).then(|| "limpet-system".to_owned()),
         defaults: managed.defaults.clone(),
+        infrastructure: managed.infrastructure.clone(),
     });
     let settings = Settings {
         managed,

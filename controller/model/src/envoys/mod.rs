@@ -21,6 +21,7 @@ pub use name::{
 pub use parameters::check_envoy_defaults;
 pub(super) use parameters::{Layer, of_class, of_gateway};
 
+use super::infrastructure::{self, AllowedMetadata};
 use super::{Objects, Settings};
 use limpet_api::{
     Build, EnvoyDeploymentSpec, GatewaySpec, Infrastructure, Listener, Object, ObjectName, Patches, ServiceRef,
@@ -47,6 +48,9 @@ pub struct Envoys {
     /// Whether what is there for them stays as it is, because their parameters are invalid.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unchanged: bool,
+    /// Which labels and annotations that the Gateway asks for are on no object, and why.
+    #[serde(skip)]
+    pub(super) left_out: Option<String>,
     /// The Service that leads to them, if it is known.
     #[serde(skip)]
     pub(super) service: Option<ObjectName>,
@@ -68,10 +72,11 @@ pub struct EnvoyDeployment {
     /// The IP addresses that the Gateway asks for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
-    /// Labels that all objects and pods get.
+    /// The labels that the Gateway asks for, and objects and pods get: all of them in its own namespace, and in another
+    /// one those that are listed for their kind.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations that they get.
+    /// The same of annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
@@ -85,14 +90,14 @@ pub(super) fn envoys(
 ) -> (Envoys, Option<String>) {
     let layers = class.and_then(|class| Ok([class, of_gateway(gateway, objects)?]));
     let merged = layers.and_then(|layers| {
-        let (parameters, patches) = merge(&layers, settings)?;
+        let merged = merge(&layers, settings)?;
         if settings.managed.is_some() {
-            check_ports(gateway, &layers, &parameters)?;
+            check_ports(gateway, &layers, &merged.parameters)?;
         }
-        Ok((parameters, patches))
+        Ok(merged)
     });
     match merged {
-        Ok((parameters, patches)) => (with_parameters(gateway, parameters, patches, settings), None),
+        Ok(merged) => (with_parameters(gateway, merged, settings), None),
         Err(message) => {
             let envoys = Envoys {
                 unchanged: true,
@@ -104,20 +109,35 @@ pub(super) fn envoys(
     }
 }
 
-/// The parameters, the later layers over the earlier ones, and the patches.
-fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<(EnvoyDeploymentSpec, Vec<Patches>), String> {
+/// The parameters of all layers.
+#[derive(Debug, Default)]
+struct Merged {
+    /// The later layers over the earlier ones, without patches.
+    parameters: EnvoyDeploymentSpec,
+    patches: Vec<Patches>,
+    /// The annotations of the Service that it does not get.
+    left_out: Vec<String>,
+}
+
+fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<Merged, String> {
     let managed = settings.managed.as_ref();
     let mut merged = managed.map(|managed| managed.defaults.clone()).unwrap_or_default();
     let mut patches = vec![std::mem::take(&mut merged.patch)];
+    let mut left_out = Vec::new();
     for layer in layers {
         let Some(object) = layer.object else { continue };
         check(&object.spec).map_err(|message| layer.at(&message))?;
-        if layer.is_of_a_gateway {
-            let elsewhere = managed.and_then(|managed| managed.namespace.as_deref());
-            let elsewhere = elsewhere.filter(|namespace| *namespace != object.meta.namespace);
-            elsewhere
-                .map_or(Ok(()), |namespace| check_foreign(&object.spec, namespace))
-                .map_err(|message| layer.at(&message))?;
+        let mut spec = object.spec.clone();
+        if layer.is_of_a_gateway
+            && let Some((namespace, allowed)) = elsewhere(&object.meta.namespace, settings)
+        {
+            check_foreign(&spec, namespace).map_err(|message| layer.at(&message))?;
+            let names = allowed.take_of_service(&mut spec.service.annotations);
+            left_out.extend(
+                names
+                    .into_iter()
+                    .map(|name| layer.at(&format!("spec.service.annotations: {name}"))),
+            );
         }
         if managed.is_none() && object.spec.managed == Some(true) {
             return Err(
@@ -125,19 +145,33 @@ fn merge(layers: &[Layer<'_>], settings: &Settings) -> Result<(EnvoyDeploymentSp
                                  its configuration has no envoy.managed"),
             );
         }
-        patches.push(object.spec.patch.clone());
-        merged = over(object.spec.clone(), merged);
+        patches.push(std::mem::take(&mut spec.patch));
+        merged = over(spec, merged);
     }
     patches.retain(|patches| *patches != Patches::default());
-    Ok((merged, patches))
+    Ok(Merged {
+        parameters: merged,
+        patches,
+        left_out,
+    })
 }
 
-fn with_parameters(
-    gateway: &Object<GatewaySpec>,
-    parameters: EnvoyDeploymentSpec,
-    patches: Vec<Patches>,
-    settings: &Settings,
-) -> Envoys {
+/// Where the Envoys of a Gateway of this namespace run, if that is another one, and what it may ask for there.
+fn elsewhere<'s>(namespace: &str, settings: &'s Settings) -> Option<(&'s str, &'s AllowedMetadata)> {
+    let managed = settings.managed.as_ref()?;
+    let of_envoys = managed
+        .namespace
+        .as_deref()
+        .filter(|of_envoys| *of_envoys != namespace)?;
+    Some((of_envoys, &managed.infrastructure))
+}
+
+fn with_parameters(gateway: &Object<GatewaySpec>, merged: Merged, settings: &Settings) -> Envoys {
+    let Merged {
+        parameters,
+        patches,
+        mut left_out,
+    } = merged;
     let filter = parameters.filter;
     let name = own_name(gateway, settings).filter(|_| parameters.managed != Some(false));
     let Some(name) = name else {
@@ -152,8 +186,18 @@ fn with_parameters(
         };
     };
     let Infrastructure {
-        labels, annotations, ..
+        mut labels,
+        mut annotations,
+        ..
     } = gateway.spec.infrastructure.clone();
+    let elsewhere = elsewhere(&gateway.meta.namespace, settings);
+    if let Some((_, allowed)) = elsewhere {
+        let of_labels = allowed.take_labels(&mut labels).into_iter();
+        let of_labels = of_labels.map(|name| format!("spec.infrastructure.labels: {name}"));
+        let of_annotations = allowed.take_annotations(&mut annotations).into_iter();
+        let of_annotations = of_annotations.map(|name| format!("spec.infrastructure.annotations: {name}"));
+        left_out.splice(0..0, of_labels.chain(of_annotations));
+    }
     let listeners = gateway.spec.listeners.iter().filter(|listener| speaks_http(listener));
     let ports: BTreeSet<u16> = listeners
         .map(|listener| listener.port)
@@ -165,6 +209,7 @@ fn with_parameters(
         filter,
         // A Service needs a port.
         unchanged: ports.is_empty(),
+        left_out: elsewhere.and_then(|(namespace, _)| infrastructure::told(&left_out, namespace)),
         service: Some(name.clone()),
         deployment: Some(EnvoyDeployment {
             name,

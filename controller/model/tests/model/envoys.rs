@@ -1,11 +1,12 @@
 //! Who runs the Envoys of a Gateway, and how.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{CLASS, expect, objects, of_type};
 use limpet_api::{Autoscaling, EnvoyDeploymentSpec, ObjectName};
 use limpet_model::reports::ConditionStatus::False;
-use limpet_model::{ADMIN_PORT, Envoys, ManagedEnvoys, READY_PORT, Settings, build, envoys_name};
+use limpet_model::{ADMIN_PORT, AllowedMetadata, Envoys, ManagedEnvoys, READY_PORT, Settings, build, envoys_name};
 use serde_json::json;
 
 const REFERENCE: &str = "infrastructure: {parametersRef: {group: limpet.dev, kind: EnvoyDeployment, name: own}}";
@@ -19,6 +20,7 @@ fn managed() -> Settings {
                 replicas: Some(5),
                 ..EnvoyDeploymentSpec::default()
             },
+            infrastructure: AllowedMetadata::default(),
         }),
         ..Settings::default()
     }
@@ -103,10 +105,12 @@ fn the_controller_keeps_envoys_only_if_it_should() {
         assert_eq!(deployment.name, ObjectName::new(namespace, &expected));
         assert_eq!(deployment.ports, [80, 443].into());
         assert_eq!(deployment.parameters.replicas, Some(5));
-        assert_eq!(
-            (&*deployment.labels["team"], &*deployment.annotations["cost"]),
-            ("shop", "1")
-        );
+        if namespace == "shop" {
+            assert_eq!(
+                (&*deployment.labels["team"], &*deployment.annotations["cost"]),
+                ("shop", "1")
+            );
+        }
     }
     let by_hand = with("managed: true", "managed: false", &managed());
     assert_eq!(by_hand.envoys.deployment, None);
@@ -380,6 +384,83 @@ fn a_gateway_runs_no_programs_in_the_controllers_namespace() {
             assert!(of_type(&good.conditions, "Accepted").is_true(), "{field}");
         }
     }
+}
+
+/// Others act on them with the rights of that namespace: a role for a `ServiceAccount`, a host name for a Service.
+#[test]
+fn in_another_namespace_a_gateway_gets_what_is_listed_alone() {
+    const ROLE: &str = "eks.amazonaws.com/role-arn";
+    const HOST: &str = "external-dns.alpha.kubernetes.io/hostname";
+    const BALANCER: &str = "networking.gke.io/load-balancer-type";
+    let asked = format!("infrastructure: {{labels: {{team: shop}}, annotations: {{{ROLE}: a, {BALANCER}: Internal}}, ");
+    let infrastructure = REFERENCE.replace("infrastructure: {", &asked);
+    let annotations = format!("service: {{annotations: {{{HOST}: shop.example, {BALANCER}: External, {ROLE}: b}}}}");
+    let own = format!(
+        "{CLASS}\nkind: EnvoyDeployment\nmetadata: {{namespace: shop, name: own}}\nspec: {{{annotations}}}\n---"
+    );
+    let got = |settings: &Settings| {
+        let built = gateway(&own, &infrastructure, settings);
+        let deployment = built.envoys.deployment.expect("a Deployment");
+        let accepted = of_type(&built.conditions, "Accepted");
+        assert!(accepted.is_true(), "{accepted:?}");
+        let names = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
+        let of_service = names(&deployment.parameters.service.annotations);
+        (
+            names(&deployment.labels),
+            names(&deployment.annotations),
+            of_service,
+            accepted.message.clone(),
+        )
+    };
+    let (labels, annotations, of_service, message) = got(&managed());
+    assert_eq!(
+        (labels, annotations, of_service),
+        (vec![], vec![BALANCER.to_owned()], vec![BALANCER.to_owned()])
+    );
+    assert_eq!(
+        message,
+        format!(
+            "Listeners that do not serve: tls. On no object in namespace limpet-system, because \
+             envoy.managed.infrastructure of the controller's configuration does not list the name: spec.infrastructure.labels: team, \
+             spec.infrastructure.annotations: {ROLE}, EnvoyDeployment shop/own: spec.service.annotations: {ROLE}, \
+             EnvoyDeployment shop/own: spec.service.annotations: {HOST}"
+        )
+    );
+
+    let mut listed = managed();
+    listed.managed.as_mut().expect("managed").infrastructure = AllowedMetadata {
+        pod_labels: vec!["team".to_owned()],
+        service_account_annotations: vec![ROLE.to_owned()],
+        service_annotations: vec![HOST.to_owned()],
+        ..AllowedMetadata::default()
+    };
+    let (labels, annotations, of_service, message) = got(&listed);
+    assert_eq!((labels, annotations), (vec!["team".to_owned()], vec![ROLE.to_owned()]));
+    assert_eq!(of_service, [HOST]);
+    assert!(
+        message.contains(&format!("annotations: {BALANCER}")) && !message.contains("team"),
+        "{message}"
+    );
+
+    let (labels, annotations, of_service, message) = got(&in_its_namespace());
+    assert_eq!((labels.len(), annotations.len(), of_service.len()), (1, 2, 3));
+    assert_eq!(message, "Listeners that do not serve: tls");
+}
+
+/// A condition has an end.
+#[test]
+fn of_many_names_that_are_left_out_some_are_told() {
+    let names: Vec<String> = (0..100).map(|index| format!("a{index:03}: b")).collect();
+    let built = with(
+        "",
+        &format!("service: {{annotations: {{{}}}}}", names.join(", ")),
+        &managed(),
+    );
+    let message = &of_type(&built.conditions, "Accepted").message;
+    assert!(
+        message.ends_with("spec.service.annotations: a015 and 84 more"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use limpet_api::EnvoyDeploymentSpec;
+use limpet_model::AllowedMetadata;
 use serde::{Deserialize, Serialize};
 
 /// The section `envoy.managed` of the controller's configuration: that it keeps the Envoys of Gateways.
@@ -15,6 +16,8 @@ pub struct ManagedOptions {
     pub xds: Option<String>,
     /// What neither Gateways nor classes say.
     pub defaults: EnvoyDeploymentSpec,
+    /// Which labels and annotations Gateways of other namespaces may ask for.
+    pub infrastructure: AllowedMetadata,
     /// What the rest of the configuration says.
     #[serde(skip)]
     pub surroundings: Surroundings,
@@ -51,6 +54,7 @@ impl Default for ManagedOptions {
             envoy_image: "envoyproxy/envoy:distroless-v1.40.0".to_owned(),
             xds: None,
             defaults: EnvoyDeploymentSpec::default(),
+            infrastructure: AllowedMetadata::default(),
             surroundings: Surroundings::default(),
         }
     }

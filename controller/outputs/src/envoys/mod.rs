@@ -129,6 +129,8 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, options: &ManagedOptions) ->
     })
 }
 
+type Texts = BTreeMap<String, String>;
+
 /// What one Gateway wants.
 struct Wanted<'a> {
     gateway: &'a ObjectName,
@@ -162,14 +164,16 @@ impl Wanted<'_> {
         spec: Value,
         patch_of: impl Fn(&Patches) -> Option<&Map<String, Value>>,
     ) -> Manifest {
-        let mut annotations = self.deployment.annotations.clone();
+        let (mut own_labels, mut annotations) = self.metadata(definition);
+        // What the Gateway asks for gives way.
+        own_labels.extend(self.own_labels());
         if *definition == SERVICE {
             annotations.extend(self.deployment.parameters.service.annotations.clone());
         }
         let mut object = Map::from_iter([
             (
                 "metadata".to_owned(),
-                json!({"labels": self.labels(), "annotations": annotations}),
+                json!({"labels": own_labels, "annotations": annotations}),
             ),
             ("spec".to_owned(), spec),
         ]);
@@ -178,7 +182,7 @@ impl Wanted<'_> {
         }
         let texts = |name: &str| texts(object.get("metadata").and_then(|metadata| metadata.get(name)));
         let mut labels = texts("labels");
-        labels.extend(self.labels());
+        labels.extend(own_labels);
         Manifest {
             stage: Stage::Routes,
             definition,
@@ -201,11 +205,26 @@ impl Wanted<'_> {
         labels.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// The labels of all objects. What the Gateway asks for gives way.
-    fn labels(&self) -> BTreeMap<String, String> {
-        let mut labels = self.deployment.labels.clone();
-        labels.extend(self.own_labels());
-        labels
+    /// The labels and annotations that the Gateway asks for and an object of this kind gets.
+    fn metadata(&self, definition: &Definition) -> (Texts, Texts) {
+        let names = &self.options.infrastructure;
+        let (labels, annotations): (&[String], &[String]) = match *definition {
+            SERVICE => (&names.service_labels, &names.service_annotations),
+            SERVICE_ACCOUNT => (&names.service_account_labels, &names.service_account_annotations),
+            DEPLOYMENT => (&names.deployment_labels, &names.deployment_annotations),
+            _ => (&[], &[]),
+        };
+        self.asked_metadata(labels, annotations)
+    }
+
+    /// What the Gateway asks for: all of it in its own namespace, and what is listed in another one.
+    fn asked_metadata(&self, labels: &[String], annotations: &[String]) -> (Texts, Texts) {
+        let deployment = self.deployment;
+        if self.gateway.namespace == deployment.name.namespace {
+            return (deployment.labels.clone(), deployment.annotations.clone());
+        }
+        let of = limpet_model::allowed_metadata;
+        (of(labels, &deployment.labels), of(annotations, &deployment.annotations))
     }
 
     /// The labels that nobody asks for.
@@ -308,32 +327,41 @@ fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use limpet_model::{GATEWAY_NAME, Graph, Objects, envoys_name};
+    use limpet_model::{AllowedMetadata, GATEWAY_NAME, Graph, Objects, envoys_name};
 
     use super::*;
     use crate::envoy::EnvoyOptions;
     use crate::{FilterInputs, FilterKeys};
 
-    /// The Envoys of a Gateway, which run in this namespace. It asks for a label and an annotation.
+    const LABEL: &str = "sidecar.istio.io/inject";
+    const ANNOTATION: &str = "sidecar.istio.io/proxyImage";
+    const ROLE: &str = "eks.amazonaws.com/role-arn";
+    const BALANCER: &str = "networking.gke.io/load-balancer-type";
+
+    /// The Envoys of a Gateway, which run in this namespace. It asks for a label and some annotations.
     fn deployment(gateway: &ObjectName, namespace: &str) -> EnvoyDeployment {
-        let extra = |name: &str| BTreeMap::from([(name.to_owned(), "1".to_owned())]);
+        let extra = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
         EnvoyDeployment {
             name: ObjectName::new(namespace, &envoys_name(gateway)),
             parameters: limpet_api::EnvoyDeploymentSpec::default(),
             patches: Vec::new(),
             ports: BTreeSet::from([80]),
             addresses: Vec::new(),
-            labels: extra("sidecar.istio.io/inject"),
-            annotations: extra("sidecar.istio.io/proxyImage"),
+            labels: extra(&[LABEL]),
+            annotations: extra(&[ANNOTATION, ROLE, BALANCER]),
         }
     }
 
     fn manifests(gateway: &ObjectName, namespace: &str) -> Vec<Manifest> {
+        manifests_with(gateway, namespace, &ManagedOptions::default())
+    }
+
+    fn manifests_with(gateway: &ObjectName, namespace: &str, options: &ManagedOptions) -> Vec<Manifest> {
         let deployment = deployment(gateway, namespace);
         let wanted = Wanted {
             gateway,
             deployment: &deployment,
-            options: &ManagedOptions::default(),
+            options,
             listen_address: IpAddr::from([0, 0, 0, 0]),
             owner: None,
         };
@@ -343,7 +371,6 @@ mod tests {
     /// What the pods of the Gateway `shop/web` have in this namespace.
     fn template(namespace: &str) -> Value {
         let all = manifests(&ObjectName::new("shop", "web"), namespace);
-        assert!(all.iter().all(|one| one.labels.contains_key("sidecar.istio.io/inject")));
         let pods = all.into_iter().find(|one| *one.definition == DEPLOYMENT);
         pods.unwrap().spec["template"]["metadata"].take()
     }
@@ -358,6 +385,57 @@ mod tests {
         assert_eq!(foreign["labels"]["sidecar.istio.io/inject"], Value::Null);
         assert_eq!(foreign["annotations"], Value::Null);
         assert_eq!(foreign["labels"][GATEWAY_NAME], "web");
+    }
+
+    /// They give a `ServiceAccount` a role of the cloud, for example.
+    #[test]
+    fn in_another_namespace_objects_have_what_is_listed_alone() {
+        let gateway = ObjectName::new("shop", "web");
+        let has = |all: &[Manifest]| {
+            let all = all.iter().map(|one| {
+                let annotations = [ANNOTATION, ROLE, BALANCER].map(|name| one.annotations.contains_key(name));
+                (one.definition.kind, one.labels.contains_key(LABEL), annotations)
+            });
+            all.collect::<Vec<_>>()
+        };
+        for (kind, label, annotations) in has(&manifests(&gateway, "shop")) {
+            assert!(label && annotations == [true; 3], "{kind}");
+        }
+        let by_default = has(&manifests(&gateway, "limpet-system"));
+        assert_eq!(
+            by_default,
+            [
+                ("ServiceAccount", false, [false; 3]),
+                ("Service", false, [false, false, true]),
+                ("PodDisruptionBudget", false, [false; 3]),
+                ("Deployment", false, [false; 3]),
+            ]
+        );
+        let infrastructure = AllowedMetadata {
+            service_labels: vec!["sidecar.istio.io/*".to_owned()],
+            service_annotations: Vec::new(),
+            service_account_annotations: vec![ROLE.to_owned()],
+            deployment_annotations: vec!["*".to_owned()],
+            pod_labels: vec![LABEL.to_owned()],
+            ..AllowedMetadata::default()
+        };
+        let options = ManagedOptions {
+            infrastructure,
+            ..ManagedOptions::default()
+        };
+        let all = manifests_with(&gateway, "limpet-system", &options);
+        assert_eq!(
+            has(&all),
+            [
+                ("ServiceAccount", false, [false, true, false]),
+                ("Service", true, [false; 3]),
+                ("PodDisruptionBudget", false, [false; 3]),
+                ("Deployment", false, [true; 3]),
+            ]
+        );
+        let pods = &all[3].spec["template"]["metadata"];
+        assert_eq!(pods["labels"][LABEL], "1");
+        assert_eq!(pods["annotations"], Value::Null);
     }
 
     #[test]

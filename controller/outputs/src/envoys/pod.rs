@@ -1,7 +1,5 @@
 //! The pods of a Gateway's Envoys. Nothing in them needs a shell.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 
 use super::Wanted;
@@ -23,13 +21,12 @@ const USER: u32 = 65532;
 impl Wanted<'_> {
     pub(super) fn template(&self) -> Value {
         let pod = &self.deployment.parameters.pod;
-        let (mut labels, mut annotations) = (pod.labels.clone(), BTreeMap::new());
-        // Labels and annotations of pods make others put programs and volumes into them, and lead requests to them: no
-        // matter for who writes Gateways in another namespace.
-        if self.gateway.namespace == self.deployment.name.namespace {
-            labels.extend(self.deployment.labels.clone());
-            annotations.extend(self.deployment.annotations.clone());
-        }
+        // Labels and annotations of pods make others put programs and volumes into them, and lead requests to them: in
+        // another namespace, a matter of its operator.
+        let names = &self.options.infrastructure;
+        let (of_gateway, mut annotations) = self.asked_metadata(&names.pod_labels, &names.pod_annotations);
+        let mut labels = pod.labels.clone();
+        labels.extend(of_gateway);
         labels.extend(self.own_labels());
         annotations.extend(pod.annotations.clone());
         let mut metadata = json!({"labels": labels});
