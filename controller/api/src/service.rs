@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::decode::Spec;
 
@@ -8,8 +8,8 @@ use super::decode::Spec;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceSpec {
-    /// Its ports.
-    #[serde(default)]
+    /// Its ports, in the order of their numbers.
+    #[serde(default, deserialize_with = "by_number")]
     pub ports: Vec<ServicePort>,
     /// `ClusterIP` if it is not set. An `ExternalName` has no endpoints.
     #[serde(rename = "type", default)]
@@ -70,6 +70,22 @@ pub struct Ingress {
 
 impl Spec for ServiceSpec {}
 
+impl ServiceSpec {
+    /// The ports with this number, which differ in their protocol. A Service may have thousands, and each backend of a
+    /// route names one.
+    pub fn ports_at(&self, number: u16) -> impl Iterator<Item = &ServicePort> {
+        let first = self.ports.partition_point(|port| port.port < number);
+        let from = self.ports.get(first..).into_iter().flatten();
+        from.take_while(move |port| port.port == number)
+    }
+}
+
+fn by_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ServicePort>, D::Error> {
+    let mut ports: Vec<ServicePort> = Vec::deserialize(deserializer)?;
+    ports.sort_by_key(|port| port.port);
+    Ok(ports)
+}
+
 /// A port of a Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,4 +101,26 @@ pub struct ServicePort {
     /// The application protocol, like `kubernetes.io/h2c`.
     #[serde(default)]
     pub app_protocol: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ports_are_found_by_their_number_in_the_order_written() {
+        let spec: ServiceSpec = serde_json::from_value(json!({"ports": [
+            {"name": "d", "port": 90}, {"name": "a", "port": 53, "protocol": "UDP"}, {"name": "c", "port": 80},
+            {"name": "b", "port": 53, "protocol": "TCP"},
+        ]}))
+        .unwrap();
+        let names = |number| spec.ports_at(number).map(|port| &*port.name).collect::<Vec<_>>();
+        assert_eq!(
+            (names(53), names(80), names(90)),
+            (vec!["a", "b"], vec!["c"], vec!["d"])
+        );
+        assert_eq!((names(1), names(81), names(100)), (vec![], vec![], vec![]));
+    }
 }

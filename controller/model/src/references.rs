@@ -153,9 +153,8 @@ impl<'a> References<'a> {
                 format!("expected a port of Service {name}"),
             ));
         };
-        let is_it =
-            |port: &&limpet_api::ServicePort| port.port == number && port.protocol.as_deref().unwrap_or("TCP") == "TCP";
-        let Some(port) = service.spec.ports.iter().find(is_it) else {
+        let is_it = |port: &&limpet_api::ServicePort| port.protocol.as_deref().unwrap_or("TCP") == "TCP";
+        let Some(port) = service.spec.ports_at(number).find(is_it) else {
             let message = format!("expected a TCP port of Service {name}, found {number}");
             return Err(unresolved("BackendNotFound", ".port", message));
         };

@@ -206,8 +206,8 @@ impl Services<'_> {
             .get(&name)
             .filter(|object| object.malformed.is_none());
         let object = object.ok_or_else(missing)?;
-        let is_it = |port: &&ServicePort| i64::from(port.port) == service.port;
-        let port = object.spec.ports.iter().find(is_it).ok_or_else(missing)?;
+        let number = u16::try_from(service.port).map_err(|_| missing())?;
+        let port = object.spec.ports_at(number).next().ok_or_else(missing)?;
         let external_name = self.external_name(at, object)?;
         let protocol = protocol(at, object, port)?;
         let backend = RuleBackend::Service(name.clone());
