@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use limpet_api::Text;
 use limpet_core::census::report::{BackendReport, RebalancedReport, WindowReport};
 use limpet_core::census::{Backend, SUB_WINDOWS, Sketch, is_alive, sub_window};
 use limpet_core::time::Timestamp;
@@ -29,6 +30,8 @@ pub(super) struct Account {
     pub(super) rebalanced_of_others: BTreeMap<String, BTreeMap<u64, u64>>,
     /// The number of the last change.
     pub(super) changed: u64,
+    /// The namespace of the Service.
+    pub(super) namespace: Text,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,13 @@ fn is_current(number: u64, newest: u64) -> bool {
 }
 
 impl Account {
+    pub(super) fn of(namespace: &Text) -> Self {
+        Self {
+            namespace: namespace.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Takes in who was seen. Returns whether anything is new.
     pub(super) fn merge(&mut self, live_for: u32, change: &BackendReport, last_use: Timestamp, now: Timestamp) -> bool {
         let mut is_new = last_use > self.last_use;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use limpet_api::Text;
 use limpet_core::census::report::{BackendReport, Report, Restart};
 use limpet_core::census::{Backend, Sketch, is_alive};
 use limpet_core::outcome::RequestOutcome;
@@ -17,7 +18,8 @@ use super::account::{ACCOUNT, Account, MANY, WINDOW};
 use super::places::{self, ClusterId, Found, HostKey, Places};
 use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 
-/// How many bytes all sketches may take. A pod with many sessions has six windows of 3 KB for each idle bound and
+/// How many bytes all sketches may take; where they take more, those of each namespace may take its share of half as
+/// much besides, so that nobody's sessions are uncounted because of others'. A pod with many sessions has six windows of 3 KB for each idle bound and
 /// Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The chart's limit for the process is
 /// four times as much.
 const MEMORY: usize = 128 << 20;
@@ -32,6 +34,8 @@ pub(super) struct Ledger {
     accounts: HashMap<HostKey, Accounts>,
     /// How many bytes the accounts take, about.
     bytes: usize,
+    /// The same of those of each namespace's Services.
+    by_namespace: HashMap<Text, usize>,
     /// How many they may take.
     room: usize,
     /// The hosts of which not all that was told is known, and until when a session may live that is not counted.
@@ -76,6 +80,7 @@ impl Ledger {
         Self {
             accounts: HashMap::new(),
             bytes: 0,
+            by_namespace: HashMap::new(),
             room,
             incomplete: HashMap::new(),
             loads: HashMap::new(),
@@ -135,15 +140,18 @@ impl Ledger {
             .accounts
             .get(&found.host)
             .is_some_and(|known| known.contains_key(&key));
-        if !found.has_bound || !self.has_room(change, is_known, now) {
+        if !found.has_bound || !self.has_room(change, &found.namespace, is_known, now) {
             self.miss(found, live_for, now);
             return None;
         }
         let accounts = self.accounts.entry(found.host).or_default();
-        let account = accounts.entry(key).or_default();
+        let account = accounts.entry(key).or_insert_with(|| Account::of(&found.namespace));
         let before = account.bytes();
         let is_new = account.merge(live_for, change, last_use(change, found), now);
-        self.bytes = self.bytes.saturating_sub(before).saturating_add(account.bytes());
+        let of_namespace = self.by_namespace.entry(found.namespace.clone()).or_default();
+        for bytes in [&mut self.bytes, of_namespace] {
+            *bytes = bytes.saturating_sub(before).saturating_add(account.bytes());
+        }
         // What changes nothing is not told on, or replicas would tell each other for ever.
         if is_new || change.requests > 0 || !change.rebalanced.is_empty() {
             self.changes += 1;
@@ -163,18 +171,24 @@ impl Ledger {
     }
 
     /// Whether there is room for this, as if all of it were new. Makes some if there is not.
-    fn has_room(&mut self, change: &BackendReport, is_known: bool, now: Timestamp) -> bool {
+    fn has_room(&mut self, change: &BackendReport, namespace: &Text, is_known: bool, now: Timestamp) -> bool {
         let windows = change
             .windows
             .iter()
             .map(|window| WINDOW + window.sketch.len().saturating_mul(2).min(MANY));
         let added = windows.fold(if is_known { 0 } else { ACCOUNT }, usize::saturating_add);
-        let room = self.room;
-        let fits = |bytes: usize| added == 0 || bytes.saturating_add(added) <= room;
-        if !fits(self.bytes) {
+        if !self.fits(added, namespace) {
             self.forget(now);
         }
-        fits(self.bytes)
+        self.fits(added, namespace)
+    }
+
+    fn fits(&self, added: usize, namespace: &Text) -> bool {
+        let of_namespace = self.by_namespace.get(namespace);
+        let namespaces = self.by_namespace.len() + usize::from(of_namespace.is_none());
+        let share = (self.room / 2).checked_div(namespaces).unwrap_or_default();
+        let of_namespace = of_namespace.copied().unwrap_or_default();
+        added == 0 || self.bytes.saturating_add(added) <= self.room || of_namespace.saturating_add(added) <= share
     }
 
     pub(super) fn hear_load(&mut self, group: &str, stream: u64, loads: Vec<Load>, places: &Places, now: Timestamp) {
@@ -334,16 +348,19 @@ impl Ledger {
 
     /// Forgets backends whose last session is over.
     pub(super) fn forget(&mut self, now: Timestamp) {
-        let mut bytes = 0;
+        let mut by_namespace: HashMap<Text, usize> = HashMap::new();
         self.accounts.retain(|_, accounts| {
             accounts.retain(|(live_for, _), account| {
                 let stays = account.is_alive(*live_for, now);
-                bytes += if stays { account.bytes() } else { 0 };
+                if stays {
+                    *by_namespace.entry(account.namespace.clone()).or_default() += account.bytes();
+                }
                 stays
             });
             !accounts.is_empty()
         });
-        self.bytes = bytes;
+        self.bytes = by_namespace.values().sum();
+        self.by_namespace = by_namespace;
         self.incomplete.retain(|_, until| *until > now);
     }
 

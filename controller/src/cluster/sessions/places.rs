@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_core::census::Backend;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
@@ -121,6 +121,8 @@ impl Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) host: HostKey,
+    /// That of the Service.
+    pub(super) namespace: Text,
     pub(super) group: Arc<str>,
     pub(super) standing: Standing,
     /// Until when it may have been used: nobody keeps a pod that is gone alive.
@@ -341,6 +343,7 @@ impl Places {
         let host = served.hosts.get(&backend.host).filter(|_| bounds.is_given)?;
         Some(Found {
             host: (id, backend.host),
+            namespace: served.service.namespace.clone(),
             group: Arc::clone(group),
             standing: host.standing,
             used_by: host.gone.map_or(now, |gone| gone.min(now)),

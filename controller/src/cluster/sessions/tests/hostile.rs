@@ -174,6 +174,42 @@ fn what_there_is_no_room_for_is_not_nothing() {
 }
 
 #[test]
+fn a_tenant_with_many_pods_leaves_others_their_share() {
+    let shop = Shop::new();
+    shop.book.content().ledger = Ledger::with_room(100_000);
+    let pods: Vec<(u8, &str)> = (1..=200).map(|number| (number, "pod")).collect();
+    let many = show(&shop, "many", &pods);
+    let destination = Destination::of_cluster(many.0.as_bytes());
+    let hog = Census::new([2; 16], 1000);
+    for (number, _) in &pods {
+        let backend = Backend::new(destination, address(*number), Duration::from_secs(600));
+        (0..500).for_each(|session| see(&hog, backend, session));
+    }
+    let of_hog = |shop: &Shop| {
+        while let Some(report) = hog.report(now()) {
+            shop.book.hear("many/evil", Told::Sessions(report)).unwrap();
+        }
+    };
+    of_hog(&shop);
+    let honest = envoy();
+    (0..50).for_each(|session| see(&honest, shop.backend(1), session));
+    shop.hear(&honest);
+    let pod = shop.pod(1).unwrap();
+    let rows = shop.book.sessions().pods;
+    let uncounted = rows.iter().filter(|row| row.namespace == "many" && misses(row)).count();
+    assert!(
+        (1..200).contains(&uncounted),
+        "the other namespace has more than its share: {uncounted}"
+    );
+    let of_shop = rows.iter().find(|row| row.namespace == "shop" && row.sessions > 0);
+    assert_eq!(
+        of_shop.map(|row| (row.sessions, misses(row))),
+        Some((50, false)),
+        "{pod:?}"
+    );
+}
+
+#[test]
 fn numbers_do_not_overflow() {
     let shop = Shop::new();
     let two = [1, 9].map(|number| Endpoint {
