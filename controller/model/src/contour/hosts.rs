@@ -1,7 +1,7 @@
 //! The hosts with their routes, as a Gateway of the graph.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl Hosts {
                 found.push((host, routes));
             }
         }
-        let sharing = sharing(&found);
+        let sharing = sharing(&found, objects);
         let mut hosts = Self::default();
         let mut writer = 0;
         for (host, routes) in found {
@@ -494,11 +494,31 @@ fn path(prefix: &str, given: Option<&str>) -> PathMatch {
 }
 
 /// The routes, by their number, whose cookie has the name of one with another scope.
-fn sharing(found: &[(&Host, Vec<Found<'_>>)]) -> HashSet<usize> {
+fn sharing(found: &[(&Host, Vec<Found<'_>>)], objects: &Objects) -> HashSet<usize> {
     let hosts: Vec<Hostname> = found
         .iter()
         .map(|(host, _)| Hostname::Exact(host.name.as_str().into()))
         .collect();
+    let mut ages: HashMap<&str, String> = HashMap::new();
+    for (_, routes) in found {
+        for route in routes {
+            let Some((_, scope)) = &route.session else { continue };
+            let created = objects
+                .ingress_routes
+                .get(route.object)
+                .map(|object| &object.meta.creation_timestamp);
+            let since = format!(
+                "{} {} {:05}",
+                created.map_or("", String::as_str),
+                route.object,
+                route.rule.index
+            );
+            let age = ages.entry(scope).or_insert_with(|| since.clone());
+            if since < *age {
+                *age = since;
+            }
+        }
+    }
     let mut names = SharedNames::default();
     let routes = found
         .iter()
@@ -508,8 +528,9 @@ fn sharing(found: &[(&Host, Vec<Found<'_>>)]) -> HashSet<usize> {
         if let Some((sessions, scope)) = &route.session
             && let Some(cookie) = sessions.cookie()
         {
-            names.add(writer, scope, [host], cookie);
+            let since = ages.get(scope.as_str()).map_or("", String::as_str);
+            names.add(writer, (since, scope), [host], cookie);
         }
     }
-    names.shared()
+    names.shared().into_keys().collect()
 }

@@ -16,8 +16,8 @@ use crate::sessions::{InCommon, PolicyId, WrittenCookie, wider};
 pub(super) struct Common {
     /// How many digits a short name of a policy has.
     digits: usize,
-    /// By whether they count among the cookies of policies alone, name and path.
-    cookies: HashMap<(bool, String, String), BTreeMap<Hostname, Writers>>,
+    /// By name and path.
+    cookies: HashMap<(String, String), BTreeMap<Hostname, Writers>>,
     /// By short name, the digests, and who has such a policy.
     policies: HashMap<Text, BTreeMap<String, BTreeSet<Island>>>,
 }
@@ -25,10 +25,10 @@ pub(super) struct Common {
 /// Who writes a cookie for a host.
 #[derive(Debug, Default)]
 struct Writers {
-    /// The scopes for this very host, and how often each.
-    here: FewMap<String, usize>,
+    /// The scopes for this very host, each since when, and how often.
+    here: FewMap<(String, String), usize>,
     /// Those for hosts that are a part of these.
-    within: FewMap<String, usize>,
+    within: FewMap<(String, String), usize>,
     /// Who writes here, and how often.
     islands: FewMap<Island, usize>,
 }
@@ -91,17 +91,17 @@ impl Common {
     }
 
     fn count(&mut self, island: Island, cookie: &WrittenCookie, more: bool) {
-        let key = (cookie.among_policies, cookie.name.clone(), cookie.path.clone());
+        let key = (cookie.name.clone(), cookie.path.clone());
         let hosts = self.cookies.entry(key.clone()).or_default();
         for host in wider(&cookie.host) {
             let writers = hosts.entry(host.clone()).or_default();
-            step(&mut writers.within, &cookie.scope, more);
+            step(&mut writers.within, &cookie.since, more);
             if writers.is_empty() {
                 hosts.remove(&host);
             }
         }
         let writers = hosts.entry(cookie.host.clone()).or_default();
-        step(&mut writers.here, &cookie.scope, more);
+        step(&mut writers.here, &cookie.since, more);
         step(&mut writers.islands, &island, more);
         if writers.is_empty() {
             hosts.remove(&cookie.host);
@@ -113,9 +113,9 @@ impl Common {
 
     /// Whether what these sessions have in common with others is still what it was when they were built.
     pub(super) fn agrees(&self, all: &InCommon) -> bool {
-        let own: BTreeSet<&str> = all.cookies.iter().map(|(cookie, _)| &*cookie.scope).collect();
-        let is_same = |(cookie, known): &(WrittenCookie, Option<bool>)| {
-            known.is_none_or(|known| known == self.is_written(cookie, |scope| !own.contains(scope)))
+        let own: BTreeSet<&str> = all.cookies.iter().map(|(cookie, _)| &*cookie.since.1).collect();
+        let is_same = |(cookie, known): &(WrittenCookie, Option<(String, String)>)| {
+            known.as_ref() == self.oldest(cookie, |scope| !own.contains(scope))
         };
         let is_named = |(id, name): &(PolicyId, Text)| {
             let short = id.with_digits(self.digits);
@@ -124,25 +124,21 @@ impl Common {
         all.cookies.iter().all(is_same) && all.policies.iter().all(is_named)
     }
 
-    /// Whether sessions of such a scope write the cookie.
-    fn is_written(&self, cookie: &WrittenCookie, is_one: impl Fn(&str) -> bool) -> bool {
-        let key = (cookie.among_policies, cookie.name.clone(), cookie.path.clone());
-        let Some(hosts) = self.cookies.get(&key) else {
-            return false;
-        };
-        let has_one = |scopes: &FewMap<String, usize>| scopes.keys().any(|scope| is_one(scope));
-        let here = hosts.get(&cookie.host);
-        here.is_some_and(|writers| has_one(&writers.here) || has_one(&writers.within))
-            || wider(&cookie.host)
-                .filter_map(|host| hosts.get(&host))
-                .any(|writers| has_one(&writers.here))
+    /// The oldest of such scopes that writes the cookie and is older than its own.
+    fn oldest(&self, cookie: &WrittenCookie, is_one: impl Fn(&str) -> bool) -> Option<&(String, String)> {
+        let hosts = self.cookies.get(&(cookie.name.clone(), cookie.path.clone()))?;
+        let here = hosts.get(&cookie.host).into_iter();
+        let here = here.flat_map(|writers| writers.here.keys().chain(writers.within.keys()));
+        let wider = wider(&cookie.host).filter_map(|host| hosts.get(&host));
+        let all = here.chain(wider.flat_map(|writers| writers.here.keys()));
+        all.filter(|since| **since < cookie.since && is_one(&since.1)).min()
     }
 
     /// The islands for which the difference may mean something.
     pub(super) fn concerned(&self, difference: &Difference) -> BTreeSet<Island> {
         let mut concerned = BTreeSet::new();
         for (cookie, _) in difference.cookies.iter().filter(|(_, count)| **count != 0) {
-            let key = (cookie.among_policies, cookie.name.clone(), cookie.path.clone());
+            let key = (cookie.name.clone(), cookie.path.clone());
             let Some(hosts) = self.cookies.get(&key) else { continue };
             let mut add = |writers: &Writers| concerned.extend(writers.islands.keys());
             hosts.get(&cookie.host).into_iter().for_each(&mut add);
@@ -166,8 +162,8 @@ impl Common {
 
 /// Who is being built is not among these.
 impl Elsewhere for Common {
-    fn writes(&self, cookie: &WrittenCookie) -> bool {
-        self.is_written(cookie, |scope| scope != cookie.scope)
+    fn older(&self, cookie: &WrittenCookie) -> Option<(String, String)> {
+        self.oldest(cookie, |scope| scope != cookie.since.1).cloned()
     }
 
     fn has_policy(&self, short: &str, digest: &str) -> bool {

@@ -41,8 +41,8 @@ pub(crate) struct Context<'a> {
 
 /// What objects that are no part of a build have in common with those that are.
 pub(crate) trait Elsewhere {
-    /// Whether sessions of another scope write this cookie, so that a client would keep one of them alone.
-    fn writes(&self, cookie: &WrittenCookie) -> bool;
+    /// The oldest scope that writes this cookie as well and is older, with the time.
+    fn older(&self, cookie: &WrittenCookie) -> Option<(String, String)>;
     /// Whether a policy with another digest has this short name.
     fn has_policy(&self, short: &str, digest: &str) -> bool;
 }

@@ -5,8 +5,8 @@
 //!   a policy of the filter from both and the defaults.
 //! - `origins` has which of these says a field, and `explain` why a rule has the sessions that it has.
 //! - `objects` reads session policies, their targets and age; `backends` reads `XBackend`s.
-//! - `rules` chooses the sessions of each rule and finds names that collide. `shared_names` finds cookies of which a
-//!   client would keep only one. This file has what depends on all rules at once.
+//! - `rules` chooses the sessions of each rule and finds names that collide. `names_in_use` finds cookies of which a
+//!   client would keep only one, by `shared_names`. This file has what depends on all rules at once.
 //! - `context` says what a build depends on beside them.
 //! - `by_cookie` makes sessions of objects that know nothing of `sessionPersistence`.
 //! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
@@ -33,6 +33,7 @@ mod fault;
 mod former;
 mod judged;
 mod names;
+mod names_in_use;
 mod naming;
 mod objects;
 mod origins;
@@ -77,9 +78,10 @@ use affinities::Affinities;
 use backends::Backends;
 use crowds::Crowds;
 use explain::Explainer;
-use facts::{RuleId, services};
+use facts::services;
 use names::Policies;
-use objects::{PolicyObject, PolicyTargets, ValidPolicy};
+use names_in_use::{CookieNotes, NamesInUse, since_of};
+use objects::{PolicyTargets, ValidPolicy};
 use policy::Draft;
 use policy_status::Statuses;
 use rules::{Chooser, Outcome, RuleChoice, Source};
@@ -114,8 +116,8 @@ pub(crate) struct Sessions {
 /// What sessions have in common with those of objects elsewhere, and what came of it. Not known where there are none.
 #[derive(Debug, Default)]
 pub(crate) struct InCommon {
-    /// The cookies that they write, and whether somebody elsewhere writes them, if that was asked.
-    pub(crate) cookies: Vec<(WrittenCookie, Option<bool>)>,
+    /// The cookies that they write, and the oldest scope elsewhere that writes them as well and is older.
+    pub(crate) cookies: Vec<(WrittenCookie, Option<(String, String)>)>,
     /// Their policies, each with its name.
     pub(crate) policies: Vec<(PolicyId, Text)>,
 }
@@ -180,12 +182,10 @@ pub(crate) fn sessions(
     refuse_without_room(&statuses, &mut chosen);
 
     let mut emitted = Policies::default();
-    let governed = governed(&chosen);
-    let used = used_backends(&chosen, &backends);
+    let used = used_backends(objects, &chosen, &backends);
     let mut in_common = InCommon::default();
-    let sharing = sharing(&chosen, &governed, &used, context, &mut in_common.cookies);
-    let is_per_scope =
-        |rule: &RuleChoice<'_>| sharing.contains(&Writer::Rule(rule.facts.id())) || is_one_of_several(rule, &governed);
+    let names_in_use = NamesInUse::find(&chosen, &used, context, &mut in_common.cookies);
+    let is_per_scope = |rule: &RuleChoice<'_>| rule.scope.has_several_cookies || names_in_use.older(rule).is_some();
     let mut per_scope: Vec<bool> = chosen.iter().map(is_per_scope).collect();
     scopes::agree(&chosen, &mut per_scope);
     let crowds = Crowds::find(&chosen, &per_scope, &used, context.limits.most_cookies);
@@ -193,7 +193,11 @@ pub(crate) fn sessions(
     let of_rules: Vec<Emitted> = of_rules
         .map(|(rule, per_scope)| emit(rule, *per_scope, &mut emitted))
         .collect();
-    let of_backends = emit_backends(&used, &sharing, &mut emitted);
+    let cookie_notes = CookieNotes {
+        names_in_use: &names_in_use,
+        crowds: &crowds,
+    };
+    let of_backends = emit_backends(&used, &names_in_use, &mut emitted);
     let of_services: Vec<(&ObjectName, PolicyId)> = used_affinities(&chosen, &affinities)
         .into_iter()
         .map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
@@ -225,7 +229,7 @@ pub(crate) fn sessions(
                 .collect(),
             asked_by: asked_by(rule, &backends),
             problems: rule.problems.clone(),
-            notes: notes(objects, settings, rule, &crowds),
+            notes: notes(objects, settings, rule, &cookie_notes),
         }
     };
     let of_backends_with_rules = backend_status::reports(objects, &backends, &used, &chosen);
@@ -259,7 +263,7 @@ pub(crate) fn sessions(
             .collect(),
         of_others: of_others.iter().map(|policy| names.of(policy)).collect(),
         policies: by_name,
-        session_policies: statuses.reports(&chosen, &crowds),
+        session_policies: statuses.reports(&chosen, &cookie_notes),
         backends: of_backends_with_rules,
         without_status,
         in_common,
@@ -280,7 +284,7 @@ fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
 }
 
 /// What the status of the route says of a rule whose sessions have no problems.
-fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, crowds: &Crowds<'_>) -> Vec<String> {
+fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, cookies: &CookieNotes<'_>) -> Vec<String> {
     let mut notes = match rule.source {
         Source::Inline | Source::None if !rule.is_without() => {
             policy_status::affinity_notes(objects, settings, rule.facts)
@@ -308,7 +312,7 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, crowds: 
     {
         notes.extend(status::deprecated("a rule", services(rule.facts).cloned()));
     }
-    notes.extend(crowds.note(rule));
+    notes.extend(cookies.of(rule));
     notes.extend(rule.overruled.iter().cloned());
     notes
 }
@@ -329,6 +333,8 @@ struct Emitted {
 /// An XBackend with sessions that rules lead to.
 struct UsedBackend<'a> {
     scope: String,
+    /// Since when it may have its cookie.
+    since: String,
     draft: &'a Draft,
     /// The hosts of these rules.
     hosts: BTreeSet<&'a Hostname>,
@@ -345,6 +351,7 @@ impl UsedBackend<'_> {
 }
 
 fn used_backends<'a>(
+    objects: &Objects,
     chosen: &'a [RuleChoice<'a>],
     backends: &'a Backends,
 ) -> BTreeMap<&'a ObjectName, UsedBackend<'a>> {
@@ -357,6 +364,11 @@ fn used_backends<'a>(
             if let Some(draft) = backends.draft(name) {
                 let backend = used.entry(name).or_insert_with(|| UsedBackend {
                     scope: backends::scope(name),
+                    since: objects
+                        .backends
+                        .get(name)
+                        .map(|object| since_of(&object.meta))
+                        .unwrap_or_default(),
                     draft,
                     hosts: BTreeSet::new(),
                     schemes: Schemes::default(),
@@ -379,106 +391,6 @@ fn used_affinities<'a>(chosen: &'a [RuleChoice<'a>], affinities: &Affinities) ->
     names.filter_map(|name| Some((name, affinities.of(name)?))).collect()
 }
 
-/// Whose sessions write a cookie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Writer<'a> {
-    Rule(RuleId<'a>),
-    Backend(&'a ObjectName),
-}
-
-/// The rules and backends whose cookie has the name, path and domain of another one that the same clients get, so that
-/// either would end the other's session. What a rule or a backend says takes nothing from what a policy says, so a
-/// policy gives way to policies alone. `written`: the cookies, if there is anything elsewhere.
-fn sharing<'a>(
-    chosen: &'a [RuleChoice<'a>],
-    governed: &Governed<'_>,
-    used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
-    context: Context<'_>,
-    written: &mut Vec<(WrittenCookie, Option<bool>)>,
-) -> HashSet<Writer<'a>> {
-    let (mut of_policies, mut of_all) = (SharedNames::default(), SharedNames::default());
-    let mut policies = HashSet::new();
-    for rule in chosen {
-        if is_one_of_several(rule, governed) {
-            continue;
-        }
-        let facts = rule.facts;
-        let writer = Writer::Rule(facts.id());
-        for cookie in rule.named_cookies() {
-            of_all.add(writer, &rule.scope.of_cookie, &facts.hosts, cookie);
-            if matches!(rule.source, Source::Policy(_)) {
-                of_policies.add(writer, &rule.scope.of_cookie, &facts.hosts, cookie);
-                policies.insert(writer);
-            }
-        }
-    }
-    for (name, backend) in used {
-        if let Some(cookie) = backend.draft.named_cookie() {
-            let hosts = backend.hosts.iter().copied();
-            of_all.add(Writer::Backend(name), &backend.scope, hosts, cookie);
-        }
-    }
-    let mut sharing = of_all.shared();
-    sharing.retain(|writer| !policies.contains(writer));
-    sharing.extend(of_policies.shared());
-    if let Some(elsewhere) = context.elsewhere {
-        *written = share_elsewhere(chosen, governed, used, elsewhere, &mut sharing);
-    }
-    sharing
-}
-
-/// The cookies that are written. Adds who writes one that somebody elsewhere writes as well to `sharing`.
-fn share_elsewhere<'a>(
-    chosen: &'a [RuleChoice<'a>],
-    governed: &Governed<'_>,
-    used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
-    elsewhere: &dyn Elsewhere,
-    sharing: &mut HashSet<Writer<'a>>,
-) -> Vec<(WrittenCookie, Option<bool>)> {
-    let mut written = Vec::new();
-    let mut ask = |writer, cookie: WrittenCookie| {
-        let is_shared = elsewhere.writes(&cookie);
-        if is_shared {
-            sharing.insert(writer);
-        }
-        written.push((cookie, Some(is_shared)));
-    };
-    let mut of_policies = Vec::new();
-    for rule in chosen.iter().filter(|rule| !is_one_of_several(rule, governed)) {
-        let facts = rule.facts;
-        let writer = Writer::Rule(facts.id());
-        for cookie in rule.named_cookies() {
-            let cookies = |among| WrittenCookie::all(among, &rule.scope.of_cookie, &facts.hosts, cookie);
-            if matches!(rule.source, Source::Policy(_)) {
-                cookies(true).for_each(|cookie| ask(writer, cookie));
-                of_policies.extend(cookies(false).map(|cookie| (cookie, None)));
-            } else {
-                cookies(false).for_each(|cookie| ask(writer, cookie));
-            }
-        }
-    }
-    for (name, backend) in used {
-        if let Some(cookie) = backend.draft.named_cookie() {
-            let hosts = backend.hosts.iter().copied();
-            let cookies = WrittenCookie::all(false, &backend.scope, hosts, cookie);
-            cookies.for_each(|cookie| ask(Writer::Backend(name), cookie));
-        }
-    }
-    written.extend(of_policies);
-    written
-}
-
-/// Whether its policy governs sessions of other scopes, too, or it has several itself. Then each has a cookie
-/// (GEP-1619: rules "MUST NOT share persistent sessions"). That ends no session when a second rule comes: the filter
-/// reads the cookie under its former name, too.
-fn is_one_of_several(rule: &RuleChoice<'_>, governed: &Governed<'_>) -> bool {
-    let is_of_many = match rule.source {
-        Source::Policy(owner) => governed.get(owner.policy).is_some_and(|scopes| scopes.len() > 1),
-        _ => false,
-    };
-    is_of_many || rule.scope.has_several_cookies
-}
-
 fn emit(rule: &RuleChoice<'_>, per_scope: bool, emitted: &mut Policies) -> Emitted {
     let mut add = |draft: &Draft| emitted.add(draft.of_scope(&rule.scope.of_cookie, per_scope));
     Emitted {
@@ -493,33 +405,17 @@ fn emit(rule: &RuleChoice<'_>, per_scope: bool, emitted: &mut Policies) -> Emitt
 
 fn emit_backends<'a>(
     used: &BTreeMap<&'a ObjectName, UsedBackend<'a>>,
-    sharing: &HashSet<Writer<'_>>,
+    names_in_use: &NamesInUse<'_>,
     emitted: &mut Policies,
 ) -> Vec<(&'a ObjectName, PolicyId)> {
     let emit = |(name, backend): (&&'a ObjectName, &UsedBackend<'_>)| {
-        let shares_name = sharing.contains(&Writer::Backend(name));
+        let shares_name = names_in_use.older_than_backend(name).is_some();
         (
             *name,
             emitted.add(backend.draft().of_scope(&backend.scope, shares_name)),
         )
     };
     used.iter().map(emit).collect()
-}
-
-/// The scopes of the sessions that each policy governs.
-type Governed<'p> = BTreeMap<&'p PolicyObject<'p>, BTreeSet<Text>>;
-
-fn governed<'p>(chosen: &[RuleChoice<'p>]) -> Governed<'p> {
-    let mut scopes = Governed::new();
-    for rule in chosen {
-        if let (Source::Policy(owner), Some(_)) = (rule.source, &rule.draft) {
-            scopes
-                .entry(owner.policy)
-                .or_default()
-                .insert(rule.scope.of_cookie.clone());
-        }
-    }
-    scopes
 }
 
 fn refuse_without_room<'p>(statuses: &Statuses<'p>, chosen: &mut [RuleChoice<'p>]) {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::crowds::Crowds;
 use super::domains::EXPECTED;
 use super::facts::{RuleFacts, services};
+use super::names_in_use::CookieNotes;
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
 use super::persistence::Shape;
@@ -79,7 +79,7 @@ impl<'p> Statuses<'p> {
     pub(super) fn reports(
         &self,
         chosen: &[RuleChoice<'p>],
-        crowds: &Crowds<'_>,
+        cookies: &CookieNotes<'_>,
     ) -> BTreeMap<SessionPolicyName, PolicyReport> {
         let mut touched: BTreeMap<&PolicyObject<'_>, Vec<Touched<'_, 'p>>> = BTreeMap::new();
         for rule in chosen {
@@ -89,12 +89,17 @@ impl<'p> Statuses<'p> {
         }
         let report = |policy: &PolicyObject<'p>| {
             let touched = touched.get(policy).map(Vec::as_slice).unwrap_or_default();
-            (policy.name.clone(), self.report(policy, touched, crowds))
+            (policy.name.clone(), self.report(policy, touched, cookies))
         };
         self.policies.iter().map(report).collect()
     }
 
-    fn report(&self, policy: &PolicyObject<'_>, touched: &[Touched<'_, 'p>], crowds: &Crowds<'_>) -> PolicyReport {
+    fn report(
+        &self,
+        policy: &PolicyObject<'_>,
+        touched: &[Touched<'_, 'p>],
+        cookies: &CookieNotes<'_>,
+    ) -> PolicyReport {
         let ancestors = self.ancestors.get(policy).into_iter().flatten();
         let entries = ancestors.map(|gateway| {
             let rules = touched
@@ -102,7 +107,7 @@ impl<'p> Statuses<'p> {
                 .filter(|(rule, _)| rule.facts.gateways.contains(*gateway));
             let rules: Vec<Touched<'_, 'p>> = rules.copied().collect();
             let naming = self.naming.get(policy).and_then(|gateways| gateways.get(*gateway));
-            let conditions = self.conditions(policy, &rules, naming, crowds);
+            let conditions = self.conditions(policy, &rules, naming, cookies);
             ancestor(gateway, conditions)
         });
         report(&policy.object.meta, entries)
@@ -113,7 +118,7 @@ impl<'p> Statuses<'p> {
         policy: &PolicyObject<'_>,
         rules: &[Touched<'_, 'p>],
         naming: Option<&Naming<'_>>,
-        crowds: &Crowds<'_>,
+        cookies: &CookieNotes<'_>,
     ) -> Vec<Condition> {
         if let Some(stand_in) = self.stand_in(policy) {
             return vec![stand_in];
@@ -159,7 +164,7 @@ impl<'p> Statuses<'p> {
         let governing = rules.iter().filter(|(_, outcome)| *outcome == Outcome::Governs);
         for (rule, _) in governing {
             self.add_notes(policy, rule, &mut about);
-            crowds.note(rule).into_iter().for_each(|note| about.say(note));
+            cookies.of(rule).for_each(|note| about.say(note));
         }
         let overruled = policy.content().into_iter().flat_map(|content| &content.overruled);
         overruled.cloned().for_each(|why| about.say(why));

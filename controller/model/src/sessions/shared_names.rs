@@ -1,6 +1,6 @@
 //! Finds cookies of the same name of which a client would keep only one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::graph::Hostname;
@@ -16,9 +16,41 @@ pub(crate) struct SharedNames<'a, W> {
 /// Who writes a cookie for a host.
 #[derive(Debug)]
 struct Writers<'a, W> {
-    all: Vec<W>,
-    /// The scope of all of them; `None` if there are several.
-    scope: Option<&'a str>,
+    all: Vec<(W, Since<'a>)>,
+    oldest: Oldest<'a>,
+}
+
+/// Since when the sessions of a scope may have their cookie, as text that sorts by time, and the scope. Of two, the
+/// smaller one keeps the cookie's name.
+pub(crate) type Since<'a> = (&'a str, &'a str);
+
+/// The oldest scope, and the oldest of the others.
+#[derive(Debug, Clone, Copy, Default)]
+struct Oldest<'a>([Option<Since<'a>>; 2]);
+
+impl<'a> Oldest<'a> {
+    fn add(&mut self, since: Since<'a>) {
+        let [first, second] = &mut self.0;
+        let is_of = |known: &Option<Since<'a>>| known.is_some_and(|known| known.1 == since.1);
+        if first.is_none_or(|first| since < first) {
+            if !is_of(first) {
+                *second = *first;
+            }
+            *first = Some(since);
+        } else if !is_of(first) && second.is_none_or(|second| since < second) {
+            *second = Some(since);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        other.0.iter().flatten().for_each(|since| self.add(*since));
+    }
+
+    /// The oldest other scope that is older.
+    fn before(&self, since: Since<'a>) -> Option<Since<'a>> {
+        let mut all = self.0.iter().flatten();
+        all.find(|known| known.1 != since.1 && **known < since).copied()
+    }
 }
 
 impl<W> Default for SharedNames<'_, W> {
@@ -30,40 +62,46 @@ impl<W> Default for SharedNames<'_, W> {
 }
 
 impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
-    /// Adds a cookie that `writer` writes in sessions of this scope, for clients of these hosts.
+    /// Adds a cookie that `writer` writes, for clients of these hosts.
     pub(crate) fn add(
         &mut self,
         writer: W,
-        scope: &'a str,
+        since: Since<'a>,
         hosts: impl IntoIterator<Item = &'a Hostname>,
         cookie: &'a CookieConfig,
     ) {
         let cookies = self.cookies.entry((&cookie.name, &cookie.path)).or_default();
-        let add = |host: Hostname| {
+        for host in cookie_hosts(cookie, hosts) {
             let writers = cookies.entry(host).or_insert_with(|| Writers {
                 all: Vec::new(),
-                scope: Some(scope),
+                oldest: Oldest::default(),
             });
-            writers.all.push(writer);
-            writers.scope = writers.scope.filter(|known| *known == scope);
-        };
-        cookie_hosts(cookie, hosts).for_each(add);
+            writers.all.push((writer, since));
+            writers.oldest.add(since);
+        }
     }
 
-    /// The writers whose cookie another scope writes as well. The time is linear in the number of hosts.
-    pub(crate) fn shared(&self) -> HashSet<W> {
-        let mut shared = HashSet::new();
+    /// The writers whose cookie an older scope writes as well, each with the oldest of these. The time is linear in the
+    /// number of hosts.
+    pub(crate) fn shared(&self) -> HashMap<W, Since<'a>> {
+        let mut shared: HashMap<W, Since<'a>> = HashMap::new();
         for hosts in self.cookies.values() {
+            let mut within: HashMap<Hostname, Oldest<'a>> = HashMap::new();
             for (host, writers) in hosts {
-                if writers.scope.is_none() {
-                    shared.extend(&writers.all);
+                for wider in wider(host).filter(|wider| hosts.contains_key(wider)) {
+                    within.entry(wider).or_default().merge(&writers.oldest);
                 }
-                for other in wider(host).filter_map(|host| hosts.get(&host)) {
-                    if writers.scope.is_none() || writers.scope != other.scope {
-                        // Writers of several scopes are added above.
-                        for one in [writers, other].into_iter().filter(|one| one.scope.is_some()) {
-                            shared.extend(&one.all);
-                        }
+            }
+            for (host, writers) in hosts {
+                let mut oldest = writers.oldest;
+                oldest.merge(&within.get(host).copied().unwrap_or_default());
+                for wider in wider(host).filter_map(|wider| hosts.get(&wider)) {
+                    oldest.merge(&wider.oldest);
+                }
+                for (writer, since) in &writers.all {
+                    if let Some(older) = oldest.before(*since) {
+                        let known = shared.entry(*writer).or_insert(older);
+                        *known = older.min(*known);
                     }
                 }
             }
@@ -86,28 +124,25 @@ fn cookie_hosts<'a>(
 /// A cookie that sessions of a scope write for clients of a host.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WrittenCookie {
-    /// Whether it counts among the cookies of policies alone, to which those of others are nothing.
-    pub(crate) among_policies: bool,
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) host: Hostname,
-    pub(crate) scope: String,
+    /// As [`Since`].
+    pub(crate) since: (String, String),
 }
 
 impl WrittenCookie {
     /// One for each of these hosts.
     pub(super) fn all<'a>(
-        among_policies: bool,
-        scope: &str,
+        (since, scope): Since<'_>,
         hosts: impl IntoIterator<Item = &'a Hostname>,
         cookie: &CookieConfig,
     ) -> impl Iterator<Item = Self> {
         cookie_hosts(cookie, hosts).map(move |host| Self {
-            among_policies,
             name: cookie.name.clone(),
             path: cookie.path.clone(),
             host,
-            scope: scope.to_owned(),
+            since: (since.to_owned(), scope.to_owned()),
         })
     }
 }
@@ -128,9 +163,10 @@ pub(crate) fn wider(host: &Hostname) -> impl Iterator<Item = Hostname> + '_ {
 mod tests {
     use super::*;
 
-    /// The writers that share a cookie, of those with these hosts, domains and scopes.
-    fn shared(writers: &[(&str, Option<&str>, &str)]) -> Vec<usize> {
+    /// The writers that give way, of those with these hosts, domains and scopes, the oldest first, and to whom.
+    fn shared(writers: &[(&str, Option<&str>, &str)]) -> Vec<(usize, String)> {
         let hosts: Vec<Hostname> = writers.iter().map(|(host, ..)| Hostname::parse(Some(host))).collect();
+        let ages: Vec<String> = (0..writers.len()).map(|age| format!("{age:02}")).collect();
         let cookies: Vec<CookieConfig> = writers
             .iter()
             .map(|(_, domain, _)| CookieConfig {
@@ -140,15 +176,17 @@ mod tests {
             .collect();
         let mut names = SharedNames::default();
         for (index, (_, _, scope)) in writers.iter().enumerate() {
-            names.add(index, scope, [&hosts[index]], &cookies[index]);
+            let first = writers.iter().position(|(_, _, other)| other == scope).unwrap();
+            names.add(index, (&ages[first], scope), [&hosts[index]], &cookies[index]);
         }
-        let mut shared: Vec<usize> = names.shared().into_iter().collect();
+        let shared = names.shared().into_iter();
+        let mut shared: Vec<_> = shared.map(|(writer, (_, scope))| (writer, scope.to_owned())).collect();
         shared.sort_unstable();
         shared
     }
 
     #[test]
-    fn hosts_that_overlap_share_a_cookie_and_others_do_not() {
+    fn of_hosts_that_overlap_the_older_keeps_the_name() {
         for (one, other, expected) in [
             ("a.example.com", "a.example.com", true),
             ("a.example.com", "b.example.com", false),
@@ -163,7 +201,7 @@ mod tests {
             ("*", "*", true),
             ("badexample.com", "*.example.com", false),
         ] {
-            let expected: &[usize] = if expected { &[0, 1] } else { &[] };
+            let expected: &[_] = if expected { &[(1, "x".to_owned())] } else { &[] };
             for hosts in [[one, other], [other, one]] {
                 let [first, second] = hosts.map(|host| (host, None));
                 let writers = [(first.0, first.1, "x"), (second.0, second.1, "y")];
@@ -175,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_with_nobody_stays_out_of_it() {
+    fn who_comes_later_changes_no_name() {
         let of = |host, scope| (host, None, scope);
         let writers = [
             of("a.com", "1"),
@@ -184,32 +222,39 @@ mod tests {
             of("*.b.com", "4"),
             of("x.b.com", "5"),
             of("c.com", "6"),
+            of("c.com", "6"),
+            of("*", "7"),
+            of("x.b.com", "4"),
         ];
-        assert_eq!(shared(&writers), [0, 1, 3, 4]);
-        // One that everybody meets.
-        assert_eq!(shared(&[&writers[..], &[of("*", "7")]].concat()), [0, 1, 2, 3, 4, 5, 6]);
+        let expected = [(1, "1"), (4, "4"), (7, "1")].map(|(writer, scope)| (writer, scope.to_owned()));
+        assert_eq!(shared(&writers), expected);
+        for count in 0..writers.len() {
+            let before: Vec<_> = expected.iter().filter(|(writer, _)| *writer < count).cloned().collect();
+            assert_eq!(shared(&writers[..count]), before, "{count}");
+        }
     }
 
     #[test]
     fn a_domain_is_one_for_all_of_its_hosts() {
         let domain = Some("example.com");
+        let gives_way = [(1, "1".to_owned())];
         assert_eq!(
             shared(&[("a.example.com", domain, "1"), ("b.example.com", domain, "2")]),
-            [0, 1]
+            gives_way
         );
         assert_eq!(
             shared(&[
                 ("a.example.com", domain, "1"),
                 ("b.example.com", Some(".EXAMPLE.com"), "2")
             ]),
-            [0, 1]
+            gives_way
         );
         // A client has both.
         assert!(shared(&[("a.example.com", domain, "1"), ("a.example.com", None, "2")]).is_empty());
         // The host's own could be either, by RFC 6265.
         assert_eq!(
             shared(&[("a.example.com", domain, "1"), ("example.com", None, "2")]),
-            [0, 1]
+            gives_way
         );
     }
 }

@@ -600,7 +600,8 @@ fn the_older_rule_takes_the_path_from_the_rules_matches() {
         [&["/a", "/b"][..], &["/a"]].map(|paths| matched(paths, &named("s"))["spec"]["rules"][0].clone());
     world.add(route("web", &json!([one, other])));
     let sessions = world.sessions();
-    assert!((0..2).all(|rule| sessions.policy(rule).cookie.as_ref().unwrap().per_scope));
+    let per_scope = [0, 1].map(|rule| sessions.policy(rule).cookie.as_ref().unwrap().per_scope);
+    assert_eq!(per_scope, [false, true]);
     // The newer shape has a field for it.
     let mut world = super::world(SERVICE_AND_ROUTE);
     world.settings.session_defaults.path = Some(CookiePath::Route);

@@ -105,14 +105,14 @@ fn backends_of_other_rules_do_not_overwrite_each_others_cookies() {
     let per_scope = |sessions: &Sessions| {
         ["blue", "green", "red"].map(|name| sessions.of_backend(name).unwrap().1["cookie"]["perScope"] == true)
     };
-    assert_eq!(per_scope(&world.sessions()), [true, true, false]);
+    assert_eq!(per_scope(&world.sessions()), [false, true, false]);
     // An XBackend of several rules has one cookie.
     world.add(route(
         "web",
         &json!([leading(&["x:blue"]), leading(&["x:blue", "x:red"])]),
     ));
     world.add(route("other", &json!([leading(&["x:green"])])));
-    assert_eq!(per_scope(&world.sessions()), [true, true, false]);
+    assert_eq!(per_scope(&world.sessions()), [false, true, false]);
     let mut of_host = route("other", &json!([leading(&["x:green"])]));
     of_host["spec"]["hostnames"] = json!(["other.example"]);
     world.add(of_host);

@@ -270,11 +270,11 @@ fn a_services_affinity_is_noted_where_it_has_no_effect() {
     world.add(json!({"kind": "Service", "metadata": {"name": "c"}, "spec": {"sessionAffinity": "ClientIP"}}));
     world.add(route(
         "web",
-        &json!([rule(&["b"]), inline(&["c"], &named("s")), rule(&["c"])]),
+        &json!([rule(&["b"]), inline(&["c"], &named("t")), rule(&["c"])]),
     ));
     world.add(route("other", &json!([rule(&["a"])])));
     let ours = world.sessions();
-    assert_eq!(names(&ours), ["s", "", "s", ""]);
+    assert_eq!(names(&ours), ["s", "", "t", ""]);
     assert_eq!(ours.status("p"), [ACCEPTED]);
     assert!(ours.rules.iter().all(|rule| rule.notes.is_empty()));
 
@@ -283,7 +283,7 @@ fn a_services_affinity_is_noted_where_it_has_no_effect() {
     let note = |service: &str| {
         format!("sessionAffinity ClientIP has no effect with another control plane, on: Service shop/{service}")
     };
-    assert_eq!(names(&sessions), ["s", "", "s", ""]);
+    assert_eq!(names(&sessions), ["s", "", "t", ""]);
     assert_eq!(sessions.status("p"), [format!("{ACCEPTED}; {}", note("a"))]);
     let notes: Vec<&[String]> = sessions.rules.iter().map(|rule| &rule.notes[..]).collect();
     let [inline, other] =

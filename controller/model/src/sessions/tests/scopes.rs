@@ -102,7 +102,7 @@ fn other_services_ports_and_namespaces_have_other_sessions() {
     let sessions = world.sessions();
     let expected = ["service/shop/a/80", "service/shop/b/80", "service/shop/a/8080"];
     assert_eq!(scopes(&sessions), expected);
-    assert_eq!(cookies(&sessions), ["s~", "s~", "s~"]);
+    assert_eq!(cookies(&sessions), ["s", "s~", "s~"]);
 
     let mut world = scoped("service", &named("s"));
     let mut elsewhere = route("elsewhere", &json!([rule(&["a"])]));
@@ -414,11 +414,21 @@ fn rules_that_share_a_session_have_one_name_whatever_is_beside_them() {
     world.add(of_hosts("web", &["c.example"], json!([rule(&["c"])])));
     world.add(shared("x1", &["a.example"]));
     world.add(shared("x2", &["a.example", "b.example"]));
-    world.add(of_hosts("x3", &["b.example"], json!([inline(&["a"], &named("s"))])));
-    let sessions = world.sessions();
-    let session = |rule: usize| &sessions.rules[rule].session;
-    assert_eq!(session(1), session(2));
-    assert!(sessions.policy(1).cookie.as_ref().unwrap().per_scope);
+    for (name, per_scope) in [("x3", false), ("a", true)] {
+        world.add(of_hosts(name, &["b.example"], json!([inline(&["a"], &named("s"))])));
+        let sessions = world.sessions();
+        let of_scope = world.rules().into_iter().zip(&sessions.rules);
+        let of_scope: Vec<&Session> = of_scope
+            .filter(|(facts, _)| ["x1", "x2"].contains(&facts.route.name.name.as_str()))
+            .map(|(_, rule)| &rule.session)
+            .collect();
+        assert_eq!(of_scope[0], of_scope[1], "{name}");
+        assert_eq!(
+            sessions.policy_of(of_scope[0]).cookie.as_ref().unwrap().per_scope,
+            per_scope,
+            "{name}"
+        );
+    }
 
     // Where the weights choose, a rule with both backends has a cookie for each, and so has one with one of them.
     let mut world = self::world(SERVICE_AND_ROUTE);

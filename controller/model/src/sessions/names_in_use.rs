@@ -1,0 +1,165 @@
+//! Cookies whose names others have before, so that they get the scope behind their names.
+//!
+//! A client keeps one cookie of a name, path and domain or host, so either would end the other's session. The older
+//! sessions keep the name: who comes later changes no name that is in use.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::UsedBackend;
+use super::context::Context;
+use super::crowds::Crowds;
+use super::facts::RuleId;
+use super::rules::{RuleChoice, Source};
+use super::shared_names::{SharedNames, Since, WrittenCookie};
+use crate::graph::Hostname;
+use limpet_api::{Meta, ObjectName, Text};
+use limpet_core::config::schema::CookieConfig;
+
+/// Who writes a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Writer<'a> {
+    Rule(RuleId<'a>),
+    Backend(&'a ObjectName),
+}
+
+/// The rules and backends whose cookie's name an older scope has.
+#[derive(Debug)]
+pub(super) struct NamesInUse<'a> {
+    older: HashMap<Writer<'a>, (String, String)>,
+    /// A rule of each scope.
+    rules: HashMap<&'a str, &'a RuleChoice<'a>>,
+}
+
+/// What to say of the cookies of a rule.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CookieNotes<'a> {
+    pub(super) names_in_use: &'a NamesInUse<'a>,
+    pub(super) crowds: &'a Crowds<'a>,
+}
+
+impl<'a> NamesInUse<'a> {
+    /// `written`: the cookies, if there is anything elsewhere, and the oldest scope there that has the name before.
+    pub(super) fn find(
+        chosen: &'a [RuleChoice<'a>],
+        used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
+        context: Context<'_>,
+        written: &mut Vec<(WrittenCookie, Option<(String, String)>)>,
+    ) -> Self {
+        let ages = ages(chosen);
+        let of_rules = chosen.iter().filter(|rule| !rule.scope.has_several_cookies);
+        let of_rules = of_rules.flat_map(|rule| {
+            let scope = rule.scope.of_cookie.as_str();
+            let since = (ages.get(scope).map_or("", String::as_str), scope);
+            let hosts: Vec<&Hostname> = rule.facts.hosts.iter().collect();
+            let cookies = rule.named_cookies();
+            cookies.map(move |cookie| (Writer::Rule(rule.facts.id()), since, hosts.clone(), cookie))
+        });
+        let of_backends = used.iter().filter_map(|(name, backend)| {
+            let since = (backend.since.as_str(), backend.scope.as_str());
+            let hosts: Vec<&Hostname> = backend.hosts.iter().copied().collect();
+            Some((Writer::Backend(name), since, hosts, backend.draft.named_cookie()?))
+        });
+        let all: Vec<(Writer<'a>, Since<'_>, Vec<&Hostname>, &CookieConfig)> = of_rules.chain(of_backends).collect();
+        let mut names = SharedNames::default();
+        for (writer, since, hosts, cookie) in &all {
+            names.add(*writer, *since, hosts.iter().copied(), cookie);
+        }
+        let shared = names.shared().into_iter();
+        let mut older: HashMap<Writer<'a>, (String, String)> = shared
+            .map(|(writer, (since, scope))| (writer, (since.to_owned(), scope.to_owned())))
+            .collect();
+        if let Some(elsewhere) = context.elsewhere {
+            for (writer, since, hosts, cookie) in all {
+                for cookie in WrittenCookie::all(since, hosts, cookie) {
+                    let found = elsewhere.older(&cookie);
+                    if let Some(found) = &found {
+                        let known = older.entry(writer).or_insert_with(|| found.clone());
+                        if found < known {
+                            known.clone_from(found);
+                        }
+                    }
+                    written.push((cookie, found));
+                }
+            }
+        }
+        let rules = chosen
+            .iter()
+            .map(|rule| (rule.scope.of_cookie.as_str(), rule))
+            .collect();
+        Self { older, rules }
+    }
+
+    /// The scope that has the name of the rule's cookie before.
+    pub(super) fn older<'s>(&'s self, rule: &'s RuleChoice<'_>) -> Option<&'s str> {
+        self.scope(Writer::Rule(rule.facts.id()))
+    }
+
+    /// The same of a backend's.
+    pub(super) fn older_than_backend<'s>(&'s self, name: &'s ObjectName) -> Option<&'s str> {
+        self.scope(Writer::Backend(name))
+    }
+
+    /// Whether somebody else has the name: rules of one route, or of one policy, have the same author.
+    fn is_others(&self, rule: &RuleChoice<'_>, scope: &str) -> bool {
+        let is_same = |older: &&RuleChoice<'_>| match (older.source, rule.source) {
+            (Source::Policy(older), Source::Policy(own)) => older.policy.name == own.policy.name,
+            _ => older.facts.route == rule.facts.route,
+        };
+        !self.rules.get(scope).is_some_and(is_same)
+    }
+
+    fn scope<'s>(&'s self, writer: Writer<'s>) -> Option<&'s str> {
+        self.older.get(&writer).map(|(_, scope)| scope.as_str())
+    }
+}
+
+impl CookieNotes<'_> {
+    pub(super) fn of(self, rule: &RuleChoice<'_>) -> impl Iterator<Item = String> {
+        let older = self.names_in_use.older(rule).filter(|_| rule.draft.is_some());
+        let older = older.filter(|scope| self.names_in_use.is_others(rule, scope));
+        let name = older.map(|scope| {
+            format!(
+                "the cookie has eight characters behind its name, which sessions of {scope} have had before, for the \
+                 same hosts, on: {} {}",
+                rule.facts.route, rule.facts.field
+            )
+        });
+        name.into_iter().chain(self.crowds.note(rule))
+    }
+}
+
+/// Since when each scope may have its cookie: since the first of its rules, and what asks for its sessions, are there.
+fn ages(chosen: &[RuleChoice<'_>]) -> HashMap<Text, String> {
+    let mut ages: HashMap<Text, String> = HashMap::new();
+    for rule in chosen {
+        let of_rule = since(rule);
+        let age = ages
+            .entry(rule.scope.of_cookie.clone())
+            .or_insert_with(|| of_rule.clone());
+        if of_rule < *age {
+            *age = of_rule;
+        }
+    }
+    ages
+}
+
+fn since(rule: &RuleChoice<'_>) -> String {
+    let route = rule.facts.meta;
+    // Of sessions of one age, those of a rule take nothing from those of a policy (GEP-1619).
+    let of_policy = u8::from(!matches!(rule.source, Source::Policy(_)));
+    let later = match rule.source {
+        Source::Policy(owner) => route
+            .creation_timestamp
+            .as_str()
+            .max(&owner.policy.object.meta.creation_timestamp),
+        _ => route.creation_timestamp.as_str(),
+    };
+    // Rules of one route are as old as it is.
+    let index: String = rule.facts.field.chars().filter(char::is_ascii_digit).collect();
+    format!("{later} {of_policy} {} {index:0>5}", route.object_name())
+}
+
+/// Since when a backend may have its cookie.
+pub(super) fn since_of(backend: &Meta) -> String {
+    format!("{} {}", backend.creation_timestamp, backend.object_name())
+}
