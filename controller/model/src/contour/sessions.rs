@@ -98,8 +98,8 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
 }
 
 impl Held {
-    /// Their scope on a host. Its second part is the namespace of the Service, which fences hold for: what EndpointSlices
-    /// of others on the host say does not count.
+    /// Their scope on a host. Its second part is the namespace of the Service, which fences hold for: what
+    /// EndpointSlices of others on the host say does not count.
     pub(super) fn scope(&self, host: &str) -> String {
         let (ObjectName { namespace, name }, port) = &self.service;
         format!("contour/{namespace}/{host}/{name}:{port}")

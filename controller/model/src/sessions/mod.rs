@@ -193,10 +193,7 @@ pub(crate) fn sessions(
     let of_rules: Vec<Emitted> = of_rules
         .map(|(rule, per_scope)| emit(rule, *per_scope, &mut emitted))
         .collect();
-    let cookie_notes = CookieNotes {
-        names_in_use: &names_in_use,
-        crowds: &crowds,
-    };
+    let cookie_notes = CookieNotes::new(&names_in_use, &crowds);
     let of_backends = emit_backends(&used, &names_in_use, &mut emitted);
     let of_services: Vec<(&ObjectName, PolicyId)> = used_affinities(&chosen, &affinities)
         .into_iter()

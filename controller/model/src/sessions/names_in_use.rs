@@ -33,8 +33,8 @@ pub(super) struct NamesInUse<'a> {
 /// What to say of the cookies of a rule.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CookieNotes<'a> {
-    pub(super) names_in_use: &'a NamesInUse<'a>,
-    pub(super) crowds: &'a Crowds<'a>,
+    names_in_use: &'a NamesInUse<'a>,
+    crowds: &'a Crowds<'a>,
 }
 
 impl<'a> NamesInUse<'a> {
@@ -113,7 +113,11 @@ impl<'a> NamesInUse<'a> {
     }
 }
 
-impl CookieNotes<'_> {
+impl<'a> CookieNotes<'a> {
+    pub(super) fn new(names_in_use: &'a NamesInUse<'a>, crowds: &'a Crowds<'a>) -> Self {
+        Self { names_in_use, crowds }
+    }
+
     pub(super) fn of(self, rule: &RuleChoice<'_>) -> impl Iterator<Item = String> {
         let older = self.names_in_use.older(rule).filter(|_| rule.draft.is_some());
         let older = older.filter(|scope| self.names_in_use.is_others(rule, scope));

@@ -19,9 +19,9 @@ use super::places::{self, ClusterId, Found, HostKey, Places};
 use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 
 /// How many bytes all sketches may take; where they take more, those of each namespace may take its share of half as
-/// much besides, so that nobody's sessions are uncounted because of others'. A pod with many sessions has six windows of 3 KB for each idle bound and
-/// Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The chart's limit for the process is
-/// four times as much.
+/// much besides, so that nobody's sessions are uncounted because of others'. A pod with many sessions has six windows
+/// of 3 KB for each idle bound and Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The
+/// chart's limit for the process is four times as much.
 const MEMORY: usize = 128 << 20;
 /// How many bytes of sketches another replica is told at once, about.
 const TELLING: usize = 4 << 20;
