@@ -81,11 +81,11 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
     let begun = Instant::now();
     let deadline = begun + args.timeout.get();
     let controller = Http::new(args.controller.clone());
-    let page = page(
-        args.namespace
-            .clone()
-            .or_else(|| fs::read_to_string(OWN_NAMESPACE).ok()),
-    );
+    let namespace = args
+        .namespace
+        .clone()
+        .or_else(|| fs::read_to_string(OWN_NAMESPACE).ok());
+    let page = page(namespace.as_deref());
     let mut last: Result<Own, String> = Err("it was not asked yet".to_owned());
     let mut complained = None;
     let mut wait = Wait::default();
@@ -115,8 +115,8 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
 }
 
 /// With the namespace, EndpointSlices of others with the pod's address do not count.
-fn page(namespace: Option<String>) -> String {
-    match namespace.as_deref().map(str::trim) {
+fn page(namespace: Option<&str>) -> String {
+    match namespace.map(str::trim) {
         Some(namespace) if !namespace.is_empty() => format!("{PAGE}?namespace={namespace}"),
         _ => PAGE.to_owned(),
     }
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_pod_says_which_namespace_it_is_in() {
-        assert_eq!(page(Some("shop\n".to_owned())), "/sessions/self?namespace=shop");
+        assert_eq!(page(Some("shop\n")), "/sessions/self?namespace=shop");
         assert_eq!(page(None), "/sessions/self");
     }
 

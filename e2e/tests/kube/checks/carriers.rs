@@ -225,11 +225,17 @@ async fn check_28_no_session_begins_at_a_service_that_says_so() -> Result<()> {
         );
     }
 
-    // A mistake is an Event, and sessions begin there again.
+    // A mistake is an Event, and what was said before counts.
     let wrong = json!({"metadata": {"annotations": prefixed(&json!({"begin": "later"}))}});
     site.namespace.merge("v1/Service", &services[1], &wrong).await?;
     let words = "metadata.annotations[session.limpet.dev/begin]: expected never, found \"later\"";
     until_told(site, &services[1], words).await?;
+    for _ in 0..12 {
+        let answer = site.visitor().get("/check-28").await?;
+        ensure!(as_said(&answer), "{answer:?}");
+    }
+    let nothing = json!({"metadata": {"annotations": prefixed(&json!({"begin": null}))}});
+    site.namespace.merge("v1/Service", &services[1], &nothing).await?;
     site.until_sessions("/check-28").await
 }
 

@@ -39,9 +39,10 @@ async fn site(prefix: &str) -> Result<GatewaySite> {
         site.namespace.merge("HTTPRoute", &name, &hosts).await?;
     }
     for (host, path) in RULES {
+        // The first rule of each host has the plain name.
         let begins = |answer: &Answer| {
-            let cookies = answer.set_cookies();
-            cookies.iter().any(|cookie| cookie.name.starts_with("shop~"))
+            let mut names = answer.set_cookies().into_iter().map(|cookie| cookie.name);
+            names.any(|name| name.starts_with("shop") && name.contains('~') == (path == "/b"))
         };
         let request = || site.get(path).header("host", host);
         site.until_asked("sessions", request, begins).await?;
