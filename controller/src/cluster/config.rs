@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ use limpet_xds::{Security, TlsFiles, TlsInMemory};
 
 /// The entry of the controller's ConfigMap with its configuration.
 pub(crate) const IN_CONFIG_MAP: &str = "controller.yaml";
+
+/// What `envoy.connectTimeout` may be. A shorter one gives up healthy pods that are busy for a moment. Clients have
+/// given up before a longer one ends.
+const CONNECT_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(60);
 
 /// The reference of all fields is `docs/reference/controller-configuration.md`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -325,6 +330,12 @@ impl Config {
         if let Some(max_idle) = max_idle.filter(|max_idle| max_idle > max_session_life) {
             return Err(format!(
                 "maxIdle: expected at most {max_session_life}, which is maxSessionLife, found {max_idle}"
+            ));
+        }
+        let connect_timeout = self.envoy.connect_timeout;
+        if !CONNECT_TIMEOUTS.contains(&connect_timeout.get()) {
+            return Err(format!(
+                "envoy.connectTimeout: expected a duration from 10ms to 1m, found {connect_timeout}"
             ));
         }
         if namespaces.iter().any(String::is_empty) {

@@ -135,6 +135,27 @@ fn is_named(config: &Value, path: &str, words: &str) {
 }
 
 #[test]
+fn a_connect_timeout_out_of_bounds_is_refused() {
+    for (timeout, words) in [
+        (json!(1), "expected"),
+        (json!("0.5s"), "write 500ms"),
+        (json!("0s"), "expected a duration from 10ms to 1m, found 0s"),
+        (json!("9ms"), "expected a duration from 10ms to 1m, found 9ms"),
+        (json!("61s"), "expected a duration from 10ms to 1m, found 1m1s"),
+    ] {
+        let config = json!({"envoy": {"connectTimeout": timeout}});
+        is_named(&config, "envoy.connectTimeout: ", words);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("controller.json");
+    for timeout in ["10ms", "1m"] {
+        std::fs::write(&file, json!({"envoy": {"connectTimeout": timeout}}).to_string()).unwrap();
+        let ran = limpet(&["controller", "--check", "--config", file.to_str().unwrap()]).run();
+        assert_eq!(ran.code, 0, "{timeout}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_bad_field_of_contour_is_named_by_its_path() {
     for (config, path, words) in [
         (json!({"contour": {}}), "contour", "gateway"),

@@ -52,6 +52,10 @@ fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
             "config.envoy.managed.envoyImage=a b",
             "'/config/envoy/managed/envoyImage': 'a b' does not match",
         ),
+        (
+            "config.envoy.connectTimeout=0.5s",
+            "'/config/envoy/connectTimeout': '0.5s' does not match",
+        ),
         ("podLabels.team=a b", "'/podLabels/team': 'a b' does not match"),
         (
             "podMonitor.interval=often",

@@ -31,8 +31,8 @@ use limpet_core::envoy::NO_SESSION;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{Balance, Cluster, ClusterName, HealthCheck, Protocol};
 
-/// The connect timeout. After it, Envoy tries another backend.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The connect timeout of a server outside of the cluster. It may be far, and there is no other one to try.
+const CONNECT_TIMEOUT_OUTSIDE: Duration = Duration::from_secs(5);
 
 /// How many requests to a cluster may be in a retry at once: as many as there may be requests. Envoy's default is 3, so
 /// when a backend goes under load, most requests would fail instead of being tried again.
@@ -47,12 +47,13 @@ const SESSIONS_STAY: [HealthStatus; 4] = [
     HealthStatus::Draining,
 ];
 
-pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
-    let (discovery, load_assignment) = match &cluster.external_name {
-        None => (DiscoveryType::Eds, None),
+/// `connect_timeout` is that of pods.
+pub(super) fn cluster(name: &ClusterName, cluster: &Cluster, connect_timeout: Duration) -> EnvoyCluster {
+    let (discovery, load_assignment, connect_timeout) = match &cluster.external_name {
+        None => (DiscoveryType::Eds, None, connect_timeout),
         Some(host) => {
             let (discovery, endpoints) = one_endpoint(&name.0, host, cluster.port);
-            (discovery, Some(endpoints))
+            (discovery, Some(endpoints), CONNECT_TIMEOUT_OUTSIDE)
         }
     };
     let limits = &cluster.limits;
@@ -64,7 +65,7 @@ pub(super) fn cluster(name: &ClusterName, cluster: &Cluster) -> EnvoyCluster {
             ..EdsClusterConfig::default()
         }),
         load_assignment,
-        connect_timeout: duration(CONNECT_TIMEOUT),
+        connect_timeout: duration(connect_timeout),
         circuit_breakers: Some(CircuitBreakers {
             thresholds: vec![Thresholds {
                 max_connections: limits.connections.and_then(number),

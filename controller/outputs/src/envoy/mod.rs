@@ -104,7 +104,7 @@ fn live(
     let mut secrets = BTreeMap::new();
     for name in used.clusters() {
         if let Some(cluster) = graph.clusters.get(name) {
-            all.push(cluster_resource(name, cluster));
+            all.push(cluster_resource(name, cluster, options));
             let secret = backend_tls::secret(cluster, options);
             secrets.extend(secret.map(|secret| (secret.name.clone(), secret)));
         }
@@ -151,8 +151,9 @@ fn filter_resource(
     resource(ResourceType::ExtensionConfig, &filter.name, &filter)
 }
 
-fn cluster_resource(name: &ClusterName, cluster: &Cluster) -> Resource {
-    resource(ResourceType::Cluster, &name.0, &clusters::cluster(name, cluster))
+fn cluster_resource(name: &ClusterName, cluster: &Cluster, options: &EnvoyOptions) -> Resource {
+    let cluster = clusters::cluster(name, cluster, options.connect_timeout.get());
+    resource(ResourceType::Cluster, &name.0, &cluster)
 }
 
 /// The certificates of a Gateway's listeners.

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +8,7 @@ use super::elsewhere::RoutesElsewhere;
 use super::managed::ManagedOptions;
 use limpet_api::{Build, ObjectName};
 use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
+use limpet_core::time::GatewayDuration;
 use limpet_model::Graph;
 
 /// The name of the dynamic module: `liblimpet.so`.
@@ -20,6 +22,8 @@ pub struct EnvoyOptions {
     pub filter: FilterBuild,
     /// The address that listeners bind to: `0.0.0.0`, or `::` for IPv6 and IPv4.
     pub listen_address: IpAddr,
+    /// How long Envoy waits for a connection to a pod, with its TLS handshake, before it tries another pod.
+    pub connect_timeout: GatewayDuration,
     /// Whether Envoy logs each request, with the outcome of its session, to standard output.
     pub access_log: bool,
     /// The environment variable of the Envoy process with the key-encryption key (32 bytes in base64).
@@ -41,6 +45,8 @@ impl Default for EnvoyOptions {
         Self {
             filter: FilterBuild::default(),
             listen_address: Ipv4Addr::UNSPECIFIED.into(),
+            // Pods answer within milliseconds. Of one that is gone, with its node for example, nothing may be heard.
+            connect_timeout: Duration::from_secs(1).into(),
             access_log: false,
             key_encryption_key_env: "LIMPET_KEY_ENCRYPTION_KEY".to_owned(),
             system_authorities: "/etc/ssl/certs/ca-certificates.crt".to_owned(),

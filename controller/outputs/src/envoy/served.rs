@@ -317,7 +317,7 @@ impl<'g> Change<'g> {
                 resources.remove(ResourceType::Cluster, &name.0);
                 continue;
             };
-            resources.insert(cluster_resource(name, cluster));
+            resources.insert(cluster_resource(name, cluster, options));
             if let Some(secret) = backend_tls::secret(cluster, options) {
                 resources.insert(resource(ResourceType::Secret, &secret.name, &secret));
             }

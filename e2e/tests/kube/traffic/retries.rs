@@ -1,12 +1,15 @@
 //! `retry` of a rule, beside its sessions.
 
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Pod, Release};
 use limpet_e2e::{Answer, Answering};
 use serde_json::json;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::{two_pods, with_sessions};
 use crate::checks::GatewaySite;
@@ -144,6 +147,46 @@ async fn many_requests_are_retried_at_once() -> Result<()> {
             answer.status == 200 && answer.backend() == Some(left.name()),
             "{answer:?}"
         );
+    }
+    Ok(())
+}
+
+/// Lets nothing be heard of this address: its queue of connections is full, so the kernel drops requests for more.
+async fn silence(address: SocketAddr) -> Result<(TcpListener, Vec<TcpStream>)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(1)?;
+    let mut queued = Vec::new();
+    while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+        queued.push(connected?);
+    }
+    Ok((listener, queued))
+}
+
+#[tokio::test]
+async fn a_session_of_a_silent_pod_moves_within_the_request() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    let mut pods = two_pods(site, "silent").await?;
+    site.route("silent", &[with_sessions("silent", &[("silent", 1)])])
+        .await?;
+    site.until_sessions("/silent").await?;
+    let mut visitor = site.visitor();
+    let first = visitor.get("/silent").await?;
+    let gone = pods.iter_mut().find(|pod| first.backend() == Some(pod.name()));
+    let gone = gone.context("no pod")?;
+    gone.backend_mut().stop().await;
+    let _silence = silence(gone.address()).await?;
+    let start = Instant::now();
+    let moved = visitor.get("/silent").await?;
+    let took = start.elapsed();
+    ensure!(moved.status == 200 && moved.backend() != first.backend(), "{moved:?}");
+    ensure!(moved.set_cookies().len() == 1, "no new token: {moved:?}");
+    // The default is a second.
+    ensure!((900..4000).contains(&took.as_millis()), "it took {took:?}");
+    for _ in 0..4 {
+        let answer = visitor.get("/silent").await?;
+        ensure!(answer.backend() == moved.backend(), "the token names another pod");
     }
     Ok(())
 }

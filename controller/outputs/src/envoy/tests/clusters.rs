@@ -1,6 +1,7 @@
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{all, cluster, forward, gateway, graph, route, to, with_session};
 use crate::envoy::{EnvoyOptions, load_assignment, resources};
@@ -26,12 +27,27 @@ fn a_cluster_has_eds_and_keeps_sessions_on_draining_hosts() {
             "eds_cluster_config": {
                 "eds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
             },
-            "connect_timeout": "5s",
+            "connect_timeout": "1s",
             "circuit_breakers": {"thresholds": [{"max_retries": 1024}]},
             "lb_policy": "LEAST_REQUEST",
             "common_lb_config": {"override_host_status": {"statuses": ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"]}},
         })]
     );
+}
+
+#[test]
+fn the_connect_timeout_of_pods_is_that_of_the_options() {
+    let mut graph = graph(vec![route(vec![to("v1", 1), to("v2", 1)])]);
+    let mut outside = cluster("v2");
+    outside.external_name = Some("web.example.com".to_owned());
+    graph.clusters.insert(ClusterName("v2".into()), Arc::new(outside));
+    let options = EnvoyOptions {
+        connect_timeout: Duration::from_millis(250).into(),
+        ..EnvoyOptions::default()
+    };
+    let clusters = all(&graph, &options, ResourceType::Cluster);
+    let timeouts: Vec<&Value> = clusters.iter().map(|cluster| &cluster["connect_timeout"]).collect();
+    assert_eq!(timeouts, ["0.250s", "5s"], "what is outside has its own");
 }
 
 #[test]

@@ -141,6 +141,7 @@ fn options_are_read_as_they_are_written() {
     let written = json!({
         "filter": {"wasm": {"remote": {"url": "https://files.example.com/limpet.wasm", "sha256": "00"}}},
         "listenAddress": "::",
+        "connectTimeout": "300ms",
         "accessLog": true,
         "keyEncryptionKeyEnv": "KEK",
         "systemAuthorities": "/etc/pki/ca.crt",
