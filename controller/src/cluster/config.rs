@@ -217,6 +217,12 @@ impl LeaderConfig {
     pub(crate) fn namespace<'a>(&'a self, client: &'a Client) -> &'a str {
         self.namespace.as_deref().unwrap_or(client.default_namespace())
     }
+
+    /// A `ClusterRole` of the chart. It names its objects alike: `NAME-controller`, `NAME-xbackends:NAMESPACE`.
+    pub(crate) fn cluster_role(&self, role: &str, namespace: &str) -> String {
+        let release = self.name.strip_suffix("-controller").unwrap_or("limpet");
+        format!("{release}-{role}:{namespace}")
+    }
 }
 
 impl Config {
@@ -508,4 +514,26 @@ fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
         all.ip() == one.ip() || all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
     };
     one.port() == other.port() && one.port() != 0 && (covers(one, other) || covers(other, one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_roles_have_the_names_that_the_chart_gives() {
+        for (name, expected) in [
+            ("limpet-controller", "limpet-xbackends:limpet-system"),
+            // The release `second`.
+            ("second-limpet-controller", "second-limpet-xbackends:limpet-system"),
+            // Not the chart's.
+            ("leader", "limpet-xbackends:limpet-system"),
+        ] {
+            let config = LeaderConfig {
+                name: name.to_owned(),
+                ..LeaderConfig::default()
+            };
+            assert_eq!(config.cluster_role("xbackends", "limpet-system"), expected);
+        }
+    }
 }

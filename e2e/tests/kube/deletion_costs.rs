@@ -224,7 +224,7 @@ async fn a_scale_down_takes_the_pods_with_fewest_sessions() -> Result<()> {
         "Service",
         "web",
         "WriteRefused",
-        "limpet-pod-deletion-cost",
+        &site.namespace.cluster_role("limpet-pod-deletion-cost"),
     )
     .await?;
     site.stay(0..5).await?;

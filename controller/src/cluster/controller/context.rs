@@ -28,6 +28,11 @@ impl Context {
         self.config.leader_election.namespace(&self.client)
     }
 
+    /// The `ClusterRole` of the chart that lets the controller do what it is named after.
+    pub(crate) fn cluster_role(&self, role: &str) -> String {
+        self.config.leader_election.cluster_role(role, self.namespace())
+    }
+
     /// Whether sessions are counted. Envoys of other control planes tell them nobody.
     pub(crate) fn counts_sessions(&self) -> bool {
         self.settings.judges() && self.config.sessions.enabled

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::context::Context;
 use crate::cluster::kube::Deletions;
-use crate::cluster::reconcile::deletion_costs::{Counts, Living, Reconciler};
+use crate::cluster::reconcile::deletion_costs::{Counts, Living, Reconciler, Writer};
 use crate::cluster::reconcile::reconcile_loop;
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::sessions::{Book, PodState};
@@ -25,9 +25,9 @@ pub(super) fn start(
         return;
     }
     let book = book.clone();
+    let role = context.cluster_role("pod-deletion-cost");
     let costs = Reconciler::new(
-        context.client.clone(),
-        &context.settings.controller_name,
+        Writer::new(context.client.clone(), &context.settings.controller_name, role),
         move || counts(&book),
         reported,
         deletions,

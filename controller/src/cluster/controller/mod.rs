@@ -290,6 +290,7 @@ fn start_services(
 fn start_statuses(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
     let facts = Facts {
         controller: context.settings.controller_name.clone(),
+        services_role: context.cluster_role("xbackends"),
         ..Facts::default()
     };
     let statuses = status::Reconciler::new(

@@ -198,10 +198,11 @@ fn programmed(backend: &Value) -> Option<&Value> {
 }
 
 async fn until_refused(namespace: &Namespace, words: &str) -> Result<()> {
+    let role = format!("ClusterRole {} ", namespace.cluster_role("limpet-xbackends"));
     let refused = |backend: &Value| {
         let message = programmed(backend).filter(|condition| condition["reason"] == "ServiceRefused");
         let message = message.and_then(|condition| condition["message"].as_str());
-        message.is_some_and(|message| message.contains(words) && message.contains("ClusterRole limpet-xbackends"))
+        message.is_some_and(|message| message.contains(words) && message.contains(&role))
     };
     namespace
         .until("the missing right", "XBackend", "web", refused)

@@ -10,4 +10,4 @@ mod reconciler;
 mod tests;
 
 pub(crate) use costs::{Counts, Living};
-pub(crate) use reconciler::Reconciler;
+pub(crate) use reconciler::{Reconciler, Writer};

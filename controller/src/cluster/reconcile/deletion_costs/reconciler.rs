@@ -25,11 +25,36 @@ const TURN: Duration = Duration::from_secs(5);
 const REFUSED: Duration = Duration::from_secs(10);
 const ABOUT: &str = "costs of deletion";
 
+/// As whom pods are written.
+pub(crate) struct Writer {
+    client: Client,
+    field_manager: String,
+    /// The `ClusterRole` that permits it.
+    role: String,
+}
+
+impl Writer {
+    /// `controller` is the name of this one.
+    pub(crate) fn new(client: Client, controller: &str, role: String) -> Self {
+        Self {
+            client,
+            field_manager: writer_of_costs(controller),
+            role,
+        }
+    }
+}
+
+/// What to do about pods that may not be written.
+pub(super) fn advice(role: &str, words: &str) -> String {
+    format!(
+        "The annotation {DELETION_COST} of its pods may not be written: {words}. Bind the ClusterRole {role} in this \
+         namespace, or add it to the chart's podDeletionCost.namespaces"
+    )
+}
+
 /// Writes what it costs to delete pods.
 pub(crate) struct Reconciler<F> {
-    client: Client,
-    /// The field manager of what it writes.
-    writer: String,
+    writer: Writer,
     count: F,
     reported: watch::Receiver<Option<Reported>>,
     deletions: watch::Receiver<Option<Arc<Deletions>>>,
@@ -61,10 +86,9 @@ impl<F: Fn() -> Counts + Send + Sync> Reconcile for Reconciler<F> {
 }
 
 impl<F: Fn() -> Counts> Reconciler<F> {
-    /// `controller` is the name of this one. `count` says what lives at pods.
+    /// `count` says what lives at pods.
     pub(crate) fn new(
-        client: Client,
-        controller: &str,
+        writer: Writer,
         count: F,
         reported: watch::Receiver<Option<Reported>>,
         deletions: watch::Receiver<Option<Arc<Deletions>>>,
@@ -72,8 +96,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
         diagnostics: Diagnostics,
     ) -> Self {
         Self {
-            client,
-            writer: writer_of_costs(controller),
+            writer,
             count,
             reported,
             deletions,
@@ -132,11 +155,11 @@ impl<F: Fn() -> Counts> Reconciler<F> {
     }
 
     async fn write(&self, pod: &ObjectName, cost: Option<i32>) -> Result<(), Error> {
-        let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(self.writer.client.clone(), &pod.namespace);
         let cost = cost.map(|cost| cost.to_string());
         let change = json!({"metadata": {"annotations": {DELETION_COST: cost}}});
         let params = PatchParams {
-            field_manager: Some(self.writer.clone()),
+            field_manager: Some(self.writer.field_manager.clone()),
             ..PatchParams::default()
         };
         api.patch_metadata(&pod.name, &params, &Patch::Merge(&change)).await?;
@@ -150,18 +173,13 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             Some(service) => ("Service", service.meta.name.to_string(), service.meta.uid.clone()),
             None => ("Pod", pod.name.to_string(), String::new()),
         };
-        let message = format!(
-            "The annotation {DELETION_COST} of its pods may not be written: {words}. Bind the ClusterRole \
-             limpet-pod-deletion-cost:<the controller's namespace> in this namespace, or add it to the chart's \
-             podDeletionCost.namespaces"
-        );
         let diagnostic = Diagnostic {
             kind,
             namespace: Some(pod.namespace.to_string()),
             name,
             uid,
             reason: Reason::WriteRefused,
-            message,
+            message: advice(&self.writer.role, words),
         };
         self.refused.insert(pod.namespace.to_string(), (now, diagnostic));
     }

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::costs::{Counts, Living, Write, writes};
+use super::reconciler::advice;
 use crate::cluster::kube::{Cost, Deletion, Deletions};
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
@@ -116,6 +117,13 @@ fn costs(costs: &[(&str, i32)]) -> Vec<(String, Option<i32>)> {
 
 fn nothing() -> Vec<(String, Option<i32>)> {
     Vec::new()
+}
+
+#[test]
+fn the_message_names_the_role_to_bind() {
+    let message = advice("limpet-pod-deletion-cost:limpet-system", "pods is forbidden");
+    let words = "pods is forbidden. Bind the ClusterRole limpet-pod-deletion-cost:limpet-system in this namespace";
+    assert!(message.contains(words), "{message}");
 }
 
 #[test]

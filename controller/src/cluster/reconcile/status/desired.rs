@@ -23,6 +23,8 @@ pub(crate) struct Facts {
     pub(crate) programmed: BTreeMap<ObjectName, Condition>,
     /// The `XBackend`s whose Service may not be written.
     pub(crate) without_service: Refused,
+    /// The `ClusterRole` that lets the controller write them.
+    pub(crate) services_role: String,
     /// The Gateways whose Envoys are not kept as they should be: why they are not programmed.
     pub(crate) without_envoys: BTreeMap<ObjectName, Condition>,
     /// The Gateways with former Envoys, and why those that they should have do not come up.
@@ -199,8 +201,8 @@ fn backend(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wa
     if let (Some(words), Wanted::Entries(entries)) = (facts.without_service.get(name), &mut wanted) {
         let message = format!(
             "Its Service is missing or out of date, because the controller may not write it: {words}. Bind the \
-             ClusterRole limpet-xbackends:<the controller's namespace> in this namespace, or add it to the chart's \
-             xbackends.namespaces"
+             ClusterRole {} in this namespace, or add it to the chart's xbackends.namespaces",
+            facts.services_role
         );
         for Entry { conditions, .. } in entries {
             conditions.retain(|condition| condition.kind != "Programmed");
@@ -337,6 +339,7 @@ mod tests {
         let programmed = Condition::holds("Programmed", "Programmed", "");
         let mut facts = Facts {
             programmed: BTreeMap::from([(gateway, programmed.clone())]),
+            services_role: "limpet-xbackends:limpet-system".to_owned(),
             ..Facts::default()
         };
         let conditions = |facts: &Facts| {
@@ -351,9 +354,9 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!((found[1].kind, found[1].reason), ("Programmed", SERVICE_REFUSED));
         assert!(
-            found[1]
-                .message
-                .contains("services is forbidden. Bind the ClusterRole limpet-xbackends")
+            found[1].message.contains(
+                "services is forbidden. Bind the ClusterRole limpet-xbackends:limpet-system in this namespace"
+            )
         );
     }
 }

@@ -218,6 +218,7 @@ impl Reconciler {
             controller: self.facts.controller.clone(),
             programmed,
             without_service,
+            services_role: self.facts.services_role.clone(),
             without_envoys: envoys.conditions,
             stuck: envoys.stuck,
         };
