@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::debug::{self, Debug};
 use super::metrics::Exposition;
-use super::port::{Client, Port, Times, Turns};
+use super::port::{Client, Port, Times, TurnedAway, Turns};
 use super::session_pages;
 use crate::cluster::reconcile::replicas::Replicas;
 use crate::cluster::sessions::Book;
@@ -41,33 +41,42 @@ struct Shared {
     turns: Turns,
 }
 
+/// What is served, and the counter of connections that are not.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    router: Router,
+    turned_away: TurnedAway,
+}
+
 /// Serves these pages until `shutdown`.
-pub(crate) async fn serve(listener: TcpListener, pages: Router, replicas: Replicas, shutdown: watch::Receiver<bool>) {
+pub(crate) async fn serve(listener: TcpListener, pages: Pages, replicas: Replicas, shutdown: watch::Receiver<bool>) {
     let is_replica = Box::new(move |address| replicas.are_at(address));
-    Port::new(pages, is_replica, Times::default())
+    Port::new(pages.router, is_replica, Times::default(), pages.turned_away)
         .serve(listener, shutdown)
         .await;
 }
 
 /// `/metrics`, `/healthz`, `/readyz`, the pages of sessions if there is a book, and the debug page if there is one.
-pub(crate) fn router(
+pub(crate) fn pages(
     exposition: Exposition,
     readiness: watch::Receiver<Readiness>,
     book: Option<Book>,
     debug: Option<Debug>,
-) -> Router {
+) -> Pages {
+    let turned_away = exposition.metrics.http_turned_away.clone();
     let shared = Shared {
         exposition,
         readiness,
         turns: Turns::default(),
     };
-    Router::new()
+    let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(Arc::new(shared))
         .merge(book.map(session_pages::router).unwrap_or_default())
-        .merge(debug.map(debug::router).unwrap_or_default())
+        .merge(debug.map(debug::router).unwrap_or_default());
+    Pages { router, turned_away }
 }
 
 async fn metrics(

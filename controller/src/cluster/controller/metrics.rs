@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use super::port::{Reason, TurnedAway, Why};
 use super::{certificates, guard};
 use crate::cluster::kube::Store;
 use crate::cluster::reconcile::keyring;
@@ -30,6 +31,7 @@ pub(crate) struct Metrics {
     answers: Family<AnswerLabels, Counter>,
     sent: Family<TypeLabels, Counter>,
     turned_away: Family<ReasonLabels, Counter>,
+    pub(crate) http_turned_away: TurnedAway,
     certificates: Family<CertificateLabels, Gauge<f64, AtomicU64>>,
     refused_secrets: Gauge,
     quarantined: Gauge,
@@ -104,6 +106,7 @@ impl Metrics {
             answers: Family::default(),
             sent: Family::default(),
             turned_away: Family::default(),
+            http_turned_away: TurnedAway::default(),
             certificates: Family::default(),
             refused_secrets: Gauge::default(),
             quarantined: Gauge::default(),
@@ -129,6 +132,14 @@ impl Metrics {
     }
 
     fn register_of_cluster(&self, registry: &mut Registry) {
+        for reason in Reason::ALL {
+            drop(self.http_turned_away.get_or_create(&Why { reason }));
+        }
+        registry.register(
+            "http_turned_away",
+            "Connections to the port of metrics that were ended, by reason",
+            self.http_turned_away.clone(),
+        );
         registry.register("objects", "Objects by kind and state", self.objects.clone());
         registry.register(
             "build_seconds",

@@ -180,7 +180,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
     let book = context.counts_sessions().then_some(book);
-    let pages = http::router(exposition, feeds.readiness, book, debug);
+    let pages = http::pages(exposition, feeds.readiness, book, debug);
     services.spawn(http::serve(listener, pages, others, shutdown.clone()));
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::cluster::controller::metrics::Metrics;
+use crate::cluster::controller::port::{Reason, Why};
 use crate::cluster::reconcile::keyring::Keys;
 use crate::cluster::sessions::Sealing;
 
@@ -29,6 +30,7 @@ const REPLICA: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
 
 struct Site {
     address: SocketAddr,
+    turned_away: TurnedAway,
     end: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
@@ -50,13 +52,27 @@ impl Site {
             certificates: None,
         };
         let readiness = watch::channel(Readiness::Ready).1;
-        let router = router(exposition, readiness, Some(book()), None);
+        let Pages { router, turned_away } = pages(exposition, readiness, Some(book()), None);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (end, ending) = watch::channel(false);
-        let port = Port::new(router, Box::new(|address| address == REPLICA), times);
+        let port = Port::new(
+            router,
+            Box::new(|address| address == REPLICA),
+            times,
+            turned_away.clone(),
+        );
         let serving = tokio::spawn(port.serve(listener, ending));
-        Self { address, end, serving }
+        Self {
+            address,
+            turned_away,
+            end,
+            serving,
+        }
+    }
+
+    fn turned_away(&self, reason: Reason) -> u64 {
+        self.turned_away.get_or_create(&Why { reason }).get()
     }
 
     async fn connect(&self, from: Ipv4Addr) -> TcpStream {
@@ -224,4 +240,22 @@ async fn silent_clients_and_slow_readers_delay_no_shutdown() {
     site.is_healthy(PROBE).await;
     site.end.send_replace(true);
     tokio::time::timeout(AT_ONCE, site.serving).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_turned_away_are_counted() {
+    let site = Site::start(SHORT).await;
+    site.is_healthy(PROBE).await;
+    assert_eq!(Reason::ALL.map(|reason| site.turned_away(reason)), [0; 3]);
+    let reader = site.ask(STRANGER, "/metrics").await;
+    let mut silent = Vec::new();
+    for _ in 0..33 {
+        silent.push(site.connect(STRANGER).await);
+    }
+    ended(silent.remove(0), AT_ONCE).await;
+    assert_eq!(site.turned_away(Reason::connections), 1);
+    ended(silent.remove(0), 2 * SHORT.request).await;
+    tokio::time::sleep(2 * SHORT.answer).await;
+    assert_eq!(Reason::ALL.map(|reason| site.turned_away(reason)), [1, 32, 1]);
+    drop(reader);
 }

@@ -15,6 +15,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use limpet_xds::{Admission, Admitted, LogRate};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -62,6 +65,39 @@ pub(crate) struct Client {
     pub(crate) is_replica: bool,
 }
 
+/// Connections that were turned away, by reason.
+pub(crate) type TurnedAway = Family<Why, Counter>;
+
+/// Why a connection was turned away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Why {
+    pub(crate) reason: Reason,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[allow(non_camel_case_types, reason = "they are written as they are named")]
+pub(crate) enum Reason {
+    /// It gave way to newer ones.
+    connections,
+    /// Its request was not complete in time.
+    request,
+    /// Its answer was not read in time.
+    answer,
+}
+
+impl Reason {
+    pub(crate) const ALL: [Self; 3] = [Self::connections, Self::request, Self::answer];
+
+    /// What the log says of it. Browsers open connections that they may not need: nothing.
+    fn words(self) -> Option<&'static str> {
+        match self {
+            Self::connections => Some("it gave way to newer ones"),
+            Self::request => None,
+            Self::answer => Some("its answer took too long"),
+        }
+    }
+}
+
 /// Whether another replica has an address.
 type IsReplica = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
@@ -81,6 +117,7 @@ pub(crate) struct Port {
     requests: Admission,
     answers: Admission,
     large_answers: Admission,
+    turned_away: TurnedAway,
     logs: LogRate,
 }
 
@@ -93,7 +130,7 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    pub(crate) fn new(router: Router, is_replica: IsReplica, times: Times) -> Self {
+    pub(crate) fn new(router: Router, is_replica: IsReplica, times: Times, turned_away: TurnedAway) -> Self {
         let [requests, answers, large_answers] =
             [REQUESTS, ANSWERS, LARGE_ANSWERS].map(|(all, of_origin)| Admission::new(all, of_origin));
         Self {
@@ -103,6 +140,7 @@ impl Port {
             requests,
             answers,
             large_answers,
+            turned_away,
             logs: LogRate::default(),
         }
     }
@@ -188,12 +226,10 @@ impl Port {
                     current = *stages.borrow_and_update();
                     place = self.place(current, client);
                 }
-                () = place.displaced() => return self.turn_away(client, "it gave way to newer ones"),
+                () = place.displaced() => return self.turn_away(client, Reason::connections),
                 () = sleep_until(end) => {
-                    if current != Stage::Request {
-                        self.turn_away(client, "its answer took too long");
-                    }
-                    return;
+                    let is_asked = current != Stage::Request;
+                    return self.turn_away(client, if is_asked { Reason::answer } else { Reason::request });
                 }
                 _ = shutdown.wait_for(|ends| *ends), if !ends => {
                     if current == Stage::Request {
@@ -206,8 +242,11 @@ impl Port {
         }
     }
 
-    fn turn_away(&self, client: Client, why: &str) {
-        if let Some(left_out) = self.logs.tell() {
+    fn turn_away(&self, client: Client, reason: Reason) {
+        self.turned_away.get_or_create(&Why { reason }).inc();
+        if let Some(why) = reason.words()
+            && let Some(left_out) = self.logs.tell()
+        {
             let peer = client.address;
             tracing::warn!(%peer, why, left_out, "a connection to the port of metrics was turned away");
         }

@@ -5,5 +5,5 @@
 mod connections;
 mod turns;
 
-pub(super) use connections::{Client, Port, Times};
+pub(super) use connections::{Client, Port, Reason, Times, TurnedAway, Why};
 pub(super) use turns::{Turns, busy};
