@@ -501,7 +501,7 @@ spec:
     let judged = [&options[..], &["--token", &token]].concat();
     explain("grpcroute/echo", &judged)
         .code(1)
-        .says("its scope is contour/blog.example.com/default/v1:80");
+        .says("its scope is contour/default/blog.example.com/v1:80");
     explain("ingressroute/blog", &[])
         .code(2)
         .complains("IngressRoute default/blog is not read: the configuration has no `contour` (--config)");
