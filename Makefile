@@ -38,7 +38,9 @@ cargo_target := $(or $(CARGO_TARGET_DIR),target)
 # One set of crates and features for whatever runs tests, so that each dependency is compiled once for all of them.
 everything := --workspace --exclude limpet-bench-noop --all-features
 wasm_crates := -p limpet-proxy-wasm -p limpet-bench-noop
-with_envoy = LIMPET_FILTER=$(FILTER) LIMPET_SPLITS=$(SPLITS) e2e/tools/with-envoy.sh $(1)
+# The last command of a recipe. With `exec`, because make passes SIGTERM on to its child only: a shell between the two
+# would end, and leave its own child.
+with_envoy = LIMPET_FILTER=$(FILTER) LIMPET_SPLITS=$(SPLITS) exec e2e/tools/with-envoy.sh $(1)
 # Tests use a debug build of the command. An optimised build takes minutes, because of the controller's dependencies.
 with_test_cli = LIMPET_BIN=$(cargo_target)/debug/limpet $(1)
 # On a node the command runs in images that have no library, as the shipped one.
@@ -50,8 +52,12 @@ differs := deployments:: ecds:: envoy_configs:: failover:: forged_headers:: inte
 	outputs:: protocols:: splits:: vm_memory::
 # The controller's tests of what each build of the filter has code of its own for: secrets, reports and pushed rules.
 by_build := failures::keyless fences:: keyring:: rebalance:: revoked_keys:: sessions::
-in_netns = --config 'target."cfg(unix)".runner="e2e/tools/in-netns.sh"'
-in_node = --config 'target."cfg(unix)".runner="e2e/tools/in-node.sh"'
+# How cargo runs the tests: they get this signal when cargo ends, which ends by a signal without ending them.
+run_by = --config 'target."cfg(unix)".runner=["setpriv", "--pdeathsig", $(1)]'
+tied = $(call run_by,"KILL")
+in_netns = $(call run_by,"TERM"$(comma) "$(CURDIR)/e2e/tools/in-netns.sh")
+in_node = $(call run_by,"TERM"$(comma) "$(CURDIR)/e2e/tools/in-node.sh")
+comma := ,
 
 MAKEFLAGS += --no-print-directory
 ifneq ($(and $(TEST),$(filter test,$(MAKECMDGOALS))),)
@@ -145,7 +151,7 @@ msrv: ## Check that the oldest Rust that Cargo.toml names compiles the workspace
 	@e2e/tools/msrv.sh
 
 test: ## Run every test, end to end on Envoy 1.40.0 and 1.36.4 and in a Kubernetes cluster included
-	@e2e/tools/parts.sh $(parts)
+	@exec e2e/tools/parts.sh $(parts)
 
 parts := \
 	"without an Envoy: test-host" \
@@ -159,7 +165,7 @@ parts := \
 
 # What a release needs: all that runs without a person. What this machine lacks is left out, and the table says so.
 test-all: ## Run everything: each supported Envoy, a node, images, a browser, Istio, Envoy Gateway, chaos (hours)
-	@e2e/tools/parts.sh "format, lints, dependencies: check" $(parts) \
+	@exec e2e/tools/parts.sh "format, lints, dependencies: check" $(parts) \
 	"every supported Envoy: e2e-matrix" \
 	"controller in a Kubernetes cluster, wasm filter: e2e-kube FILTER=wasm" \
 	"images: e2e-images" \
@@ -193,15 +199,15 @@ e2e: wasm module test-cli ## Run the end-to-end tests on one Envoy: ENVOY_VERSIO
 	@# Tests wait half of their time.
 	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && \
 	ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && \
-	RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e) --test e2e
+	RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e) --test e2e $(tied)
 
 e2e-oldest: ## Run the end-to-end tests of what differs between releases, on the oldest Envoy with the wasm filter
-	@$(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm TEST="$(differs)"
+	@exec $(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm TEST="$(differs)"
 
 e2e-matrix: ## Run the end-to-end tests on every supported minor version of Envoy (2 minutes each)
 	@failed=; \
 	for run in $(WASM_VERSIONS:%=%:wasm) $(MODULE_VERSIONS:%=%:module); do \
-		$(MAKE) e2e ENVOY_VERSION=$${run%:*} FILTER=$${run#*:} || failed="$$failed $$run"; \
+		setpriv --pdeathsig TERM $(MAKE) e2e ENVOY_VERSION=$${run%:*} FILTER=$${run#*:} || failed="$$failed $$run"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
@@ -212,7 +218,7 @@ e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API 
 	$(test_e2e) --test kube $(in_netns) -- --skip monitoring::
 
 e2e-kube-wasm: ## Run the controller's tests of what the two builds of the filter do each in their own way, with wasm
-	@$(MAKE) e2e-kube FILTER=wasm TEST="$(by_build)"
+	@exec $(MAKE) e2e-kube FILTER=wasm TEST="$(by_build)"
 
 # Not part of `make test`, because nothing else here needs Prometheus, which takes minutes to build.
 e2e-monitoring: wasm module test-cli ## Run the dashboard and the alerts in a Prometheus: FILTER=module TEST=name
@@ -244,7 +250,7 @@ e2e-images: build ## Run the tests of what is released with a genuine registry, 
 	@OCI_BIN=$$(e2e/tools/registry.sh) && COSIGN=$$(e2e/tools/cosign.sh) && export OCI_BIN COSIGN && \
 	LIMPET_RELEASE=dist/release LIMPET_IMAGES=dist/images \
 	LIMPET_BIN=$(CURDIR)/dist/limpet LIMPET_WASM=$(CURDIR)/dist/limpet.wasm \
-	$(test_e2e) --test images $(in_netns)
+	exec $(test_e2e) --test images $(in_netns)
 
 # Not part of `make test`, because nothing else here needs a browser, which is 440 MB.
 e2e-browser: browser wasm module test-cli ## Run the tests with a real browser, Chromium: FILTER=module TEST=name
@@ -318,13 +324,13 @@ docs: ## Build the documentation as a site in dist/site
 	@e2e/tools/docs.sh
 
 asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSanitizer (10 minutes)
-	@e2e/tools/asan.sh "$(TEST)"
+	@exec e2e/tools/asan.sh "$(TEST)"
 
 fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds in its corpus
-	@SANITIZER=none e2e/tools/fuzz.sh filter/fuzz $(RUNS)
+	@SANITIZER=none exec e2e/tools/fuzz.sh filter/fuzz $(RUNS)
 
 mutants: ## Change functions one at a time, and say which tests fail then: MUTANTS=4 PART=xds (10 minutes each)
-	@EVERYTHING="$(everything)" python3 e2e/tools/mutants.py $(SEED) $(MUTANTS) $(PART)
+	@EVERYTHING="$(everything)" exec python3 e2e/tools/mutants.py $(SEED) $(MUTANTS) $(PART)
 
 bench: wasm module ## Measure what the filter costs, beside HAProxy and Envoy's own (ROUNDS=3 BENCH=--filters)
 	@command -v h2load >/dev/null || { echo "expected h2load (Debian: nghttp2-client)"; exit 1; }
@@ -346,7 +352,7 @@ bench-instructions: module ## Count the instructions of the filter's work, and s
 
 bench-controller: wasm module cli ## Measure the controller: PART=routes SIZES="500 2000", PEER=<envoy-gateway binary>
 	@echo "Measuring (all parts: about 40 minutes, and 5 more the first time; run nothing else meanwhile)"
-	@$(if $(PEER),ENVOY_GATEWAY=$(PEER)) LIMPET_FILTER=wasm e2e/tools/with-envoy.sh $(ENVOY_VERSION) \
+	@$(if $(PEER),ENVOY_GATEWAY=$(PEER)) LIMPET_FILTER=wasm exec e2e/tools/with-envoy.sh $(ENVOY_VERSION) \
 	$(if $(PEER),e2e/tools/with-envoy-gateway.sh) e2e/tools/with-kube.sh \
 	cargo bench --locked -p limpet-e2e --features kube --bench controller $(in_netns) -- \
 	$(if $(PEER),peer,$(PART)) $(SIZES)

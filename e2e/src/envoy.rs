@@ -69,7 +69,7 @@ impl Envoy {
     /// # Errors
     /// If it does not start; the error contains the end of its log.
     pub async fn start(config: Config) -> Result<Self> {
-        Self::launch(Command::new(tools::envoy()?), config).await
+        Self::launch(command()?, config).await
     }
 
     /// Starts an Envoy as users do with func-e: `func-e run -c FILE`.
@@ -303,6 +303,13 @@ impl Envoy {
         self.listeners = self.admin.listeners().await?;
         Ok(())
     }
+}
+
+/// Envoy, which ends with the thread that starts it: if the program is killed, Envoy would stay.
+fn command() -> Result<Command> {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(tools::envoy()?);
+    Ok(command)
 }
 
 /// Waits until an Envoy that was started is ready.

@@ -29,10 +29,29 @@ if ! { ((EUID == 0)) && unshare "${namespaces[@]}" true 2>/dev/null; }; then
 fi
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/limpet-netns-XXXXXX")
-trap 'rm -rf "$tmp"' EXIT
-status=0
+child=
+clean_up() {
+  trap '' INT TERM HUP
+  [[ -z $child ]] || { kill -KILL "$child"; wait "$child"; } 2>/dev/null || true
+  # The last processes may still be ending, and writing.
+  for _ in {1..100}; do
+    rm -rf "$tmp" 2>/dev/null && break
+    sleep 0.1
+  done
+}
+trap clean_up EXIT
+# `unshare` passes no signal on. With it everything ends.
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# In the background, so that the traps above work meanwhile. What bash runs there ignores Ctrl-C unless told otherwise.
 # shellcheck disable=SC2016 # for the inner shells
 TMPDIR=$tmp LIMPET_NAMESPACES=$join \
-  sh -c 'export LIMPET_NAMESPACES="--target $$ $LIMPET_NAMESPACES" && exec unshare "$@"' in-netns "${namespaces[@]}" \
-  sh -c 'ip link set lo up && ip route add local 10.66.0.0/16 dev lo && "$@"' in-netns "$@" || status=$?
+  sh -c 'export LIMPET_NAMESPACES="--target $$ $LIMPET_NAMESPACES" &&
+  exec env --default-signal=INT,QUIT unshare "$@"' in-netns "${namespaces[@]}" \
+  sh -c 'ip link set lo up && ip route add local 10.66.0.0/16 dev lo && "$@"' in-netns "$@" <&0 &
+child=$!
+status=0
+wait "$child" || status=$?
+child=
 exit "$status"

@@ -41,7 +41,8 @@ for part in "$@"; do
     fi
   fi
   start=$SECONDS
-  make "${arguments[@]}" 2>&1 | tee "$log"
+  # It ends with this script.
+  setpriv --pdeathsig TERM make "${arguments[@]}" 2>&1 | tee "$log"
   status=${PIPESTATUS[0]}
   tests=$(passed)
   tests_total=$((tests_total + tests))

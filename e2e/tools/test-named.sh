@@ -13,7 +13,8 @@ shift
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 [[ " $* " == *' -- '* ]] || set -- "$@" --
-"$@" "${names[@]}" | tee "$log"
+# As after `exec`, a signal that ends this script ends cargo.
+setpriv --pdeathsig TERM "$@" "${names[@]}" | tee "$log"
 if ! grep -Eq '^running [1-9][0-9]* tests?$' "$log"; then
   echo "test-named: no test has a name that contains one of: ${names[*]}" >&2
   exit 1

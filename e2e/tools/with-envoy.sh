@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# with-envoy.sh VERSION COMMAND...: runs a command with the environment variables that the harness needs.
+# with-envoy.sh VERSION COMMAND...: runs a command with the environment variables that the harness needs. It gets
+# SIGTERM when its parent ends, so that it does not outlive a make that is killed.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 dist=$tools/../../dist
@@ -13,4 +14,4 @@ LIMPET_PANICKING_MODULE=$(realpath -m "${CARGO_TARGET_DIR:-$tools/../../target}/
 LIMPET_BESIDE_OTHER=$(realpath -m "${CARGO_TARGET_DIR:-$tools/../../target}/beside/liblimpet.so")
 export LIMPET_BESIDE_OTHER ENVOY_BIN LIMPET_WASM LIMPET_MODULE LIMPET_BIN LIMPET_PANICKING_MODULE
 shift
-exec "$@"
+exec setpriv --pdeathsig TERM "$@"

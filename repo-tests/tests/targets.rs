@@ -1,7 +1,14 @@
-//! Each target that `make help` lists is part of what runs without a person, or CONTRIBUTING.md says who runs it.
+//! Each target that `make help` lists is part of what runs without a person, or CONTRIBUTING.md says who runs it. What
+//! a target starts ends with make.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use limpet_repo_tests::checkout;
 
@@ -90,4 +97,96 @@ fn what_a_run_names_is_covered() {
                     a: b ## A\n\tsay\nb: ## B\n\t$(MAKE) c\nc: ## C\nd: ## D\n\tsay c\n\
                     test:\n\tparts.sh $(parts)\n";
     assert_eq!(left_out(makefile), Some(BTreeSet::from(["d"])));
+}
+
+/// A checkout whose tools do nothing, but for those that start a target's servers: they tell their process id in the
+/// file `started`, and stay. Programs that recipes call are in `programs`.
+fn stand_ins(folder: &Path) -> io::Result<()> {
+    let tools = checkout().join("e2e/tools");
+    let (ours, programs) = (folder.join("e2e/tools"), folder.join("programs"));
+    fs::create_dir_all(&ours)?;
+    fs::create_dir(&programs)?;
+    fs::copy(checkout().join("Makefile"), folder.join("Makefile"))?;
+    let write = |file: &Path, script: &str| {
+        fs::write(file, format!("#!/bin/bash\n{script}\n"))?;
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755))
+    };
+    for entry in fs::read_dir(&tools)? {
+        let name = entry?.file_name();
+        let file = ours.join(&name);
+        match name.to_str().unwrap_or_default() {
+            "parts.sh" => fs::copy(tools.join(&name), file).map(drop)?,
+            "with-envoy.sh" | "test-named.sh" => write(&file, "echo $$ >started\nexec sleep 60")?,
+            _ if file.extension().is_some_and(|extension| extension == "sh") => write(&file, "")?,
+            _ => {}
+        }
+    }
+    let called = ["cargo", "cp", "h2load", "python3"];
+    called.iter().try_for_each(|name| write(&programs.join(name), ""))
+}
+
+/// Waits for at most ten seconds.
+fn soon<T>(mut check: impl FnMut() -> Option<T>) -> Option<T> {
+    let started = Instant::now();
+    loop {
+        let found = check();
+        if found.is_some() || started.elapsed() > Duration::from_secs(10) {
+            return found;
+        }
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// What is wrong, if what this target starts does not end when SIGTERM reaches make.
+fn outlives_make(target: &str) -> io::Result<Option<String>> {
+    let folder = tempfile::tempdir()?;
+    stand_ins(folder.path())?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut make = Command::new("make");
+    // These tests may run in a make.
+    for variable in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "CARGO_TARGET_DIR"] {
+        make.env_remove(variable);
+    }
+    make.env("PATH", format!("{}/programs:{path}", folder.path().display()));
+    make.arg(target).current_dir(folder.path());
+    let mut make = make.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let file = folder.path().join("started");
+    let Some(server) = soon(|| fs::read_to_string(&file).ok()?.trim().parse::<u32>().ok()) else {
+        make.kill()?;
+        return Ok(Some(format!("make {target} starts nothing: {}", make.wait()?)));
+    };
+    let send = |signal: &str, to: u32| Command::new("kill").args([signal, &to.to_string()]).status();
+    send("-TERM", make.id())?;
+    make.wait()?;
+    // What has ended has no arguments, but stays until its parent asks how.
+    let arguments = || fs::read(format!("/proc/{server}/cmdline")).unwrap_or_default();
+    if soon(|| arguments().is_empty().then_some(())).is_some() {
+        return Ok(None);
+    }
+    send("-KILL", server)?;
+    Ok(Some(format!("make {target} leaves what it started")))
+}
+
+#[test]
+fn what_make_starts_outlives_a_sigterm_to_make() {
+    let makefile = fs::read_to_string(checkout().join("Makefile")).unwrap();
+    let (targets, _) = targets(&makefile);
+    let starts = |text: &str| ["with_envoy", "with-envoy.sh"].iter().any(|name| text.contains(name));
+    let starting = targets
+        .iter()
+        .filter(|(_, text)| starts(text))
+        .map(|(target, _)| *target);
+    // Those that start them in another way, or call make.
+    let others = [
+        "e2e-images",
+        "e2e-kube-wasm",
+        "e2e-matrix",
+        "e2e-oldest",
+        "test",
+        "test-all",
+    ];
+    let found = starting
+        .chain(others)
+        .filter_map(|target| outlives_make(target).unwrap());
+    assert_eq!(found.collect::<Vec<_>>(), Vec::<String>::new());
 }

@@ -5,7 +5,6 @@
 //! have: its names, its counters from 0, and no other test's requests. Only a test that succeeds gives its Envoy back.
 
 use std::collections::VecDeque;
-use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -17,7 +16,7 @@ use super::process::Process;
 use super::ready;
 use super::run::RunDirectory;
 use crate::config::Part;
-use crate::{Config, Request, poll, tools};
+use crate::{Config, Request, poll};
 
 /// How many Envoys are kept: for each of three kinds as many as tests run at once. Each has 100 MB with a wasm filter.
 const MOST: usize = 12;
@@ -190,8 +189,7 @@ impl Drop for Lease {
 impl Pooled {
     async fn start(config: Config) -> Result<Self> {
         let run = RunDirectory::of_this_program(&config)?;
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(tools::envoy()?);
+        let mut command = super::command()?;
         command.arg("--disable-hot-restart");
         let (configured, directory) = (config.clone(), run.clone());
         let process = on_lasting_thread(move || Process::start(command, &configured, &directory))??;

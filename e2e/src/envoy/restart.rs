@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 use super::Envoy;
 use super::process::Process;
 use super::run::RunDirectory;
-use crate::{Config, poll, tools};
+use crate::{Config, poll};
 
 /// What the successive processes of a hot-restarted Envoy share.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Envoy {
     /// If it does not start; the error contains the end of its log.
     pub async fn start_for_hot_restarts(config: Config) -> Result<Self> {
         let run = RunDirectory::new(&config)?;
-        let mut command = Command::new(tools::envoy()?);
+        let mut command = super::command()?;
         command
             .arg("--use-dynamic-base-id")
             .arg("--base-id-path")
@@ -92,6 +92,6 @@ impl Envoy {
         self.config = self.config.clone().port(self.address().port());
         self.run.write(&self.config)?;
         std::fs::remove_file(self.run.file("admin"))?;
-        Ok(Command::new(tools::envoy()?))
+        super::command()
     }
 }

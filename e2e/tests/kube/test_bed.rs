@@ -1,9 +1,13 @@
 //! Tests of the test bed.
 
-use anyhow::{Context, Result};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
 use hyper::Method;
 use limpet_e2e::kube::{Cluster, Endpoint, Pod, Proxy, Release, refused};
-use limpet_e2e::{Visitor, poll};
+use limpet_e2e::{Visitor, poll, tools};
 use serde_json::json;
 
 const ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/httproutes";
@@ -319,5 +323,30 @@ async fn a_stock_envoy_reaches_the_pods() -> Result<()> {
     let mut visitor = Visitor::of(proxy.listener("web").await?);
     assert_eq!(visitor.get("/").await?.backend(), Some("a"));
     assert_eq!(proxy.admin().stat("cluster.web.upstream_rq_200").await?, 1);
+    Ok(())
+}
+
+/// The end of its parent reaches it as SIGTERM: `setpriv` and the Makefile see to that.
+#[tokio::test]
+async fn a_network_namespace_outlives_a_signal() -> Result<()> {
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let mut bed = Command::new(tools::checkout().join("e2e/tools/in-netns.sh"))
+            .args(["sh", "-c", "echo $TMPDIR; (trap '' INT TERM HUP; sleep 1000) & wait"])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut folder = String::new();
+        // It stays open for as long as a process of the namespace lives.
+        let mut output = BufReader::new(bed.stdout.take().context("no output")?);
+        output.read_line(&mut folder)?;
+        let folder = Path::new(folder.trim());
+        ensure!(folder.is_dir(), "no folder {}", folder.display());
+        let sent = Command::new("kill").args([signal, &bed.id().to_string()]).status()?;
+        ensure!(sent.success(), "cannot send a signal");
+        poll::until("the script to end", async || bed.try_wait().ok().flatten()).await?;
+        let rest = tokio::task::spawn_blocking(move || output.read_line(&mut String::new()));
+        let rest = tokio::time::timeout(std::time::Duration::from_secs(10), rest).await;
+        assert_eq!(rest.context("a process is left")??.ok(), Some(0), "after {signal}");
+        assert!(!folder.exists(), "{} is left after {signal}", folder.display());
+    }
     Ok(())
 }

@@ -41,7 +41,7 @@ exec sleep 1000";
 
 #[tokio::test]
 async fn nothing_is_left_of_a_node_that_is_told_to_end() -> Result<()> {
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let mut node = Command::new(tools::checkout().join("e2e/tools/in-node.sh"))
             .args(["sh", "-ec", POD])
             .stdout(Stdio::piped())
