@@ -215,7 +215,7 @@ e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API 
 	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# Most tests wait most of the time.
 	@RUST_TEST_THREADS=10 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	$(test_e2e) --test kube $(in_netns) -- --skip monitoring::
+	e2e/tools/with-definitions.sh $(test_e2e) --test kube $(in_netns) -- --skip monitoring::
 
 e2e-kube-wasm: ## Run the controller's tests of what the two builds of the filter do each in their own way, with wasm
 	@exec $(MAKE) e2e-kube FILTER=wasm TEST="$(by_build)"
@@ -225,7 +225,7 @@ e2e-monitoring: wasm module test-cli ## Run the dashboard and the alerts in a Pr
 	@echo "Testing the dashboard and the alerts with the $(FILTER) filter (2 minutes the first time)"
 	@PROMETHEUS_BIN=$$(e2e/tools/prometheus.sh) && export PROMETHEUS_BIN && \
 	$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	e2e/tools/test-named.sh "$(or $(TEST),monitoring::)" cargo test --locked $(everything) \
+	e2e/tools/with-definitions.sh e2e/tools/test-named.sh "$(or $(TEST),monitoring::)" cargo test --locked $(everything) \
 	--test kube $(in_netns)
 
 # Not part of `make test`, because it needs root.
@@ -234,14 +234,17 @@ e2e-node: node wasm module static-cli ## Run the tests on a genuine Kubernetes n
 	@cargo test --locked $(everything) --test node --no-run
 	@echo "Testing on a Kubernetes node with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# The tests restart what they share.
-	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	@HELM3=$$(e2e/tools/helm.sh 3) && CERT_MANAGER_CRDS=$$(e2e/tools/crds.sh cert-manager) && \
+	PROMETHEUS_CRDS=$$(e2e/tools/crds.sh prometheus-operator) && export HELM3 CERT_MANAGER_CRDS PROMETHEUS_CRDS && \
+	RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/with-node.sh $(test_e2e) --test node --test first-page $(in_node)
 
 e2e-istio-node: node wasm module static-cli ## Run the tests of Istio with its own agent on a node, as root: TEST=name
 	@cargo test --locked $(everything) --test istio-node --no-run
 	@echo "Testing Istio's agent on a Kubernetes node with Envoy $(ENVOY_VERSION) (4 minutes the first time)"
 	@RUST_TEST_THREADS=1 $(call with_static_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
-	e2e/tools/with-node.sh e2e/tools/with-istio-node.sh $(test_e2e) --test istio-node $(in_node)
+	e2e/tools/with-node.sh e2e/tools/with-definitions.sh e2e/tools/with-istio-node.sh \
+	$(test_e2e) --test istio-node $(in_node)
 
 e2e-images: build ## Run the tests of what is released with a genuine registry, and cosign: TEST=name
 	@echo "Testing what is released (2 minutes the first time, and 5 more to build cosign)"
@@ -297,7 +300,7 @@ envoy-gateway:
 e2e-istio: istiod wasm module test-cli ## Run the tests with Istio: ISTIOD=<pilot-discovery> TEST=name
 	@echo "Testing in Istio with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@$(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-istiod.sh e2e/tools/with-kube.sh \
-	$(test_e2e) --test istio $(in_netns)
+	e2e/tools/with-definitions.sh $(test_e2e) --test istio $(in_netns)
 
 # Says what this machine lacks for Istio's own agent.
 istio-node: node istiod
@@ -353,7 +356,7 @@ bench-instructions: module ## Count the instructions of the filter's work, and s
 bench-controller: wasm module cli ## Measure the controller: PART=routes SIZES="500 2000", PEER=<envoy-gateway binary>
 	@echo "Measuring (all parts: about 40 minutes, and 5 more the first time; run nothing else meanwhile)"
 	@$(if $(PEER),ENVOY_GATEWAY=$(PEER)) LIMPET_FILTER=wasm exec e2e/tools/with-envoy.sh $(ENVOY_VERSION) \
-	$(if $(PEER),e2e/tools/with-envoy-gateway.sh) e2e/tools/with-kube.sh \
+	$(if $(PEER),e2e/tools/with-envoy-gateway.sh) e2e/tools/with-kube.sh e2e/tools/with-definitions.sh \
 	cargo bench --locked -p limpet-e2e --features kube --bench controller $(in_netns) -- \
 	$(if $(PEER),peer,$(PART)) $(SIZES)
 

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# with-node.sh COMMAND...: runs a command with the environment variables that the tests on a node need: NODE_BIN, the
-# programs of a node, HELM, HELM3, CERT_MANAGER_CRDS, PROMETHEUS_CRDS, and NODE_IMAGES, the archives of its images. They
-# are made of files of this machine, because no registry is asked: the controller's image is the shipped one, and
-# Envoy's has a stock Envoy, under the names that the manifests give them. Neither has a shell. Within with-envoy.sh,
-# which names the files.
+# with-node.sh COMMAND...: runs a command with the environment variables that a node needs: NODE_BIN, its programs,
+# HELM, and NODE_IMAGES, the archives of its images. They are made of files of this machine, because no registry is
+# asked: the controller's image is the shipped one, and Envoy's has a stock Envoy, under the names that the manifests
+# give them. Neither has a shell. Within with-envoy.sh, which names the files.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=$(realpath "${CARGO_TARGET_DIR:-$tools/../../target}")
@@ -11,11 +10,8 @@ manifest=$tools/../../controller/deploy/envoy/envoy.yaml
 
 NODE_BIN=$("$tools/node.sh")
 HELM=$("$tools/helm.sh")
-HELM3=$("$tools/helm.sh" 3)
-CERT_MANAGER_CRDS=$("$tools/crds.sh" cert-manager)
-PROMETHEUS_CRDS=$("$tools/crds.sh" prometheus-operator)
 NODE_IMAGES=$target/node-images
-export NODE_BIN HELM HELM3 CERT_MANAGER_CRDS PROMETHEUS_CRDS NODE_IMAGES
+export NODE_BIN HELM NODE_IMAGES
 mkdir -p "$NODE_IMAGES"
 # It runs in Envoy's image too, as the preStop hook.
 if [[ $(ldd "$LIMPET_BIN" 2>/dev/null) == *"=>"* ]]; then
