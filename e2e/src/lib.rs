@@ -34,6 +34,8 @@ mod config;
 mod cookie;
 mod crowd;
 mod envoy;
+#[cfg(feature = "node")]
+pub mod first_page;
 pub mod haproxy;
 #[cfg(feature = "chart")]
 pub mod helm;

@@ -98,6 +98,14 @@ impl Node {
         self.admin().define_all(&release.definitions()?).await
     }
 
+    /// The names of the images that pods can have.
+    ///
+    /// # Errors
+    /// If containerd does not say them.
+    pub fn images(&self) -> Result<Vec<String>> {
+        containerd::image_names()
+    }
+
     async fn until_ready(&mut self) -> Result<()> {
         let admin = self.server.admin();
         admin.apply(DNS).await?;

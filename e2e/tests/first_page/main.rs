@@ -7,13 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use limpet_e2e::kube::{Node, Release};
-use limpet_e2e::tools;
-use limpet_repo_tests::{Block, Page, Step, fits, steps};
+use limpet_e2e::{first_page, tools};
+use limpet_repo_tests::{Step, fits};
 use tempfile::TempDir;
-
-const PAGE: &str = "docs/get-started/kubernetes.md";
 
 /// No command gets anything from elsewhere: the definitions of the release are at hand, and the image is on the node.
 const KUBECTL: &str = r#"#!/bin/bash
@@ -35,9 +33,8 @@ const MAKE: &str = "#!/bin/sh\n[ \"$*\" = images ]\n";
 async fn the_first_page_prints_what_it_says() -> Result<()> {
     let node = Node::start().await?;
     let folder = stage()?;
-    let text = fs::read_to_string(tools::checkout().join(PAGE))?;
     let mut installed = None;
-    for step in session(&Page::parse(&text))? {
+    for step in first_page::steps()? {
         let started = Instant::now();
         run(&node, folder.path(), &step)?;
         println!("{:4.1} s: {}", started.elapsed().as_secs_f32(), step.command);
@@ -73,34 +70,6 @@ fn stage() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// The commands of the page up to where no cluster is needed. What it has the reader save is written by a command, too.
-fn session(page: &Page) -> Result<Vec<Step>> {
-    let mut session = Vec::new();
-    let in_a_cluster = |block: &&Block| !block.text.contains("dist/limpet");
-    for block in page.blocks.iter().take_while(in_a_cluster) {
-        let plain = |command: String| Step {
-            line: block.line,
-            command,
-            output: vec!["…".to_owned()],
-            code: 0,
-        };
-        match block.language.as_str() {
-            "sh" => {
-                let commands = block.text.replace("\\\n", "\u{0}");
-                session.extend(commands.lines().map(|command| plain(command.replace('\u{0}', "\\\n"))));
-            }
-            "console" => session.extend(steps(block).map_err(anyhow::Error::msg)?),
-            "yaml" => {
-                let name = block.text.lines().next().and_then(|line| line.strip_prefix("# "));
-                let name = name.with_context(|| format!("line {}: what is it saved as?", block.line))?;
-                session.push(plain(format!("cat >{name} <<'END'\n{}\nEND", block.text)));
-            }
-            other => anyhow::bail!("line {}: a block of {other}", block.line),
-        }
-    }
-    Ok(session)
-}
-
 fn run(node: &Node, folder: &Path, step: &Step) -> Result<()> {
     let path = std::env::var("PATH")?;
     let kubectl = tools::helm()?.with_file_name("kubectl");
@@ -122,7 +91,8 @@ fn run(node: &Node, folder: &Path, step: &Step) -> Result<()> {
     let lines: Vec<&str> = said.lines().collect();
     ensure!(
         output.status.code() == Some(step.code) && fits(&step.output, &lines),
-        "{PAGE}:{}: {}\nprints, with {}:\n{said}{}",
+        "{}:{}: {}\nprints, with {}:\n{said}{}",
+        first_page::PAGE,
         step.line,
         step.command,
         output.status,

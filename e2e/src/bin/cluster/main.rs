@@ -1,10 +1,15 @@
 //! `make cluster`: starts a Kubernetes cluster of one node, whose pods run, and keeps it until Ctrl-C or SIGTERM.
 
-use std::process::ExitCode;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Node, Release};
+use limpet_e2e::{first_page, tools};
+use limpet_repo_tests::Step;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -30,23 +35,63 @@ async fn run() -> Result<()> {
     std::future::pending().await
 }
 
+/// A folder with the chart where the commands of the first page name it.
+fn stage() -> Result<PathBuf> {
+    // A folder of e2e/tools/in-node.sh, which goes with the cluster.
+    let folder = std::env::temp_dir().join("walk");
+    fs::create_dir(&folder)?;
+    symlink(tools::checkout().join("controller"), folder.join("controller"))?;
+    Ok(folder)
+}
+
 fn print_commands_to_try(node: &Node) -> Result<()> {
-    let kubeconfig = node.server().admin_kubeconfig()?;
+    let folder = stage()?;
     let namespaces = std::env::var("LIMPET_NAMESPACES").context("LIMPET_NAMESPACES is not set")?;
+    let (helm, limpet) = (tools::helm()?, tools::limpet()?);
+    let programs = [helm.parent(), limpet.parent()].map(|folder| folder.unwrap_or(Path::new("")).display());
+    let [helm, limpet] = programs;
     println!(
         "
-It has the definitions of the Gateway API {}. In another terminal, as root:
+In another terminal, as root, first a shell in its network, with kubectl, helm and limpet:
 
-    alias k='nsenter {namespaces} kubectl --kubeconfig {}'
-    k get pods -A
-    k apply -k controller/deploy && k apply -k controller/deploy/envoy
-    k -n limpet-system get pods -w
+    nsenter {namespaces} bash
+    export KUBECONFIG={}
+    export PATH={helm}:{limpet}:$PATH
+    cd {}
 
-Its images, and no others: limpet:0.1.0 and envoyproxy/envoy:distroless-v1.40.0 of the manifests, with what this
-checkout built and the Envoy of the tests, and limpet.dev/e2e/backend:1, a backend at port 8000 that wants POD_NAME.
-Ctrl-C takes all of it away, and so does SIGTERM to make.",
+Then the commands of {}. The definitions of the Gateway API {}, the
+images and shop.yaml are there already, and controller/deploy/chart is the chart of this checkout:
+",
+        node.server().admin_kubeconfig()?.display(),
+        folder.display(),
+        first_page::PAGE,
         Release::V1_7_0.tag(),
-        kubeconfig.display()
     );
+    for Step { command, .. } in first_page::steps()? {
+        // What it would get from elsewhere is here already.
+        if command.contains("https://") || command.starts_with("make ") {
+            continue;
+        }
+        if command.starts_with("cat >") {
+            let saved = Command::new("sh")
+                .args(["-c", &command])
+                .current_dir(&folder)
+                .status()?;
+            ensure!(saved.success(), "cannot save a file of the page: {saved}");
+            continue;
+        }
+        println!("    {}", command.replace('\n', "\n    "));
+    }
+    println!(
+        "
+A load balancer gives each Service of the type LoadBalancer an address of 10.66.250.0/24, which that shell reaches.
+There is no registry: pods can have these images, of this checkout's Limpet, the stock Envoy of the tests, the page's
+application, and what the node needs. limpet.dev/e2e/backend:1 is a backend at port 8000 that wants POD_NAME.
+"
+    );
+    for image in node.images()? {
+        println!("    {image}");
+    }
+    println!("\nCtrl-C takes all of it away, and so does SIGTERM to make.");
     Ok(())
 }

@@ -86,6 +86,25 @@ fn ctr() -> Result<Command> {
     Ok(command)
 }
 
+/// The names of its images, sorted.
+pub(super) fn image_names() -> Result<Vec<String>> {
+    let output = ctr()?.args(["images", "list", "--quiet"]).output()?;
+    ensure!(
+        output.status.success(),
+        "cannot list images: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let said = String::from_utf8(output.stdout)?;
+    // The CRI adds a name that is the digest.
+    let mut names: Vec<String> = said
+        .lines()
+        .filter(|name| !name.starts_with("sha256:"))
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
 fn images() -> Result<Vec<PathBuf>> {
     let directory = tools::node_images()?;
     let entries = std::fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
