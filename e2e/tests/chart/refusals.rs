@@ -4,108 +4,111 @@ use anyhow::{Result, ensure};
 
 use crate::template;
 
+/// Values, and what the refusal says.
+const WRONG: &[(&str, &str)] = &[
+    ("replica=3", "additional properties 'replica' not allowed"),
+    ("image.tagg=1", "'/image': additional properties 'tagg' not allowed"),
+    ("output=nginx", "'/output': value must be one of"),
+    ("replicas=many", "'/replicas': got string, want integer"),
+    (
+        "config.sesionDefaults.strict=true",
+        "'/config': additional properties 'sesionDefaults' not allowed",
+    ),
+    (
+        "config.sessionDefaults.sameSite=lax",
+        "'/config/sessionDefaults/sameSite': value must be one of",
+    ),
+    (
+        "config.keyring.rotateEvery=30d",
+        "'/config/keyring/rotateEvery': '30d' does not match",
+    ),
+    ("config.maxIdle=7d", "'/config/maxIdle': '7d' does not match"),
+    ("config.maxIdle=0s", "'/config/maxIdle': '0s' does not match"),
+    ("config.maxIdle=3600", "'/config/maxIdle': got number, want string"),
+    ("replicas=-1", "'/replicas': minimum"),
+    (
+        "resources.limits.memory=1Gx",
+        "'/resources/limits/memory': '1Gx' does not match",
+    ),
+    ("resources.requests.cpu=-1", "'/resources/requests/cpu': minimum"),
+    (
+        "resources.limit.memory=1Gi",
+        "'/resources': additional properties 'limit' not allowed",
+    ),
+    (
+        "config.envoy.managed.defaults.service.type=Loadbalancer",
+        "'/config/envoy/managed/defaults/service/type': value must be one of",
+    ),
+    (
+        "config.envoy.managed.defaults.envoy.resources.limits.memory=1Gx",
+        "'/config/envoy/managed/defaults/envoy/resources/limits/memory': '1Gx' does not match",
+    ),
+    (
+        "config.envoy.managed.defaults.replica=2",
+        "'/config/envoy/managed/defaults': additional properties 'replica' not allowed",
+    ),
+    (
+        "config.envoy.managed.envoyImage=a b",
+        "'/config/envoy/managed/envoyImage': 'a b' does not match",
+    ),
+    (
+        "config.envoy.connectTimeout=0.5s",
+        "'/config/envoy/connectTimeout': '0.5s' does not match",
+    ),
+    ("podLabels.team=a b", "'/podLabels/team': 'a b' does not match"),
+    (
+        "podMonitor.interval=often",
+        "'/podMonitor/interval': 'often' does not match",
+    ),
+    (
+        "podDisruptionBudget.minAvailable=150%",
+        "'/podDisruptionBudget/minAvailable'",
+    ),
+    (
+        "podDisruptionBudget.unhealthyPodEvictionPolicy=Always",
+        "'/podDisruptionBudget/unhealthyPodEvictionPolicy': value must be one of",
+    ),
+    // The ports are those of the Service.
+    (
+        "config.xds.address=0.0.0.0:1",
+        "'/config/xds/address': '0.0.0.0:1' does not match",
+    ),
+    // The roles are for the namespace of the release.
+    (
+        "config.leaderElection.namespace=a",
+        "additional properties 'namespace' not allowed",
+    ),
+    // The controller would not start.
+    (
+        "xds.certificates=Secret,config.xds.tls.authority.secret=a",
+        "config.xds.tls.authority: remove it: xds.certificates is Secret",
+    ),
+    (
+        "config.contour.ingressClass=limpet",
+        "'/config/contour': missing property 'gateway'",
+    ),
+    (
+        "config.contour.gateway=contour",
+        "'/config/contour/gateway': 'contour' does not match",
+    ),
+    (
+        "output=istio,config.contour.gateway=a/b",
+        "config.contour: remove it: output is istio",
+    ),
+    (
+        "contour.patchObject=true",
+        "'/contour': additional properties 'patchObject' not allowed",
+    ),
+    (
+        "config.http.debugPage=off",
+        "'/config/http/debugPage': got string, want boolean",
+    ),
+    ("certificates.namespaces={Shop}", "'/certificates/namespaces/0'"),
+];
+
 #[test]
 fn a_wrong_value_is_refused_by_its_name() -> Result<()> {
-    for (values, expected) in [
-        ("replica=3", "additional properties 'replica' not allowed"),
-        ("image.tagg=1", "'/image': additional properties 'tagg' not allowed"),
-        ("output=nginx", "'/output': value must be one of"),
-        ("replicas=many", "'/replicas': got string, want integer"),
-        (
-            "config.sesionDefaults.strict=true",
-            "'/config': additional properties 'sesionDefaults' not allowed",
-        ),
-        (
-            "config.sessionDefaults.sameSite=lax",
-            "'/config/sessionDefaults/sameSite': value must be one of",
-        ),
-        (
-            "config.keyring.rotateEvery=30d",
-            "'/config/keyring/rotateEvery': '30d' does not match",
-        ),
-        ("config.maxIdle=7d", "'/config/maxIdle': '7d' does not match"),
-        ("config.maxIdle=0s", "'/config/maxIdle': '0s' does not match"),
-        ("config.maxIdle=3600", "'/config/maxIdle': got number, want string"),
-        ("replicas=-1", "'/replicas': minimum"),
-        (
-            "resources.limits.memory=1Gx",
-            "'/resources/limits/memory': '1Gx' does not match",
-        ),
-        ("resources.requests.cpu=-1", "'/resources/requests/cpu': minimum"),
-        (
-            "resources.limit.memory=1Gi",
-            "'/resources': additional properties 'limit' not allowed",
-        ),
-        (
-            "config.envoy.managed.defaults.service.type=Loadbalancer",
-            "'/config/envoy/managed/defaults/service/type': value must be one of",
-        ),
-        (
-            "config.envoy.managed.defaults.envoy.resources.limits.memory=1Gx",
-            "'/config/envoy/managed/defaults/envoy/resources/limits/memory': '1Gx' does not match",
-        ),
-        (
-            "config.envoy.managed.defaults.replica=2",
-            "'/config/envoy/managed/defaults': additional properties 'replica' not allowed",
-        ),
-        (
-            "config.envoy.managed.envoyImage=a b",
-            "'/config/envoy/managed/envoyImage': 'a b' does not match",
-        ),
-        (
-            "config.envoy.connectTimeout=0.5s",
-            "'/config/envoy/connectTimeout': '0.5s' does not match",
-        ),
-        ("podLabels.team=a b", "'/podLabels/team': 'a b' does not match"),
-        (
-            "podMonitor.interval=often",
-            "'/podMonitor/interval': 'often' does not match",
-        ),
-        (
-            "podDisruptionBudget.minAvailable=150%",
-            "'/podDisruptionBudget/minAvailable'",
-        ),
-        (
-            "podDisruptionBudget.unhealthyPodEvictionPolicy=Always",
-            "'/podDisruptionBudget/unhealthyPodEvictionPolicy': value must be one of",
-        ),
-        // The ports are those of the Service.
-        (
-            "config.xds.address=0.0.0.0:1",
-            "'/config/xds/address': '0.0.0.0:1' does not match",
-        ),
-        // The roles are for the namespace of the release.
-        (
-            "config.leaderElection.namespace=a",
-            "additional properties 'namespace' not allowed",
-        ),
-        // The controller would not start.
-        (
-            "xds.certificates=Secret,config.xds.tls.authority.secret=a",
-            "config.xds.tls.authority: remove it: xds.certificates is Secret",
-        ),
-        (
-            "config.contour.ingressClass=limpet",
-            "'/config/contour': missing property 'gateway'",
-        ),
-        (
-            "config.contour.gateway=contour",
-            "'/config/contour/gateway': 'contour' does not match",
-        ),
-        (
-            "output=istio,config.contour.gateway=a/b",
-            "config.contour: remove it: output is istio",
-        ),
-        (
-            "contour.patchObject=true",
-            "'/contour': additional properties 'patchObject' not allowed",
-        ),
-        (
-            "config.http.debugPage=off",
-            "'/config/http/debugPage': got string, want boolean",
-        ),
-        ("certificates.namespaces={Shop}", "'/certificates/namespaces/0'"),
-    ] {
+    for (values, expected) in WRONG {
         let Err(refusal) = template(&["--name-template", "limpet", "--set", values]) else {
             anyhow::bail!("{values} is accepted");
         };
