@@ -330,7 +330,10 @@ async fn a_stock_envoy_reaches_the_pods() -> Result<()> {
 #[tokio::test]
 async fn a_network_namespace_outlives_a_signal() -> Result<()> {
     for signal in ["-INT", "-TERM", "-HUP"] {
-        let mut bed = Command::new(tools::checkout().join("e2e/tools/in-netns.sh"))
+        // A shell cannot trap what its parent ignores, as `nohup` does.
+        let mut bed = Command::new("env")
+            .arg("--default-signal=INT,TERM,HUP")
+            .arg(tools::checkout().join("e2e/tools/in-netns.sh"))
             .args(["sh", "-c", "echo $TMPDIR; (trap '' INT TERM HUP; sleep 1000) & wait"])
             .stdout(Stdio::piped())
             .spawn()?;

@@ -77,6 +77,8 @@ pub(super) struct Told<'a> {
     pub(super) overruled: BTreeMap<&'a ObjectName, Vec<String>>,
     /// Why sessions cannot be had on a host.
     pub(super) foreign: BTreeMap<&'a ObjectName, String>,
+    /// The objects that have sessions on a host.
+    pub(super) held: BTreeSet<&'a ObjectName>,
 }
 
 /// A route of a host, and what it is of.
@@ -411,7 +413,10 @@ fn routes<'a>(
         let held = held(rule).and_then(|held| {
             let sessions = held.on_host(&over_http);
             match sessions.foreign_domain(&host.name) {
-                None => Some((sessions, held.scope(&host.name))),
+                None => {
+                    told.held.insert(object);
+                    Some((sessions, held.scope(&host.name)))
+                }
                 Some(domain) => {
                     told.foreign
                         .entry(object)

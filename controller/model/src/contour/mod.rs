@@ -100,10 +100,15 @@ impl Contour {
             hosts: &told,
         };
         let judged = ours.iter().filter_map(|(name, object)| {
-            let judged = match contents.get(name)? {
-                Ok(_) => Judged::Valid(Box::new(SessionSettings::annotated(&object.meta))),
-                Err(mistake) => Judged::Wrong(Wrong {
-                    problems: mistake.text.clone(),
+            let foreign = told.foreign.get(name).filter(|_| !told.held.contains(name));
+            let wrong = match contents.get(name)? {
+                Err(mistake) => Some(mistake.text.clone()),
+                Ok(_) => foreign.cloned(),
+            };
+            let judged = match wrong {
+                None => Judged::Valid(Box::new(SessionSettings::annotated(&object.meta))),
+                Some(problems) => Judged::Wrong(Wrong {
+                    problems,
                     ..Wrong::default()
                 }),
             };

@@ -168,9 +168,9 @@ impl<'a> Tree<'a> {
     ) -> Self {
         let mut tree = Self::default();
         let mut walked: Vec<(&'a ObjectName, Walked<'a>, Walk<'a>)> = Vec::new();
-        // Of each namespace: what it may still cost, before it is known what others have, and what its roots need.
-        let mut room: BTreeMap<&str, usize> = BTreeMap::new();
+        // Of each namespace: what its roots need, and what those that are too large may still cost.
         let mut needed: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut wasted: BTreeMap<&str, usize> = BTreeMap::new();
         for name in names {
             let Some(vertex) = vertices.get(name).filter(|vertex| vertex.is_root) else {
                 continue;
@@ -181,14 +181,17 @@ impl<'a> Tree<'a> {
                 tree.note(walk);
                 continue;
             }
-            let room = room.entry(&name.namespace).or_insert(MOST_IN_ALL);
-            let most = MOST_ROUTES.min(*room);
+            let needed = needed.entry(&name.namespace).or_default();
+            let wasted = wasted.entry(&name.namespace).or_default();
+            let room = MOST_IN_ALL
+                .saturating_sub(*needed)
+                .min(MOST_IN_ALL.saturating_sub(*wasted));
+            let most = MOST_ROUTES.min(room);
             if let Some(of_root) = walk.run(vertex, most) {
-                *room -= of_root.steps;
-                *needed.entry(&name.namespace).or_default() += of_root.steps;
+                *needed += of_root.steps;
                 walked.push((name, of_root, walk));
             } else {
-                *room -= most;
+                *wasted += most;
                 tree.too_large.insert(name);
             }
         }

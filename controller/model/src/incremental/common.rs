@@ -125,13 +125,19 @@ impl Common {
     }
 
     /// The oldest of such scopes that writes the cookie and is older than its own.
-    fn oldest(&self, cookie: &WrittenCookie, is_one: impl Fn(&str) -> bool) -> Option<&(String, String)> {
+    fn oldest<'s>(&'s self, cookie: &WrittenCookie, is_one: impl Fn(&str) -> bool) -> Option<&'s (String, String)> {
         let hosts = self.cookies.get(&(cookie.name.clone(), cookie.path.clone()))?;
-        let here = hosts.get(&cookie.host).into_iter();
-        let here = here.flat_map(|writers| writers.here.keys().chain(writers.within.keys()));
+        // The oldest come first.
+        let first = |scopes: &'s FewMap<(String, String), usize>| {
+            let mut older = scopes.keys().take_while(|since| **since < cookie.since);
+            older.find(|since| is_one(&since.1))
+        };
+        let here = hosts.get(&cookie.host);
+        let here = here
+            .into_iter()
+            .flat_map(|writers| [first(&writers.here), first(&writers.within)]);
         let wider = wider(&cookie.host).filter_map(|host| hosts.get(&host));
-        let all = here.chain(wider.flat_map(|writers| writers.here.keys()));
-        all.filter(|since| **since < cookie.since && is_one(&since.1)).min()
+        here.chain(wider.map(|writers| first(&writers.here))).flatten().min()
     }
 
     /// The islands for which the difference may mean something.

@@ -6,6 +6,7 @@ use super::UsedBackend;
 use super::backends::{Backends, Own, content, x_backends};
 use super::domains::{EXPECTED, foreign_domain};
 use super::facts::RuleFacts;
+use super::names_in_use::NamesInUse;
 use super::policy_status::{keep_oldest, rule_name};
 use super::rules::{RuleChoice, Source};
 use super::schemes;
@@ -23,6 +24,7 @@ pub(super) fn reports(
     objects: &Objects,
     backends: &Backends,
     used: &BTreeMap<&ObjectName, UsedBackend<'_>>,
+    names_in_use: &NamesInUse<'_>,
     chosen: &[RuleChoice<'_>],
 ) -> BTreeMap<ObjectName, PolicyReport> {
     let mut leading: BTreeMap<&ObjectName, Vec<&RuleChoice<'_>>> = BTreeMap::new();
@@ -36,7 +38,11 @@ pub(super) fn reports(
     }
     let report = |(name, leading): (&ObjectName, Vec<_>)| {
         let is_plain = used.get(name).is_some_and(|used| used.draft().is_plain_for_http());
-        Some((name.clone(), one(objects, backends, name, is_plain, &leading)?))
+        let remarks = [
+            is_plain.then(|| schemes::NOT_SECURE.to_owned()),
+            names_in_use.note_on_backend(name),
+        ];
+        Some((name.clone(), one(objects, backends, name, &remarks, &leading)?))
     };
     leading.into_iter().filter_map(report).collect()
 }
@@ -74,12 +80,12 @@ fn has_ancestors(report: Option<&PolicyReport>) -> bool {
     report.is_some_and(|report| !report.ancestors.is_empty())
 }
 
-/// `is_plain`: whether the cookie is not `Secure`, because of hosts that are served over HTTP.
+/// `remarks`: on its cookie.
 fn one(
     objects: &Objects,
     backends: &Backends,
     name: &ObjectName,
-    is_plain: bool,
+    remarks: &[Option<String>],
     leading: &[&RuleChoice<'_>],
 ) -> Option<PolicyReport> {
     let object = objects.backends.get(name)?;
@@ -89,7 +95,7 @@ fn one(
         let leading = leading.iter().filter(|rule| rule.facts.gateways.contains(gateway));
         let conditions = match stand_in(objects, name) {
             Some(stand_in) => vec![stand_in],
-            None => conditions(backends, name, is_plain, &object.unread, leading),
+            None => conditions(backends, name, remarks, &object.unread, leading),
         };
         ancestor(gateway, conditions)
     });
@@ -99,7 +105,7 @@ fn one(
 fn conditions<'p>(
     backends: &Backends,
     name: &ObjectName,
-    is_plain: bool,
+    remarks: &[Option<String>],
     unread: &[String],
     leading: impl Iterator<Item = &'p &'p RuleChoice<'p>>,
 ) -> Vec<Condition> {
@@ -115,9 +121,7 @@ fn conditions<'p>(
     let (mut count, mut conflicts) = (0, 0);
     if let Some(Own { draft, overruled, .. }) = backends.own(name) {
         overruled.iter().cloned().for_each(|why| about.say(why));
-        if is_plain {
-            about.say(schemes::NOT_SECURE.to_owned());
-        }
+        remarks.iter().flatten().cloned().for_each(|remark| about.say(remark));
         for rule in leading {
             let facts = rule.facts;
             count += 1;

@@ -1,6 +1,7 @@
 //! Rules whose cookie has a `Domain` that browsers do not accept from any of the rule's hosts.
 
 use super::facts::RuleFacts;
+use super::origins::Part;
 use super::policy::Draft;
 use super::rules::{Outcome, RuleChoice, Source};
 use crate::problem::Problem;
@@ -25,9 +26,13 @@ pub(super) fn foreign_domain<'d>(draft: &'d Draft, rule: &RuleFacts<'_>) -> Opti
 pub(super) fn refuse_foreign(chosen: &mut [RuleChoice<'_>]) {
     for rule in chosen {
         let mut drafts = rule.draft.iter().chain(rule.each.values());
-        let foreign = drafts.find_map(|draft| foreign_domain(draft, rule.facts));
-        let Some(message) = foreign.map(|domain| message(domain, rule.facts)) else {
+        let foreign = drafts.find_map(|draft| Some((foreign_domain(draft, rule.facts)?, draft.origins.domain())));
+        let Some((message, part)) = foreign.map(|(domain, part)| (message(domain, rule.facts), part)) else {
             continue;
+        };
+        rule.is_routes_fault = match rule.source {
+            Source::Policy(_) => part == Some(Part::Route),
+            _ => part == Some(Part::Annotations),
         };
         rule.draft = None;
         rule.each.clear();
@@ -37,7 +42,9 @@ pub(super) fn refuse_foreign(chosen: &mut [RuleChoice<'_>]) {
             message,
         });
         if let Source::Policy(owner) = rule.source {
-            rule.outcomes.insert(owner.policy, Outcome::ForeignDomain);
+            let is_policys_fault = part == Some(Part::Annotations);
+            rule.outcomes
+                .insert(owner.policy, Outcome::ForeignDomain { is_policys_fault });
         }
     }
 }

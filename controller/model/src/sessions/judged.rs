@@ -47,7 +47,9 @@ fn of_policy(policy: &PolicyObject<'_>, chosen: &[RuleChoice<'_>]) -> Judged {
         Ok(Some(content)) => {
             let outcomes = chosen.iter().filter_map(|rule| rule.outcomes.get(policy));
             let outcomes: Vec<Outcome<'_>> = outcomes.copied().collect();
-            if outcomes.contains(&Outcome::ForeignDomain) && !outcomes.contains(&Outcome::Governs) {
+            let is_policys_fault = true;
+            let of_no_host_at_all = outcomes.contains(&Outcome::ForeignDomain { is_policys_fault });
+            if of_no_host_at_all && !outcomes.contains(&Outcome::Governs) {
                 of_no_host(content.draft.config.domain())
             } else {
                 Judged::Valid(Box::new(content.settings.clone()))
@@ -85,12 +87,12 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
         routes.entry(&rule.facts.route).or_default().push(rule);
     }
     let judged = |rules: Vec<&RuleChoice<'_>>| {
-        let refused = rules.iter().filter(|rule| rule.is_refused);
-        let refused = refused.map(|rule| (rule.facts.field.clone(), rule.facts.name.last().into()));
+        let wrong = || rules.iter().filter(|rule| rule.is_routes_fault);
+        let refused = wrong().map(|rule| (rule.facts.field.clone(), rule.facts.name.last().into()));
         let refused: BTreeMap<_, _> = refused.collect();
         if !refused.is_empty() {
             return Judged::Wrong(Wrong {
-                problems: told(rules.iter().flat_map(|rule| &rule.problems)),
+                problems: told(wrong().flat_map(|rule| &rule.problems)),
                 rules: refused,
             });
         }

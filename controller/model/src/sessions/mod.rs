@@ -229,7 +229,7 @@ pub(crate) fn sessions(
             notes: notes(objects, settings, rule, &cookie_notes),
         }
     };
-    let of_backends_with_rules = backend_status::reports(objects, &backends, &used, &chosen);
+    let of_backends_with_rules = backend_status::reports(objects, &backends, &used, &names_in_use, &chosen);
     let mut without_status = statuses.without_status();
     without_status.extend(policy_status::without_policy(&chosen));
     without_status.extend(backend_status::without_ancestors(

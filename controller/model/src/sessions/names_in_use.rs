@@ -1,7 +1,7 @@
 //! Cookies whose names others have before, so that they get the scope behind their names.
 //!
-//! A client keeps one cookie of a name, path and domain or host, so either would end the other's session. The older
-//! sessions keep the name: who comes later changes no name that is in use.
+//! A client keeps one cookie of a name, path and domain or host, so either would end the other's session. Those of the
+//! older objects keep the name: an object that comes later changes no name that is in use.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -97,6 +97,15 @@ impl<'a> NamesInUse<'a> {
     /// The same of a backend's.
     pub(super) fn older_than_backend<'s>(&'s self, name: &'s ObjectName) -> Option<&'s str> {
         self.scope(Writer::Backend(name))
+    }
+
+    /// What to say of a backend's cookie.
+    pub(super) fn note_on_backend(&self, name: &ObjectName) -> Option<String> {
+        let scope = self.older_than_backend(name)?;
+        Some(format!(
+            "the cookie has eight characters behind its name, which sessions of {scope} have had before, for the same \
+             hosts"
+        ))
     }
 
     /// Whether somebody else has the name: rules of one route, or of one policy, have the same author.

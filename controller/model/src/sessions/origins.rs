@@ -50,6 +50,12 @@ impl Origins {
         }
     }
 
+    /// The part that says the cookie's `Domain`.
+    pub(super) fn domain(&self) -> Option<Part> {
+        let mut fields = self.fields();
+        fields.find_map(|(entry, part)| part.filter(|_| entry.config == ["cookie.domain"]))
+    }
+
     /// The fields for these sessions, each with the part that says it.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'static SessionField, Option<Part>)> + '_ {
         let all = SessionField::ALL.iter().zip(self.parts);

@@ -334,7 +334,7 @@ pub(super) fn words(policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> Option<S
         Outcome::Inline => "sessionPersistence of the rule takes precedence".to_owned(),
         Outcome::Destinations => "sessions of XBackends take precedence".to_owned(),
         Outcome::Annotations => "the route's annotations cannot be followed, so there are no sessions".to_owned(),
-        Outcome::ForeignDomain => {
+        Outcome::ForeignDomain { .. } => {
             format!("{EXPECTED}, because browsers drop the cookie otherwise; there are no sessions")
         }
         Outcome::Sessionless(why) => {

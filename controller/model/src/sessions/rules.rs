@@ -39,7 +39,7 @@ pub(super) enum Outcome<'p> {
     /// The route's annotations cannot be followed.
     Annotations,
     /// Browsers drop the cookie, by its domain and the rule's hosts.
-    ForeignDomain,
+    ForeignDomain { is_policys_fault: bool },
     /// The policy's status has no room for the rule's Gateways.
     NoRoom,
     /// No request of the rule can have a session.
@@ -104,6 +104,8 @@ pub(super) struct RuleChoice<'p> {
     pub(super) overruled: Vec<String>,
     /// Whether there were problems, listed here or on another rule of the route.
     pub(super) is_refused: bool,
+    /// Whether what the route says of sessions is the reason.
+    pub(super) is_routes_fault: bool,
     /// The policies that target its backends.
     pub(super) outcomes: BTreeMap<&'p PolicyObject<'p>, Outcome<'p>>,
 }
@@ -195,6 +197,7 @@ impl<'p> Chooser<'p> {
             scope_note: None,
             overruled: Vec::new(),
             is_refused: false,
+            is_routes_fault: false,
             outcomes: touching.map(|policy| (*policy, outcome(policy))).collect(),
         }
     }
@@ -236,6 +239,9 @@ impl<'p> Chooser<'p> {
         let mut overruled = HashSet::new();
         for (rule, inline) in rules.iter_mut().zip(inline) {
             self.build(rule, inline, &mut route);
+            // The sessions of two backends may have one name, whatever the route says.
+            let is_of_backends = matches!(rule.source, Source::Destinations) && route.is_ok();
+            rule.is_routes_fault = !rule.problems.is_empty() && !is_of_backends;
             if let Some(why) = rule.sessionless() {
                 rule.draft = None;
                 rule.each.clear();

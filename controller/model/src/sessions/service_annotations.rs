@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fault::{Fault, PREFIX};
+use super::fault::{Fault, PREFIX, annotation_field};
 use crate::problem::Problem;
 use crate::remembered_sessions::SessionSettings;
 use crate::reports::Condition;
@@ -30,9 +30,11 @@ pub fn costs_of_deletion(service: &Object<ServiceSpec>) -> bool {
     says(service, POD_DELETION_COST, "true")
 }
 
-/// Whether an annotation has this value, and none has a mistake.
+/// Whether an annotation has this value, which is no mistake.
 fn says(service: &Object<ServiceSpec>, name: &str, value: &str) -> bool {
-    ours(service).any(|annotation| annotation == (name, value)) && problems_of(service).is_empty()
+    let field = annotation_field(name);
+    let is_wrong = |problem: &Problem| problem.field == field;
+    ours(service).any(|annotation| annotation == (name, value)) && !problems_of(service).iter().any(is_wrong)
 }
 
 /// Whether the annotations of Services can be followed.
@@ -155,9 +157,9 @@ mod tests {
         let both = service(&json!({ASKS: "true", "session.limpet.dev/begin": "never"}));
         assert!(costs_of_deletion(&both) && never_begins(&both));
         let wrong = service(&json!({ASKS: "true", "session.limpet.dev/begin": "later"}));
-        assert!(!costs_of_deletion(&wrong) && !never_begins(&wrong));
+        assert!(costs_of_deletion(&wrong) && !never_begins(&wrong));
         let other = service(&json!({ASKS: "true", "session.limpet.dev/strict": "true"}));
-        assert!(!costs_of_deletion(&other) && !never_begins(&other));
+        assert!(costs_of_deletion(&other) && !never_begins(&other));
     }
 
     #[test]

@@ -256,6 +256,8 @@ fn a_typo_in_an_ingress_route_ended_its_service() {
         )
     };
     let good = root(STRICT, ", strategy: Cookie");
+    let foreign = root("session.limpet.dev/domain: other.org", ", strategy: Cookie");
+    stays("domain", &good, &foreign, "browsers drop the cookie", None);
     let bad = root("session.limpet.dev/strict: maybe", ", strategy: Cookie");
     stays(
         "root",
@@ -264,6 +266,51 @@ fn a_typo_in_an_ingress_route_ended_its_service() {
         "invalid=metadata.annotations[session.limpet.dev/strict]",
         Some(&root("", "")),
     );
+}
+
+#[test]
+fn a_typo_in_a_route_rolled_its_policy_back() {
+    let of_policy = |timeout: &str| {
+        let persistence = format!(", sessionPersistence: {{sessionName: shop, absoluteTimeout: {timeout}}}");
+        policy("BackendLBPolicy", 1, "", &persistence, "v2")
+    };
+    let to_v2 = |annotations: &str| route("HTTPRoute", 1, annotations, "").replace("name: v1", "name: v2");
+    let (good, bad) = (to_v2(STRICT), to_v2("session.limpet.dev/domain: exmaple.com"));
+    let settings = settings();
+    let (_, _, memory) = built(&read(&format!("{}{good}", of_policy("8h"))), &settings);
+    let (expected, ..) = built(&read(&format!("{}{good}", of_policy("1h"))), &settings);
+    let mut objects = read(&format!("{}{bad}", of_policy("1h")));
+    objects.memory = memory;
+    let (graph, said, _) = built(&objects, &settings);
+    assert!(graph == expected, "{said:#?}");
+    let refused = said.iter().filter(|said| said.contains("stay in effect"));
+    assert_eq!(refused.count(), 1, "{said:#?}");
+}
+
+#[test]
+fn a_rule_that_cannot_have_sessions_left_the_others_without_protection() {
+    let backends: String = ["one", "two"]
+        .map(|name| {
+            format!(
+                "kind: XBackend\nmetadata: {{namespace: shop, name: {name}, uid: one, generation: 1}}\n\
+                 spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{app: {name}}}}}, \
+                 port: {{number: 80}}, sessionPersistence: {{type: Cookie, cookie: {{name: same}}}}}}\n---\n"
+            )
+        })
+        .concat();
+    let route = |annotations: &str| {
+        let to = |name: &str| format!("{{group: gateway.networking.x-k8s.io, kind: XBackend, name: {name}}}");
+        let (one, two) = (to("one"), to("two"));
+        format!(
+            "{backends}kind: HTTPRoute\nmetadata: {{namespace: shop, name: r, uid: one, generation: 1, \
+             annotations: {{{annotations}}}}}\n\
+             spec: {{parentRefs: [{{name: web}}], hostnames: [r.example], rules: [\
+             {{matches: [{{path: {{value: /x}}}}], backendRefs: [{one}, {two}]}}, \
+             {{backendRefs: [{{name: v1, port: 80}}]{NAMED}}}]}}\n---\n"
+        )
+    };
+    let (good, bad) = (route(STRICT), route("session.limpet.dev/strict: 'on'"));
+    stays("rule", &good, &bad, "session.limpet.dev/strict", None);
 }
 
 #[test]

@@ -74,6 +74,7 @@ async fn own_sessions(
 ) -> Response {
     // Who names another namespace is answered for that one: it is an answer for who asks.
     let namespace = query.as_deref().and_then(|query| query.strip_prefix("namespace="));
+    let namespace = namespace.filter(|namespace| !namespace.is_empty());
     let own = pages.book.at(client.address.ip().to_canonical(), namespace);
     // All keys are strings, so it serializes.
     page(JSON, serde_json::to_vec(&own).unwrap_or_default().into())

@@ -18,8 +18,8 @@ use super::account::{ACCOUNT, Account, MANY, WINDOW};
 use super::places::{self, ClusterId, Found, HostKey, Places};
 use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 
-/// How many bytes all sketches may take; where they take more, those of each namespace may take its share of half as
-/// much besides, so that nobody's sessions are uncounted because of others'. A pod with many sessions has six windows
+/// How many bytes all sketches may take. Half as much besides is for namespaces that have less than their share of that,
+/// so that the sessions of one are not uncounted because of another. A pod with many sessions has six windows
 /// of 3 KB for each idle bound and Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The
 /// chart's limit for the process is four times as much.
 const MEMORY: usize = 128 << 20;
@@ -188,7 +188,9 @@ impl Ledger {
         let namespaces = self.by_namespace.len() + usize::from(of_namespace.is_none());
         let share = (self.room / 2).checked_div(namespaces).unwrap_or_default();
         let of_namespace = of_namespace.copied().unwrap_or_default();
-        added == 0 || self.bytes.saturating_add(added) <= self.room || of_namespace.saturating_add(added) <= share
+        let bytes = self.bytes.saturating_add(added);
+        let has_share = of_namespace.saturating_add(added) <= share && bytes <= self.room + self.room / 2;
+        added == 0 || bytes <= self.room || has_share
     }
 
     pub(super) fn hear_load(&mut self, group: &str, stream: u64, loads: Vec<Load>, places: &Places, now: Timestamp) {

@@ -11,7 +11,7 @@ use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::{Request, Visitor, poll};
 use serde_json::{Value, json};
 
-use crate::failures::rights::without;
+use crate::failures::rights::{without, without_own_pods};
 use crate::keyring::KeyringSite;
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
@@ -140,13 +140,7 @@ async fn a_pod_with_the_annotation_gets_no_new_session() -> Result<()> {
 #[tokio::test]
 async fn without_the_right_to_read_pods_none_drains() -> Result<()> {
     let mut site = KeyringSite::start_with("undrained", "1h", "1h").await?;
-    // Replicas may look for each other's pods.
-    let own = site.namespace.get("Role", "limpet-controller").await?["rules"].take();
-    let mut own: Vec<Value> = own.as_array().cloned().unwrap_or_default();
-    own.retain(|rule| rule["resources"] != json!(["pods"]));
-    site.namespace
-        .merge("Role", "limpet-controller", &json!({"rules": own}))
-        .await?;
+    without_own_pods(&site.namespace).await?;
     let role = "ClusterRole limpet-controller";
     let name = site.namespace.cluster_role("limpet-controller");
     let rules = site.namespace.get("ClusterRole", &name).await?["rules"].take();

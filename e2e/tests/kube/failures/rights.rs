@@ -131,6 +131,15 @@ pub(crate) async fn without(
     Ok(())
 }
 
+/// Takes the right away to look for the pods of other replicas, which the role of its own namespace gives.
+pub(crate) async fn without_own_pods(namespace: &Namespace) -> Result<()> {
+    let rules = namespace.get("Role", "limpet-controller").await?["rules"].take();
+    let mut rules: Vec<Value> = rules.as_array().cloned().unwrap_or_default();
+    rules.retain(|rule| rule["resources"] != json!(["pods"]));
+    let change = json!({"rules": rules});
+    namespace.merge("Role", "limpet-controller", &change).await.map(drop)
+}
+
 /// Waits until the API server refuses a verb for a resource of this rule to the controller. It learns of a changed role
 /// some time after it has stored it.
 async fn until_taken(namespace: &Namespace, rule: &Value, verb: &str, resource: &str) -> Result<()> {
@@ -330,6 +339,7 @@ spec:
         .get("ClusterRole", &namespace.cluster_role("limpet-controller"))
         .await?["rules"]
         .take();
+    without_own_pods(&namespace).await?;
     set_statuses(&namespace, |list| json!({list: []})).await?;
     for (verb, resources) in NEEDED {
         controller.kill();
