@@ -18,10 +18,10 @@ use super::account::{ACCOUNT, Account, MANY, WINDOW};
 use super::places::{self, ClusterId, Found, HostKey, Places};
 use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 
-/// How many bytes all sketches may take. Half as much besides is for namespaces that have less than their share of that,
-/// so that the sessions of one are not uncounted because of another. A pod with many sessions has six windows
-/// of 3 KB for each idle bound and Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The
-/// chart's limit for the process is four times as much.
+/// How many bytes all sketches may take. Half as much besides is for namespaces that have less than their share of it,
+/// so that the sessions of one are not uncounted because of another. A pod with many sessions has six windows of 3 KB
+/// for each idle bound and Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The chart's
+/// limit for the process is four times as much.
 const MEMORY: usize = 128 << 20;
 /// How many bytes of sketches another replica is told at once, about.
 const TELLING: usize = 4 << 20;
