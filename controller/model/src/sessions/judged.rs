@@ -38,7 +38,7 @@ pub(super) fn judged(
 fn of_policy(policy: &PolicyObject<'_>, chosen: &[RuleChoice<'_>]) -> Judged {
     let object = policy.object;
     match &policy.content {
-        // Nobody took the sessions from it by mistake.
+        // It was written so on purpose: without sessions.
         Err(_) if object.malformed.is_none() && object.spec.session_persistence.is_none() => {
             Judged::Valid(Box::default())
         }

@@ -15,7 +15,7 @@ use crate::graph::Hostname;
 use limpet_api::{Meta, ObjectName, Text};
 use limpet_core::config::schema::CookieConfig;
 
-/// Who writes a cookie.
+/// A writer of a cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Writer<'a> {
     Rule(RuleId<'a>),
@@ -108,7 +108,7 @@ impl<'a> NamesInUse<'a> {
         ))
     }
 
-    /// Whether somebody else has the name: rules of one route, or of one policy, have the same author.
+    /// Whether the name is that of another author: rules of one route, or of one policy, have the same one.
     fn is_others(&self, rule: &RuleChoice<'_>, scope: &str) -> bool {
         let is_same = |older: &&RuleChoice<'_>| match (older.source, rule.source) {
             (Source::Policy(older), Source::Policy(own)) => older.policy.name == own.policy.name,

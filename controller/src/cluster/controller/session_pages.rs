@@ -72,7 +72,7 @@ async fn own_sessions(
     Extension(client): Extension<Client>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    // Who names another namespace is answered for that one: it is an answer for who asks.
+    // A client that names another namespace is answered for that one: the answer is for this client alone.
     let namespace = query.as_deref().and_then(|query| query.strip_prefix("namespace="));
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
     let own = pages.book.at(client.address.ip().to_canonical(), namespace);

@@ -159,7 +159,7 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
 }
 
 /// What lives now at the pod that has an address. It may have others, of another family. `namespace`: the pod's, so
-/// that nobody else's EndpointSlices count; `None`: all count.
+/// that EndpointSlices of others do not count; `None`: all count.
 pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
     let Content { ledger, places, .. } = content;
     let gaps = GapsBy::new(content, now);

@@ -126,7 +126,7 @@ async fn two_routes_of_one_host_keep_their_sessions_under_one_name() -> Result<(
     );
 
     apply(1).await?;
-    // Who comes later changes no name.
+    // A later route changes no name.
     let apart = |answer: &Answer| {
         let cookies = answer.set_cookies();
         cookies.iter().any(|cookie| cookie.name.starts_with("one-name~"))

@@ -62,7 +62,7 @@ fn an_invented_uid_keeps_no_pod_of_another_namespace() {
     shop.book.observe(&shop.cluster, std::slice::from_ref(&owned));
     see(&envoy, shop.backend(1), 1);
     shop.hear(&envoy);
-    // Its own pod, with the uids of the victim and of one that nobody has.
+    // Its own pod, with the uids of the victim and of no pod.
     let evil = show(&shop, "evil", &[(1, "invented"), (9, "invented"), (8, "one")]);
     let destination = Destination::of_cluster(evil.0.as_bytes());
     let busy = |number| Backend::new(destination, address(number), Duration::from_secs(600));
@@ -77,7 +77,7 @@ fn an_invented_uid_keeps_no_pod_of_another_namespace() {
     assert_eq!(own(Some("shop")).sessions, 1);
     assert_eq!(own(Some("shop")).gaps, shop.pod(1).unwrap().gaps);
     assert!(own(Some("shop")).known && !own(Some("other")).known);
-    // Who does not say where it is waits for what is shown of its address, and not for what else has the uid.
+    // A pod that does not say where it is waits for what is shown of its address, and not for what else has the uid.
     assert_eq!(own(None).sessions, 1 + 50 + 50);
     // The victim is no endpoint any more, and has sessions nevertheless.
     shop.observe(&[(2, EndpointState::Ready)]);
