@@ -59,6 +59,18 @@ impl ObjectRef {
     pub fn key(&self) -> String {
         format!("{}/{}", self.kind.as_str().to_ascii_lowercase(), self.name)
     }
+
+    /// The object with this key, if it is of one of these kinds. What follows its name is a part of it.
+    #[must_use]
+    pub fn from_key(key: &str, kinds: &[Kind]) -> Option<Self> {
+        let (kind, name) = key.split_once('/')?;
+        let (namespace, name) = name.split_once('/')?;
+        let kind = kinds.iter().find(|known| known.as_str().eq_ignore_ascii_case(kind));
+        Some(Self {
+            kind: *kind?,
+            name: ObjectName::new(namespace, name),
+        })
+    }
 }
 
 impl fmt::Display for ObjectRef {

@@ -32,7 +32,7 @@ fn of_rule(
     hosts.sort();
     hosts.dedup();
     let refused = rule.refused.iter().map(|refused| &refused.problem);
-    let refused = refused.map(|problem| format!("{}: {}", problem.field, problem.message));
+    let refused = refused.map(ToString::to_string);
     let destinations = match &rule.action {
         RuleAction::Forward(forward) => forward.destinations.as_slice(),
         RuleAction::Redirect(_) | RuleAction::Respond { .. } => &[],

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use limpet_api::{Kind, ObjectName, ObjectRef, Text};
+use limpet_api::{Kind, ObjectRef, Text};
 use serde::{Deserialize, Serialize};
 
 use crate::fair_share;
@@ -122,7 +122,10 @@ impl Memory {
         let routes = routes.filter(|route| other.rule_names.route(route) != built.rule_names.route(route));
         let sessions = self.sessions.changed(&other.sessions);
         let sessions = sessions.filter(|object| other.sessions.get(object) != built.sessions.get(object));
-        routes.chain(sessions).filter_map(|key| object(key)).collect()
+        routes
+            .chain(sessions)
+            .filter_map(|key| ObjectRef::from_key(key, &REMEMBERED))
+            .collect()
     }
 
     /// Forgets what is remembered of one object.
@@ -211,16 +214,6 @@ fn by_name(classes: Vec<RememberedClass>) -> BTreeMap<String, RememberedClass> {
     named.collect()
 }
 
-/// The object with this key.
-fn object(key: &str) -> Option<ObjectRef> {
-    let (kind, name) = key.split_once('/')?;
-    let (namespace, name) = name.split_once('/')?;
-    let mut kinds = REMEMBERED.into_iter();
-    let kind = kinds.find(|known| known.as_str().eq_ignore_ascii_case(kind))?;
-    let name = ObjectName::new(namespace, name);
-    Some(ObjectRef { kind, name })
-}
-
 /// The names of the rules: 1 if they are those of their matches, 3 if they are former ones.
 fn of_route(route: &RouteNames) -> (u8, usize) {
     (if route.has_former_names() { 3 } else { 1 }, size(route))
@@ -253,7 +246,7 @@ fn line(entry: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use limpet_api::{GatewayClassSpec, Meta, ParametersRef, SessionPersistence};
+    use limpet_api::{GatewayClassSpec, Meta, ObjectName, ParametersRef, SessionPersistence};
 
     use super::*;
     use crate::remembered_sessions::SessionSettings;

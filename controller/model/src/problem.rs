@@ -1,3 +1,5 @@
+use std::fmt;
+
 use limpet_api::DecodeError;
 
 /// A field that cannot be followed.
@@ -7,6 +9,18 @@ pub(crate) struct Problem {
     pub(crate) field: String,
     /// What was expected.
     pub(crate) message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// All of them in one line.
+pub(crate) fn joined<'p>(problems: impl IntoIterator<Item = &'p Problem>) -> String {
+    let problems = problems.into_iter().map(ToString::to_string);
+    problems.collect::<Vec<_>>().join("; ")
 }
 
 impl From<DecodeError> for Problem {

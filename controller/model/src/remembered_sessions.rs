@@ -15,6 +15,12 @@ use limpet_api::{Meta, ObjectRef, PolicyTarget, SessionPersistence, Text};
 /// The prefix of all annotations about sessions.
 pub(crate) const PREFIX: &str = "session.limpet.dev/";
 
+/// Those of these annotations that are about sessions, without the prefix.
+pub(crate) fn session_annotations(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    let ours = all.range(PREFIX.to_owned()..);
+    ours.map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
+}
+
 /// What an object says of its sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -58,10 +64,9 @@ pub(crate) struct RememberedSessions(Map<String, RememberedSession>);
 impl SessionSettings {
     /// What annotations say.
     pub(crate) fn annotated(meta: &Meta) -> Self {
-        let ours = meta.annotations.range(PREFIX.to_owned()..);
-        let ours = ours.map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.clone())));
+        let ours = session_annotations(&meta.annotations);
         Self {
-            annotations: ours.collect(),
+            annotations: ours.map(|(name, value)| (name.into(), value.to_owned())).collect(),
             ..Self::default()
         }
     }

@@ -41,7 +41,7 @@ pub struct Admission {
 struct Table {
     next: u64,
     under_way: BTreeMap<Origin, BTreeMap<u64, oneshot::Sender<()>>>,
-    /// The addresses that have places, who has to give way first last.
+    /// The addresses that have places. The last one gives way first.
     ranked: BTreeSet<(Rank, Origin)>,
     count: usize,
     /// The addresses that go before others, by when they were told last, which is a number of `next`.

@@ -6,7 +6,7 @@ use super::{Content, means_service};
 use crate::Objects;
 use crate::certificate::Authorities;
 use crate::graph::{BackendTls, SubjectAltName, TrustedAuthorities};
-use crate::problem::Problem;
+use crate::problem::{Problem, joined};
 use crate::reports::Condition;
 use limpet_api::{BackendTlsPolicySpec, BackendValidation, CaCertificateRef, Kind, Object, ObjectName};
 
@@ -44,10 +44,7 @@ pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<Backend
 }
 
 fn invalid(problems: &[Problem]) -> Condition {
-    let problems = problems
-        .iter()
-        .map(|problem| format!("{}: {}", problem.field, problem.message));
-    Condition::fails("Accepted", "Invalid", problems.collect::<Vec<_>>().join("; "))
+    Condition::fails("Accepted", "Invalid", joined(problems))
 }
 
 /// What is wrong with the policy itself. An unknown field may demand more than is known here, so it is refused.

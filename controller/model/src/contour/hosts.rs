@@ -1,7 +1,7 @@
 //! The hosts with their routes, as a Gateway of the graph.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::graph::{
     Action, Cluster, ClusterName, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener,
     Match, PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, TlsVersion, VirtualHost,
 };
-use crate::sessions::{CookieSessions, SharedNames};
+use crate::sessions::{CookieSessions, SharedNames, ages};
 use crate::{ContourSettings, InPlace, Objects, affinity};
 
 /// How long Contour keeps a client's connection without a request.
@@ -504,26 +504,15 @@ fn sharing(found: &[(&Host, Vec<Found<'_>>)], objects: &Objects) -> HashSet<usiz
         .iter()
         .map(|(host, _)| Hostname::Exact(host.name.as_str().into()))
         .collect();
-    let mut ages: HashMap<&str, String> = HashMap::new();
-    for (_, routes) in found {
-        for route in routes {
-            let Some((_, scope)) = &route.session else { continue };
-            let created = objects
-                .ingress_routes
-                .get(route.object)
-                .map(|object| &object.meta.creation_timestamp);
-            let since = format!(
-                "{} {} {:05}",
-                created.map_or("", String::as_str),
-                route.object,
-                route.rule.index
-            );
-            let age = ages.entry(scope).or_insert_with(|| since.clone());
-            if since < *age {
-                *age = since;
-            }
-        }
-    }
+    let ages = ages(found.iter().flat_map(|(_, routes)| routes).filter_map(|route| {
+        let (_, scope) = route.session.as_ref()?;
+        let created = objects.ingress_routes.get(route.object);
+        let created = created.map_or("", |object| &object.meta.creation_timestamp);
+        Some((
+            scope.as_str(),
+            format!("{created} {} {:05}", route.object, route.rule.index),
+        ))
+    }));
     let mut names = SharedNames::default();
     let routes = found
         .iter()

@@ -21,7 +21,8 @@ pub(super) fn check(field: &str, part: &impl Serialize) -> Result<(), String> {
     let mut serializer = Serializer::with_formatter(rest, Items { rest: ITEMS });
     let written = part.serialize(&mut serializer);
     written.map_err(|error| {
-        format!("{field}: expected at most {error}, found more: leave out what Envoys do not need, and put long texts into a \
+        format!(
+            "{field}: expected at most {error}, found more: leave out what Envoys do not need, and put long texts into a \
              ConfigMap"
         )
     })

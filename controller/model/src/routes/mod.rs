@@ -226,7 +226,7 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
             return filters::forward_unchanged(destinations);
         }
         // Requests must not be forwarded without a filter that the rule asks for.
-        let reason = format!("{}: {}", problem.field, problem.message);
+        let reason = problem.to_string();
         rule.refused.push(Refused {
             problem,
             drops_rule: false,

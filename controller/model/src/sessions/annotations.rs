@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::fault::{Fault, PREFIX};
+use super::fault::Fault;
+use crate::remembered_sessions::session_annotations;
 use crate::session_fields::{Of, SessionField, SessionFields, quoted};
 
 /// Reads the annotations with our prefix and ignores all others.
@@ -33,10 +34,7 @@ pub(super) fn read_except(
 ) -> Result<SessionFields, Vec<Fault>> {
     let mut fields = SessionFields::default();
     let mut faults = Vec::new();
-    let ours = annotations
-        .range(PREFIX.to_owned()..)
-        .map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
-        .filter(|(name, _)| !is_read(name));
+    let ours = session_annotations(annotations).filter(|(name, _)| !is_read(name));
     for (name, value) in ours {
         let unknown = || {
             let names = SessionField::annotations().join(", ");
@@ -69,6 +67,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::sessions::fault::PREFIX;
     use limpet_core::config::schema::PolicyConfig;
 
     fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {

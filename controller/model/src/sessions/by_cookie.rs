@@ -129,10 +129,7 @@ fn told(faults: Vec<Fault>, field: &str, matched: &str) -> String {
             )
         }
         ObjectField::Matches => format!("{matched}: {}", fault.message),
-        ObjectField::Annotation(_) | ObjectField::Default(_) => {
-            let problem = fault.below("spec");
-            format!("{}: {}", problem.field, problem.message)
-        }
+        ObjectField::Annotation(_) | ObjectField::Default(_) => fault.below("spec").to_string(),
     });
     told.collect::<Vec<_>>().join("; ")
 }

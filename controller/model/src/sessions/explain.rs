@@ -22,7 +22,7 @@ use crate::StandIn;
 use crate::explanation::{Contender, FieldExplanation, FieldOrigin, PathExplanation, SessionExplanation};
 use crate::graph::{Session, SessionUse};
 use crate::objects::RuleBackend;
-use crate::problem::Problem;
+use crate::problem::joined;
 use crate::session_fields::{Of, SessionField};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
@@ -78,7 +78,7 @@ impl Explainer<'_> {
     }
 
     fn rule(&self, rule: &RuleChoice<'_>, decided: &RuleSession) -> Explained {
-        let mut problems: Vec<String> = rule.problems.iter().map(told).collect();
+        let mut problems: Vec<String> = rule.problems.iter().map(ToString::to_string).collect();
         problems.extend(self.stand_ins.get(&rule.facts.route).map(ToString::to_string));
         if rule.is_refused && problems.is_empty() {
             problems.push("another rule of the route says what is wrong with the route's annotations".to_owned());
@@ -134,7 +134,7 @@ impl Explainer<'_> {
     fn of_x_backend(&self, rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
         let (counts, why) = match (rule.source, self.backends.0.get(name)) {
             (Source::Destinations | Source::Kept(_), Some(Err(problems))) => {
-                (false, format!("it is refused: {}", all_told(problems)))
+                (false, format!("it is refused: {}", joined(problems)))
             }
             (Source::Destinations | Source::Kept(_), _) if rule.is_without() => (false, refused(rule)),
             (Source::Destinations, _) => (true, self.of_own(name)),
@@ -163,7 +163,7 @@ impl Explainer<'_> {
     fn why(&self, facts: &RuleFacts<'_>, policy: &PolicyObject<'_>, outcome: Outcome<'_>) -> String {
         match (outcome, &policy.content) {
             (Outcome::Governs, _) => "the oldest one that targets a Service of the rule".to_owned(),
-            (_, Err(problems)) => format!("it is refused: {}", all_told(problems)),
+            (_, Err(problems)) => format!("it is refused: {}", joined(problems)),
             (_, Ok(None)) => "it asks for no sessions".to_owned(),
             (Outcome::TargetLost, _) => {
                 let lost = lost_targets(self.targets, policy, facts);
@@ -281,14 +281,6 @@ fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
         counts,
         why,
     }
-}
-
-fn told(Problem { field, message }: &Problem) -> String {
-    format!("{field}: {message}")
-}
-
-fn all_told(problems: &[Problem]) -> String {
-    problems.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
 /// The fields of the policy of a Service whose affinity counts.

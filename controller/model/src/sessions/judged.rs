@@ -7,7 +7,7 @@ use super::domains::{EXPECTED, foreign_domain};
 use super::objects::PolicyObject;
 use super::rules::{Outcome, RuleChoice};
 use crate::Objects;
-use crate::problem::Problem;
+use crate::problem::{Problem, joined};
 use crate::remembered_sessions::SessionSettings;
 use crate::stand_in::{AllJudged, Judged, Wrong};
 use limpet_api::{Kind, ObjectName, ObjectRef};
@@ -92,7 +92,7 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
         let refused: BTreeMap<_, _> = refused.collect();
         if !refused.is_empty() {
             return Judged::Wrong(Wrong {
-                problems: told(wrong().flat_map(|rule| &rule.problems)),
+                problems: joined(wrong().flat_map(|rule| &rule.problems)),
                 rules: refused,
             });
         }
@@ -113,7 +113,7 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
 
 fn wrong(problems: &[Problem]) -> Judged {
     Judged::Wrong(Wrong {
-        problems: told(problems),
+        problems: joined(problems),
         rules: BTreeMap::new(),
     })
 }
@@ -127,10 +127,4 @@ fn of_no_host(domain: Option<&str>) -> Judged {
         ),
         rules: BTreeMap::new(),
     })
-}
-
-fn told<'p>(problems: impl IntoIterator<Item = &'p Problem>) -> String {
-    let problems = problems.into_iter();
-    let problems = problems.map(|Problem { field, message }| format!("{field}: {message}"));
-    problems.collect::<Vec<_>>().join("; ")
 }

@@ -71,7 +71,7 @@ pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{judged as judged_services, never_begins, problems as service_problems};
-pub(crate) use shared_names::{SharedNames, WrittenCookie, wider};
+pub(crate) use shared_names::{SharedNames, WrittenCookie, ages, wider};
 pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;

@@ -10,9 +10,9 @@ use super::context::Context;
 use super::crowds::Crowds;
 use super::facts::RuleId;
 use super::rules::{RuleChoice, Source};
-use super::shared_names::{SharedNames, Since, WrittenCookie};
+use super::shared_names::{SharedNames, Since, WrittenCookie, ages};
 use crate::graph::Hostname;
-use limpet_api::{Meta, ObjectName, Text};
+use limpet_api::{Meta, ObjectName};
 use limpet_core::config::schema::CookieConfig;
 
 /// A writer of a cookie.
@@ -45,7 +45,7 @@ impl<'a> NamesInUse<'a> {
         context: Context<'_>,
         written: &mut Vec<(WrittenCookie, Option<(String, String)>)>,
     ) -> Self {
-        let ages = ages(chosen);
+        let ages = ages(chosen.iter().map(|rule| (rule.scope.of_cookie.as_str(), since(rule))));
         let of_rules = chosen.iter().filter(|rule| !rule.scope.has_several_cookies);
         let of_rules = of_rules.flat_map(|rule| {
             let scope = rule.scope.of_cookie.as_str();
@@ -141,21 +141,7 @@ impl<'a> CookieNotes<'a> {
     }
 }
 
-/// Since when each scope may have its cookie: since the first of its rules, and what asks for its sessions, are there.
-fn ages(chosen: &[RuleChoice<'_>]) -> HashMap<Text, String> {
-    let mut ages: HashMap<Text, String> = HashMap::new();
-    for rule in chosen {
-        let of_rule = since(rule);
-        let age = ages
-            .entry(rule.scope.of_cookie.clone())
-            .or_insert_with(|| of_rule.clone());
-        if of_rule < *age {
-            *age = of_rule;
-        }
-    }
-    ages
-}
-
+/// Since when a rule may have its cookie: since it, and what asks for its sessions, are there.
 fn since(rule: &RuleChoice<'_>) -> String {
     let route = rule.facts.meta;
     // Of sessions of one age, those of a rule take nothing from those of a policy (GEP-1619).

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::fault::{Fault, PREFIX, annotation_field};
-use crate::problem::Problem;
-use crate::remembered_sessions::SessionSettings;
+use super::fault::{Fault, annotation_field};
+use crate::problem::{Problem, joined};
+use crate::remembered_sessions::{SessionSettings, session_annotations};
 use crate::reports::Condition;
 use crate::session_fields::quoted;
 use crate::stand_in::{AllJudged, Judged, Wrong};
@@ -34,7 +34,8 @@ pub fn costs_of_deletion(service: &Object<ServiceSpec>) -> bool {
 fn says(service: &Object<ServiceSpec>, name: &str, value: &str) -> bool {
     let field = annotation_field(name);
     let is_wrong = |problem: &Problem| problem.field == field;
-    ours(service).any(|annotation| annotation == (name, value)) && !problems_of(service).iter().any(is_wrong)
+    session_annotations(&service.meta.annotations).any(|annotation| annotation == (name, value))
+        && !problems_of(service).iter().any(is_wrong)
 }
 
 /// Whether the annotations of Services can be followed.
@@ -44,7 +45,7 @@ pub(crate) fn judged(objects: &Objects) -> AllJudged {
             kind: Kind::Service,
             name: name.clone(),
         };
-        let problems = told(problems_of(service));
+        let problems = joined(&problems_of(service));
         let judged = if problems.is_empty() {
             Judged::Valid(Box::new(SessionSettings::annotated(&service.meta)))
         } else {
@@ -72,27 +73,16 @@ pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<Objec
         };
         let told = match objects.stand_ins.get(&object) {
             Some(stand_in) => stand_in.to_string(),
-            None => told(problems),
+            None => joined(&problems),
         };
         (!told.is_empty()).then(|| (object, Condition::fails("Accepted", "Invalid", told)))
     });
     wrong.collect()
 }
 
-fn told(problems: Vec<Problem>) -> String {
-    let told = problems.into_iter();
-    let told = told.map(|Problem { field, message }| format!("{field}: {message}"));
-    told.collect::<Vec<_>>().join("; ")
-}
-
-fn ours(service: &Object<ServiceSpec>) -> impl Iterator<Item = (&str, &str)> {
-    let annotations = service.meta.annotations.range(PREFIX.to_owned()..);
-    annotations.map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
-}
-
 fn problems_of(service: &Object<ServiceSpec>) -> Vec<Problem> {
     let has_affinity = matches!(affinity::of(&service.spec), Ok(Some(_)));
-    let faults = ours(service).filter_map(|(name, value)| {
+    let faults = session_annotations(&service.meta.annotations).filter_map(|(name, value)| {
         let expected = match (name, value) {
             (BEGIN, NEVER) if has_affinity => {
                 let message = "remove it with sessionAffinity: ClientIP, whose sessions begin at the Service";

@@ -24,6 +24,18 @@ struct Writers<'a, W> {
 /// smaller one keeps the cookie's name.
 pub(crate) type Since<'a> = (&'a str, &'a str);
 
+/// Since when each scope has had its cookie: since the first of its writers.
+pub(crate) fn ages<'a>(writers: impl IntoIterator<Item = (&'a str, String)>) -> HashMap<&'a str, String> {
+    let mut ages: HashMap<&str, String> = HashMap::new();
+    for (scope, since) in writers {
+        let age = ages.entry(scope).or_insert_with(|| since.clone());
+        if since < *age {
+            *age = since;
+        }
+    }
+    ages
+}
+
 /// The oldest scope, and the oldest of the others.
 #[derive(Debug, Clone, Copy, Default)]
 struct Oldest<'a>([Option<Since<'a>>; 2]);

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::problem::Problem;
+use crate::problem::{Problem, joined};
 use crate::reports::{AncestorReport, Condition, PolicyReport};
 use limpet_api::{Kind, Meta, ObjectName, ParentRef};
 
@@ -43,11 +43,7 @@ pub(super) fn report(meta: &Meta, ancestors: impl IntoIterator<Item = AncestorRe
 
 /// `Accepted: False`, with all problems.
 pub(super) fn invalid(problems: &[Problem]) -> Condition {
-    let problems: Vec<String> = problems
-        .iter()
-        .map(|problem| format!("{}: {}", problem.field, problem.message))
-        .collect();
-    Condition::fails("Accepted", "Invalid", problems.join("; "))
+    Condition::fails("Accepted", "Invalid", joined(problems))
 }
 
 /// What to say of `sessionPersistence` where release 1.7 of the Gateway API deprecates it. `services`: where its

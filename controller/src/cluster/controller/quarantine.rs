@@ -241,12 +241,7 @@ impl Route {
 
 /// The route that a unit came from.
 fn object_of(unit: &str) -> Option<ObjectRef> {
-    let (kind, name) = unit.split_once('/')?;
-    let (namespace, name) = name.split_once('/')?;
-    let mut kinds = [Kind::HttpRoute, Kind::GrpcRoute, Kind::IngressRoute].into_iter();
-    let kind = kinds.find(|known| known.as_str().eq_ignore_ascii_case(kind))?;
-    let name = ObjectName::new(namespace, name);
-    Some(ObjectRef { kind, name })
+    ObjectRef::from_key(unit, &[Kind::HttpRoute, Kind::GrpcRoute, Kind::IngressRoute])
 }
 
 #[cfg(test)]
