@@ -219,9 +219,10 @@ fn of_route(route: &RouteNames) -> (u8, usize) {
     (if route.has_former_names() { 3 } else { 1 }, size(route))
 }
 
-/// What was said of sessions: 2 if the object still says it, 4 if it counts although the object does not.
+/// What was said of sessions: 2 if the object still says it, 4 if anything counts that it does not say.
 fn of_session(session: &RememberedSession) -> (u8, usize) {
-    (if session.counts { 4 } else { 2 }, size(session))
+    let counts = session.counts || !session.former.is_empty();
+    (if counts { 4 } else { 2 }, size(session))
 }
 
 /// The bytes of a line of the text.

@@ -1,7 +1,8 @@
 //! What objects said of their sessions when that could be followed last.
 //!
 //! An object that cannot be followed any more keeps these sessions (`stand_in.rs`). So does a policy that an upgrade of
-//! the Gateway API takes fields from (`sessions/former.rs`).
+//! the Gateway API takes fields from (`sessions/former.rs`). Sessions that an object renames go on, because what they
+//! were before is remembered as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Map;
 use crate::maps::{are_equal, changed};
-use limpet_api::{Meta, ObjectRef, PolicyTarget, SessionPersistence, Text};
+use limpet_api::{Meta, Object, ObjectRef, PolicyTarget, SessionPersistence, Text, XBackendSpec};
+
+/// How many former names of a session count. Each is looked for in every request.
+const MAX_FORMER: usize = 2;
+/// Of how many rules a route's former names are remembered. A route has at most 16.
+const MAX_FORMER_RULES: usize = 32;
+/// The annotations that decide which carrier a session has.
+const OF_CARRIERS: [&str; 3] = ["mode", "query", "source"];
 
 /// The prefix of all annotations about sessions.
 pub(crate) const PREFIX: &str = "session.limpet.dev/";
@@ -52,6 +60,9 @@ pub(crate) struct RememberedSession {
     pub(crate) generation: i64,
     #[serde(flatten)]
     pub(crate) settings: SessionSettings,
+    /// What it said of the carriers of its sessions before, the newest first, as far as that was something else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) former: Vec<SessionSettings>,
     /// Whether it counts, because the object does not tell it any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) counts: bool,
@@ -71,8 +82,59 @@ impl SessionSettings {
         }
     }
 
+    /// What an `XBackend` says.
+    pub(crate) fn of_backend(object: &Object<XBackendSpec>) -> Self {
+        Self {
+            session_persistence: object.spec.session_persistence.clone(),
+            ..Self::annotated(&object.meta)
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What of it decides which carriers sessions have, and their names.
+    fn of_carriers(&self) -> Self {
+        let annotations = self.annotations.iter();
+        let annotations = annotations.filter(|(name, _)| OF_CARRIERS.contains(&name.as_str()));
+        let rules = self.rules.iter();
+        Self {
+            annotations: annotations.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            target_refs: Vec::new(),
+            session_persistence: self.session_persistence.as_ref().map(of_carrier),
+            rules: rules
+                .map(|(rule, persistence)| (rule.clone(), of_carrier(persistence)))
+                .collect(),
+        }
+    }
+
+    /// The same without the rules for which it says the same.
+    fn other_than(mut self, now: &Self) -> Self {
+        self.rules
+            .retain(|rule, persistence| now.rules.get(rule) != Some(persistence));
+        self
+    }
+
+    /// Whether it says something for other rules only, so that both can be one.
+    fn is_of_others(&self, other: &Self) -> bool {
+        let is_of_rules = !self.rules.is_empty() && self.session_persistence.is_none();
+        let total = self.rules.len() + other.rules.len();
+        is_of_rules
+            && self.annotations == other.annotations
+            && total <= MAX_FORMER_RULES
+            && self.rules.keys().all(|rule| !other.rules.contains_key(rule))
+    }
+}
+
+/// What says which carrier a session has, and its name, in the shape that all kinds had first.
+fn of_carrier(persistence: &SessionPersistence) -> SessionPersistence {
+    let name = persistence.session_name.as_ref();
+    let name = name.or_else(|| persistence.cookie.as_ref()?.name.as_ref());
+    SessionPersistence {
+        session_name: name.or_else(|| persistence.header.as_ref()?.name.as_ref()).cloned(),
+        kind: persistence.kind.clone().filter(|kind| kind != "Cookie"),
+        ..SessionPersistence::default()
     }
 }
 
@@ -83,8 +145,24 @@ impl RememberedSession {
             uid: meta.uid.clone(),
             generation: meta.generation,
             settings,
+            former: Vec::new(),
             counts,
         }
+    }
+
+    /// What the object said of carriers before it said this, the newest first. It is the same when this is remembered.
+    pub(crate) fn former(&self, now: &SessionSettings) -> Vec<SessionSettings> {
+        let (known, now) = (self.settings.of_carriers(), now.of_carriers());
+        let mut former = self.former.clone();
+        if known != now && !self.settings.is_empty() {
+            let known = known.other_than(&now);
+            match former.first_mut() {
+                Some(newest) if known.is_of_others(newest) => newest.rules.extend(known.rules),
+                _ => former.insert(0, known),
+            }
+        }
+        former.truncate(MAX_FORMER);
+        former
     }
 }
 
@@ -113,6 +191,11 @@ impl RememberedSessions {
     pub(crate) fn of(&self, object: &ObjectRef, meta: &Meta) -> Option<&RememberedSession> {
         let known = self.get(&object.key());
         known.filter(|known| meta.uid.is_empty() || known.uid == meta.uid)
+    }
+
+    /// What this object said of carriers before it said this, the newest first.
+    pub(crate) fn former(&self, object: &ObjectRef, meta: &Meta, now: &SessionSettings) -> Vec<SessionSettings> {
+        self.of(object, meta).map(|known| known.former(now)).unwrap_or_default()
     }
 
     /// Takes that of one object over.

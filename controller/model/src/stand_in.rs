@@ -39,7 +39,10 @@ pub(crate) fn remembered(objects: &Objects, judged: &AllJudged) -> RememberedSes
             }),
             Some(Judged::Valid(settings)) => {
                 let counts = !meta.pruned.is_empty();
-                let session = || RememberedSession::new(&object, meta, SessionSettings::clone(settings), counts);
+                let session = || RememberedSession {
+                    former: objects.memory.sessions.former(&object, meta, settings),
+                    ..RememberedSession::new(&object, meta, SessionSettings::clone(settings), counts)
+                };
                 (!settings.is_empty()).then(session)
             }
             Some(Judged::Wrong(_)) | None => known(),

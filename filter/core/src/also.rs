@@ -4,15 +4,17 @@
 
 use std::borrow::Cow;
 
-use crate::bound_policy::BoundPolicy;
+use crate::bound_policy::{BoundPolicy, Former};
 use crate::carrier::cookie_field::{self, Verdict, unquoted};
+use crate::carrier::cookie_name::Whose;
 use crate::carrier::{header, query};
 use crate::config::{Further, Place};
-use crate::newest::Found;
+use crate::newest::{Found, UnderName};
 use crate::plan::HeaderEdit;
 use crate::redirect::Tokens;
 use crate::request_tokens::{RequestTokens, edit};
 use crate::time::Timestamp;
+use crate::token;
 use crate::view::{RequestView, ViewError};
 
 /// The request header that has the path and the query.
@@ -34,23 +36,46 @@ impl Further {
     }
 
     /// What is left of the header without this carrier; `None` if it is not there. Each of its values is given to
-    /// `found`.
-    fn without(&self, field: &[u8], mut found: impl FnMut(&[u8])) -> Option<Vec<u8>> {
+    /// `found`, with its place. What is no token in a former carrier is the application's by now.
+    fn without(
+        &self,
+        field: &[u8],
+        former: Option<&Former>,
+        mut found: impl FnMut(&[u8], Option<Found>),
+    ) -> Option<Vec<u8>> {
+        let is_taken = |value: &[u8]| former.is_none() || token::is_token(value);
+        let place = former.map_or(Found::Further, |former| Found::Former(former.at, UnderName::Plain));
         match self.place {
             Place::Cookie => cookie_field::edit(field, |name, value| {
-                if name != self.name.as_bytes() {
+                let value = unquoted(value);
+                let place = match former.map(|former| (former.at, former.names.whose(name))) {
+                    None if name == self.name.as_bytes() => Some(place),
+                    None | Some((_, Whose::Other)) => return Verdict::Keep,
+                    Some((_, Whose::Current)) => Some(place),
+                    Some((at, Whose::Former)) => Some(Found::Former(at, UnderName::OfScope)),
+                    Some((_, Whose::OtherScope)) => None,
+                };
+                if !is_taken(value) {
                     return Verdict::Keep;
                 }
-                found(unquoted(value));
+                found(value, place);
                 Verdict::Remove
             }),
-            Place::Header => {
-                header::values(field).for_each(found);
-                Some(Vec::new())
-            }
-            // No path is empty.
+            Place::Header => header::values(field).all(is_taken).then(|| {
+                header::values(field).for_each(|value| found(value, Some(place)));
+                Vec::new()
+            }),
             Place::Query => {
-                query::without(field, &self.name, found).map(|rest| if rest.is_empty() { b"/".to_vec() } else { rest })
+                let mut values = Vec::new();
+                let rest = query::without(field, &self.name, |value| values.push(value.to_vec()))?;
+                if !values.iter().all(|value| is_taken(value)) {
+                    return None;
+                }
+                for value in &values {
+                    found(value, Some(place));
+                }
+                // No path is empty.
+                Some(if rest.is_empty() { b"/".to_vec() } else { rest })
             }
         }
     }
@@ -61,6 +86,7 @@ impl BoundPolicy {
     pub(crate) fn read_further<'a>(
         &'a self,
         further: &'a Further,
+        former: Option<&Former>,
         tokens: &mut RequestTokens<'a>,
         request: &impl RequestView,
         now: Timestamp,
@@ -74,8 +100,10 @@ impl BoundPolicy {
         };
         let is_lost = further.is_lost_by_redirect();
         let rest = field.as_ref().and_then(|field| {
-            further.without(field, |token| {
-                self.examine(token, Found::Further, now, &mut tokens.newest);
+            further.without(field, former, |token, place| {
+                if let Some(place) = place {
+                    self.examine(token, place, now, &mut tokens.newest);
+                }
                 if is_lost {
                     taken.add(token);
                 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::carrier::cookie_name::CookieNames;
 use crate::census::{Backend, Identity, Seen};
-use crate::config::{Carrier, Fences, Hosts, IdleBound, Policy, Rebalance, Source};
+use crate::config::{Carrier, Fences, Hosts, IdleBound, Place, Policy, Rebalance, Source};
 use crate::keyring::Keyring;
-use crate::newest::{Found, Honoured, Newest, NotHonoured};
+use crate::newest::{Found, Honoured, Newest, NotHonoured, UnderName};
 use crate::outcome::RequestOutcome;
 use crate::source::ScopeId;
 use crate::time::Timestamp;
@@ -32,6 +32,8 @@ pub(crate) struct BoundPolicy {
     pub(crate) policy: Arc<Policy>,
     /// `None` unless there are tokens.
     pub(crate) realm: Option<Realm>,
+    /// Of those further carriers that were the policy's own, in their order.
+    former: Vec<Former>,
     /// `None` if there are tokens.
     scope: Option<ScopeId>,
     /// The namespace of a scope `<kind>/<namespace>/…`.
@@ -41,6 +43,17 @@ pub(crate) struct BoundPolicy {
     pub(crate) limits: Arc<Limits>,
 }
 
+/// A further carrier that was the policy's own.
+#[derive(Debug)]
+pub(crate) struct Former {
+    /// Its index among the further carriers.
+    pub(crate) at: usize,
+    /// What its tokens are bound to.
+    realm: Realm,
+    /// Its names, if it is a cookie.
+    pub(crate) names: CookieNames,
+}
+
 impl BoundPolicy {
     pub(crate) fn new(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Self {
         let carrier = &policy.carrier;
@@ -48,10 +61,19 @@ impl BoundPolicy {
             Carrier::Cookie { name, per_scope, .. } => Some(CookieNames::new(name, scope, *per_scope)),
             _ => None,
         };
+        let former = policy.also.iter().enumerate().filter(|(_, further)| further.is_former);
+        let former = former.filter_map(|(at, further)| {
+            Some(Former {
+                at,
+                realm: Realm::new(keyring?, scope, further.mode(), &further.name),
+                names: CookieNames::new(&further.name, scope, false),
+            })
+        });
         let realm = keyring.zip(carrier.mode());
         Self {
             policy: Arc::clone(policy),
             realm: realm.map(|(keyring, mode)| Realm::new(keyring, scope, mode, carrier.name())),
+            former: former.collect(),
             scope: carrier
                 .source()
                 .map(|source| ScopeId::new(&policy.name, &source.rules, scope)),
@@ -66,7 +88,7 @@ impl BoundPolicy {
         newest.add(|| {
             let opened = self.honoured(token, found, now);
             // Tokens of other scopes are among these, so a refusal says nothing.
-            let is_told = found != Found::BeforeRedirect;
+            let is_told = !matches!(found, Found::BeforeRedirect | Found::Former(..));
             opened.map_err(|why| if is_told { why } else { NotHonoured::NO_TOKEN })
         });
     }
@@ -76,13 +98,26 @@ impl BoundPolicy {
             outcome: RequestOutcome::Refused(refusal),
             key,
         };
-        let Some(realm) = &self.realm else {
-            return Err(NotHonoured::NO_TOKEN);
-        };
-        let opened = match self.limits.tokens.get() {
+        let open = |realm| match self.limits.tokens.get() {
             Some(memory) => memory.open(realm, token),
             None => realm.open(token),
         };
+        let mut found = found;
+        let opened = match found {
+            Found::Former(at, _) => self.former(at).map(|former| open(&former.realm)),
+            _ => self.realm.as_ref().map(open),
+        };
+        let Some(mut opened) = opened else {
+            return Err(NotHonoured::NO_TOKEN);
+        };
+        if found == Found::BeforeRedirect && opened.is_err() {
+            // What was taken out of the request may have been in any carrier.
+            for former in &self.former {
+                if let Ok(of_former) = open(&former.realm) {
+                    (opened, found) = (Ok(of_former), Found::Former(former.at, UnderName::Plain));
+                }
+            }
+        }
         match opened {
             Ok(opened) => self
                 .check(opened, found, now)
@@ -93,6 +128,11 @@ impl BoundPolicy {
                 Err(refused(refusal, named.map(|token| token.key_id)))
             }
         }
+    }
+
+    /// The further carrier at this index, if it was the policy's own.
+    pub(crate) fn former(&self, at: usize) -> Option<&Former> {
+        self.former.iter().find(|former| former.at == at)
     }
 
     /// Whether the session of a verified token is still alive.
@@ -178,6 +218,22 @@ impl BoundPolicy {
     /// The table of clients, and where in it; `None` if there are tokens.
     pub(crate) fn source(&self) -> Option<(&Source, ScopeId)> {
         self.policy.carrier.source().zip(self.scope)
+    }
+
+    /// The cookie that a token was in, if it is one that the policy had before.
+    pub(crate) fn former_cookie(&self, found: Found) -> Option<&str> {
+        match found {
+            Found::UnderFormerName => Some(self.cookie_names.as_ref()?.former()),
+            Found::Former(at, name) => {
+                let is_cookie = self.policy.also.get(at)?.place == Place::Cookie;
+                let names = &self.former(at).filter(|_| is_cookie)?.names;
+                Some(match name {
+                    UnderName::Plain => names.current(),
+                    UnderName::OfScope => names.former(),
+                })
+            }
+            Found::Own | Found::Further | Found::BeforeRedirect => None,
+        }
     }
 
     /// Why the session of an entry is over, if it is. Only this process wrote it, so its time is never in the future

@@ -29,6 +29,7 @@ pub(crate) use compiled::{
     Begin, Carrier, Compiled, End, Fences, Further, IdleBound, Place, Policy, Rebalance, Route, Sign, Source,
 };
 pub use fences_ahead::FencesAhead;
+pub use further_rules::MAX_ALSO;
 pub(crate) use hosts::Hosts;
 pub use keyring_document::{KeyDocument, KeyringDocument};
 pub use keys::{Environment, Warning};

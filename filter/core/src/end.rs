@@ -38,10 +38,11 @@ fn clears_cookies(field: &[u8]) -> bool {
 }
 
 /// The edits that delete the cookie of a session, whether or not the client sent it: with a request from another site
-/// it sends none. `under_former_name`: it did so under the name that the cookie had before.
+/// it sends none. `former`: the name that the cookie
+/// had before, if it did so under that.
 pub(crate) fn edits(
     bound_policy: &BoundPolicy,
-    under_former_name: bool,
+    former: Option<&str>,
     response: &impl ResponseView,
 ) -> Result<Vec<HeaderEdit<'static>>, ViewError> {
     let policy = &bound_policy.policy;
@@ -49,7 +50,6 @@ pub(crate) fn edits(
         return Ok(Vec::new());
     };
     let https = cookie.secure == Secure::Auto && response.is_https()?;
-    let former = under_former_name.then(|| names.former());
     let names = [names.current()].into_iter().chain(former);
     let mut edits: Vec<_> = names
         .map(|name| HeaderEdit::Add("set-cookie", cookie.deletion(name, https).into_bytes()))

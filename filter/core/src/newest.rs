@@ -17,10 +17,20 @@ pub(crate) enum Found {
     Own,
     /// In the policy's own cookie, under the name that it had before.
     UnderFormerName,
+    /// In the further carrier at this index, which was the policy's own.
+    Former(usize, UnderName),
     /// In a further carrier.
     Further,
     /// In the request that Envoy began again, in any carrier.
     BeforeRedirect,
+}
+
+/// The name of a cookie of the policy's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum UnderName {
+    Plain,
+    /// With the scope (`perScope`).
+    OfScope,
 }
 
 /// A token that the policy honours.
@@ -104,6 +114,12 @@ impl Newest {
         };
     }
 
+    /// Where the client still keeps its session in a carrier that the policy had before.
+    pub(crate) fn former(&self) -> Option<Found> {
+        let older = self.older.iter().map(|older| older.found);
+        older.into_iter().find(|found| matches!(found, Found::Former(..)))
+    }
+
     /// The token that counts, or why the first one is refused.
     pub(crate) fn verdict(&self) -> Result<Honoured, NotHonoured> {
         self.verdict.map(|newest| Honoured {
@@ -117,7 +133,7 @@ impl Newest {
     fn is_kept_elsewhere(&self, newest: &Honoured) -> bool {
         match newest.found {
             Found::Own => false,
-            Found::UnderFormerName => true,
+            Found::UnderFormerName | Found::Former(..) => true,
             Found::Further | Found::BeforeRedirect => self.older.iter().any(|older| older.found != Found::Further),
         }
     }

@@ -52,8 +52,8 @@ impl BoundPolicy {
             further_edits: Vec::new(),
         };
         self.read_own(&mut tokens, request, now, taken)?;
-        for further in &self.policy.also {
-            self.read_further(further, &mut tokens, request, now, taken)?;
+        for (at, further) in self.policy.also.iter().enumerate() {
+            self.read_further(further, self.former(at), &mut tokens, request, now, taken)?;
         }
         Ok(tokens)
     }
@@ -69,7 +69,7 @@ impl BoundPolicy {
         let carrier = &self.policy.carrier;
         let header = match carrier {
             Carrier::Query { parameter, .. } => {
-                return self.read_further(parameter, tokens, request, now, taken);
+                return self.read_further(parameter, None, tokens, request, now, taken);
             }
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,

@@ -43,6 +43,8 @@ pub struct Session {
     at: Timestamp,
     /// Whether load balancing chooses a backend although the token is honoured.
     rebalanced: bool,
+    /// Where the client has a token beside the one that counts, in a carrier that the policy had before.
+    former: Option<Found>,
     /// Why no token of the request was honoured.
     refused: Option<Refusal>,
     /// `:authority` of the request, if redirects to it get the token.
@@ -75,6 +77,7 @@ impl Session {
             held: None,
             at: Timestamp::UNIX_EPOCH,
             rebalanced: false,
+            former: None,
             refused: None,
             authority: None,
             by_address: None,
@@ -149,6 +152,7 @@ impl Session {
             }
         };
         self.state = state;
+        self.former = newest.former();
         if outcome == RequestOutcome::Refused(Refusal::Malformed) {
             self.bound_policy.policy.name_watch.suspect();
         }
@@ -293,8 +297,9 @@ impl Session {
         };
         if is_end {
             let honoured = self.honoured();
-            let under_former_name = honoured.is_some_and(|honoured| honoured.found == Found::UnderFormerName);
-            plan.edits = end::edits(&self.bound_policy, under_former_name, response)?;
+            let former = honoured.and_then(|honoured| self.bound_policy.former_cookie(honoured.found));
+            let former = former.or_else(|| self.bound_policy.former_cookie(self.former?));
+            plan.edits = end::edits(&self.bound_policy, former, response)?;
             if honoured.is_some() {
                 plan.outcome = ResponseOutcome::Ended;
             }
@@ -483,12 +488,16 @@ impl Session {
             now,
             https,
         ))];
-        if let SessionState::Honoured(Honoured {
-            found: Found::UnderFormerName,
-            ..
-        }) = self.state
+        // While an Envoy has not heard of a renaming, it needs the former cookie. So that one stays until the new
+        // one is renewed.
+        if let SessionState::Honoured(honoured) = &self.state
+            && let Some(found) = match honoured.found {
+                Found::Own => self.former,
+                found => Some(found).filter(|found| *found == Found::UnderFormerName),
+            }
+            && let Some(former) = self.bound_policy.former_cookie(found)
         {
-            edits.push(add(cookie.deletion(names.former(), https)));
+            edits.push(add(cookie.deletion(former, https)));
         }
         Ok(edits)
     }

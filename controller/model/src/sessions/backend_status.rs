@@ -121,6 +121,7 @@ fn conditions<'p>(
     let (mut count, mut conflicts) = (0, 0);
     if let Some(Own { draft, overruled, .. }) = backends.own(name) {
         overruled.iter().cloned().for_each(|why| about.say(why));
+        draft.former_note().into_iter().for_each(|note| about.say(note));
         remarks.iter().flatten().cloned().for_each(|remark| about.say(remark));
         for rule in leading {
             let facts = rule.facts;

@@ -7,10 +7,12 @@ use super::facts::RuleFacts;
 use super::fault::Fault;
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
+use super::renamed::FormerSessions;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
+use crate::remembered_sessions::SessionSettings;
 use crate::{Objects, Settings};
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::config::schema::PolicyConfig;
 
 /// Where to write what is about rules.
@@ -124,20 +126,32 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
     }
     let persistence = persistence::read(persistence, Dialect::Union);
     let own = match (persistence, overrides) {
-        (Ok(persistence), Ok(overrides)) => Parts {
-            persistence: &persistence,
-            overrides: &overrides,
-            of_route: None,
-            defaults: &settings.session_defaults,
-            path: None,
-            limits: settings.session_limits,
+        (Ok(persistence), Ok(overrides)) => {
+            let parts = Parts {
+                persistence: &persistence,
+                overrides: &overrides,
+                of_route: None,
+                defaults: &settings.session_defaults,
+                path: None,
+                limits: settings.session_limits,
+            };
+            let kind = Kind::XBackend;
+            let of = ObjectRef {
+                kind,
+                name: name.clone(),
+            };
+            let former = objects
+                .memory
+                .sessions
+                .former(&of, &object.meta, &SessionSettings::of_backend(object));
+            parts
+                .draft_after(parts.former(&FormerSessions::read(former)))
+                .map(|draft| Own {
+                    draft,
+                    overruled: persistence.overruled(&overrides, "spec", ""),
+                    persistence,
+                })
         }
-        .draft()
-        .map(|draft| Own {
-            draft,
-            overruled: persistence.overruled(&overrides, "spec", ""),
-            persistence,
-        }),
         (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()
             .flatten()

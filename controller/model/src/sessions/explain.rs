@@ -244,6 +244,11 @@ const OVER_HTTP_TOO: FieldOrigin = FieldOrigin::Default {
     why: "the host is served over HTTP as well, and browsers keep one cookie of a name",
 };
 
+/// Why tokens count elsewhere than in the carrier.
+const RENAMED: FieldOrigin = FieldOrigin::Default {
+    why: "the sessions were there before they were renamed",
+};
+
 /// Why the rule has no sessions, although something asks for them.
 fn refused(rule: &RuleChoice<'_>) -> String {
     let why = rule.sessionless().and_then(Sessionless::words);
@@ -323,9 +328,13 @@ fn fields(
     }
     for (entry, part) in origins.fields() {
         for field in fields_of(entry, carrier, &written) {
+            let otherwise = match field.as_str() {
+                "also" if !config.also.is_empty() => RENAMED,
+                _ => FieldOrigin::Filter,
+            };
             all.push(FieldExplanation {
                 value: value(&written, &field),
-                from: part.map_or(FieldOrigin::Filter, |part| origin(entry, part)),
+                from: part.map_or(otherwise, |part| origin(entry, part)),
                 field,
             });
         }

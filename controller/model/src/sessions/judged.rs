@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::backends::Backends;
 use super::domains::{EXPECTED, foreign_domain};
+use super::facts::RuleFacts;
 use super::objects::PolicyObject;
 use super::rules::{Outcome, RuleChoice};
 use crate::Objects;
@@ -60,9 +61,9 @@ fn of_policy(policy: &PolicyObject<'_>, chosen: &[RuleChoice<'_>]) -> Judged {
 
 fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, chosen: &[RuleChoice<'_>]) -> Option<Judged> {
     let object = objects.backends.get(name)?;
-    let Some(persistence) = &object.spec.session_persistence else {
+    if object.spec.session_persistence.is_none() {
         return Some(Judged::Valid(Box::default()));
-    };
+    }
     if let Some(Err(problems)) = backends.0.get(name) {
         return Some(wrong(problems));
     }
@@ -74,11 +75,7 @@ fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, chosen:
     if !domains.is_empty() && !domains.contains(&None) {
         return Some(of_no_host(draft.config.domain()));
     }
-    let settings = SessionSettings {
-        session_persistence: Some(persistence.clone()),
-        ..SessionSettings::annotated(&object.meta)
-    };
-    Some(Judged::Valid(Box::new(settings)))
+    Some(Judged::Valid(Box::new(SessionSettings::of_backend(object))))
 }
 
 fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
@@ -96,19 +93,28 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
                 rules: refused,
             });
         }
-        let inline = rules.iter().filter_map(|rule| {
-            let persistence = rule.facts.inline?.clone();
-            Some((rule.facts.name.last().into(), persistence))
-        });
-        let annotated = rules.first().map(|rule| SessionSettings::annotated(rule.facts.meta));
-        let settings = SessionSettings {
-            rules: inline.collect(),
-            ..annotated.unwrap_or_default()
-        };
-        Judged::Valid(Box::new(settings))
+        Judged::Valid(Box::new(of_route(rules.iter().map(|rule| rule.facts))))
     };
     let all = routes.into_iter();
     all.map(|(route, rules)| (route.clone(), judged(rules))).collect()
+}
+
+/// What the rules of a route say of their sessions.
+pub(super) fn of_route<'r>(rules: impl Iterator<Item = &'r RuleFacts<'r>>) -> SessionSettings {
+    let mut settings = SessionSettings::default();
+    for facts in rules {
+        if settings.annotations.is_empty() {
+            settings = SessionSettings {
+                rules: settings.rules,
+                ..SessionSettings::annotated(facts.meta)
+            };
+        }
+        let inline = facts
+            .inline
+            .map(|persistence| (facts.name.last().into(), persistence.clone()));
+        settings.rules.extend(inline);
+    }
+    settings
 }
 
 fn wrong(problems: &[Problem]) -> Judged {

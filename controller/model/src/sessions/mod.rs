@@ -40,6 +40,7 @@ mod origins;
 mod persistence;
 mod policy;
 mod policy_status;
+mod renamed;
 mod rules;
 mod schemes;
 mod scopes;
@@ -173,6 +174,7 @@ pub(crate) fn sessions(
         backends: &backends,
         affinities: &affinities,
         settings,
+        remembered: &objects.memory.sessions,
     };
     let mut chosen = chooser.choose(rules);
     domains::refuse_foreign(&mut chosen);
@@ -301,6 +303,10 @@ fn notes(objects: &Objects, settings: &Settings, rule: &RuleChoice<'_>, cookies:
         .any(Draft::is_plain_for_http)
     {
         notes.push(format!("{}: {}", rule.facts.field, schemes::NOT_SECURE));
+    }
+    if matches!(rule.source, Source::Inline) {
+        let renamed = rule.draft.iter().filter_map(Draft::former_note);
+        notes.extend(renamed.map(|note| format!("{}: {note}", rule.facts.field)));
     }
     notes.extend(rule.scope_note.clone());
     if matches!(rule.source, Source::Inline)

@@ -9,6 +9,7 @@ use super::fault;
 use super::former::{self, Lost, Restored, RestoredFrom};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
+use super::renamed::FormerSessions;
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
 use crate::remembered_sessions::{RememberedSession, SessionSettings};
@@ -45,6 +46,8 @@ pub(super) struct Content {
     pub(super) overruled: Vec<String>,
     /// What to remember of the policy.
     pub(super) settings: SessionSettings,
+    /// What it said of carriers before.
+    pub(super) former: Vec<FormerSessions>,
 }
 
 /// A policy that asks for sessions.
@@ -192,30 +195,34 @@ fn content(
     }
     let content = match (persistence, overrides) {
         (Ok(None), Ok(_)) => Ok(None),
-        (Ok(Some((persistence, restored))), Ok(overrides)) => Parts {
-            persistence: &persistence,
-            overrides: &overrides,
-            of_route: None,
-            defaults: &settings.session_defaults,
-            path: None,
-            limits: settings.session_limits,
-        }
-        .draft()
-        .map(|draft| {
-            Some(Content {
-                overruled: overruled(&persistence, &overrides, &restored),
-                settings: SessionSettings {
-                    target_refs: object.spec.target_refs.clone(),
-                    session_persistence: Some(restored.persistence),
-                    ..SessionSettings::annotated(&object.meta)
-                },
-                persistence,
-                overrides,
-                draft,
-                lost: restored.lost,
-                restored: restored.from,
+        (Ok(Some((persistence, restored))), Ok(overrides)) => {
+            let said = SessionSettings {
+                target_refs: object.spec.target_refs.clone(),
+                session_persistence: Some(restored.persistence.clone()),
+                ..SessionSettings::annotated(&object.meta)
+            };
+            let former = FormerSessions::read(known.map(|known| known.former(&said)).unwrap_or_default());
+            let parts = Parts {
+                persistence: &persistence,
+                overrides: &overrides,
+                of_route: None,
+                defaults: &settings.session_defaults,
+                path: None,
+                limits: settings.session_limits,
+            };
+            parts.draft_after(parts.former(&former)).map(|draft| {
+                Some(Content {
+                    overruled: overruled(&persistence, &overrides, &restored),
+                    settings: said,
+                    former,
+                    persistence,
+                    overrides,
+                    draft,
+                    lost: restored.lost,
+                    restored: restored.from,
+                })
             })
-        }),
+        }
         (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()
             .flatten()

@@ -6,16 +6,17 @@ use std::time::Duration;
 use super::fault::{Fault, ObjectField};
 use super::origins::{Origins, Part};
 use super::persistence::{Carrier, Persistence};
+use super::renamed::FormerSessions;
 use crate::SessionLimits;
 use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields, SessionScope, SessionSplit};
 use crate::short_hash::short_hash;
 use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;
-use limpet_core::config::Problem;
 use limpet_core::config::schema::{
-    CookieConfig, CookieModeConfig, FilterConfig, HeaderConfig, HeaderModeConfig, LifetimeTypeConfig, PolicyConfig,
-    SdsKeysConfig,
+    CookieConfig, CookieModeConfig, FilterConfig, FurtherConfig, FurtherFieldConfig, FurtherParameterConfig,
+    HeaderConfig, HeaderModeConfig, LifetimeTypeConfig, PolicyConfig, SdsKeysConfig,
 };
+use limpet_core::config::{MAX_ALSO, Problem};
 
 /// The name of sessions without an explicit name.
 const GENERATED_NAME: &str = "limpet";
@@ -30,6 +31,16 @@ pub(super) struct Draft {
     pub(super) scope: SessionScope,
     pub(super) split: SessionSplit,
     pub(super) origins: Origins,
+    /// The carriers that the sessions had before they were renamed, the newest first.
+    pub(super) former: Vec<OwnCarrier>,
+}
+
+/// A carrier of the filter's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OwnCarrier {
+    holder: Holder,
+    /// `None`: each scope has a name of its own.
+    name: Option<String>,
 }
 
 /// What a policy is made of.
@@ -47,6 +58,73 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// What the token travels in, if that is the filter's own.
+    pub(super) fn carrier(&self) -> Option<OwnCarrier> {
+        let holder = self.holder();
+        let name = self.persistence.name.clone();
+        let of_query = || Some(self.overrides.over(self.defaults).query?.0?.name);
+        match holder {
+            Holder::OwnCookie => Some(OwnCarrier { holder, name }),
+            Holder::OwnHeader => {
+                let name = name.map(|name| name.to_ascii_lowercase());
+                Some(OwnCarrier { holder, name })
+            }
+            Holder::Query => {
+                let name = name.or_else(of_query);
+                Some(OwnCarrier { holder, name })
+            }
+            Holder::Applications | Holder::Source => None,
+        }
+    }
+
+    /// The carriers that a policy or an `XBackend` gave these sessions before.
+    pub(super) fn former(&self, former: &[FormerSessions]) -> Vec<OwnCarrier> {
+        let carrier = |former: &FormerSessions| {
+            let persistence = former.persistence()?;
+            let of_route = self.of_route.map(|route| route.over(&former.overrides));
+            let overrides = of_route.as_ref().unwrap_or(&former.overrides);
+            Parts {
+                persistence: &persistence,
+                overrides,
+                ..*self
+            }
+            .carrier()
+        };
+        former.iter().filter_map(carrier).collect()
+    }
+
+    /// The carriers that the route gave the sessions of this rule before.
+    pub(super) fn former_of_rule(&self, former: &[FormerSessions], rule: &str) -> Vec<OwnCarrier> {
+        let carrier = |former: &FormerSessions| {
+            let of_rule = former.of_rule(rule);
+            Parts {
+                persistence: of_rule.as_ref().unwrap_or(self.persistence),
+                overrides: &former.overrides,
+                ..*self
+            }
+            .carrier()
+        };
+        former.iter().filter_map(carrier).collect()
+    }
+
+    /// The draft of sessions that had these carriers before.
+    ///
+    /// # Errors
+    /// As [`Self::draft`].
+    pub(super) fn draft_after(&self, former: impl IntoIterator<Item = OwnCarrier>) -> Result<Draft, Vec<Fault>> {
+        let mut draft = self.draft()?;
+        let own = self.carrier();
+        for carrier in former {
+            if own.as_ref() != Some(&carrier) && !draft.former.contains(&carrier) {
+                draft.former.push(carrier);
+            }
+        }
+        if draft.config.source.is_some() {
+            draft.former.clear();
+        }
+        Ok(draft)
+    }
+
     /// # Errors
     /// If a field cannot be followed. The faults name each field.
     pub(super) fn draft(&self) -> Result<Draft, Vec<Fault>> {
@@ -95,6 +173,7 @@ impl Parts<'_> {
             scope: fields.scope.clone().unwrap_or_default(),
             split: fields.split.unwrap_or(SessionSplit::Keep),
             origins: self.origins(holder, &fields),
+            former: Vec::new(),
         })
     }
 
@@ -311,7 +390,49 @@ impl Draft {
         {
             header.name = generated_header(scope);
         }
+        self.add_former(&mut config, scope);
         config
+    }
+
+    /// Adds the former carriers for which there is room, and which mean nothing else now.
+    fn add_former(&self, config: &mut PolicyConfig, scope: &str) {
+        let own = (&config.cookie, &config.header, &config.query);
+        let own = match own {
+            (Some(cookie), ..) => Some((Holder::OwnCookie, cookie.name.clone())),
+            (_, Some(header), _) => Some((Holder::OwnHeader, header.name.to_ascii_lowercase())),
+            (.., query) => query.as_ref().map(|query| (Holder::Query, query.name.clone())),
+        };
+        let mut known: Vec<(Holder, String)> = config.also.iter().filter_map(of_further).chain(own).collect();
+        for OwnCarrier { holder, name } in &self.former {
+            let name = match (name, holder) {
+                (Some(name), _) => name.clone(),
+                (None, Holder::OwnHeader) => generated_header(scope),
+                (None, _) => GENERATED_NAME.to_owned(),
+            };
+            let carrier = (*holder, name.clone());
+            if config.also.len() < MAX_ALSO && !known.contains(&carrier) {
+                known.push(carrier);
+                config.also.push(former(*holder, name));
+            }
+        }
+    }
+
+    /// A sentence about the carriers that the sessions had before.
+    pub(super) fn former_note(&self) -> Option<String> {
+        let words = |carrier: &OwnCarrier| {
+            let what = match carrier.holder {
+                Holder::OwnHeader => "header",
+                Holder::Query => "parameter",
+                _ => "cookie",
+            };
+            match &carrier.name {
+                Some(name) => format!("{what} {name:?}"),
+                None => format!("{what} without a name of its own"),
+            }
+        };
+        let former: Vec<String> = self.former.iter().map(words).collect();
+        let note = || format!("tokens in the former {} still count", former.join(" and "));
+        (!former.is_empty()).then(note)
     }
 
     /// The filter's own cookie, if its name is explicit.
@@ -326,6 +447,35 @@ fn drop_vain_rebalance(config: &mut PolicyConfig) {
     let longest = config.idle_timeout.or(config.absolute_timeout);
     let after = config.rebalance;
     config.rebalance = after.filter(|after| longest.is_none_or(|longest| *after < longest));
+}
+
+/// The entry of `also` for a former carrier.
+fn former(holder: Holder, name: String) -> FurtherConfig {
+    let field = |name| FurtherFieldConfig { name, forward: false };
+    let mut further = FurtherConfig {
+        cookie: None,
+        header: None,
+        query: None,
+        former: true,
+    };
+    match holder {
+        Holder::OwnHeader => further.header = Some(field(name)),
+        Holder::Query => further.query = Some(FurtherParameterConfig { name, forward: false }),
+        _ => further.cookie = Some(field(name)),
+    }
+    further
+}
+
+/// What an entry of `also` is, and its name.
+fn of_further(further: &FurtherConfig) -> Option<(Holder, String)> {
+    let FurtherConfig {
+        cookie, header, query, ..
+    } = further;
+    match (cookie, header) {
+        (Some(cookie), _) => Some((Holder::OwnCookie, cookie.name.clone())),
+        (_, Some(header)) => Some((Holder::OwnHeader, header.name.to_ascii_lowercase())),
+        (None, None) => query.as_ref().map(|query| (Holder::Query, query.name.clone())),
+    }
 }
 
 /// The name of a session header without an explicit name. GEP-1619 requires a different one for each scope, and the

@@ -8,6 +8,7 @@ use super::names_in_use::CookieNotes;
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
 use super::objects::{PolicyObject, PolicyTargets};
 use super::persistence::Shape;
+use super::policy::Draft;
 use super::rules::{Outcome, RuleChoice, Source};
 use super::status::{Remarks, ancestor, deprecated, invalid, report};
 use crate::objects::RuleBackend;
@@ -244,6 +245,9 @@ impl<'p> Statuses<'p> {
                 "the sessions belong to the rule, so they use all of its backends and not only the targets, on"
             };
             remarks.add(text.to_owned(), rule_name(facts));
+        }
+        if let Some(note) = rule.draft.as_ref().and_then(Draft::former_note) {
+            remarks.add(format!("{note} on"), rule_name(facts));
         }
         for service in affinity_without_effect(self.objects, self.settings, facts) {
             remarks.add(AFFINITY.to_owned(), format!("Service {service}"));

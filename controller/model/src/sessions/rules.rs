@@ -6,15 +6,18 @@ use super::affinities::Affinities;
 use super::backends::Backends;
 use super::facts::{RuleFacts, Sessionless, Twins};
 use super::fault::{Fault, annotation_field};
+use super::judged;
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
 use super::origins::Part;
 use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
+use super::renamed::FormerSessions;
 use super::{annotations, cookie_path};
 use crate::Settings;
 use crate::graph::{PathMatch, Session, SessionUse};
 use crate::objects::RuleBackend;
 use crate::problem::Problem;
+use crate::remembered_sessions::RememberedSessions;
 use crate::session_fields::{CookiePath, Holder, Of, SessionFields, SessionScope, SessionSplit};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig};
@@ -116,6 +119,7 @@ pub(super) struct Chooser<'p> {
     pub(super) backends: &'p Backends,
     pub(super) affinities: &'p Affinities,
     pub(super) settings: &'p Settings,
+    pub(super) remembered: &'p RememberedSessions,
 }
 
 /// What the rules of one route have in common.
@@ -125,6 +129,8 @@ struct RouteSessions<'p> {
     /// The same for rules with a header. If any rule of the route has a cookie, fields for cookies are meant for that
     /// rule.
     for_headers: SessionFields,
+    /// What the route said of carriers before.
+    former: Vec<FormerSessions>,
     /// The drafts of the policies of its rules.
     drafts: BTreeMap<&'p PolicyObject<'p>, Result<Draft, Vec<Fault>>>,
 }
@@ -226,6 +232,8 @@ impl<'p> Chooser<'p> {
             _ => false,
         };
         let any_cookie = rules.iter().zip(&inline).any(has_cookie);
+        let said = judged::of_route(rules.iter().map(|rule| rule.facts));
+        let former = self.remembered.former(&first.facts.route, first.facts.meta, &said);
         let mut route = overrides.map(|overrides| RouteSessions {
             for_headers: if any_cookie {
                 overrides.only(|of| !of.is_for_cookies())
@@ -233,6 +241,7 @@ impl<'p> Chooser<'p> {
                 overrides.clone()
             },
             overrides,
+            former: FormerSessions::read(former),
             drafts: BTreeMap::new(),
         });
         let mut told = HashSet::new();
@@ -275,7 +284,7 @@ impl<'p> Chooser<'p> {
             (Source::Inline, Some(Ok(persistence)), Ok(route)) => {
                 let overrides = route.overrides_of(&persistence);
                 rule.overruled = persistence.overruled(overrides, &facts.field, "");
-                if let Err(faults) = self.build_inline(&persistence, overrides, rule) {
+                if let Err(faults) = self.build_inline(&persistence, overrides, &route.former, rule) {
                     rule.problems.extend(below(&faults));
                 }
             }
@@ -330,6 +339,7 @@ impl<'p> Chooser<'p> {
         &self,
         persistence: &Persistence,
         overrides: &SessionFields,
+        former: &[FormerSessions],
         rule: &mut RuleChoice<'p>,
     ) -> Result<(), Vec<Fault>> {
         let parts = Parts {
@@ -354,7 +364,8 @@ impl<'p> Chooser<'p> {
         let is_of_route = !is_shared && fields.path == Some(CookiePath::Route);
         let paths = (persistence.shape == Shape::Named && has_own_cookie && is_of_route)
             .then(|| cookie_path::derive(&rule.facts.paths));
-        let draft = |path: Option<&str>| Parts { path, ..parts }.draft();
+        let former = parts.former_of_rule(former, rule.facts.name.last());
+        let draft = |path: Option<&str>| Parts { path, ..parts }.draft_after(former.clone());
         rule.draft = Some(draft(paths.as_ref().map(|paths| paths.all.as_str()))?);
         for (matched, path) in paths.iter().flat_map(|paths| &paths.each) {
             rule.each.insert(matched.clone(), draft(Some(path))?);
@@ -365,21 +376,31 @@ impl<'p> Chooser<'p> {
     /// The draft of the policy, with the route's annotations in place of its own.
     fn draft_of_policy(&self, owner: ValidPolicy<'p>, route: &mut RouteSessions<'p>) -> Result<Draft, Vec<Problem>> {
         let ValidPolicy { policy, content } = owner;
-        if route.overrides.is_empty() {
+        if route.overrides.is_empty() && route.former.is_empty() {
             return Ok(content.draft.clone());
         }
         let of_route = route.overrides_of(&content.persistence).clone();
         let overrides = of_route.over(&content.overrides);
+        let parts = Parts {
+            persistence: &content.persistence,
+            overrides: &overrides,
+            of_route: Some(&of_route),
+            defaults: &self.settings.session_defaults,
+            path: None,
+            limits: self.settings.session_limits,
+        };
+        let former = &route.former;
         let draft = route.drafts.entry(policy).or_insert_with(|| {
-            Parts {
-                persistence: &content.persistence,
-                overrides: &overrides,
-                of_route: Some(&of_route),
-                defaults: &self.settings.session_defaults,
-                path: None,
-                limits: self.settings.session_limits,
-            }
-            .draft()
+            let of_policy = parts.former(&content.former);
+            let of_route = former.iter().filter_map(|former| {
+                let overrides = former.overrides.over(&content.overrides);
+                Parts {
+                    overrides: &overrides,
+                    ..parts
+                }
+                .carrier()
+            });
+            parts.draft_after(of_policy.into_iter().chain(of_route))
         });
         let of_route = |fault: &Fault| fault.clone().of_route(policy, |name| route.overrides.has(name));
         draft.clone().map_err(|faults| faults.iter().map(of_route).collect())

@@ -25,6 +25,7 @@ mod precedence;
 mod quarantined;
 mod references;
 mod refused_rules;
+mod renamed;
 mod rules;
 mod stand_ins;
 mod traffic;
@@ -129,4 +130,19 @@ fn expect(condition: &Condition, status: ConditionStatus, reason: &str, words: &
             condition.message
         );
     }
+}
+
+/// Every message of the reports, with its kind.
+fn messages(reports: &Reports) -> Vec<String> {
+    let ancestors = reports.session_policies.values().chain(reports.backends.values());
+    let ancestors = ancestors.flat_map(|report| &report.ancestors);
+    let parents = reports.http_routes.values().chain(reports.grpc_routes.values());
+    let parents = parents.flat_map(|report| &report.parents);
+    let conditions = ancestors.map(|ancestor| &ancestor.conditions);
+    let conditions = conditions.chain(parents.map(|parent| &parent.conditions)).flatten();
+    let conditions = conditions.chain(reports.without_status.values().map(|condition| &**condition));
+    let conditions = conditions.map(|condition| format!("{}={}", condition.kind, condition.message));
+    let ingress = reports.ingress_routes.values();
+    let ingress = ingress.map(|report| format!("{}={}", report.status.as_str(), report.description));
+    conditions.chain(ingress).collect()
 }

@@ -50,20 +50,6 @@ fn built(objects: &Objects, settings: &Settings) -> (Graph, Vec<String>, limpet_
     (graph, messages(&reports), memory)
 }
 
-fn messages(reports: &Reports) -> Vec<String> {
-    let ancestors = reports.session_policies.values().chain(reports.backends.values());
-    let ancestors = ancestors.flat_map(|report| &report.ancestors);
-    let parents = reports.http_routes.values().chain(reports.grpc_routes.values());
-    let parents = parents.flat_map(|report| &report.parents);
-    let conditions = ancestors.map(|ancestor| &ancestor.conditions);
-    let conditions = conditions.chain(parents.map(|parent| &parent.conditions)).flatten();
-    let conditions = conditions.chain(reports.without_status.values().map(|condition| &**condition));
-    let conditions = conditions.map(|condition| format!("{}={}", condition.kind, condition.message));
-    let ingress = reports.ingress_routes.values();
-    let ingress = ingress.map(|report| format!("{}={}", report.status.as_str(), report.description));
-    conditions.chain(ingress).collect()
-}
-
 /// Checks that sessions stay as they were where `good` becomes `bad`, that the report says so with these words, and
 /// that they end with `gone`, if that is said.
 #[track_caller]

@@ -88,6 +88,33 @@ async fn a_typo_in_a_policy_ends_no_session() -> Result<()> {
     nothing_happened(crowd).await
 }
 
+/// Over a restart of the controller, which remembers the former name.
+#[tokio::test]
+async fn a_renamed_session_stays_on_its_pod() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
+    let site = ControlledSite::start(cluster, "renamed").await?;
+    let crowd = site.crowd().await?;
+    for name in ["first", "second"] {
+        let change = json!({"spec": {"sessionPersistence": {"sessionName": name}}});
+        site.namespace.merge("BackendLBPolicy", "web", &change).await?;
+        until_filter(&site, &format!(r#"\"name\":\"{name}\""#), true).await?;
+        crowd.rounds(3).await?;
+        site.controller.kill();
+        site.controller.launch()?;
+        site.controller.until_ready().await?;
+        until_connected(&site).await?;
+        crowd.rounds(3).await?;
+    }
+    let said = |policy: &Value| {
+        let conditions = &policy["status"]["ancestors"][0]["conditions"];
+        message(conditions, "Accepted").contains("tokens in the former cookie \"first\" and cookie \"limpet-session\"")
+    };
+    site.namespace
+        .until("the former names to be said", "BackendLBPolicy", "web", said)
+        .await?;
+    nothing_happened(crowd).await
+}
+
 /// A policy for several rules gives each rule its own cookie. Clients with the cookie from before keep their sessions.
 #[tokio::test]
 async fn a_policy_that_gets_and_loses_a_rule_keeps_its_sessions() -> Result<()> {

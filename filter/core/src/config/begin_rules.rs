@@ -17,7 +17,10 @@ pub(super) struct Own<'a> {
 impl Own<'_> {
     fn has(&self, place: Place, name: &str) -> bool {
         self.carrier.place() == Some(place) && self.carrier.name() == name
-            || self.also.iter().any(|one| one.place == place && one.name == name)
+            || self
+                .also
+                .iter()
+                .any(|one| one.place == place && one.name == name && !one.is_former)
             || place == Place::Header && self.tell == Some(name)
     }
 

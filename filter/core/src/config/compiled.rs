@@ -121,6 +121,19 @@ pub(crate) struct Further {
     pub(crate) name: String,
     /// Whether the backend sees it.
     pub(crate) forward: bool,
+    /// Whether sessions had it as their own carrier, to which their tokens are bound.
+    pub(crate) is_former: bool,
+}
+
+impl Further {
+    /// What the tokens of sessions that have it as their own carrier are bound to.
+    pub(crate) fn mode(&self) -> CarrierMode {
+        match self.place {
+            Place::Cookie => CarrierMode::Cookie,
+            Place::Header => CarrierMode::Header,
+            Place::Query => CarrierMode::Query,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::{Carrier, Further, Place, Problem};
 
 const MAX_NAME_LEN: usize = 256;
 /// How many further carriers a policy may have: each is looked for in every request without a token that counts.
-pub(super) const MAX_ALSO: usize = 8;
+pub const MAX_ALSO: usize = 8;
 
 /// The carrier that the query at `field` describes. Adds what is wrong with it to `problems`.
 pub(super) fn query(field: &str, config: &QueryConfig, problems: &mut Vec<Problem>) -> Carrier {
@@ -15,7 +15,7 @@ pub(super) fn query(field: &str, config: &QueryConfig, problems: &mut Vec<Proble
         forward,
         redirects,
     } = config;
-    let parameter = further(Place::Query, name, *forward);
+    let parameter = further(Place::Query, name, *forward, false);
     problems.extend(name_problem_of(&parameter, field));
     Carrier::Query {
         parameter,
@@ -65,22 +65,24 @@ pub(super) fn further_carriers(
 }
 
 fn read(config: &FurtherConfig) -> Option<(&'static str, Further)> {
+    let of = |place, name: &str, forward| further(place, name, forward, config.former);
     match (&config.cookie, &config.header, &config.query) {
-        (Some(cookie), None, None) => Some(("cookie", further(Place::Cookie, &cookie.name, cookie.forward))),
+        (Some(cookie), None, None) => Some(("cookie", of(Place::Cookie, &cookie.name, cookie.forward))),
         (None, Some(header), None) => {
             let name = header.name.to_ascii_lowercase();
-            Some(("header", further(Place::Header, &name, header.forward)))
+            Some(("header", of(Place::Header, &name, header.forward)))
         }
-        (None, None, Some(query)) => Some(("query", further(Place::Query, &query.name, query.forward))),
+        (None, None, Some(query)) => Some(("query", of(Place::Query, &query.name, query.forward))),
         _ => None,
     }
 }
 
-fn further(place: Place, name: &str, forward: bool) -> Further {
+fn further(place: Place, name: &str, forward: bool, is_former: bool) -> Further {
     Further {
         place,
         name: name.to_owned(),
         forward,
+        is_former,
     }
 }
 

@@ -36,6 +36,7 @@ mod query;
 mod rebalance;
 mod redirects;
 mod remembered;
+mod renamed;
 mod routes;
 mod source;
 mod splits;

@@ -40,6 +40,11 @@ pub struct FurtherConfig {
     /// A parameter of the query with the token as its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<FurtherParameterConfig>,
+    /// Whether sessions had it as their own carrier before they were renamed. Tokens in it are replaced by those in the
+    /// policy's own carrier.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = false)))]
+    pub former: bool,
 }
 
 /// A cookie or header that tokens are read from.
