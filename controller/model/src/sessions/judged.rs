@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::backends::Backends;
 use super::domains::{EXPECTED, foreign_domain};
-use super::facts::RuleFacts;
 use super::objects::PolicyObject;
+use super::renamed::said_of_route;
 use super::rules::{Outcome, RuleChoice};
 use crate::Objects;
 use crate::problem::{Problem, joined};
@@ -93,28 +93,10 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
                 rules: refused,
             });
         }
-        Judged::Valid(Box::new(of_route(rules.iter().map(|rule| rule.facts))))
+        Judged::Valid(Box::new(said_of_route(rules.iter().map(|rule| rule.facts))))
     };
     let all = routes.into_iter();
     all.map(|(route, rules)| (route.clone(), judged(rules))).collect()
-}
-
-/// What the rules of a route say of their sessions.
-pub(super) fn of_route<'r>(rules: impl Iterator<Item = &'r RuleFacts<'r>>) -> SessionSettings {
-    let mut settings = SessionSettings::default();
-    for facts in rules {
-        if settings.annotations.is_empty() {
-            settings = SessionSettings {
-                rules: settings.rules,
-                ..SessionSettings::annotated(facts.meta)
-            };
-        }
-        let inline = facts
-            .inline
-            .map(|persistence| (facts.name.last().into(), persistence.clone()));
-        settings.rules.extend(inline);
-    }
-    settings
 }
 
 fn wrong(problems: &[Problem]) -> Judged {

@@ -1,6 +1,7 @@
 //! Sessions that were renamed: what objects said of the carriers of their sessions before.
 
 use super::annotations;
+use super::facts::RuleFacts;
 use super::persistence::{self, Dialect, Persistence};
 use crate::remembered_sessions::{PREFIX, SessionSettings};
 use crate::session_fields::SessionFields;
@@ -37,6 +38,24 @@ impl FormerSessions {
     pub(super) fn of_rule(&self, rule: &str) -> Option<Persistence> {
         read(self.settings.rules.get(&Text::from(rule))?)
     }
+}
+
+/// What the rules of a route say of their sessions.
+pub(super) fn said_of_route<'r>(rules: impl Iterator<Item = &'r RuleFacts<'r>>) -> SessionSettings {
+    let mut settings = SessionSettings::default();
+    for facts in rules {
+        if settings.annotations.is_empty() {
+            settings = SessionSettings {
+                rules: settings.rules,
+                ..SessionSettings::annotated(facts.meta)
+            };
+        }
+        let inline = facts
+            .inline
+            .map(|persistence| (facts.name.last().into(), persistence.clone()));
+        settings.rules.extend(inline);
+    }
+    settings
 }
 
 fn read(persistence: &SessionPersistence) -> Option<Persistence> {

@@ -6,12 +6,11 @@ use super::affinities::Affinities;
 use super::backends::Backends;
 use super::facts::{RuleFacts, Sessionless, Twins};
 use super::fault::{Fault, annotation_field};
-use super::judged;
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
 use super::origins::Part;
 use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::{Draft, Parts};
-use super::renamed::FormerSessions;
+use super::renamed::{FormerSessions, said_of_route};
 use super::{annotations, cookie_path};
 use crate::Settings;
 use crate::graph::{PathMatch, Session, SessionUse};
@@ -232,7 +231,7 @@ impl<'p> Chooser<'p> {
             _ => false,
         };
         let any_cookie = rules.iter().zip(&inline).any(has_cookie);
-        let said = judged::of_route(rules.iter().map(|rule| rule.facts));
+        let said = said_of_route(rules.iter().map(|rule| rule.facts));
         let former = self.remembered.former(&first.facts.route, first.facts.meta, &said);
         let mut route = overrides.map(|overrides| RouteSessions {
             for_headers: if any_cookie {

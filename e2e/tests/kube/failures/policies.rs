@@ -92,7 +92,7 @@ async fn a_typo_in_a_policy_ends_no_session() -> Result<()> {
 #[tokio::test]
 async fn a_renamed_session_stays_on_its_pod() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
-    let site = ControlledSite::start(cluster, "renamed").await?;
+    let mut site = ControlledSite::start(cluster, "renamed").await?;
     let crowd = site.crowd().await?;
     for name in ["first", "second"] {
         let change = json!({"spec": {"sessionPersistence": {"sessionName": name}}});
