@@ -9,7 +9,7 @@ use crate::reports::Condition;
 use crate::session_fields::quoted;
 use crate::stand_in::{AllJudged, Judged, Wrong};
 use crate::{Objects, Settings, affinity};
-use limpet_api::{Kind, Object, ObjectRef, ServiceSpec};
+use limpet_api::{Kind, Object, ObjectName, ObjectRef, ServiceSpec};
 
 const BEGIN: &str = "begin";
 const NEVER: &str = "never";
@@ -23,19 +23,34 @@ pub(crate) fn never_begins(service: &Object<ServiceSpec>) -> bool {
     says(service, BEGIN, NEVER)
 }
 
-/// Whether what it costs to delete the Service's pods is to be written on them. With a mistake, it is as
-/// [`never_begins`].
+/// Whether what it costs to delete the Service's pods is to be written on them. A mistake changes nothing: then it is as
+/// the Service said last.
 #[must_use]
-pub fn costs_of_deletion(service: &Object<ServiceSpec>) -> bool {
-    says(service, POD_DELETION_COST, "true")
+pub fn costs_of_deletion(objects: &Objects, name: &ObjectName, service: &Object<ServiceSpec>) -> bool {
+    let said =
+        |annotations: &BTreeMap<_, String>| annotations.get(POD_DELETION_COST).map(String::as_str) == Some("true");
+    if is_wrong(service, POD_DELETION_COST) {
+        let object = ObjectRef {
+            kind: Kind::Service,
+            name: name.clone(),
+        };
+        let known = objects.memory.sessions.of(&object, &service.meta);
+        known.is_some_and(|known| said(&known.settings.annotations))
+    } else {
+        says(service, POD_DELETION_COST, "true")
+    }
 }
 
 /// Whether an annotation has this value, which is no mistake.
 fn says(service: &Object<ServiceSpec>, name: &str, value: &str) -> bool {
-    let field = annotation_field(name);
-    let is_wrong = |problem: &Problem| problem.field == field;
     session_annotations(&service.meta.annotations).any(|annotation| annotation == (name, value))
-        && !problems_of(service).iter().any(is_wrong)
+        && !is_wrong(service, name)
+}
+
+/// Whether an annotation cannot be followed.
+fn is_wrong(service: &Object<ServiceSpec>, name: &str) -> bool {
+    let field = annotation_field(name);
+    problems_of(service).iter().any(|problem| problem.field == field)
 }
 
 /// Whether the annotations of Services can be followed.
@@ -63,7 +78,7 @@ pub(crate) fn judged(objects: &Objects) -> AllJudged {
 pub(crate) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let wrong = objects.services.iter().filter_map(|(name, service)| {
         let mut problems = problems_of(service);
-        if !settings.judges() && costs_of_deletion(service) {
+        if !settings.judges() && costs_of_deletion(objects, name, service) {
             let message = "remove it with another control plane, whose Envoys do not tell of sessions";
             problems.push(Fault::annotation(POD_DELETION_COST, message).below(""));
         }
@@ -108,6 +123,7 @@ mod tests {
 
     use super::*;
     use crate::settings::Gateways;
+    use crate::stand_in::remembered;
 
     fn service(annotations: &serde_json::Value) -> Object<ServiceSpec> {
         limpet_api::readable(&json!({
@@ -126,6 +142,26 @@ mod tests {
         told.map(|condition| condition.message)
     }
 
+    fn costs(service: &Object<ServiceSpec>) -> bool {
+        costs_of_deletion(&Objects::default(), &service.meta.object_name(), service)
+    }
+
+    #[test]
+    fn a_typo_took_the_costs_away() {
+        const ASKS: &str = "session.limpet.dev/pod-deletion-cost";
+        let mut objects = Objects::default();
+        let mut say = |value: &str| {
+            let service = service(&json!({ASKS: value}));
+            let name = service.meta.object_name();
+            objects.services.insert(name.clone(), service.clone().into());
+            let asks = costs_of_deletion(&objects, &name, &service);
+            objects.memory.sessions = remembered(&objects, &judged(&objects));
+            asks
+        };
+        let said = ["ture", "true", "ture", "yes", "false", "ture"].map(&mut say);
+        assert_eq!(said, [false, true, true, true, false, false]);
+    }
+
     #[test]
     fn a_service_asks_for_costs_by_true_alone() {
         const ASKS: &str = "session.limpet.dev/pod-deletion-cost";
@@ -141,15 +177,15 @@ mod tests {
             ("", false, expected("")),
         ] {
             let service = service(&json!({ASKS: value}));
-            assert_eq!(costs_of_deletion(&service), asks, "{value}");
+            assert_eq!(costs(&service), asks, "{value}");
             assert_eq!(problem(&service, &Settings::default()), message, "{value}");
         }
         let both = service(&json!({ASKS: "true", "session.limpet.dev/begin": "never"}));
-        assert!(costs_of_deletion(&both) && never_begins(&both));
+        assert!(costs(&both) && never_begins(&both));
         let wrong = service(&json!({ASKS: "true", "session.limpet.dev/begin": "later"}));
-        assert!(costs_of_deletion(&wrong) && !never_begins(&wrong));
+        assert!(costs(&wrong) && !never_begins(&wrong));
         let other = service(&json!({ASKS: "true", "session.limpet.dev/strict": "true"}));
-        assert!(costs_of_deletion(&other) && !never_begins(&other));
+        assert!(costs(&other) && !never_begins(&other));
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
         let asking: BTreeSet<ObjectName> = objects
             .services
             .iter()
-            .filter(|(_, service)| costs_of_deletion(service))
+            .filter(|(name, service)| costs_of_deletion(&objects, name, service))
             .map(|(name, _)| name.clone())
             .collect();
         let is_ours = |deletion: &Deletion| matches!(deletion, Deletion::Costs(cost) if cost.written.is_some());
