@@ -214,7 +214,7 @@ async fn visit(door: SocketAddr, tls: Option<Tls>, host: String, done: Arc<Atomi
         let version = answer.header("x-version").context("an answer of another route")?;
         ensure!(answer.status == 200, "{host} {version}: {}", answer.status);
         visits += 1;
-        tokio::time::sleep(std::time::Duration::from_millis(40)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     Ok(visits)
 }
