@@ -98,6 +98,7 @@ async fn a_new_pod_gets_sessions_that_were_unused_and_no_others() -> Result<()> 
                     "a session that is used all the time moved, round {round}"
                 );
             } else if number % ROUNDS == round % ROUNDS && client.visit().await? {
+                ensure!(client.home == "c", "a session moved to the full pod {}", client.home);
                 moves.push(Instant::now());
             }
         }

@@ -15,6 +15,7 @@ mod window;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub use crate::backend::Backend;
 use crate::outcome::RequestOutcome;
 use crate::source::Key;
 use crate::time::Timestamp;
-use crate::token::Refusal;
+use crate::token::{Destination, Refusal};
 use budgets::Budgets;
 pub use budgets::LIFE as BUDGET_LIFE;
 use report::{Report, Restart, SILENCE, TRIES};
@@ -60,6 +61,8 @@ pub enum Left {
     Backend(Backend),
     /// It began anew although this backend is there, which has more than its share. When it was last seen here.
     Rebalanced(Backend, Timestamp),
+    /// The same, but another host answered than the one that it was sent to, at this time.
+    Astray(Backend, Timestamp, SocketAddr, Timestamp),
     /// The client's token was refused, and another session began.
     Refused(Refusal),
     /// The application moved it.
@@ -85,7 +88,7 @@ pub struct Census {
     sent: Mutex<Sent>,
     /// Which memory and process answered last.
     answered: Mutex<Option<(u64, u64)>>,
-    /// How many sessions may begin anew.
+    /// How many sessions may begin anew, and where.
     budgets: Mutex<Budgets>,
     /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
     seed: [u8; 16],
@@ -141,6 +144,10 @@ impl Census {
         match left {
             Left::Backend(backend) => self.tally(backend, Tally::leave),
             Left::Rebalanced(backend, last_seen) => self.tally(backend, |tally| tally.rebalance(last_seen)),
+            Left::Astray(backend, last_seen, host, at) => {
+                self.tally(backend, |tally| tally.rebalance(last_seen));
+                locked(&self.budgets).missed.add(backend.destination, host, at);
+            }
             Left::Refused(refusal) => self.restart(RequestOutcome::Refused(refusal).word(), 1),
             Left::Moved => self.restart("moved", 1),
         }
@@ -228,13 +235,19 @@ impl Census {
             return None;
         }
         // Whoever takes the report has back what is left of the budgets.
-        *locked(&self.budgets) = Budgets::default();
+        locked(&self.budgets).give(&[], now);
         Some(report)
     }
 
-    /// Takes one of the sessions that the controller lets begin anew, if there is one for this backend.
-    pub fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+    /// Takes one of the sessions that the controller lets begin anew, if there is one for this backend. Returns the
+    /// host that it goes to.
+    pub fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
         locked(&self.budgets).take(backend, now)
+    }
+
+    /// Whether a host did not answer a session that was sent there a moment ago.
+    pub fn has_missed(&self, destination: Destination, host: SocketAddr, now: Timestamp) -> bool {
+        locked(&self.budgets).missed.has(destination, host, now)
     }
 
     /// What to send now: what has no answer, else what has changed, or nothing but a sign of life if nothing has for
@@ -321,7 +334,7 @@ impl Census {
     /// Follows an answer to reports. If the controller has forgotten the former ones, everything is told
     /// again; if another process of it answers, what may have been lost with the one before.
     pub fn follow(&self, answer: &report::Answer, now: Timestamp) {
-        *locked(&self.budgets) = Budgets::new(&answer.sheds, now);
+        locked(&self.budgets).give(&answer.sheds, now);
         let before = locked(&self.answered).replace((answer.memory, answer.process));
         let again = match before {
             Some((memory, _)) if memory != answer.memory => Duration::MAX,

@@ -41,8 +41,8 @@ pub struct Session {
     held: Option<KeyId>,
     /// When the request came.
     at: Timestamp,
-    /// Whether load balancing chooses a backend although the token is honoured.
-    rebalanced: bool,
+    /// The other backend that the request is sent to although the token is honoured.
+    rebalanced: Option<SocketAddr>,
     /// Where the client has a token beside the one that counts, in a carrier that the policy had before.
     former: Option<Found>,
     /// Why no token of the request was honoured.
@@ -76,7 +76,7 @@ impl Session {
             taken: Taken::default(),
             held: None,
             at: Timestamp::UNIX_EPOCH,
-            rebalanced: false,
+            rebalanced: None,
             former: None,
             refused: None,
             authority: None,
@@ -166,32 +166,42 @@ impl Session {
         };
         self.rebalanced = match &self.state {
             SessionState::Honoured(honoured) => self.begins_anew(&honoured.claims, request, now)?,
-            _ => false,
+            _ => None,
         };
+        // That backend may have gone, or not be known here yet: then load balancing chooses.
+        let anew = self.rebalanced.map(|host| Steering { host, strict: false });
         Ok(RequestPlan {
             edit: tokens.edit,
             further_edits: tokens.further_edits,
-            steering: self.steered().map(|Honoured { claims, .. }| Steering {
-                host: claims.host,
-                strict: strict && !claims.is_moving(),
+            steering: anew.or_else(|| {
+                let Honoured { claims, .. } = self.steered()?;
+                Some(Steering {
+                    host: claims.host,
+                    strict: strict && !claims.is_moving(),
+                })
             }),
             outcome: match self.state {
                 SessionState::Uncertain(_) => None,
-                _ if self.rebalanced => Some(RequestOutcome::Rebalanced),
+                _ if self.rebalanced.is_some() => Some(RequestOutcome::Rebalanced),
                 _ => Some(outcome),
             },
             hash: None,
         })
     }
 
-    /// Whether a session that lives begins anew where load balancing sends it, as if its backend were gone. A policy
+    /// The host that a session which lives begins anew on, as if its backend were gone; `None` if it stays. A policy
     /// without `rebalance` asks for nothing.
-    fn begins_anew(&self, claims: &Claims, request: &impl RequestView, now: Timestamp) -> Result<bool, ViewError> {
+    fn begins_anew(
+        &self,
+        claims: &Claims,
+        request: &impl RequestView,
+        now: Timestamp,
+    ) -> Result<Option<SocketAddr>, ViewError> {
         let policy = &self.bound_policy;
-        Ok(policy.is_long_unused(claims, now)
-            && policy.policy.begin.permits(request)?
-            && !is_preflight(request)?
-            && request.may_leave(&policy.backend(claims), now))
+        let may_begin =
+            policy.is_long_unused(claims, now) && policy.policy.begin.permits(request)? && !is_preflight(request)?;
+        let host = || request.may_leave(&policy.backend(claims), now);
+        Ok(may_begin.then(host).flatten())
     }
 
     /// The request has ended without a response. Envoy may begin it again at once. Nothing is remembered if the proxy
@@ -278,9 +288,9 @@ impl Session {
         }
     }
 
-    /// The token whose backend the request is sent to.
+    /// The token whose backend the request is sent to: none if the session begins anew.
     fn steered(&self) -> Option<&Honoured> {
-        self.honoured().filter(|_| !self.rebalanced)
+        self.honoured().filter(|_| self.rebalanced.is_none())
     }
 
     /// Whether the application ends the session with this response.
@@ -337,7 +347,8 @@ impl Session {
             SessionState::Preflight => false,
             SessionState::New => self.may_begin && policy.begin.is_set(response, cookies, &now)?,
             SessionState::Honoured(_) | SessionState::Uncertain(_) => {
-                renew || wish.is_some() || response.maybe_other_host(policy.strict)?
+                // The host that was asked for is then another one than the token's.
+                renew || self.rebalanced.is_some() || wish.is_some() || response.maybe_other_host(policy.strict)?
             }
         };
         let steered = self.steered();
@@ -405,7 +416,7 @@ impl Session {
             }),
             refused_move: honoured.and_then(|honoured| moved::to_nowhere(&self.bound_policy, &honoured.claims, host)),
             seen: self.bound_policy.seen(&claims, Identity::Token(nonce), now),
-            left: self.left(outcome, honoured),
+            left: self.left(outcome, honoured, host),
             ..ResponsePlan::NO_CHANGE
         };
         Ok(())
@@ -446,8 +457,8 @@ impl Session {
         self.bound_policy.seen(claims, Identity::Token(*nonce), self.at)
     }
 
-    /// Why the client's session does not go on where it was.
-    fn left(&self, outcome: ResponseOutcome, honoured: Option<&Honoured>) -> Option<Left> {
+    /// Why the client's session does not go on where it was. `host` answered.
+    fn left(&self, outcome: ResponseOutcome, honoured: Option<&Honoured>, host: SocketAddr) -> Option<Left> {
         if !self.bound_policy.limits.counts {
             return None;
         }
@@ -455,10 +466,11 @@ impl Session {
             (ResponseOutcome::Moved, _) => Some(Left::Moved),
             (ResponseOutcome::Reissued, Some(honoured)) => {
                 let backend = self.bound_policy.backend(&honoured.claims);
-                Some(if self.rebalanced {
-                    Left::Rebalanced(backend, honoured.claims.last_seen)
-                } else {
-                    Left::Backend(backend)
+                let last_seen = honoured.claims.last_seen;
+                Some(match self.rebalanced {
+                    None => Left::Backend(backend),
+                    Some(to) if to == host => Left::Rebalanced(backend, last_seen),
+                    Some(to) => Left::Astray(backend, last_seen, to, self.at),
                 })
             }
             (ResponseOutcome::Issued, _) => self.refused.map(Left::Refused),

@@ -4,6 +4,7 @@
 //! and properties are bytes, because a client may send any. Answers borrow from the adapter if it holds the bytes.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 
 use crate::backend::Backend;
 use crate::redirect::Unanswered;
@@ -59,10 +60,11 @@ pub trait RequestView {
     fn unanswered(&self) -> Option<&'static Unanswered> {
         None
     }
-    /// Whether one more session of this backend may begin anew, for the adapter's [`Census`](crate::census::Census).
-    /// Asked only of sessions that were unused for long, so `true` may be taken for one that does.
-    fn may_leave(&self, _backend: &Backend, _now: Timestamp) -> bool {
-        false
+    /// The host on which one more session of this backend may begin anew, as the adapter's
+    /// [`Census`](crate::census::Census) says it; `None` if it stays. Asked only of sessions that were unused for long,
+    /// so each host that is returned may be taken for a session that goes there.
+    fn may_leave(&self, _backend: &Backend, _now: Timestamp) -> Option<SocketAddr> {
+        None
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use limpet_core::census::Backend;
@@ -140,7 +141,7 @@ impl RequestView for Request<'_, '_> {
         Some(&UNANSWERED)
     }
 
-    fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
         CENSUS.may_leave(backend, now)
     }
 }

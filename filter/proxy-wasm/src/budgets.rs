@@ -31,21 +31,6 @@ struct Budgets {
 }
 
 impl Budgets {
-    fn take(&mut self, backend: &Backend) -> bool {
-        let destination = u32::from_be_bytes(backend.destination.0);
-        let mut sheds = self.left.iter_mut();
-        let Some(shed) = sheds.find(|shed| shed.destination == destination && shed.sessions > 0) else {
-            return false;
-        };
-        let mut hosts = shed.hosts.iter_mut();
-        let Some(host) = hosts.find(|host| host.sessions > 0 && host.host() == Some(backend.host)) else {
-            return false;
-        };
-        shed.sessions -= 1;
-        host.sessions -= 1;
-        true
-    }
-
     fn taken(&self) -> HashMap<Host, u32> {
         let mut taken = HashMap::new();
         for (given, left) in std::iter::zip(&self.given, &self.left) {
@@ -100,7 +85,8 @@ impl Untold {
     }
 
     /// What the workers may take of what the controller gives. Who was let go before the last report, and is not in it,
-    /// has stayed: load balancing chose the same backend.
+    /// has stayed: the other backend was not there, and load balancing chose the same one. What others lack is as the
+    /// controller says: it holds back what this process had before.
     pub(crate) fn withhold(&self, mut sheds: Vec<Shed>) -> Vec<Shed> {
         for shed in &mut sheds {
             let all = self.latest.iter().filter(|((of, _), _)| *of == shed.destination);
@@ -153,9 +139,9 @@ pub(crate) fn left() -> (Vec<Shed>, Timestamp) {
     (left, Timestamp::from_unix_millis(since))
 }
 
-/// Takes one of the sessions that may begin anew, if there is one for this backend.
-pub(crate) fn take(backend: &Backend) -> bool {
-    change(|budgets| budgets.take(backend).then_some(())).is_some()
+/// Takes one of the sessions that may begin anew, if there is one for this backend. Returns the host that it goes to.
+pub(crate) fn take(backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
+    change(|budgets| Shed::take(&mut budgets.left, backend, &is_there))
 }
 
 #[cfg(test)]

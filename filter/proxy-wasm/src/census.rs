@@ -1,6 +1,7 @@
 //! The sessions that this VM has seen.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 
 use limpet_core::census::{Backend, Census, Left, Seen};
 use limpet_core::time::Timestamp;
@@ -12,10 +13,14 @@ thread_local! {
     pub(crate) static CENSUS: RefCell<Option<Census>> = const { RefCell::new(None) };
 }
 
-/// Whether one more session of this backend may begin anew. Other workers are asked only if this one knows of a budget.
-pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> bool {
-    let knows_budget = |census: &Census| census.may_leave(backend, now);
-    CENSUS.with_borrow(|census| census.as_ref().is_some_and(knows_budget)) && budgets::take(backend)
+/// The host on which one more session of this backend may begin anew. Other workers are asked only if this one knows of
+/// a budget.
+pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+    CENSUS.with_borrow(|census| {
+        let census = census.as_ref()?;
+        census.may_leave(backend, now)?;
+        budgets::take(backend, |host| !census.has_missed(backend.destination, host, now))
+    })
 }
 
 /// Counts what a response tells.

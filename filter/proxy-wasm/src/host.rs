@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
+use std::net::SocketAddr;
 use std::time::UNIX_EPOCH;
 
 use limpet_core::Unanswered;
@@ -143,7 +144,7 @@ impl RequestView for Request {
         Some(&UNANSWERED)
     }
 
-    fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
         census::may_leave(backend, now)
     }
 }

@@ -1,12 +1,13 @@
 //! How many sessions may begin anew, so that pods that came later get their share.
 //!
 //! A pod that has more than its share of a Service's sessions may shed what it has too many of. Envoys let sessions go
-//! that were unused for long (the filter's `rebalance`), and load balancing sends each where it sends new ones. This
-//! says how many. All of it is a function of what is known, and of the time.
+//! that were unused for long (the filter's `rebalance`), and send each to a pod that lacks sessions. This says how
+//! many, and where to. All of it is a function of what is known, and of the time.
 //!
 //! Each Gateway evens out its own sessions. What the Envoys of another one tell, and how many of them there are,
 //! changes nothing for it.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -30,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(BUDGET_LIFE.as_secs() + 5);
 const FRESH: Duration = Duration::from_secs(1);
 /// How many reporters a Service may have in a Gateway. A number too many gets no budget.
 const REPORTERS: usize = 4096;
+/// How many pods an answer names that take sessions: those that lack most. Later ones name others, so an answer stays
+/// small whatever the number of pods.
+const TARGETS: usize = 64;
 /// Who began anew before this process started is not known, and counts on the old pod until the idle bound is over. So
 /// long is that waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -54,10 +58,16 @@ pub(super) struct Known<'a> {
 
 #[derive(Debug)]
 pub(super) struct Balance {
-    /// How many replicas give budgets to Envoys of their own.
-    replicas: usize,
+    part: Part,
     /// The Services whose sessions may begin anew, by the group of the Envoys that these sessions use.
     services: HashMap<ClusterId, HashMap<String, Service>>,
+}
+
+/// How many replicas give budgets to Envoys of their own, and which of them this is, from 0.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    replicas: usize,
+    rank: usize,
 }
 
 #[derive(Debug)]
@@ -66,6 +76,8 @@ struct Service {
     counted: Timestamp,
     /// What pods have more than their share.
     excess: BTreeMap<SocketAddr, u64>,
+    /// What pods have less than their share, as far as this replica may send sessions there.
+    lack: Slots,
     bucket: Bucket,
     reporters: BTreeMap<u64, Reporter>,
 }
@@ -79,21 +91,29 @@ struct Bucket {
     filled: Timestamp,
 }
 
+/// How many sessions may go to which pods.
+type Slots = BTreeMap<SocketAddr, u64>;
+
 /// An Envoy.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 struct Reporter {
     seen: Timestamp,
     /// When it last got a budget.
     served: Timestamp,
     /// What it has of the bucket.
     budget: u64,
+    /// Where these sessions may go.
+    slots: Slots,
+    /// Where those of the budget before could go. They are under way, or told of a moment later, and not counted there
+    /// yet: by another replica, either.
+    former: Slots,
 }
 
 impl Balance {
     /// No session may begin anew.
     pub(super) fn none() -> Self {
         Self {
-            replicas: 1,
+            part: Part { replicas: 1, rank: 0 },
             services: HashMap::new(),
         }
     }
@@ -103,9 +123,10 @@ impl Balance {
         self.services.values_mut().for_each(HashMap::clear);
     }
 
-    /// So many replicas divide what may begin anew.
-    pub(super) fn share(&mut self, replicas: usize) {
-        self.replicas = replicas.max(1);
+    /// So many replicas divide what may begin anew, of which so many come before this one.
+    pub(super) fn share(&mut self, replicas: usize, rank: usize) {
+        let replicas = replicas.max(1);
+        self.part = Part { replicas, rank };
     }
 
     /// The Services whose sessions may begin anew. No other one sheds any.
@@ -133,11 +154,13 @@ impl Balance {
             for ((_, host), left) in told.rebalanced.iter().filter(|((of, _), _)| of == id) {
                 service.note(*host, *left);
             }
-            service.count((*id, served), told.group, self.replicas, known, now);
-            let budget = service.grant(told.reporter, now);
-            if budget > 0 {
-                sheds.push(service.shed(served.destination, budget));
+            if !service.count((*id, served), told.group, self.part, known, now) {
+                service.settle(told.reporter);
             }
+            // Endpoints change more often than sessions are counted.
+            service.lack.retain(|host, _| is_ready(served, *host));
+            service.grant(told.reporter, now);
+            sheds.extend(service.shed(served.destination, told.reporter));
         }
         sheds
     }
@@ -148,6 +171,7 @@ impl Service {
         Self {
             counted: Timestamp::UNIX_EPOCH,
             excess: BTreeMap::new(),
+            lack: Slots::new(),
             bucket: Bucket {
                 level: 0.0,
                 most: 1.0,
@@ -158,33 +182,49 @@ impl Service {
         }
     }
 
+    /// Counts its sessions. Returns whether that was due.
     fn count(
         &mut self,
         (id, served): (ClusterId, &Served),
         group: &str,
-        replicas: usize,
+        part: Part,
         known: Known<'_>,
         now: Timestamp,
-    ) {
+    ) -> bool {
         if now.since(self.counted) < FRESH {
-            return;
+            return false;
         }
         self.counted = now;
-        let ready = served.hosts.iter().filter(|(_, host)| host.standing == Standing::Ready);
+        let ready = served.hosts.keys().filter(|host| is_ready(served, **host));
         let mut counts = Vec::new();
         let mut wait = Duration::ZERO;
-        for (host, _) in ready {
+        for host in ready {
             let (sessions, longest) = known.ledger.staying((id, *host), group, now);
             counts.push((*host, sessions));
             wait = wait.max(longest).min(LONGEST_WAIT);
         }
         let all = sum(counts.iter().map(|(_, sessions)| *sessions));
-        self.bucket.resize(all, replicas);
-        self.excess = if now.since(known.since) < wait {
-            BTreeMap::new()
+        self.bucket.resize(all, part.replicas);
+        (self.excess, self.lack) = if now.since(known.since) < wait {
+            (BTreeMap::new(), Slots::new())
         } else {
-            excess(&counts)
+            (excess(&counts), part.of(&lack(&counts)))
         };
+        true
+    }
+
+    /// What this reporter had is held back no longer, and its report, which tells of it, is not counted yet.
+    fn settle(&mut self, id: u64) {
+        let former = self
+            .reporters
+            .get(&id)
+            .into_iter()
+            .flat_map(|reporter| &reporter.former);
+        for (host, sessions) in former {
+            if let Some(lack) = self.lack.get_mut(host) {
+                *lack = lack.saturating_sub(*sessions);
+            }
+        }
     }
 
     /// Sessions of a pod have begun anew.
@@ -195,42 +235,116 @@ impl Service {
         }
     }
 
-    /// How many sessions this reporter may let go. What it had before, it has given back or used.
-    fn grant(&mut self, id: u64, now: Timestamp) -> u64 {
+    /// Says how many sessions this reporter may let go, and where to. What it had before, it has given back or used.
+    fn grant(&mut self, id: u64, now: Timestamp) {
         self.reporters
             .retain(|_, reporter| now.since(reporter.seen) <= PATIENCE);
         let known = self.reporters.remove(&id);
         if self.reporters.len() >= REPORTERS {
-            return 0;
+            return;
         }
         let others = &self.reporters;
-        let served = known.map_or(Timestamp::UNIX_EPOCH, |reporter| reporter.served);
+        let Reporter {
+            served, slots: former, ..
+        } = known.unwrap_or_default();
+        let room = self.room(&former);
         let before = others
             .iter()
             .filter(|(other, reporter)| (reporter.served, **other) < (served, id));
         // The bucket is divided by all. What is left over goes to those who have waited for longest.
-        let free = self.bucket.whole().min(sum(self.excess.values().copied()));
+        let [excess, lack] = [&self.excess, &self.lack].map(|of_pods| sum(of_pods.values().copied()));
+        let free = self.bucket.whole().min(excess).min(lack);
         let all = others.len() as u64 + 1;
         let share = free / all + u64::from((before.count() as u64) < free % all);
         let taken = sum(others.values().map(|reporter| reporter.budget));
-        let budget = share.min(free.saturating_sub(taken));
-        let served = if budget > 0 { now } else { served };
-        let seen = now;
-        self.reporters.insert(id, Reporter { seen, served, budget });
-        budget
+        let slots = divide(share.min(free.saturating_sub(taken)), &room);
+        let budget = sum(slots.values().copied());
+        let reporter = Reporter {
+            seen: now,
+            served: if budget > 0 { now } else { served },
+            budget,
+            slots,
+            former,
+        };
+        self.reporters.insert(id, reporter);
     }
 
-    fn shed(&self, destination: Destination, budget: u64) -> Shed {
-        let at_most = |sessions: u64| u32::try_from(sessions.min(budget)).unwrap_or(u32::MAX);
-        let hosts = self.excess.iter().filter(|(_, excess)| **excess > 0);
-        Shed {
+    /// What pods lack that no reporter may fill up yet, for one that has had `former`. First come those that it had
+    /// nothing for, so that one which its Envoy cannot reach takes nobody's turn, and of these those that lack most.
+    fn room(&self, former: &Slots) -> Vec<(SocketAddr, u64)> {
+        let mut room = self.lack.clone();
+        let of_others = self
+            .reporters
+            .values()
+            .flat_map(|reporter| [&reporter.slots, &reporter.former]);
+        for (host, sessions) in of_others.chain([former]).flatten() {
+            if let Some(left) = room.get_mut(host) {
+                *left = left.saturating_sub(*sessions);
+            }
+        }
+        let mut room: Vec<_> = room.into_iter().filter(|(_, left)| *left > 0).collect();
+        room.sort_by_key(|(host, left)| (former.contains_key(host), Reverse(*left)));
+        room.truncate(TARGETS);
+        room
+    }
+
+    /// What this reporter may let go; `None` if nothing.
+    fn shed(&self, destination: Destination, id: u64) -> Option<Shed> {
+        let reporter = self.reporters.get(&id).filter(|reporter| reporter.budget > 0)?;
+        let at_most = |(host, sessions): (&SocketAddr, &u64)| {
+            ShedHost::new(
+                *host,
+                u32::try_from(*sessions.min(&reporter.budget)).unwrap_or(u32::MAX),
+            )
+        };
+        Some(Shed {
             destination: u32::from_be_bytes(destination.0),
-            sessions: at_most(budget),
-            hosts: hosts
-                .map(|(host, excess)| ShedHost::new(*host, at_most(*excess)))
+            sessions: u32::try_from(reporter.budget).unwrap_or(u32::MAX),
+            hosts: self
+                .excess
+                .iter()
+                .filter(|(_, excess)| **excess > 0)
+                .map(at_most)
                 .collect(),
+            targets: reporter.slots.iter().map(at_most).collect(),
+        })
+    }
+}
+
+impl Part {
+    /// What this replica may fill up of what pods lack. What is left over goes to the one for this pod and to the other
+    /// for the next, so that all of them together have all of it.
+    fn of(self, lack: &Slots) -> Slots {
+        let Self { replicas, rank } = self;
+        let part = |(place, (host, lack)): (usize, (&SocketAddr, &u64))| {
+            let over = (rank + place) % replicas;
+            (*host, lack.saturating_add(over as u64) / replicas as u64)
+        };
+        lack.iter().enumerate().map(part).collect()
+    }
+}
+
+fn is_ready(served: &Served, host: SocketAddr) -> bool {
+    let host = served.hosts.get(&host);
+    host.is_some_and(|host| host.standing == Standing::Ready)
+}
+
+/// Divides a budget among pods by the room that they have, as far as there is some.
+fn divide(budget: u64, room: &[(SocketAddr, u64)]) -> Slots {
+    let mut all = sum(room.iter().map(|(_, room)| *room));
+    let mut rest = budget.min(all);
+    let mut slots = Slots::new();
+    for (host, room) in room {
+        // Not above the room: there is not more to divide than all of it.
+        let part = (u128::from(rest) * u128::from(*room)).div_ceil(u128::from(all.max(1)));
+        let part = u64::try_from(part).unwrap_or(rest);
+        rest = rest.saturating_sub(part);
+        all = all.saturating_sub(*room);
+        if part > 0 {
+            slots.insert(*host, part);
         }
     }
+    slots
 }
 
 /// Nobody's numbers overflow it.
@@ -254,6 +368,14 @@ fn excess(counts: &[(SocketAddr, u64)]) -> BTreeMap<SocketAddr, u64> {
     let over = counts.iter().filter(|(_, sessions)| *sessions as f64 > most);
     over.map(|(host, sessions)| (*host, (*sessions as f64 - most).ceil() as u64))
         .collect()
+}
+
+/// What each of these pods has less than its share, rounded up. One that has its share sheds none.
+fn lack(counts: &[(SocketAddr, u64)]) -> Slots {
+    let all = sum(counts.iter().map(|(_, sessions)| *sessions));
+    let share = all.div_ceil((counts.len() as u64).max(1));
+    let lack = |(host, sessions): &(SocketAddr, u64)| (*host, share.saturating_sub(*sessions));
+    counts.iter().map(lack).collect()
 }
 
 #[expect(
@@ -321,6 +443,100 @@ mod tests {
         assert_eq!(over(&[]), [0; 0]);
     }
 
+    #[test]
+    fn what_is_less_than_a_share_is_lacking() {
+        let lacking = |counts: &[u64]| -> Vec<u64> {
+            let counts: Vec<_> = (1..).map(host).zip(counts.iter().copied()).collect();
+            lack(&counts).into_values().collect()
+        };
+        assert_eq!(lacking(&[667, 667, 666, 0, 0]), [0, 0, 0, 400, 400]);
+        // A single session more than all shares has a place.
+        assert_eq!(lacking(&[3, 0, 0, 0]), [0, 1, 1, 1]);
+        assert_eq!(lacking(&[440, 390, 390, 390, 390]), [0, 10, 10, 10, 10]);
+        assert_eq!(lacking(&[u64::MAX, u64::MAX]), [0, 0]);
+        assert_eq!(lacking(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn replicas_together_fill_up_what_pods_lack() {
+        let lack: Slots = (1..).map(host).zip([0, 1, 1, 1, 7, 400]).collect();
+        for replicas in 1..=5 {
+            let mut all: Slots = lack.keys().map(|host| (*host, 0)).collect();
+            for rank in 0..replicas {
+                let part = Part { replicas, rank }.of(&lack);
+                for (host, sum) in &mut all {
+                    *sum += part[host];
+                }
+            }
+            assert_eq!(all, lack, "{replicas}");
+        }
+    }
+
+    /// Envoys report in turn, and move some, all or none of what they may. What they have moved is counted an interval
+    /// later, at the earliest.
+    #[test]
+    fn no_pod_gets_more_than_it_lacks() {
+        for seed in 0..200_u64 {
+            let dice = |salt: u64, below: u64| {
+                let mixed = seed.wrapping_add(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (mixed >> 40) % below
+            };
+            let pods = u8::try_from(1 + dice(1, 100)).unwrap();
+            let mut service = Service::new();
+            service.excess = [(host(200), 10_000)].into();
+            service.bucket.resize(10_000, 1);
+            let lack: Slots = (1..=pods).map(|pod| (host(pod), dice(u64::from(pod), 9))).collect();
+            let mut moved: Slots = lack.keys().map(|host| (*host, 0)).collect();
+            let mut late = moved.clone();
+            for at in 0..60 {
+                service.bucket.level = 20.0;
+                // What was moved an interval before is counted.
+                service.lack = lack.iter().map(|(host, lack)| (*host, lack - late[host])).collect();
+                late.clone_from(&moved);
+                for reporter in 0..3 {
+                    service.grant(reporter, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
+                    let Reporter { budget, slots, .. } = &service.reporters[&reporter];
+                    assert_eq!(*budget, slots.values().sum::<u64>());
+                    assert!(slots.len() <= TARGETS);
+                    for (host, slots) in slots {
+                        *moved.get_mut(host).unwrap() += slots.min(&dice(at * 3 + reporter, 4));
+                    }
+                }
+                let over = moved.iter().find(|(host, moved)| *moved > &lack[host]);
+                assert_eq!(over, None, "{seed}: {lack:?}");
+            }
+            assert_eq!(moved, lack, "{seed}: some are never filled up");
+        }
+    }
+
+    #[test]
+    fn no_pod_is_filled_up_twice_between_two_counts() {
+        let mut service = Service::new();
+        service.excess = [(host(1), 100)].into();
+        service.lack = [(host(9), 5)].into();
+        service.bucket.level = 2.0;
+        let round = |_| {
+            service.settle(1);
+            service.grant(1, Timestamp::from_unix_seconds(1_800_000_000));
+            service.reporters[&1].budget
+        };
+        assert_eq!((0..9).map(round).sum::<u64>(), 5);
+    }
+
+    #[test]
+    fn a_pod_that_takes_nothing_takes_nobodys_turn() {
+        let mut service = Service::new();
+        service.excess = [(host(1), 100)].into();
+        service.lack = [(host(8), 90), (host(9), 5)].into();
+        service.bucket.level = 1.0;
+        let round = |at| {
+            service.grant(1, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
+            service.reporters[&1].slots.keys().copied().collect::<Vec<_>>()
+        };
+        let named: Vec<_> = (0..4_u64).map(round).collect();
+        assert_eq!(named, [8, 9, 8, 9].map(|pod| vec![host(pod)]));
+    }
+
     /// Whoever asks whenever there is one gets a tenth in each minute, and not one more.
     #[test]
     fn no_minute_has_more_than_a_tenth() {
@@ -360,19 +576,24 @@ mod tests {
         let now = |seconds: u64| Timestamp::from_unix_seconds(1_800_000_000 + seconds);
         let mut service = Service::new();
         service.excess = [(host(1), 100)].into();
+        service.lack = [(host(9), 100)].into();
         service.bucket.resize(700, 1);
         service.bucket.level = 10.0;
+        let grant = |service: &mut Service, id, at| {
+            service.grant(id, now(at));
+            service.reporters[&id].budget
+        };
         for reporter in 1..=3 {
-            service.grant(reporter, now(0));
+            grant(&mut service, reporter, 0);
         }
-        let round = |service: &mut Service, at| [1, 2, 3].map(|reporter| service.grant(reporter, now(at)));
+        let round = |service: &mut Service, at| [1, 2, 3].map(|reporter| grant(service, reporter, at));
         assert_eq!(round(&mut service, 1).iter().sum::<u64>(), 10);
         assert!(round(&mut service, 2).iter().all(|budget| *budget >= 3));
         // One of them is silent. Its part is not anybody's until it cannot use it any more.
-        assert!(service.grant(1, now(10)) <= 4);
-        service.grant(1, now(30));
-        service.grant(2, now(30));
-        assert_eq!(service.grant(1, now(31)), 5);
+        assert!(grant(&mut service, 1, 10) <= 4);
+        grant(&mut service, 1, 30);
+        grant(&mut service, 2, 30);
+        assert_eq!(grant(&mut service, 1, 31), 5);
         // A single one goes round.
         service.bucket.level = 1.0;
         let mut lucky = [0; 3];

@@ -148,9 +148,12 @@ impl Book {
             .allow(&clusters.map(ClusterId::of).collect(), &content.places);
     }
 
-    /// How many replicas answer Envoys. What may begin anew is divided by them.
-    pub(crate) fn share(&self, replicas: usize) {
-        self.content().balance.share(replicas);
+    /// How many replicas answer Envoys, and the processes of those that are known. What may begin anew is divided by
+    /// them.
+    pub(crate) fn share(&self, replicas: usize, processes: impl Iterator<Item = u64>) {
+        let content = &mut *self.content();
+        let before = processes.filter(|process| *process < content.process);
+        content.balance.share(replicas, before.count());
     }
 
     /// Compares who tells anything with the Envoys that are connected.

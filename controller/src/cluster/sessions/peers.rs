@@ -45,7 +45,8 @@ pub(crate) async fn follow(book: Book, mut replicas: Replicas, sealing: Sealing)
         let Some(view) = view else { continue };
         let untold = there(&view).filter(|(_, said)| said.pages.is_none());
         untold.for_each(|(name, _)| peers.book.miss_replica(name, "it does not tell its address (POD_IP)"));
-        peers.book.share(view.len() + 1);
+        let processes = peers.known.values().map(|known| known.after.process);
+        peers.book.share(view.len() + 1, processes);
         let pages = |name: &str| view.get(name).and_then(|said| said.pages);
         peers.book.forget_loads_of_others(|name| pages(name).is_some());
         peers.known.retain(|name, _| pages(name).is_some());

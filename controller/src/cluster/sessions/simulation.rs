@@ -88,7 +88,7 @@ impl RequestView for Request<'_> {
     fn reroute(&mut self, _: Destination) -> view::Answer<'_> {
         Ok(None)
     }
-    fn may_leave(&self, backend: &Backend, now: Timestamp) -> bool {
+    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
         self.census.may_leave(backend, now)
     }
 }
@@ -137,6 +137,9 @@ struct Client {
 struct Move {
     at: u64,
     unused: u64,
+    to: SocketAddr,
+    /// How many sessions the other pod has with it.
+    load: usize,
 }
 
 struct Simulation {
@@ -148,6 +151,8 @@ struct Simulation {
     idle: [u32; ENVOYS],
     book: Content,
     pods: Vec<SocketAddr>,
+    /// A pod that Envoys take for unhealthy.
+    unhealthy: Option<SocketAddr>,
     clients: Vec<Client>,
     /// Who has the next request: a client, or an Envoy that reports.
     next: BinaryHeap<Reverse<(u64, Event)>>,
@@ -196,6 +201,7 @@ impl Simulation {
             idle: [0; ENVOYS],
             book,
             pods: Vec::new(),
+            unhealthy: None,
             clients: (0..sessions).map(|_| Client::default()).collect(),
             next: BinaryHeap::new(),
             moves: Vec::new(),
@@ -278,10 +284,12 @@ impl Simulation {
         let mut session = self.filter.session(&request).unwrap().unwrap();
         let plan = session.on_request(&mut request, now).unwrap();
         let outcome = plan.outcome;
+        let healthy: Vec<_> = self.pods.iter().filter(|pod| Some(**pod) != self.unhealthy).collect();
         let asked = plan.steering.map(|steering| steering.host);
+        let asked = asked.filter(|host| healthy.contains(&host));
         let host = asked.unwrap_or_else(|| {
             self.turns[envoy] += 1;
-            self.pods[self.turns[envoy] % self.pods.len()]
+            *healthy[self.turns[envoy] % healthy.len()]
         });
         let response = Response {
             host: host.to_string(),
@@ -296,15 +304,18 @@ impl Simulation {
         }
         plan.seen.iter().for_each(|seen| census.see(seen));
         plan.left.into_iter().for_each(|left| census.leave(left));
-        if client.host.is_some_and(|before| before != host) {
+        let before = client.host.replace(host);
+        let unused = self.now - std::mem::replace(&mut client.used, self.now);
+        if before.is_some_and(|before| before != host) {
             assert_eq!(outcome, Some(RequestOutcome::Rebalanced));
+            let there = self.clients.iter().filter(|client| client.host == Some(host));
             self.moves.push(Move {
                 at: self.now,
-                unused: self.now - client.used,
+                unused,
+                to: host,
+                load: there.count(),
             });
         }
-        client.host = Some(host);
-        client.used = self.now;
     }
 
     /// How many sessions each pod has.
@@ -378,6 +389,8 @@ fn new_pods_get_their_share_and_then_nobody_moves() {
     let most = simulation.most_in_a_minute();
     println!("at most {most} in a minute");
     assert!((50..=200).contains(&most), "{most}");
+    let new = &simulation.pods[3..];
+    assert!(simulation.moves.iter().all(|moved| new.contains(&moved.to)));
     let least = simulation.moves.iter().map(|moved| moved.unused).min();
     assert!(least >= Some(UNUSED), "{least:?} ms");
 }
@@ -410,4 +423,40 @@ fn a_small_service_moves_a_session_now_and_then() {
     let (_, load, _) = &rows[0];
     assert!(load[3] + load[4] >= 4, "{load:?}");
     assert!(simulation.most_in_a_minute() <= 2);
+}
+
+/// Three of four pods are full.
+#[test]
+fn every_session_goes_to_the_pod_that_lacks_it() {
+    for sessions in [40, 400] {
+        let mut simulation = Simulation::new(sessions, true);
+        simulation.scale(3);
+        simulation.run(35);
+        simulation.scale(4);
+        simulation.run(60);
+        let (new, share) = (simulation.pods[3], sessions / 4);
+        // The others may have a tenth and one more than their share.
+        assert!(simulation.load()[3] >= share * 7 / 10 - 3, "{:?}", simulation.load());
+        for moved in &simulation.moves {
+            assert_eq!(moved.to, new, "a full pod got one: {:?}", simulation.load());
+            assert!(moved.load <= share, "{sessions}: {} of {share}", moved.load);
+        }
+    }
+}
+
+/// Each of three Envoys learns that by a session, once in five minutes.
+#[test]
+fn a_pod_that_takes_no_session_costs_few_of_them() {
+    let mut simulation = Simulation::new(200, true);
+    simulation.scale(3);
+    simulation.run(35);
+    simulation.scale(4);
+    simulation.unhealthy = Some(simulation.pods[3]);
+    simulation.run(30);
+    // A tenth of all in each minute would be 600.
+    let moved = simulation.moves.len();
+    assert!((1..=36).contains(&moved), "{moved}");
+    simulation.unhealthy = None;
+    simulation.run(40);
+    assert!(simulation.load()[3] > 30, "{:?}", simulation.load());
 }

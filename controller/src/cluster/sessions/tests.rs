@@ -301,8 +301,12 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     assert_eq!(budgets(GROUP, 0), [], "the bucket is empty");
     let sheds = budgets(GROUP, 60);
     let [shed] = &sheds[..] else { panic!("{sheds:?}") };
-    let hosts: Vec<_> = shed.hosts.iter().map(|host| (host.host(), host.sessions)).collect();
+    let [hosts, targets] = [&shed.hosts, &shed.targets].map(|hosts| {
+        let hosts = hosts.iter().map(|host| (host.host(), host.sessions));
+        hosts.collect::<Vec<_>>()
+    });
     assert_eq!((shed.sessions, hosts), (1, vec![(Some(address(1)), 1)]));
+    assert_eq!(targets, [(Some(address(2)), 1)]);
     assert_eq!(budgets("shop/other", 60), [], "these Envoys do not have the Service");
     shop.book.content().since = Some(start);
     assert_eq!(
@@ -313,6 +317,15 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Draining)]);
     assert_eq!(budgets(GROUP, 180), [], "there is no other pod");
+    shop.observe(&[1, 2, 3].map(|number| (number, EndpointState::Ready)));
+    assert_ne!(budgets(GROUP, 240), []);
+    // Since the sessions were counted, no pod is left that could take one.
+    shop.observe(&[
+        (1, EndpointState::Ready),
+        (2, EndpointState::Draining),
+        (4, EndpointState::Ready),
+    ]);
+    assert_eq!(budgets(GROUP, 240), []);
 }
 
 #[test]

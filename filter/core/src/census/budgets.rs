@@ -12,53 +12,49 @@ use crate::token::Destination;
 /// How long they count without a new answer of the controller. An Envoy without requests reports less often than others
 /// ([`super::report::SILENCE`]), and has one all the same.
 pub const LIFE: Duration = Duration::from_secs(15);
+/// So long no session is sent to a host again that did not answer one: the next one may be lost, too.
+const AWAY: Duration = Duration::from_secs(300);
+/// How many such hosts are known: each has cost a session, and answers name few.
+const MAX_MISSED: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Budgets {
-    since: Option<Timestamp>,
-    services: HashMap<Destination, Budget>,
+    since: Timestamp,
+    left: Vec<Shed>,
+    pub(super) missed: Missed,
 }
 
-/// What may leave a Service.
+/// Hosts that did not answer a session that was sent there, and when. The controller does not know what Envoy knows of
+/// them, and would let a session after another be lost.
 #[derive(Debug, Default)]
-struct Budget {
-    left: u32,
-    /// What may leave each host, as far as there is something left.
-    hosts: HashMap<SocketAddr, u32>,
-}
+pub(super) struct Missed(HashMap<(Destination, SocketAddr), Timestamp>);
 
 impl Budgets {
-    pub(super) fn new(sheds: &[Shed], now: Timestamp) -> Self {
-        let service = |shed: &Shed| {
-            let hosts = shed.hosts.iter();
-            let budget = Budget {
-                left: shed.sessions,
-                hosts: hosts.filter_map(|host| Some((host.host()?, host.sessions))).collect(),
-            };
-            (Destination(shed.destination.to_be_bytes()), budget)
-        };
-        Self {
-            since: Some(now),
-            services: sheds.iter().map(service).collect(),
+    /// These take the place of the former ones.
+    pub(super) fn give(&mut self, sheds: &[Shed], now: Timestamp) {
+        self.since = now;
+        sheds.clone_into(&mut self.left);
+    }
+
+    pub(super) fn take(&mut self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+        if now.since(self.since) > LIFE {
+            return None;
+        }
+        let Self { left, missed, .. } = self;
+        Shed::take(left, backend, |host| !missed.has(backend.destination, host, now))
+    }
+}
+
+impl Missed {
+    pub(super) fn add(&mut self, destination: Destination, host: SocketAddr, at: Timestamp) {
+        self.0.retain(|_, missed| at.since(*missed) < AWAY);
+        if self.0.len() < MAX_MISSED {
+            self.0.insert((destination, host), at);
         }
     }
 
-    pub(super) fn take(&mut self, backend: &Backend, now: Timestamp) -> bool {
-        if self.since.is_none_or(|since| now.since(since) > LIFE) {
-            return false;
-        }
-        let service = self.services.get_mut(&backend.destination);
-        let Some(Budget { left, hosts }) = service else {
-            return false;
-        };
-        let Some(of_host) = hosts
-            .get_mut(&backend.host)
-            .filter(|of_host| **of_host > 0 && *left > 0)
-        else {
-            return false;
-        };
-        *of_host -= 1;
-        *left -= 1;
-        true
+    pub(super) fn has(&self, destination: Destination, host: SocketAddr, now: Timestamp) -> bool {
+        let missed = self.0.get(&(destination, host));
+        missed.is_some_and(|missed| now.since(*missed) < AWAY)
     }
 }

@@ -148,9 +148,12 @@ pub struct Shed {
     /// The backends that have more than their share.
     #[prost(message, repeated, tag = "3")]
     pub hosts: Vec<ShedHost>,
+    /// The backends that lack sessions: a session that begins anew goes to one of these, and stays where none has room.
+    #[prost(message, repeated, tag = "4")]
+    pub targets: Vec<ShedHost>,
 }
 
-/// How many sessions of a backend may begin anew.
+/// How many sessions may leave a backend, or go to it.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ShedHost {
     /// The IP address: 4 or 16 bytes.
@@ -162,6 +165,27 @@ pub struct ShedHost {
     /// At most so many, and of all backends not more than [`Shed::sessions`].
     #[prost(uint32, tag = "3")]
     pub sessions: u32,
+}
+
+impl Shed {
+    /// Takes one of the sessions of a backend that may begin anew out of these budgets. Returns the host that it goes
+    /// to, one that `is_there`; `None` if it stays.
+    pub fn take(sheds: &mut [Self], backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
+        let destination = u32::from_be_bytes(backend.destination.0);
+        let mut sheds = sheds.iter_mut();
+        let shed = sheds.find(|shed| shed.destination == destination && shed.sessions > 0)?;
+        let mut hosts = shed.hosts.iter_mut();
+        let host = hosts.find(|host| host.sessions > 0 && host.host() == Some(backend.host))?;
+        let targets = shed.targets.iter_mut().filter(|target| target.sessions > 0);
+        let targets = targets.filter_map(|target| Some((target.host()?, target)));
+        let others = targets.filter(|(to, _)| *to != backend.host && is_there(*to));
+        // Where most room is left, so that all of them fill alike.
+        let (to, target) = others.max_by_key(|(_, target)| target.sessions)?;
+        for sessions in [&mut shed.sessions, &mut host.sessions, &mut target.sessions] {
+            *sessions -= 1;
+        }
+        Some(to)
+    }
 }
 
 impl ShedHost {

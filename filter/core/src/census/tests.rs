@@ -268,18 +268,25 @@ fn a_budget_lets_as_many_sessions_leave() {
     use report::{Answer, Shed, ShedHost};
     let census = Census::new(SEED, 10);
     let hosts = [1, 2, 3].map(|last| backend(last, 600));
-    let grant = |sessions, of_hosts: [u32; 2]| Answer {
+    let numbered = |first: u8, of_hosts: [u32; 2]| -> Vec<ShedHost> {
+        let hosts = std::iter::zip(first.., of_hosts);
+        hosts
+            .map(|(last, sessions)| ShedHost::new(backend(last, 600).host, sessions))
+            .collect()
+    };
+    let grant_to = |sessions, of_hosts, to: [u32; 2]| Answer {
         memory: 7,
         process: 7,
         sheds: vec![Shed {
             destination: u32::from_be_bytes(hosts[0].destination.0),
             sessions,
-            hosts: std::iter::zip(hosts, of_hosts)
-                .map(|(of, sessions)| ShedHost::new(of.host, sessions))
-                .collect(),
+            hosts: numbered(1, of_hosts),
+            targets: numbered(4, to),
         }],
     };
-    let leaving = |now| hosts.map(|host| (0..9).filter(|_| census.may_leave(&host, now)).count());
+    let grant = |sessions, of_hosts| grant_to(sessions, of_hosts, [9, 9]);
+    let left_for = |host: &Backend, now| (0..9).filter_map(|_| census.may_leave(host, now)).collect::<Vec<_>>();
+    let leaving = |now| hosts.map(|host| left_for(&host, now).len());
     assert_eq!(leaving(at(0)), [0, 0, 0]);
     census.arrived(&grant(9, [2, 3]), at(0));
     assert_eq!(leaving(at(15)), [2, 3, 0]);
@@ -291,6 +298,20 @@ fn a_budget_lets_as_many_sessions_leave() {
     assert_eq!(leaving(at(0)), [0, 0, 0]);
     census.arrived(&grant(9, [2, 3]), at(0));
     assert_eq!(leaving(at(16)), [0, 0, 0]);
+    // No backend gets more than it lacks, and where none lacks any, or no controller says it, all stay.
+    for (to, expected) in [([1, 2], vec![5, 5, 4]), ([0, 1], vec![5]), ([0, 0], vec![])] {
+        census.arrived(&grant_to(9, [4, 0], to), at(0));
+        let to: Vec<_> = left_for(&hosts[0], at(0)).into_iter().collect();
+        let expected: Vec<_> = expected.into_iter().map(|last| backend(last, 600).host).collect();
+        assert_eq!(to, expected);
+    }
+    // A host that did not answer the last one gets none for five minutes.
+    census.leave(Left::Astray(hosts[2], at(0), backend(5, 600).host, at(0)));
+    census.report(at(0));
+    for (now, last) in [(15, 4), (299, 4), (300, 5)] {
+        census.arrived(&grant_to(9, [9, 9], [1, 9]), at(now));
+        assert_eq!(left_for(&hosts[0], at(now))[0], backend(last, 600).host, "{now}");
+    }
     // A report gives it back.
     census.arrived(&grant(9, [2, 3]), at(0));
     for last_seen in [0, 300, 0] {

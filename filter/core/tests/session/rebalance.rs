@@ -1,5 +1,8 @@
 //! Sessions that were unused for long, and begin anew on another backend.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use limpet_core::Steering;
 use limpet_core::census::{Identity, Left};
 use serde_json::{Value, json};
 
@@ -18,6 +21,12 @@ fn site_that(reports: Value, fields: Value) -> Site {
     Site::configured(with(policy, fields), reports)
 }
 
+/// Where a budget sends sessions. If nobody is there, the request does not fail.
+const TO_B: Option<Steering> = Some(Steering {
+    host: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8080),
+    strict: false,
+});
+
 fn session(last_seen: u64) -> Request {
     bringing(&claims(A, at(0), at(last_seen))).budget(1)
 }
@@ -27,15 +36,16 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
     let site = site(json!({}));
     let client = site.client();
     client.visit(A, at(0));
-    // Its backend is the one that load balancing would have chosen: it stays what it is.
+    // The backend that lacks sessions is not there, and load balancing chose its own: it stays what it is.
     let visit = client.visit_by(Request::new().budget(1), &Response::by(A), at(400));
-    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, RENEWED)));
+    assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, RENEWED)));
     assert_eq!(visit.left, None);
     let before = client.claims();
     assert_eq!((before.issued_at, before.last_seen), (at(0), at(400)));
-    // Another one answers.
-    let visit = client.visit_by(Request::new().budget(1), &Response::by(B), at(800));
-    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, REISSUED)));
+    // It answers.
+    let answer = Response::by(B).surely_as_asked();
+    let visit = client.visit_by(Request::new().budget(1), &answer, at(800));
+    assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
     let Some(Left::Rebalanced(left, last_seen)) = visit.left else {
         panic!("{:?}", visit.left);
     };
@@ -49,6 +59,16 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
         (visit.host().as_deref(), visit.outcomes()),
         (Some(B), (STEERED, UNCHANGED))
     );
+}
+
+#[test]
+fn a_backend_that_did_not_take_a_session_is_named() {
+    let visit = site(json!({})).visit(&session(0), &Response::by("10.0.0.3:8080"), at(400));
+    assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
+    let Some(Left::Astray(left, _, named, _)) = visit.left else {
+        panic!("{:?}", visit.left);
+    };
+    assert_eq!((left.host.to_string().as_str(), named.to_string().as_str()), (A, B));
 }
 
 #[test]
@@ -130,8 +150,8 @@ fn without_a_budget_every_session_stays() {
 #[test]
 fn a_strict_session_begins_anew_too() {
     let site = site(json!({ "strict": true, "strictStatus": 421 }));
-    let visit = site.visit(&session(0), &Response::by(B), at(400));
-    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, REISSUED)));
+    let visit = site.visit(&session(0), &Response::by(B).surely_as_asked(), at(400));
+    assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
     // Nobody is there: that is not because of the session.
     let nobody = Response::local(503, "no_healthy_upstream", A);
     let visit = site.visit(&session(0), &nobody, at(400));
@@ -172,8 +192,8 @@ fn preflights_and_sessions_that_move_stay() {
 fn a_split_session_stays_at_its_destination() {
     let site = site(json!({}));
     let of_split = || session(0).session(format!("@split/{SESSION}")).destinations(&[CLUSTER]);
-    let visit = site.visit(&of_split(), &Response::by(B), at(400));
-    assert_eq!((visit.steering, visit.outcomes()), (None, (REBALANCED, REISSUED)));
+    let visit = site.visit(&of_split(), &Response::by(B).surely_as_asked(), at(400));
+    assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
     // Where the proxy tells only with the response, nobody knows where it would begin.
     let visit = site.visit(&of_split().rerouted_later(), &Response::by(A), at(400));
     assert_eq!((visit.host().as_deref(), visit.request), (Some(A), STEERED));

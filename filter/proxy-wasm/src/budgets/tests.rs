@@ -20,6 +20,7 @@ fn shed(sessions: u32, hosts: [u32; 2]) -> Shed {
         hosts: std::iter::zip([1, 2], hosts)
             .map(|(last, sessions)| ShedHost::new(backend(last).host, sessions))
             .collect(),
+        targets: vec![ShedHost::new(backend(4).host, 9)],
     }
 }
 
@@ -53,10 +54,15 @@ fn report(hosts: [u64; 2]) -> Report {
 #[test]
 fn no_more_is_taken_than_was_given() {
     let mut budgets = given(vec![shed(4, [1, 9])]);
-    let mut take = |last| (0..9).filter(|_| budgets.take(&backend(last))).count();
+    let mut take = |last| {
+        (0..9)
+            .filter_map(|_| Shed::take(&mut budgets.left, &backend(last), |_| true))
+            .count()
+    };
     assert_eq!([3, 1, 2].map(&mut take), [0, 1, 3]);
     assert_eq!(budgets.taken(), taken([1, 3]));
-    assert!(!Budgets::default().take(&backend(1)));
+    let targets = budgets.left.iter().flat_map(|shed| &shed.targets);
+    assert_eq!(targets.map(|target| target.sessions).collect::<Vec<_>>(), [5]);
 }
 
 #[test]

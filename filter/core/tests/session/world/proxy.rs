@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use limpet_core::Unanswered;
@@ -11,7 +12,7 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
 
-use super::{CLUSTER, SESSION};
+use super::{B, CLUSTER, SESSION};
 
 /// The questions, in order.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +53,7 @@ pub(crate) struct Request {
     client: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
     unanswered: Option<&'static Unanswered>,
-    /// How many sessions may begin anew.
+    /// How many sessions may begin anew on [`B`].
     budget: Rc<Cell<u32>>,
     questions: Questions,
 }
@@ -147,7 +148,7 @@ impl Request {
         }
     }
 
-    /// So many sessions of any backend may begin anew.
+    /// So many sessions of any backend may begin anew on [`B`].
     pub(crate) fn budget(self, sessions: u32) -> Self {
         self.budget.set(sessions);
         self
@@ -238,11 +239,11 @@ impl RequestView for Request {
     fn unanswered(&self) -> Option<&'static Unanswered> {
         self.unanswered
     }
-    fn may_leave(&self, _: &Backend, _: Timestamp) -> bool {
+    fn may_leave(&self, _: &Backend, _: Timestamp) -> Option<SocketAddr> {
         self.questions.asked.borrow_mut().push("may_leave".to_owned());
         let left = self.budget.get();
         self.budget.set(left.saturating_sub(1));
-        left > 0
+        (left > 0).then(|| B.parse().unwrap())
     }
 }
 
