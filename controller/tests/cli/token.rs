@@ -129,6 +129,49 @@ fn a_token_is_opened_with_keys_alone() {
 }
 
 #[test]
+fn a_token_of_a_former_name_is_one_of_the_session() {
+    let config = |name: &str, also: &str| {
+        file(
+            ".yaml",
+            &format!(
+                "keys: [{{id: 1, env: LIMPET_KEY}}]\npolicies: {{web: {{cookie: {{name: {name}}}{also}}}}}\n\
+                 default: {{policy: web, scope: default}}\n"
+            ),
+        )
+    };
+    let before = config("old", "");
+    let after = config(
+        "new",
+        ", also: [{header: {name: x-also}}, {cookie: {name: old}, former: true}]",
+    );
+    let issue = |config: &str| {
+        let args = [
+            "token",
+            "issue",
+            "--config",
+            config,
+            "--host",
+            HOST,
+            "--cluster",
+            "backends",
+        ];
+        with_key(&args).run().code(0).stdout.trim_end().to_owned()
+    };
+    let token = issue(path(&before));
+    let json = inspect(0, &format!("Cookie: old={token}"), &["--config", path(&after)]);
+    assert_eq!(
+        (&json["verdict"], &json["session"]["name"]),
+        (&"honoured".into(), &"old".into())
+    );
+    let without = config("new", "");
+    let json = inspect(1, &format!("Cookie: old={token}"), &["--config", path(&without)]);
+    assert_eq!(json["reason"], "bad_signature");
+    // A new token is one of the new name.
+    let json = inspect(0, &issue(path(&after)), &["--config", path(&after)]);
+    assert_eq!(json["session"]["name"], "new");
+}
+
+#[test]
 fn a_line_with_two_tokens_was_judged_by_its_first() {
     let of = |host: &str, issued: &str| token_for(host, &["--issued-at", issued]);
     let (old, new) = (of("127.0.0.1:8082", "1000000"), of("127.0.0.1:8083", "1000100"));

@@ -114,9 +114,10 @@ impl Judge<'_> {
     fn owner(&self, keyring: &Keyring, token: &[u8]) -> Option<Owner<'_>> {
         for rule in self.rules {
             for session in rule.sessions() {
-                let session = self.candidate(&session.policy, &session.scope);
-                if let Some(claims) = opened(&session, keyring, token) {
-                    return Some(Owner { rule, session, claims });
+                for session in self.candidate(&session.policy, &session.scope).in_each_carrier() {
+                    if let Some(claims) = opened(&session, keyring, token) {
+                        return Some(Owner { rule, session, claims });
+                    }
                 }
             }
         }
@@ -128,6 +129,7 @@ impl Judge<'_> {
             config: Rc::clone(&self.config),
             policy: policy.to_owned(),
             scope: scope.to_owned(),
+            carrier: 0,
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct CandidateSession {
     /// The name of a policy of `config`.
     pub(crate) policy: String,
     pub(crate) scope: String,
+    /// Which of the policy's carriers the token is bound to: its own one is the first.
+    pub(crate) carrier: usize,
 }
 
 #[derive(Debug, Default)]
@@ -48,8 +50,19 @@ impl CandidateSession {
 
     /// How the token travels, and the name of its cookie or header.
     pub(crate) fn carrier(&self) -> (CarrierMode, &str) {
-        let carrier = self.policy_config().and_then(PolicyConfig::carrier);
+        let carrier = self
+            .policy_config()
+            .and_then(|policy| policy.carriers().nth(self.carrier));
         carrier.unwrap_or((CarrierMode::Cookie, ""))
+    }
+
+    /// The same session in each of its carriers: former ones, too.
+    pub(crate) fn in_each_carrier(&self) -> impl Iterator<Item = Self> {
+        let count = self.policy_config().map_or(0, |policy| policy.carriers().count());
+        (0..count.max(1)).map(|carrier| Self {
+            carrier,
+            ..self.clone()
+        })
     }
 
     /// What tokens of this session are bound to, with the key of this id, or without an id with the one that signs.
@@ -166,6 +179,7 @@ impl Candidates {
             config: Rc::new(config),
             policy: "-".to_owned(),
             scope,
+            carrier: 0,
         };
         Ok(Self {
             list: vec![candidate],
@@ -191,6 +205,7 @@ impl Candidates {
                         config: Rc::clone(&config),
                         policy,
                         scope,
+                        carrier: 0,
                     });
                 }
             }

@@ -25,10 +25,10 @@ pub(super) enum Opening {
 
 pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening {
     let mut outcome = Opening::Refused(Refusal::UnknownKey);
-    for candidate in &candidates.list {
+    for candidate in candidates.list.iter().flat_map(CandidateSession::in_each_carrier) {
         match candidate.realm(Some(key)) {
             Ok(realm) => match realm.open(token.as_bytes()) {
-                Ok(opened) => return Opening::Opened(candidate.clone(), opened.claims),
+                Ok(opened) => return Opening::Opened(candidate, opened.claims),
                 Err(refusal) => outcome = Opening::Refused(refusal),
             },
             Err(Some(Unavailable::Revoked)) => outcome = Opening::Refused(Refusal::RevokedKey),

@@ -149,6 +149,17 @@ impl PolicyConfig {
         }
     }
 
+    /// The same with those that sessions had before they were renamed.
+    pub fn carriers(&self) -> impl Iterator<Item = (CarrierMode, &str)> {
+        let former = self.also.iter().filter(|further| further.former);
+        let former = former.filter_map(|further| match (&further.cookie, &further.header, &further.query) {
+            (Some(cookie), ..) => Some((CarrierMode::Cookie, &*cookie.name)),
+            (_, Some(header), _) => Some((CarrierMode::Header, &*header.name)),
+            (.., query) => Some((CarrierMode::Query, &*query.as_ref()?.name)),
+        });
+        self.carrier().into_iter().chain(former)
+    }
+
     /// Whether requests of this policy may be steered strictly, or otherwise. Those of sessions that move never are.
     #[must_use]
     pub fn may_steer(&self, strict: bool) -> bool {
