@@ -1,6 +1,7 @@
 //! The counters of a configuration, and which of them counts an outcome.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::keyring::{KeyId, Keyring};
 use crate::outcome::{self, KeyOutcome, RequestOutcome, ResponseOutcome};
@@ -14,82 +15,111 @@ pub struct Counters<Handle> {
     policies: Vec<PolicyCounters<Handle>>,
     /// Empty where the keyring is in a secret, which may change without a configuration.
     keys: BTreeMap<KeyId, KeyCounters<Handle>>,
-    host_errors: Handle,
-    unknown_sessions: Handle,
-    no_keys: Handle,
-    refused_secrets: Handle,
-    unknown_route_configs: Handle,
+    /// By the index in [`OF_ALL`].
+    of_all: Arc<[Handle]>,
 }
 
-/// Those of outcomes are by their index.
 #[derive(Debug)]
 struct PolicyCounters<Handle> {
-    requests: Vec<Handle>,
-    responses: Vec<Handle>,
-    name_conflicts: Handle,
+    /// Of outcomes of requests and of responses, by their index, and of conflicts about the name.
+    always: Arc<[Handle]>,
     /// `None` without a table.
-    evicted: Option<Handle>,
+    evicted: Option<Arc<[Handle]>>,
     /// `None` if the application moves no sessions.
-    refused_moves: Option<Handle>,
+    refused_moves: Option<Arc<[Handle]>>,
 }
 
 #[derive(Debug)]
 struct KeyCounters<Handle> {
     is_revoked: bool,
     /// By the index in [`KeyOutcome::ALL`].
-    outcomes: Vec<Handle>,
+    outcomes: Arc<[Handle]>,
+}
+
+/// The counters that no policy and no key has.
+const OF_ALL: [&str; 5] = [
+    outcome::HOST_ERRORS,
+    outcome::UNKNOWN_SESSIONS,
+    outcome::NO_KEYS,
+    outcome::REFUSED_SECRETS,
+    outcome::UNKNOWN_ROUTE_CONFIGS,
+];
+
+/// The counters that configurations have defined. Whenever a wasm filter defines a counter, Envoy makes another id for
+/// it and keeps that as long as the VM, which outlives configurations. So the next configuration takes the same ones.
+#[derive(Debug)]
+pub struct Defined<Handle>(BTreeMap<String, Arc<[Handle]>>);
+
+impl<Handle> Default for Defined<Handle> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<Handle> Defined<Handle> {
+    /// The counters of these names, which are the same whenever the first one is.
+    fn of<E>(&mut self, names: &[String], define: &impl Fn(&str) -> Result<Handle, E>) -> Result<Arc<[Handle]>, E> {
+        if let Some(defined) = names.first().and_then(|first| self.0.get(first)) {
+            return Ok(Arc::clone(defined));
+        }
+        let defined: Arc<[Handle]> = names.iter().map(|name| define(name)).collect::<Result<_, E>>()?;
+        let first = names.first().cloned().unwrap_or_default();
+        self.0.insert(first, Arc::clone(&defined));
+        Ok(defined)
+    }
 }
 
 impl<Handle> Counters<Handle> {
-    /// Defines all counters, so that each is 0 from the start. `define` takes the name of a counter.
+    /// Defines all counters that are not yet, so that each is 0 from the start. `define` takes the name of a counter.
     ///
     /// # Errors
     /// If `define` fails, with its first error.
-    pub fn define<E>(filter: &Filter, define: impl Fn(&str) -> Result<Handle, E>) -> Result<Self, E> {
+    pub fn define<E>(
+        filter: &Filter,
+        defined: &mut Defined<Handle>,
+        define: impl Fn(&str) -> Result<Handle, E>,
+    ) -> Result<Self, E> {
+        let requests = RequestOutcome::all().map(RequestOutcome::word);
+        let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::word);
+        let always: Vec<&str> = requests.chain(responses).chain([outcome::NAME_CONFLICTS]).collect();
         let policies = filter.policies().map(|policy| {
-            let of_word = |word| define(&outcome::counter_name(policy, word));
-            let requests = RequestOutcome::all().map(RequestOutcome::word);
-            let responses = ResponseOutcome::COUNTED.into_iter().filter_map(ResponseOutcome::word);
+            let mut of = |words: &[&str]| {
+                let names = words.iter().map(|word| outcome::counter_name(policy, word));
+                defined.of(&names.collect::<Vec<_>>(), &define)
+            };
+            let has_table = filter.has_table(policy);
+            let has_moves = filter.has_moves(policy);
             Ok(PolicyCounters {
-                requests: requests.map(of_word).collect::<Result<_, E>>()?,
-                responses: responses.map(of_word).collect::<Result<_, E>>()?,
-                name_conflicts: of_word(outcome::NAME_CONFLICTS)?,
-                evicted: filter
-                    .has_table(policy)
-                    .then(|| of_word(outcome::EVICTED))
-                    .transpose()?,
-                refused_moves: filter
-                    .has_moves(policy)
-                    .then(|| of_word(outcome::REFUSED_MOVES))
-                    .transpose()?,
+                always: of(&always)?,
+                evicted: has_table.then(|| of(&[outcome::EVICTED])).transpose()?,
+                refused_moves: has_moves.then(|| of(&[outcome::REFUSED_MOVES])).transpose()?,
             })
         });
+        let policies = policies.collect::<Result<_, E>>()?;
         let keys = filter.keyring().into_iter().flat_map(Keyring::ids);
         let keys = keys.map(|(id, is_revoked)| {
-            let outcomes = KeyOutcome::ALL.into_iter();
-            let outcomes = outcomes.map(|outcome| define(&outcome::key_counter_name(id, outcome)));
-            let outcomes = outcomes.collect::<Result<_, E>>()?;
+            let names = KeyOutcome::ALL.map(|outcome| outcome::key_counter_name(id, outcome));
+            let outcomes = defined.of(&names, &define)?;
             Ok((id, KeyCounters { is_revoked, outcomes }))
         });
         Ok(Self {
+            policies,
             keys: keys.collect::<Result<_, E>>()?,
-            policies: policies.collect::<Result<_, E>>()?,
-            host_errors: define(outcome::HOST_ERRORS)?,
-            unknown_sessions: define(outcome::UNKNOWN_SESSIONS)?,
-            no_keys: define(outcome::NO_KEYS)?,
-            refused_secrets: define(outcome::REFUSED_SECRETS)?,
-            unknown_route_configs: define(outcome::UNKNOWN_ROUTE_CONFIGS)?,
+            of_all: defined.of(&OF_ALL.map(str::to_owned), &define)?,
         })
     }
 
     /// The counter of a request outcome. `policy` is the [`Session::policy_index`](crate::Session::policy_index).
+    #[must_use]
     pub fn request(&self, policy: usize, outcome: RequestOutcome) -> Option<&Handle> {
-        self.policies.get(policy)?.requests.get(outcome.index())
+        self.policies.get(policy)?.always.get(outcome.index())
     }
 
     /// The counter of a response outcome; `None` if the outcome is not counted.
+    #[must_use]
     pub fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
-        self.policies.get(policy)?.responses.get(outcome.index()?)
+        let index = RequestOutcome::COUNT + outcome.index()?;
+        self.policies.get(policy)?.always.get(index)
     }
 
     /// The counters of a change of a client's key.
@@ -108,41 +138,125 @@ impl<Handle> Counters<Handle> {
     }
 
     /// The counter of conflicts about the session's name.
+    #[must_use]
     pub fn name_conflicts(&self, policy: usize) -> Option<&Handle> {
-        Some(&self.policies.get(policy)?.name_conflicts)
+        self.policies.get(policy)?.always.last()
     }
 
     /// The counter of sessions that had to go from a full table.
+    #[must_use]
     pub fn evicted(&self, policy: usize) -> Option<&Handle> {
-        self.policies.get(policy)?.evicted.as_ref()
+        self.policies.get(policy)?.evicted.as_ref()?.first()
     }
 
     /// The counter of moves that did not come about.
+    #[must_use]
     pub fn refused_moves(&self, policy: usize) -> Option<&Handle> {
-        self.policies.get(policy)?.refused_moves.as_ref()
+        self.policies.get(policy)?.refused_moves.as_ref()?.first()
     }
 
     /// The counter for the reason why a request has no session.
-    pub fn error(&self, error: &SessionError) -> &Handle {
-        match error {
-            SessionError::View(_) => &self.host_errors,
-            SessionError::UnknownSession(_) => &self.unknown_sessions,
-            SessionError::NoKeys => &self.no_keys,
-        }
+    #[must_use]
+    pub fn error(&self, error: &SessionError) -> Option<&Handle> {
+        self.of_all(match error {
+            SessionError::View(_) => outcome::HOST_ERRORS,
+            SessionError::UnknownSession(_) => outcome::UNKNOWN_SESSIONS,
+            SessionError::NoKeys => outcome::NO_KEYS,
+        })
     }
 
     /// The counter of requests for which the proxy did not answer.
-    pub fn host_errors(&self) -> &Handle {
-        &self.host_errors
+    #[must_use]
+    pub fn host_errors(&self) -> Option<&Handle> {
+        self.of_all(outcome::HOST_ERRORS)
     }
 
     /// The counter of secrets that hold no keyring.
-    pub fn refused_secrets(&self) -> &Handle {
-        &self.refused_secrets
+    #[must_use]
+    pub fn refused_secrets(&self) -> Option<&Handle> {
+        self.of_all(outcome::REFUSED_SECRETS)
     }
 
     /// The counter of requests whose route has a configuration that is not this filter's.
-    pub fn unknown_route_configs(&self) -> &Handle {
-        &self.unknown_route_configs
+    #[must_use]
+    pub fn unknown_route_configs(&self) -> Option<&Handle> {
+        self.of_all(outcome::UNKNOWN_ROUTE_CONFIGS)
+    }
+
+    fn of_all(&self, name: &str) -> Option<&Handle> {
+        self.of_all.get(OF_ALL.iter().position(|of_all| *of_all == name)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Of a configuration with these policies, and the names that it defines.
+    fn counters(defined: &mut Defined<String>, policies: &Value) -> (Counters<String>, Vec<String>) {
+        let config = json!({
+            "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
+            "policies": policies,
+        });
+        let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None).unwrap();
+        let names = RefCell::default();
+        let define = |name: &str| {
+            RefCell::<Vec<String>>::borrow_mut(&names).push(name.to_owned());
+            Ok::<_, ()>(name.to_owned())
+        };
+        (Counters::define(&filter, defined, define).unwrap(), names.into_inner())
+    }
+
+    #[test]
+    fn each_counter_is_the_one_of_its_name() {
+        let policies = json!({"web": {"source": {"entries": 10, "timeout": "1h"}}});
+        let (counters, names) = counters(&mut Defined::default(), &policies);
+        for outcome in RequestOutcome::all() {
+            let name = format!("limpet.web.{}", outcome.word());
+            assert_eq!(counters.request(0, outcome), Some(&name));
+        }
+        for outcome in ResponseOutcome::COUNTED {
+            let name = format!("limpet.web.{}", outcome.word().unwrap());
+            assert_eq!(counters.response(0, outcome), Some(&name));
+        }
+        assert_eq!(counters.response(0, ResponseOutcome::Unchanged), None);
+        for (counter, name) in [
+            (counters.name_conflicts(0), "limpet.web.name_conflicts"),
+            (counters.evicted(0), "limpet.web.evicted"),
+            (counters.error(&SessionError::NoKeys), "limpet.no_keys"),
+            (counters.host_errors(), "limpet.host_errors"),
+            (counters.refused_secrets(), "limpet.refused_secrets"),
+            (counters.unknown_route_configs(), "limpet.unknown_route_configs"),
+        ] {
+            assert_eq!(counter.map(String::as_str), Some(name));
+        }
+        assert_eq!(counters.refused_moves(0), None);
+        assert_eq!(names.len(), 20 + 1 + 3 + 5, "{names:?}");
+    }
+
+    #[test]
+    fn a_counter_is_defined_once_for_all_configurations() {
+        let cookie = json!({"cookie": {"name": "session"}});
+        let mut defined = Defined::default();
+        let (_, all) = counters(&mut defined, &json!({"web": cookie}));
+        let (again, none) = counters(&mut defined, &json!({"web": cookie}));
+        assert_eq!((all.len(), none), (20 + 3 + 5, Vec::<String>::new()));
+        assert_eq!(
+            again.name_conflicts(0).map(String::as_str),
+            Some("limpet.web.name_conflicts")
+        );
+        let (_, of_another) = counters(&mut defined, &json!({"api": cookie, "web": cookie}));
+        assert!(
+            of_another.iter().all(|name| name.starts_with("limpet.api.")),
+            "{of_another:?}"
+        );
+        let table = json!({"source": {"entries": 10, "timeout": "1h"}});
+        let (_, of_table) = counters(&mut defined, &json!({"web": table}));
+        assert_eq!(of_table, ["limpet.web.evicted"]);
+        assert_eq!(counters(&mut defined, &json!({"web": cookie})).1, Vec::<String>::new());
     }
 }

@@ -59,7 +59,7 @@ pub mod time;
 pub mod token;
 pub mod view;
 
-pub use counters::Counters;
+pub use counters::{Counters, Defined};
 pub use filter::{Filter, SessionError};
 pub use plan::{HeaderEdit, KeyChange, NameConflict, RefusedMove, RequestPlan, ResponsePlan, Steering};
 pub use redirect::Unanswered;

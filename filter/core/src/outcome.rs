@@ -40,6 +40,9 @@ pub enum ResponseOutcome {
 }
 
 impl RequestOutcome {
+    /// The number of outcomes.
+    pub(crate) const COUNT: usize = 3 + Refusal::ALL.len();
+
     /// Every outcome.
     pub fn all() -> impl Iterator<Item = Self> {
         let refused = Refusal::ALL.into_iter().map(Self::Refused);

@@ -610,13 +610,13 @@ impl Exchange<'_> {
         accepted(did, "typed filter state")
     }
 
-    /// Increments a counter.
-    pub(crate) fn increment(&self, counter: Counter) -> Result<(), HostError> {
-        let callbacks = callbacks()?;
-        // SAFETY: the handle is valid (rule 1), and there are no labels.
-        let result =
+    /// Increments a counter, if there is one. Envoy knows every defined counter, and a count is not worth failing a
+    /// request.
+    pub(crate) fn count(&self, counter: Option<&Counter>) {
+        if let (Some(counter), Ok(callbacks)) = (counter, callbacks()) {
+            // SAFETY: the handle is valid (rule 1), and there are no labels.
             unsafe { (callbacks.http_filter_increment_counter)(self.handle, counter.0, ptr::null_mut(), 0, 1) };
-        accepted(result == 0, "a count")
+        }
     }
 }
 
@@ -864,7 +864,7 @@ unsafe extern "C" fn envoy_dynamic_module_on_http_filter_new(
         let exchange = Exchange::new(handle);
         // SAFETY: Envoy still holds the configuration (rule 3).
         let plugin = unsafe { &*config };
-        guard(|| exchange.increment(*plugin.counters.host_errors()));
+        guard(|| exchange.count(plugin.counters.host_errors()));
     }
     // Never null, for which Envoy would answer 500.
     Box::into_raw(place).cast_const().cast()

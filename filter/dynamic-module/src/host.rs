@@ -86,8 +86,7 @@ impl RequestView for Request<'_, '_> {
     fn route_session(&self) -> Answer<'_> {
         match self.exchange.per_route_config()? {
             RouteConfig::Ours(config) => return Ok(Some(Cow::Borrowed(&config.0))),
-            // A count is not worth failing a request.
-            RouteConfig::Unknown => drop(self.exchange.increment(*self.counters.unknown_route_configs())),
+            RouteConfig::Unknown => self.exchange.count(self.counters.unknown_route_configs()),
             RouteConfig::None => {}
         }
         session(self.exchange, Metadata::Route)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use limpet_core::config::FencesAhead;
 use limpet_core::config::schema::{FilterConfig, SdsKeysConfig};
 use limpet_core::source::Tables;
-use limpet_core::{Counters, Filter, config};
+use limpet_core::{Counters, Defined, Filter, config};
 
 use crate::abi::{self, Configuring, Counter, Exchange, HostError, Level};
 use crate::discovered::Discovered;
@@ -83,8 +83,7 @@ impl Plugin {
         };
         let secret = exchange.secret(discovered.secret)?;
         Ok(discovered.filter(secret, &self.filter).unwrap_or_else(|error| {
-            // A count is not worth failing a request.
-            let _ = exchange.increment(*self.counters.refused_secrets());
+            exchange.count(self.counters.refused_secrets());
             abi::log(Level::Error, &format!("limpet: secret refused: {error}"));
             discovered.newest()
         }))
@@ -144,7 +143,9 @@ fn try_configure(configuring: &Configuring<'_>, json: &[u8]) -> Result<Plugin, S
     };
     filter.remember_tokens();
     filter.keep_tables(|policy, rules| TABLES.of(policy, rules));
-    let counters = Counters::define(&filter, |name| configuring.counter(name)).map_err(|error| error.to_string())?;
+    // Each configuration has its own, which Envoy drops with it.
+    let counters = Counters::define(&filter, &mut Defined::default(), |name| configuring.counter(name));
+    let counters = counters.map_err(|error| error.to_string())?;
     let reporter = filter
         .report_sessions()
         .and_then(|rules| Reporter::join(rules, configuring));

@@ -7,7 +7,7 @@ use limpet_core::envoy::{HASH_STATE, MAX_RETRIES_HEADER};
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
 
-use crate::abi::{self, Counter, Exchange, Headers, HostError, Level};
+use crate::abi::{self, Exchange, Headers, HostError, Level};
 use crate::census::CENSUS;
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
@@ -83,12 +83,12 @@ impl Stream {
     /// A hook has panicked. The filter leaves the rest of the exchange alone.
     pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
         self.session = None;
-        count(exchange, Some(self.plugin.counters.host_errors()));
+        exchange.count(self.plugin.counters.host_errors());
     }
 
     /// Counts why a request continues without a session.
     fn report(&self, exchange: &Exchange<'_>, error: &SessionError) {
-        count(exchange, Some(self.plugin.counters.error(error)));
+        exchange.count(self.plugin.counters.error(error));
         if let SessionError::UnknownSession(_) = error {
             abi::log(Level::Debug, &format!("limpet: {error}"));
         }
@@ -122,7 +122,7 @@ impl Stream {
             steer(exchange, steering, self.asked.insert(address::text(steering.host)))?;
         }
         if let Some(outcome) = plan.outcome {
-            count(exchange, plugin.counters.request(policy, outcome));
+            exchange.count(plugin.counters.request(policy, outcome));
         }
         self.outcome.0 = plan.outcome;
         Ok(())
@@ -148,16 +148,16 @@ impl Stream {
             apply(exchange, Headers::Response, edit)?;
         }
         if let Some(outcome) = plan.request {
-            count(exchange, counters.request(policy, outcome));
+            exchange.count(counters.request(policy, outcome));
             self.outcome.0 = Some(outcome);
         }
-        count(exchange, counters.response(policy, plan.outcome));
+        exchange.count(counters.response(policy, plan.outcome));
         self.outcome.1 = plan.outcome;
         if plan.evicted {
-            count(exchange, counters.evicted(policy));
+            exchange.count(counters.evicted(policy));
         }
         if let Some(refused) = plan.refused_move {
-            count(exchange, counters.refused_moves(policy));
+            exchange.count(counters.refused_moves(policy));
             if let Some(line) = refused.line {
                 abi::log(Level::Warn, &format!("limpet: {line}"));
             }
@@ -170,10 +170,10 @@ impl Stream {
         }
         if let Some(change) = plan.key_change {
             let counters = counters.key_change(change);
-            counters.for_each(|counter| count(exchange, Some(counter)));
+            counters.for_each(|counter| exchange.count(Some(counter)));
         }
         if let Some(conflict) = plan.name_conflict {
-            count(exchange, counters.name_conflicts(policy));
+            exchange.count(counters.name_conflicts(policy));
             if let Some(line) = conflict.line {
                 plugin::warn_once(line);
             }
@@ -200,13 +200,5 @@ fn apply(exchange: &mut Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Resu
             did
         }
         HeaderEdit::Add(name, value) => exchange.add_header(of, name, &value),
-    }
-}
-
-/// Increments a counter, if there is one.
-fn count(exchange: &Exchange<'_>, counter: Option<&Counter>) {
-    if let Some(counter) = counter {
-        // Envoy knows every defined counter, and a count is not worth failing a request.
-        let _ = exchange.increment(*counter);
     }
 }

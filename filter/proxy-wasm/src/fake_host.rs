@@ -4,12 +4,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use limpet_core::{Counters, Filter};
+use limpet_core::Filter;
 use proxy_wasm::traits::HttpContext;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use crate::headers::buffer;
-use crate::plugin::Plugin;
+use crate::plugin::{self, Plugin};
 use crate::stream::Stream;
 
 #[global_allocator]
@@ -126,6 +126,14 @@ extern "C" fn proxy_increment_metric(_: u32, _: i64) -> u32 {
     OK
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn proxy_define_metric(_: u32, _: *const u8, _: usize, id: *mut u32) -> u32 {
+    called("define_metric");
+    // SAFETY: the filter passes a pointer to its own variable.
+    unsafe { id.write(7) };
+    OK
+}
+
 /// Calls that no request here makes.
 macro_rules! absent {
     ($($name:ident)*) => { $(
@@ -149,7 +157,7 @@ fn plugin() -> Rc<Plugin> {
     }"#;
     let (filter, _) = Filter::from_json(config, &|_| None).unwrap();
     filter.remember_tokens();
-    let counters = Counters::define(&filter, |_| Ok::<u32, ()>(7)).unwrap();
+    let counters = plugin::counters(&filter).unwrap();
     Rc::new(Plugin {
         filter,
         counters,
@@ -195,6 +203,18 @@ fn a_living_session_makes_four_host_calls() {
     crate::tick::stop();
     let last = HOST.with_borrow_mut(|host| std::mem::take(&mut host.calls));
     assert_eq!(last, ["increment_metric"], "a count was lost");
+}
+
+/// Envoy keeps another id for each counter that is defined, for as long as the VM lives.
+#[test]
+fn a_new_configuration_defines_no_counter_twice() {
+    let defined = || {
+        HOST.with_borrow_mut(|host| host.calls.clear());
+        plugin();
+        HOST.with_borrow_mut(|host| std::mem::take(&mut host.calls))
+    };
+    assert!(defined().contains(&"define_metric"));
+    assert_eq!(defined(), [""; 0]);
 }
 
 /// Of them, the host's buffer and the list of calls are the test's own, and the buffer would be the filter's in a VM.

@@ -1,13 +1,20 @@
 //! The configuration in force, which streams share.
 
+use std::cell::RefCell;
+
 use limpet_core::time::Timestamp;
 use limpet_core::view::ViewError;
-use limpet_core::{Counters, Filter};
+use limpet_core::{Counters, Defined, Filter};
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::{LogLevel, Status};
+use proxy_wasm::types::{LogLevel, MetricType, Status};
 
 use crate::host;
 use crate::tick;
+
+thread_local! {
+    /// A worker's VM lives on when the configuration changes, and so do its counters.
+    static DEFINED: RefCell<Defined<u32>> = RefCell::default();
+}
 
 /// A configuration in force, and its counters.
 #[derive(Debug)]
@@ -24,6 +31,15 @@ impl Plugin {
     pub(crate) fn now(&self) -> Result<Timestamp, ViewError> {
         if self.exact_time { host::now() } else { tick::now() }
     }
+}
+
+/// The counters of a configuration.
+pub(crate) fn counters(filter: &Filter) -> Result<Counters<u32>, Status> {
+    DEFINED.with_borrow_mut(|defined| {
+        Counters::define(filter, defined, |name| {
+            hostcalls::define_metric(MetricType::Counter, name)
+        })
+    })
 }
 
 /// Writes a line into Envoy's log.

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use limpet_core::Filter;
 use limpet_core::config::{self, FencesAhead};
-use limpet_core::{Counters, Filter};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{BufferType, ContextType, LogLevel, MetricType, Status};
+use proxy_wasm::types::{BufferType, ContextType, LogLevel, Status};
 
 use crate::host;
 use crate::plugin::{self, Plugin, log};
@@ -90,8 +90,7 @@ fn configure(size: usize) -> Result<(Plugin, Option<Reporter>), String> {
     let seed = table::seed().map_err(|error| error.to_string())?;
     filter.remember_tokens();
     filter.keep_tables(|_, rules| Arc::new(PlaceTable::new(*rules, seed)));
-    let counters = Counters::define(&filter, |name| hostcalls::define_metric(MetricType::Counter, name))
-        .map_err(|status| format!("no counters (status {})", status as u32))?;
+    let counters = plugin::counters(&filter).map_err(|status| format!("no counters (status {})", status as u32))?;
     let reporter = filter.report_sessions().map(|rules| {
         let started = Reporter::start(rules, seed);
         started.map_err(|status| format!("no clock or queue for reportSessions (status {})", status as u32))

@@ -147,7 +147,7 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
 
 /// Counts why a request continues without a session.
 fn report(plugin: &Plugin, error: &SessionError) {
-    plugin::count(Some(plugin.counters.error(error)));
+    plugin::count(plugin.counters.error(error));
     if let SessionError::UnknownSession(_) = error {
         plugin::log(LogLevel::Debug, &format!("limpet: {error}"));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use limpet_core::keyring::KeyId;
 use limpet_core::token::{CarrierMode, Form, Refusal, Unverified};
-use limpet_core::{Counters, KeyChange};
+use limpet_core::{Counters, Defined, KeyChange};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -168,7 +168,7 @@ fn clients_are_counted_by_their_keys() {
         counted.borrow_mut().insert(name.to_owned(), 0);
         Ok::<_, ()>(name.to_owned())
     };
-    let counters = Counters::define(&site.filter, define).unwrap();
+    let counters = Counters::define(&site.filter, &mut Defined::default(), define).unwrap();
     for id in [1, 1, 3, 2, 9] {
         let visit = visit(&site, id);
         for counter in visit
