@@ -22,7 +22,7 @@ const ENDPOINTS_OF_A_SLICE: usize = 100;
 pub(crate) const LARGE: &str = "large";
 
 /// Routes on Gateways of one namespace.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     pub(crate) namespace: String,
     pub(crate) routes: usize,
@@ -30,6 +30,20 @@ pub(crate) struct Catalog {
     pub(crate) gateways: Vec<Vec<String>>,
     /// The number of endpoints of [`LARGE`]; 0 if there is no such Service.
     pub(crate) large: usize,
+    pub(crate) sessions: Sessions,
+    /// The endpoints of each Service; if empty, addresses of its own, where nothing answers.
+    pub(crate) endpoints: Vec<IpAddr>,
+}
+
+/// Which sessions the routes have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Sessions {
+    None,
+    /// Of one policy, and each route's own.
+    #[default]
+    OfOnePolicy,
+    /// Each route has a policy of its own.
+    OfOwnPolicies,
 }
 
 impl Catalog {
@@ -45,16 +59,7 @@ impl Catalog {
                     if number >= catalog.routes {
                         return anyhow::Ok(());
                     }
-                    let name = route_name(number);
-                    let slice = slice(
-                        &catalog.namespace,
-                        &name,
-                        &name,
-                        addresses(number).take(ENDPOINTS_OF_A_SERVICE),
-                    );
-                    for object in [catalog.service(&name), slice, catalog.route(number, &name)] {
-                        client.apply_object(&object).await?;
-                    }
+                    catalog.write_route(&client, number).await?;
                 }
             });
         }
@@ -63,6 +68,18 @@ impl Catalog {
         }
         if self.large > 0 {
             self.write_large(&server.admin()).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes a route with its Service and its endpoints.
+    pub(crate) async fn write_route(&self, client: &Client, number: usize) -> Result<()> {
+        let name = route_name(number);
+        let given = self.endpoints.iter().copied();
+        let own = addresses(number).take(if given.len() == 0 { ENDPOINTS_OF_A_SERVICE } else { 0 });
+        let slice = slice(&self.namespace, &name, &name, given.chain(own));
+        for object in [self.service(&name), slice, self.route(number, &name)] {
+            client.apply_object(&object).await?;
         }
         Ok(())
     }
@@ -113,19 +130,24 @@ impl Catalog {
     fn route(&self, number: usize, name: &str) -> Value {
         let gateways = self.gateways.get(number % self.gateways.len().max(1));
         let parents = gateways.into_iter().flatten().map(|name| json!({"name": name}));
+        let mut rule = json!({
+            "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+            "backendRefs": [{"name": name, "port": 80}],
+        });
+        let session = match self.sessions {
+            Sessions::None => None,
+            Sessions::OfOnePolicy => Some("session"),
+            Sessions::OfOwnPolicies => Some(name),
+        };
+        if let (Some(session), Some(rule)) = (session, rule.as_object_mut()) {
+            let persistence = json!({"sessionName": session, "type": "Cookie"});
+            rule.insert("sessionPersistence".to_owned(), persistence);
+        }
         json!({
             "apiVersion": "gateway.networking.k8s.io/v1",
             "kind": "HTTPRoute",
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {
-                "parentRefs": parents.collect::<Vec<_>>(),
-                "hostnames": [host(name)],
-                "rules": [{
-                    "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
-                    "backendRefs": [{"name": name, "port": 80}],
-                    "sessionPersistence": {"sessionName": "session", "type": "Cookie"},
-                }],
-            },
+            "spec": {"parentRefs": parents.collect::<Vec<_>>(), "hostnames": [host(name)], "rules": [rule]},
         })
     }
 

@@ -32,7 +32,7 @@ pub(crate) async fn run(gateways: usize) -> Result<()> {
         namespace: namespace.name().to_owned(),
         routes: ROUTES,
         gateways: (0..gateways).map(|number| vec![gateway(number)]).collect(),
-        large: 0,
+        ..Catalog::default()
     };
     println!("\n{gateways} Gateways, {} Envoys, {ROUTES} routes", gateways * ENVOYS);
     namespace.gateway_class().await?;

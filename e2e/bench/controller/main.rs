@@ -7,11 +7,13 @@
 //! - `gateways`: so many Gateways with three Envoys each: whom a change wakes, a start of all, statuses.
 //! - `peer`: Limpet and Envoy Gateway on the same objects.
 //! - `stalls`: the worst latency of an Envoy's traffic while one of so many hosts changes each second.
+//! - `envoy`: what so many routes take of an Envoy's memory.
 
 mod catalog;
 mod changes;
 mod client;
 mod cluster;
+mod envoy;
 mod gateways;
 mod objects;
 mod peer;
@@ -32,13 +34,14 @@ use objects::GeneratedObjects;
 const PEER: &str = "peer";
 
 /// The parts, and the sizes that each is measured with.
-const PARTS: [(&str, &[usize]); 7] = [
+const PARTS: [(&str, &[usize]); 8] = [
     ("pure", &[500, 5_000, 20_000]),
     ("stream", &[500, 5_000, 20_000]),
     ("cluster", &[500, 5_000, 20_000]),
     ("routes", &[500, 2_000, 20_000]),
     ("gateways", &[100]),
     ("stalls", &[5_000]),
+    ("envoy", &[500]),
     (PEER, &[2_000]),
 ];
 
@@ -93,6 +96,7 @@ fn run(part: &str, size: usize) -> Result<()> {
         "gateways" => runtime()?.block_on(gateways::run(size)),
         PEER => runtime()?.block_on(peer::run(size)),
         "stalls" => runtime()?.block_on(stalls::run(size)),
+        "envoy" => runtime()?.block_on(envoy::run(size)),
         other => bail!("there is no part {other}"),
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn run(routes: usize) -> Result<()> {
         namespace: namespace.name().to_owned(),
         routes,
         gateways: vec![GATEWAYS.map(str::to_owned).to_vec()],
-        large: 0,
+        ..Catalog::default()
     };
     println!("\nLimpet and Envoy Gateway: {routes} routes with a session and a Service each, {ROUNDS} rounds");
     let admin = peer.cluster().server().admin();

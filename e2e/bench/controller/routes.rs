@@ -26,6 +26,7 @@ pub(crate) async fn run(routes: usize) -> Result<()> {
         routes,
         gateways: vec![vec!["edge".to_owned()]],
         large: LARGE,
+        ..Catalog::default()
     };
     println!("\nThe whole controller: {routes} routes with a session and a Service each");
     let start = Instant::now();

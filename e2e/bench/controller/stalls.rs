@@ -25,7 +25,7 @@ pub(crate) async fn run(hosts: usize) -> Result<()> {
         namespace: namespace.name().to_owned(),
         routes: hosts,
         gateways: vec![vec!["edge".to_owned()]],
-        large: 0,
+        ..Catalog::default()
     };
     println!("\nTraffic while hosts change: {hosts} hosts, {RATE} requests a second, one change a second");
     namespace.gateway_class().await?;
