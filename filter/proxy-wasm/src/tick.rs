@@ -11,6 +11,7 @@ use std::time::Duration;
 use limpet_core::time::Timestamp;
 use limpet_core::view::ViewError;
 use proxy_wasm::hostcalls;
+use proxy_wasm::types::Status;
 
 use crate::host;
 
@@ -36,6 +37,8 @@ pub(crate) fn tick() {
 
 /// No more ticks come from this configuration. Those of another one go on.
 pub(crate) fn stop() {
+    // Envoy's timer does not end with the configuration that has set it: it would go on to wake the thread.
+    let _: Result<(), Status> = hostcalls::set_tick_period(Duration::ZERO);
     LAST.set(None);
     TOLD.set(None);
     hand_over();
