@@ -23,8 +23,8 @@ pub(crate) fn never_begins(service: &Object<ServiceSpec>) -> bool {
     says(service, BEGIN, NEVER)
 }
 
-/// Whether what it costs to delete the Service's pods is to be written on them. A mistake changes nothing: then it is as
-/// the Service said last.
+/// Whether what it costs to delete the Service's pods is to be written on them. With a mistake, it is as the Service
+/// said last.
 #[must_use]
 pub fn costs_of_deletion(objects: &Objects, name: &ObjectName, service: &Object<ServiceSpec>) -> bool {
     let said =
