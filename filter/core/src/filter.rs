@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use zeroize::Zeroize as _;
+
 use crate::bound_policies::BoundPolicies;
 use crate::bound_policy::{BoundPolicy, Limits};
 use crate::config::schema::{FilterConfig, ReportSessionsConfig};
@@ -28,6 +30,29 @@ pub struct Filter {
     /// The default policy, if the configuration gives its scope.
     default: Option<Arc<BoundPolicy>>,
     bound_policies: BoundPolicies,
+    /// Goes last.
+    _stack: StackWipe,
+}
+
+/// Overwrites what calls left on the stack, when it is dropped: states of keys are among it, which were moved from one
+/// place to another. Whether later calls overwrite the same places depends on how the compiler lays them out.
+#[derive(Debug)]
+struct StackWipe;
+
+impl Drop for StackWipe {
+    fn drop(&mut self) {
+        wipe_stack();
+    }
+}
+
+/// A function of its own, so that its room is below that of whoever calls.
+#[inline(never)]
+#[expect(clippy::large_stack_arrays, reason = "the stack is what it overwrites")]
+fn wipe_stack() {
+    /// More than any call of the filter takes.
+    const ROOM: usize = 64 << 10;
+    let mut room = [0_u8; ROOM];
+    room.zeroize();
 }
 
 /// Why a request has no session although its route is configured for one.
@@ -85,6 +110,7 @@ impl Filter {
             keyring: Some(keyring),
             default: None,
             bound_policies: BoundPolicies::default(),
+            _stack: StackWipe,
         };
         filter.default = filter.config.default.as_ref().and_then(|used| {
             let scope = used.scope.as_ref()?;
@@ -107,6 +133,7 @@ impl Filter {
             keyring: None,
             default: None,
             bound_policies: BoundPolicies::default(),
+            _stack: StackWipe,
         }
     }
 
