@@ -57,6 +57,16 @@ pub(super) struct Parts<'a> {
     pub(super) limits: SessionLimits,
 }
 
+impl OwnCarrier {
+    /// Whether the filter takes it as a former carrier of this policy.
+    fn fits(&self, config: &PolicyConfig) -> bool {
+        let name = self.name.clone().unwrap_or_else(|| GENERATED_NAME.to_owned());
+        let mut config = config.clone();
+        config.also = vec![former(self.holder, name)];
+        refusal(&config).is_none()
+    }
+}
+
 impl Parts<'_> {
     /// What the token travels in, if that is the filter's own.
     pub(super) fn carrier(&self) -> Option<OwnCarrier> {
@@ -115,12 +125,11 @@ impl Parts<'_> {
         let mut draft = self.draft()?;
         let own = self.carrier();
         for carrier in former {
-            if own.as_ref() != Some(&carrier) && !draft.former.contains(&carrier) {
+            let is_other = own.as_ref() != Some(&carrier) && !draft.former.contains(&carrier);
+            // What an object said before may be put together with what it says now in ways that nothing has checked.
+            if is_other && carrier.fits(&draft.config) {
                 draft.former.push(carrier);
             }
-        }
-        if draft.config.source.is_some() {
-            draft.former.clear();
         }
         Ok(draft)
     }
@@ -308,31 +317,12 @@ impl Parts<'_> {
     /// Runs the filter's own check, and what the filter has no room for. The filter refuses a whole configuration for
     /// one bad policy, so none may be emitted.
     fn check(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
-        const NAME: &str = "policy";
-        let a_while = Duration::from_secs(60).into();
-        let config = FilterConfig {
-            keys: None,
-            wrapped_keys: None,
-            sds_keys: Some(SdsKeysConfig {
-                name: "keyring".to_owned(),
-                sds_config: None,
-            }),
-            policies: BTreeMap::from([(NAME.to_owned(), policy.clone())]),
-            routes: Vec::new(),
-            default: None,
-            access_log: false,
-            report_sessions: None,
-            max_idle: a_while,
-            clock_skew: a_while,
-            fences: Vec::new(),
-            hosts: BTreeMap::new(),
-        };
-        if let Err(error) = Filter::without_keys(&config) {
+        if let Some(problems) = refusal(policy) {
             let of_policy = |problem: &Problem| {
                 let field = problem.field.strip_prefix("policies.policy.").unwrap_or_default();
                 self.fault(field, &problem.message)
             };
-            return Err(error.problems.iter().map(of_policy).collect());
+            return Err(problems.iter().map(of_policy).collect());
         }
         match policy.domain().and_then(cookie_domain::problem) {
             Some(message) => Err(vec![self.fault("cookie.domain", &message)]),
@@ -440,6 +430,30 @@ impl Draft {
         let cookie = self.config.cookie.as_ref().filter(|_| !self.is_unnamed);
         cookie.filter(|cookie| cookie.mode == CookieModeConfig::Insert)
     }
+}
+
+/// What the filter refuses in this policy; `None` if nothing.
+fn refusal(policy: &PolicyConfig) -> Option<Vec<Problem>> {
+    const NAME: &str = "policy";
+    let a_while = Duration::from_secs(60).into();
+    let config = FilterConfig {
+        keys: None,
+        wrapped_keys: None,
+        sds_keys: Some(SdsKeysConfig {
+            name: "keyring".to_owned(),
+            sds_config: None,
+        }),
+        policies: BTreeMap::from([(NAME.to_owned(), policy.clone())]),
+        routes: Vec::new(),
+        default: None,
+        access_log: false,
+        report_sessions: None,
+        max_idle: a_while,
+        clock_skew: a_while,
+        fences: Vec::new(),
+        hosts: BTreeMap::new(),
+    };
+    Filter::without_keys(&config).err().map(|error| error.problems)
 }
 
 /// A default of `rebalance` is for sessions that live longer than that.

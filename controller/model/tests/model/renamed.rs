@@ -61,6 +61,7 @@ fn after(versions: &[String]) -> (Value, Vec<String>) {
         objects.memory = memory.clone();
         let (again, _) = build(&objects, &settings);
         assert!(again == graph, "{version}: what is remembered changes it");
+        assert!(refusal(&graph).is_none(), "{version}: {:?}", refusal(&graph));
         let also = graph.policies.values().flat_map(|policy| &policy.also);
         let former = also.filter(|further| further.former).map(|further| {
             let mut further = serde_json::to_value(further).expect("JSON");
@@ -74,6 +75,55 @@ fn after(versions: &[String]) -> (Value, Vec<String>) {
         last = (json!(former.collect::<Vec<_>>()), super::messages(&reports));
     }
     last
+}
+
+/// What the filter refuses in the policies, which it has as one configuration.
+fn refusal(graph: &Graph) -> Option<String> {
+    let policies = graph.policies.iter();
+    let policies = policies.map(|(name, policy)| (name.to_string(), json!(policy)));
+    let config = json!({
+        "sdsKeys": {"name": "keyring"},
+        "policies": policies.collect::<serde_json::Map<_, _>>(),
+    });
+    let config = limpet_core::config::parse(config.to_string().as_bytes()).expect("a configuration");
+    limpet_core::Filter::without_keys(&config)
+        .err()
+        .map(|error| error.to_string())
+}
+
+/// A query's name may be no cookie's, and the other way round. The filter would refuse the policies of all.
+#[test]
+fn what_no_one_has_checked_is_no_former_name() {
+    let query = |name: &str| format!("session.limpet.dev/query: \"{{name: '{name}', redirects: true}}\"");
+    let without = |annotations: &str| {
+        let redirect = "{filters: [{type: RequestRedirect, requestRedirect: {hostname: b.example}}]}";
+        route(annotations, &[redirect.to_owned()])
+    };
+    let long = "q".repeat(300);
+    for (first, later) in [
+        (without(&query("q")), inline("sessionName: 'a!b'")),
+        (without(&query("bad name")), inline("")),
+        (without(&query(&long)), inline("")),
+        (inline("sessionName: 'a!b'"), policy("BackendLBPolicy", &query("q"), "")),
+        (
+            inline("type: Header, sessionName: 'x-a'"),
+            policy("BackendLBPolicy", &query("q"), "sessionName: q"),
+        ),
+        (
+            policy("BackendLBPolicy", &query("q"), ""),
+            policy("BackendLBPolicy", "", "sessionName: 'a!b'"),
+        ),
+        (
+            policy("BackendLBPolicy", "", "sessionName: 'a!b'"),
+            policy(
+                "BackendLBPolicy",
+                "session.limpet.dev/source: '{timeout: 1h}'",
+                "sessionName: 'a!b'",
+            ),
+        ),
+    ] {
+        after(&[first, later]);
+    }
 }
 
 #[test]
