@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::asked::Asked;
 use super::build::Built;
 use super::context::Context;
 use super::contour::LastChange;
@@ -32,9 +33,6 @@ use limpet_outputs::needed_variables;
 const QUIET: Duration = Duration::from_millis(20);
 /// How long a build waits while changes keep coming.
 const LONGEST: Duration = Duration::from_millis(250);
-/// How long a build waits for single objects that others name: a listener's Secret, a backend's authorities. After
-/// that, what needs them is reported and not served.
-const WANTED: Duration = Duration::from_secs(3);
 /// How many updates are taken in before anything else happens.
 const BATCH: usize = 512;
 /// How often changes of statuses, and of what pods say of their deletion, are passed on.
@@ -123,7 +121,7 @@ pub(crate) struct Control {
     /// The first and the last change since the last build began.
     changed: Option<(Instant, Instant)>,
     /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
-    asked: Instant,
+    asked: Asked,
     all_listed: bool,
     /// When to pass on changed statuses.
     look: Option<Instant>,
@@ -262,7 +260,7 @@ impl Control {
             memory,
             // The first build needs no change: a cluster may have no object.
             changed: Some((now, now)),
-            asked: now,
+            asked: Asked::at(now),
             all_listed: false,
             look: None,
             deletions: None,
@@ -283,8 +281,13 @@ impl Control {
 
     /// Takes in what an update changed.
     fn take(&mut self, change: &Change) {
-        if change.wanted || !self.all_listed {
-            self.asked = Instant::now();
+        if self.store.has_wanted() {
+            self.asked.answered();
+        }
+        if !self.all_listed {
+            self.asked = Asked::at(Instant::now());
+        } else if change.wanted {
+            self.asked.again(Instant::now());
         }
         self.all_listed = self.store.is_complete();
         if change.objects {
@@ -379,7 +382,7 @@ impl Control {
         Some(if self.store.has_wanted() {
             quiet
         } else {
-            quiet.max(self.asked + WANTED)
+            quiet.max(self.asked.until())
         })
     }
 
@@ -388,10 +391,11 @@ impl Control {
             return;
         };
         self.changed = None;
+        self.asked.answered();
         self.guard.refresh();
         self.metrics.count_objects(&self.store);
         if self.store.set_memory(self.memory.kept()) {
-            self.asked = Instant::now();
+            self.asked = Asked::at(Instant::now());
             self.reader.read_wanted(self.store.wanted());
             return self.mark();
         }

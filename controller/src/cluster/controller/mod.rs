@@ -14,6 +14,7 @@
 //! - `deletion_costs`: which pods a scale-down takes first. `bootstrap`: the subcommand of this name.
 
 mod addresses;
+mod asked;
 mod bootstrap;
 mod build;
 mod certificates;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
-use kube::core::{ApiResource, DynamicResourceScope};
+use kube::core::{ApiResource, DynamicResourceScope, Status};
 use kube::runtime::watcher;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, Error, Resource};
@@ -88,7 +88,7 @@ struct Following<K> {
     name: String,
     backoff: Backoff,
     failed: bool,
-    /// Whether a right is missing.
+    /// Whether a right is missing, or no object can have the name.
     forbidden: bool,
     /// The last error, so that it is logged once.
     failure: Option<String>,
@@ -122,7 +122,7 @@ where
                         tracing::warn!(kind = self.kind, name = self.name, error = %failure, "cannot be watched");
                         self.failure = Some(failure.clone());
                     }
-                    if is_forbidden(&error) {
+                    if is_forbidden(&error) || is_bad(&error) {
                         self.forbidden = true;
                         return Some(Err(failure));
                     }
@@ -145,12 +145,22 @@ where
 }
 
 pub(super) fn is_forbidden(error: &watcher::Error) -> bool {
-    let source = match error {
-        watcher::Error::InitialListFailed(source)
-        | watcher::Error::WatchStartFailed(source)
-        | watcher::Error::WatchFailed(source) => source,
-        watcher::Error::WatchError(status) => return status.is_forbidden(),
-        watcher::Error::NoResourceVersion => return false,
-    };
-    matches!(source, Error::Api(status) if status.is_forbidden())
+    status_of(error).is_some_and(Status::is_forbidden)
+}
+
+/// Whether the request itself is wrong. That of an object whose name no selector can have is.
+fn is_bad(error: &watcher::Error) -> bool {
+    const BAD_REQUEST: u16 = 400;
+    status_of(error).is_some_and(|status| status.code == BAD_REQUEST)
+}
+
+/// What the API server said.
+fn status_of(error: &watcher::Error) -> Option<&Status> {
+    match error {
+        watcher::Error::InitialListFailed(Error::Api(status))
+        | watcher::Error::WatchStartFailed(Error::Api(status))
+        | watcher::Error::WatchFailed(Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status),
+        _ => None,
+    }
 }

@@ -319,4 +319,29 @@ mod tests {
         sending.send_replace(BTreeMap::from([(object, choice)]));
         assert!(is_read().await, "what the store forgot is not read again");
     }
+
+    /// As the API server does to a field selector that it cannot parse.
+    async fn refuse_commas(request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
+        let query = request.uri().query().unwrap_or_default();
+        if !query.contains("a%2Cb") {
+            return answer(request).await;
+        }
+        let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 400});
+        let body = Body::from(status.to_string().into_bytes());
+        Ok(Response::builder().status(400).body(body).unwrap())
+    }
+
+    /// All builds wait for an answer.
+    #[tokio::test]
+    async fn a_name_that_no_object_has_was_never_answered() {
+        let client = Client::new(tower::service_fn(refuse_commas), "default");
+        let (sender, mut updates) = mpsc::channel(UPDATES);
+        let (sending, wanted) = watch::channel(BTreeMap::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(single_objects(client, wanted, sender));
+        let name = Wanted::Secret(ObjectName::new("shop", "a,b"));
+        sending.send_replace(BTreeMap::from([(name, Choice::default())]));
+        let update = tokio::time::timeout(Duration::from_secs(20), updates.recv()).await;
+        assert!(matches!(update, Ok(Some(_))), "{update:?}");
+    }
 }

@@ -217,7 +217,9 @@ impl Ledger {
     /// A stream of load reports has ended. What it told counts until its Envoy has had time to open another one:
     /// requests do not end with it.
     pub(super) fn end_load(&mut self, stream: u64, now: Timestamp) {
-        if self.ended.len() < ENDED {
+        if !self.loads.contains_key(&stream) {
+            // It told nothing, so there is nothing to keep.
+        } else if self.ended.len() < ENDED {
             self.ended.insert(stream, now);
         } else {
             self.loads.remove(&stream);
@@ -461,4 +463,22 @@ fn streams<'a>(loads: impl Iterator<Item = &'a HashMap<HostKey, u64>>) -> HashMa
         *sum = sum.saturating_add(*in_flight);
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_streams_that_told_nothing_took_the_place_of_others() {
+        let mut ledger = Ledger::new();
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let host: HostKey = (ClusterId([7; 16]), ([10, 0, 0, 1], 80).into());
+        ledger.loads.insert(5000, HashMap::from([(host, 42)]));
+        for stream in 0..=ENDED as u64 {
+            ledger.end_load(stream, now);
+        }
+        ledger.end_load(5000, now);
+        assert_eq!(ledger.streams_of(host), 42);
+    }
 }

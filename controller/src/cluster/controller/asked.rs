@@ -1,0 +1,60 @@
+//! How long builds wait for single objects that others name: a listener's Secret, a backend's authorities.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// After that, what needs them is reported and not served.
+const WANTED: Duration = Duration::from_secs(3);
+
+/// When objects were asked for that nobody has answered for.
+#[derive(Debug)]
+pub(super) struct Asked {
+    at: Instant,
+    /// Whether a build waits since then.
+    waits: bool,
+}
+
+impl Asked {
+    pub(super) fn at(now: Instant) -> Self {
+        Self { at: now, waits: true }
+    }
+
+    /// Others are asked for. A build that waits does not wait for longer: else a Gateway that names another Secret every
+    /// few seconds would hold up all changes.
+    pub(super) fn again(&mut self, now: Instant) {
+        if !self.waits {
+            *self = Self::at(now);
+        }
+    }
+
+    /// All are there, or a build does without the others.
+    pub(super) fn answered(&mut self) {
+        self.waits = false;
+    }
+
+    /// How long a build waits for them at most.
+    pub(super) fn until(&self) -> Instant {
+        self.at + WANTED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_that_asks_again_and_again_held_up_all_builds() {
+        let start = Instant::now();
+        let second = |second| start + Duration::from_secs(second);
+        let mut asked = Asked::at(second(0));
+        asked.answered();
+        for at in 10..20 {
+            asked.again(second(at));
+            assert_eq!(asked.until(), second(13), "{at}");
+        }
+        asked.answered();
+        asked.again(second(20));
+        assert_eq!(asked.until(), second(23));
+    }
+}
