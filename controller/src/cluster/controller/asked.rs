@@ -20,8 +20,8 @@ impl Asked {
         Self { at: now, waits: true }
     }
 
-    /// Others are asked for. A build that waits does not wait for longer: else a Gateway that names another Secret every
-    /// few seconds would hold up all changes.
+    /// Others are asked for. A build that waits does not wait for longer: else a Gateway that names another Secret
+    /// every few seconds would hold up all changes.
     pub(super) fn again(&mut self, now: Instant) {
         if !self.waits {
             *self = Self::at(now);
