@@ -193,9 +193,16 @@ impl RememberedSessions {
         known.filter(|known| meta.uid.is_empty() || known.uid == meta.uid)
     }
 
-    /// What this object said of carriers before it said this, the newest first.
-    pub(crate) fn former(&self, object: &ObjectRef, meta: &Meta, now: &SessionSettings) -> Vec<SessionSettings> {
-        self.of(object, meta).map(|known| known.former(now)).unwrap_or_default()
+    /// What this object said of carriers before it said this, the newest first. Most objects are not remembered, and
+    /// are not asked.
+    pub(crate) fn former(
+        &self,
+        object: &ObjectRef,
+        meta: &Meta,
+        now: impl FnOnce() -> SessionSettings,
+    ) -> Vec<SessionSettings> {
+        let known = self.of(object, meta);
+        known.map(|known| known.former(&now())).unwrap_or_default()
     }
 
     /// Takes that of one object over.

@@ -31,7 +31,8 @@ pub(crate) type AllJudged = BTreeMap<ObjectRef, Judged>;
 /// What to remember of the objects.
 pub(crate) fn remembered(objects: &Objects, judged: &AllJudged) -> RememberedSessions {
     let one = |(object, meta): (ObjectRef, &Meta)| {
-        let known = || objects.memory.sessions.of(&object, meta).cloned();
+        let remembered = objects.memory.sessions.of(&object, meta);
+        let known = || remembered.cloned();
         match judged.get(&object) {
             Some(Judged::Valid(_)) if objects.stand_ins.contains_key(&object) => Some(RememberedSession {
                 counts: true,
@@ -40,7 +41,7 @@ pub(crate) fn remembered(objects: &Objects, judged: &AllJudged) -> RememberedSes
             Some(Judged::Valid(settings)) => {
                 let counts = !meta.pruned.is_empty();
                 let session = || RememberedSession {
-                    former: objects.memory.sessions.former(&object, meta, settings),
+                    former: remembered.map(|known| known.former(settings)).unwrap_or_default(),
                     ..RememberedSession::new(&object, meta, SessionSettings::clone(settings), counts)
                 };
                 (!settings.is_empty()).then(session)

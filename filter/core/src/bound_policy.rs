@@ -98,26 +98,17 @@ impl BoundPolicy {
             outcome: RequestOutcome::Refused(refusal),
             key,
         };
-        let open = |realm| match self.limits.tokens.get() {
-            Some(memory) => memory.open(realm, token),
-            None => realm.open(token),
+        let realm = match found {
+            Found::Former(at, _) => self.former(at).map(|former| &former.realm),
+            _ => self.realm.as_ref(),
         };
-        let mut found = found;
-        let opened = match found {
-            Found::Former(at, _) => self.former(at).map(|former| open(&former.realm)),
-            _ => self.realm.as_ref().map(open),
-        };
-        let Some(mut opened) = opened else {
+        let Some(realm) = realm else {
             return Err(NotHonoured::NO_TOKEN);
         };
-        if found == Found::BeforeRedirect && opened.is_err() {
-            // What was taken out of the request may have been in any carrier.
-            for former in &self.former {
-                if let Ok(of_former) = open(&former.realm) {
-                    (opened, found) = (Ok(of_former), Found::Former(former.at, UnderName::Plain));
-                }
-            }
-        }
+        let (opened, found) = match self.open(realm, token) {
+            Err(refusal) if found == Found::BeforeRedirect => self.open_former(refusal, token),
+            opened => (opened, found),
+        };
         match opened {
             Ok(opened) => self
                 .check(opened, found, now)
@@ -127,6 +118,23 @@ impl BoundPolicy {
                 let named = is_revoked.then(|| Unverified::parse(token).ok()).flatten();
                 Err(refused(refusal, named.map(|token| token.key_id)))
             }
+        }
+    }
+
+    fn open(&self, realm: &Realm, token: &[u8]) -> Result<Opened, Refusal> {
+        match self.limits.tokens.get() {
+            Some(memory) => memory.open(realm, token),
+            None => realm.open(token),
+        }
+    }
+
+    /// A token that was taken out of a request may have been in any carrier.
+    fn open_former(&self, refusal: Refusal, token: &[u8]) -> (Result<Opened, Refusal>, Found) {
+        let mut formers = self.former.iter();
+        let opened = formers.find_map(|former| Some((self.open(&former.realm, token).ok()?, former.at)));
+        match opened {
+            Some((opened, at)) => (Ok(opened), Found::Former(at, UnderName::Plain)),
+            None => (Err(refusal), Found::BeforeRedirect),
         }
     }
 

@@ -127,30 +127,18 @@ pub(super) fn content(name: &ObjectName, objects: &Objects, settings: &Settings)
     let persistence = persistence::read(persistence, Dialect::Union);
     let own = match (persistence, overrides) {
         (Ok(persistence), Ok(overrides)) => {
-            let parts = Parts {
-                persistence: &persistence,
-                overrides: &overrides,
-                of_route: None,
-                defaults: &settings.session_defaults,
-                path: None,
-                limits: settings.session_limits,
-            };
-            let kind = Kind::XBackend;
+            let parts = Parts::new(&persistence, &overrides, settings);
             let of = ObjectRef {
-                kind,
+                kind: Kind::XBackend,
                 name: name.clone(),
             };
-            let former = objects
-                .memory
-                .sessions
-                .former(&of, &object.meta, &SessionSettings::of_backend(object));
-            parts
-                .draft_after(parts.former(&FormerSessions::read(former)))
-                .map(|draft| Own {
-                    draft,
-                    overruled: persistence.overruled(&overrides, "spec", ""),
-                    persistence,
-                })
+            let said = || SessionSettings::of_backend(object);
+            let former = FormerSessions::read(objects.memory.sessions.former(&of, &object.meta, said));
+            parts.draft_after(parts.former(&former)).map(|draft| Own {
+                draft,
+                overruled: persistence.overruled(&overrides, "spec", ""),
+                persistence,
+            })
         }
         (persistence, overrides) => Err([persistence.err(), overrides.err()]
             .into_iter()

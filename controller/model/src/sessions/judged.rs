@@ -93,7 +93,10 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
                 rules: refused,
             });
         }
-        Judged::Valid(Box::new(said_of_route(rules.iter().map(|rule| rule.facts))))
+        let said = rules
+            .first()
+            .map(|first| said_of_route(first.facts.meta, rules.iter().map(|rule| rule.facts)));
+        Judged::Valid(Box::new(said.unwrap_or_default()))
     };
     let all = routes.into_iter();
     all.map(|(route, rules)| (route.clone(), judged(rules))).collect()

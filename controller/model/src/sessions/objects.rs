@@ -202,14 +202,7 @@ fn content(
                 ..SessionSettings::annotated(&object.meta)
             };
             let former = FormerSessions::read(known.map(|known| known.former(&said)).unwrap_or_default());
-            let parts = Parts {
-                persistence: &persistence,
-                overrides: &overrides,
-                of_route: None,
-                defaults: &settings.session_defaults,
-                path: None,
-                limits: settings.session_limits,
-            };
+            let parts = Parts::new(&persistence, &overrides, settings);
             parts.draft_after(parts.former(&former)).map(|draft| {
                 Some(Content {
                     overruled: overruled(&persistence, &overrides, &restored),

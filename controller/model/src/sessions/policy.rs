@@ -7,9 +7,9 @@ use super::fault::{Fault, ObjectField};
 use super::origins::{Origins, Part};
 use super::persistence::{Carrier, Persistence};
 use super::renamed::FormerSessions;
-use crate::SessionLimits;
 use crate::session_fields::{CookiePath, Holder, Of, SessionField, SessionFields, SessionScope, SessionSplit};
 use crate::short_hash::short_hash;
+use crate::{SessionLimits, Settings};
 use limpet_core::Filter;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::{
@@ -67,9 +67,33 @@ impl OwnCarrier {
     }
 }
 
+impl<'a> Parts<'a> {
+    /// What a policy or a rule asks for by itself.
+    pub(super) fn new(persistence: &'a Persistence, overrides: &'a SessionFields, settings: &'a Settings) -> Self {
+        Self {
+            persistence,
+            overrides,
+            of_route: None,
+            defaults: &settings.session_defaults,
+            path: None,
+            limits: settings.session_limits,
+        }
+    }
+}
+
 impl Parts<'_> {
+    /// The carrier that these would ask for in the place of the object's own.
+    pub(super) fn carrier_by(&self, persistence: &Persistence, overrides: &SessionFields) -> Option<OwnCarrier> {
+        let parts = Parts {
+            persistence,
+            overrides,
+            ..*self
+        };
+        parts.carrier()
+    }
+
     /// What the token travels in, if that is the filter's own.
-    pub(super) fn carrier(&self) -> Option<OwnCarrier> {
+    fn carrier(&self) -> Option<OwnCarrier> {
         let holder = self.holder();
         let name = self.persistence.name.clone();
         let of_query = || Some(self.overrides.over(self.defaults).query?.0?.name);
@@ -92,13 +116,7 @@ impl Parts<'_> {
         let carrier = |former: &FormerSessions| {
             let persistence = former.persistence()?;
             let of_route = self.of_route.map(|route| route.over(&former.overrides));
-            let overrides = of_route.as_ref().unwrap_or(&former.overrides);
-            Parts {
-                persistence: &persistence,
-                overrides,
-                ..*self
-            }
-            .carrier()
+            self.carrier_by(&persistence, of_route.as_ref().unwrap_or(&former.overrides))
         };
         former.iter().filter_map(carrier).collect()
     }
@@ -107,12 +125,7 @@ impl Parts<'_> {
     pub(super) fn former_of_rule(&self, former: &[FormerSessions], rule: &str) -> Vec<OwnCarrier> {
         let carrier = |former: &FormerSessions| {
             let of_rule = former.of_rule(rule);
-            Parts {
-                persistence: of_rule.as_ref().unwrap_or(self.persistence),
-                overrides: &former.overrides,
-                ..*self
-            }
-            .carrier()
+            self.carrier_by(of_rule.as_ref().unwrap_or(self.persistence), &former.overrides)
         };
         former.iter().filter_map(carrier).collect()
     }

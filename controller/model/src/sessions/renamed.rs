@@ -5,7 +5,7 @@ use super::facts::RuleFacts;
 use super::persistence::{self, Dialect, Persistence};
 use crate::remembered_sessions::{PREFIX, SessionSettings};
 use crate::session_fields::SessionFields;
-use limpet_api::{SessionPersistence, Text};
+use limpet_api::{Meta, SessionPersistence, Text};
 
 /// What an object said of carriers before.
 #[derive(Debug)]
@@ -40,22 +40,13 @@ impl FormerSessions {
     }
 }
 
-/// What the rules of a route say of their sessions.
-pub(super) fn said_of_route<'r>(rules: impl Iterator<Item = &'r RuleFacts<'r>>) -> SessionSettings {
-    let mut settings = SessionSettings::default();
-    for facts in rules {
-        if settings.annotations.is_empty() {
-            settings = SessionSettings {
-                rules: settings.rules,
-                ..SessionSettings::annotated(facts.meta)
-            };
-        }
-        let inline = facts
-            .inline
-            .map(|persistence| (facts.name.last().into(), persistence.clone()));
-        settings.rules.extend(inline);
+/// What a route with these rules says of their sessions.
+pub(super) fn said_of_route<'r>(meta: &Meta, rules: impl Iterator<Item = &'r RuleFacts<'r>>) -> SessionSettings {
+    let inline = rules.filter_map(|facts| Some((facts.name.last().into(), facts.inline?.clone())));
+    SessionSettings {
+        rules: inline.collect(),
+        ..SessionSettings::annotated(meta)
     }
-    settings
 }
 
 fn read(persistence: &SessionPersistence) -> Option<Persistence> {

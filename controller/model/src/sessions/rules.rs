@@ -231,8 +231,9 @@ impl<'p> Chooser<'p> {
             _ => false,
         };
         let any_cookie = rules.iter().zip(&inline).any(has_cookie);
-        let said = said_of_route(rules.iter().map(|rule| rule.facts));
-        let former = self.remembered.former(&first.facts.route, first.facts.meta, &said);
+        let meta = first.facts.meta;
+        let said = || said_of_route(meta, rules.iter().map(|rule| rule.facts));
+        let former = self.remembered.former(&first.facts.route, meta, said);
         let mut route = overrides.map(|overrides| RouteSessions {
             for_headers: if any_cookie {
                 overrides.only(|of| !of.is_for_cookies())
@@ -341,14 +342,7 @@ impl<'p> Chooser<'p> {
         former: &[FormerSessions],
         rule: &mut RuleChoice<'p>,
     ) -> Result<(), Vec<Fault>> {
-        let parts = Parts {
-            persistence,
-            overrides,
-            of_route: None,
-            defaults: &self.settings.session_defaults,
-            path: None,
-            limits: self.settings.session_limits,
-        };
+        let parts = Parts::new(persistence, overrides, self.settings);
         let has_own_cookie = parts.holder() == Holder::OwnCookie;
         if persistence.shape == Shape::Union && has_own_cookie && overrides.path == Some(CookiePath::Route) {
             let message = "expected root, or none: sessionPersistence.cookie has a path";
@@ -381,23 +375,15 @@ impl<'p> Chooser<'p> {
         let of_route = route.overrides_of(&content.persistence).clone();
         let overrides = of_route.over(&content.overrides);
         let parts = Parts {
-            persistence: &content.persistence,
-            overrides: &overrides,
             of_route: Some(&of_route),
-            defaults: &self.settings.session_defaults,
-            path: None,
-            limits: self.settings.session_limits,
+            ..Parts::new(&content.persistence, &overrides, self.settings)
         };
         let former = &route.former;
         let draft = route.drafts.entry(policy).or_insert_with(|| {
             let of_policy = parts.former(&content.former);
             let of_route = former.iter().filter_map(|former| {
                 let overrides = former.overrides.over(&content.overrides);
-                Parts {
-                    overrides: &overrides,
-                    ..parts
-                }
-                .carrier()
+                parts.carrier_by(&content.persistence, &overrides)
             });
             parts.draft_after(of_policy.into_iter().chain(of_route))
         });

@@ -77,8 +77,9 @@ fn a_renamed_session_goes_on_under_its_new_name() {
 
 /// Whether the response deletes this cookie.
 fn deletes(visit: &Visit, name: &str) -> bool {
-    let is_deletion = |edit: &Edit| matches!(edit, Edit::Add(_, value) if value.starts_with(&format!("{name}=;")) && value.contains("Max-Age=0"));
-    visit.edits.iter().any(is_deletion)
+    let start = format!("{name}=;");
+    let mut edits = visit.edits.iter();
+    edits.any(|edit| matches!(edit, Edit::Add(_, value) if value.starts_with(&start) && value.contains("Max-Age=0")))
 }
 
 /// Another Envoy may not have heard of the new name yet, so the client keeps both cookies for a while.
