@@ -88,7 +88,7 @@ pub struct Census {
     sent: Mutex<Sent>,
     /// Which memory and process answered last.
     answered: Mutex<Option<(u64, u64)>>,
-    /// How many sessions may begin anew, and where.
+    /// How many sessions may move, and where to.
     budgets: Mutex<Budgets>,
     /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
     seed: [u8; 16],
@@ -239,8 +239,8 @@ impl Census {
         Some(report)
     }
 
-    /// Takes one of the sessions that the controller lets begin anew, if there is one for this backend. Returns the
-    /// host that it goes to.
+    /// Takes one of the sessions that the controller lets move, if there is one for this backend. Returns the host that
+    /// it moves to.
     pub fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
         locked(&self.budgets).take(backend, now)
     }

@@ -45,7 +45,7 @@ impl Drop for StackWipe {
     }
 }
 
-/// A function of its own, so that its room is below that of whoever calls.
+/// Not inlined, so that its room is below that of the caller.
 #[inline(never)]
 #[expect(clippy::large_stack_arrays, reason = "the stack is what it overwrites")]
 fn wipe_stack() {

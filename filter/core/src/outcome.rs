@@ -12,7 +12,7 @@ pub enum RequestOutcome {
     Steered,
     /// The request had no token, or the table has no entry of its client.
     NoToken,
-    /// The token was good, and the session was unused for so long that it begins anew on a backend that lacks sessions.
+    /// The token was good, and the session was unused for so long that it restarts on a backend that lacks sessions.
     Rebalanced,
     /// The token was not honoured.
     Refused(Refusal),

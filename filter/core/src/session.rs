@@ -165,15 +165,15 @@ impl Session {
             _ => None,
         };
         self.rebalanced = match &self.state {
-            SessionState::Honoured(honoured) => self.begins_anew(&honoured.claims, request, now)?,
+            SessionState::Honoured(honoured) => self.restarts_on(&honoured.claims, request, now)?,
             _ => None,
         };
         // That backend may have gone, or not be known here yet: then load balancing chooses.
-        let anew = self.rebalanced.map(|host| Steering { host, strict: false });
+        let moved = self.rebalanced.map(|host| Steering { host, strict: false });
         Ok(RequestPlan {
             edit: tokens.edit,
             further_edits: tokens.further_edits,
-            steering: anew.or_else(|| {
+            steering: moved.or_else(|| {
                 let Honoured { claims, .. } = self.steered()?;
                 Some(Steering {
                     host: claims.host,
@@ -189,9 +189,9 @@ impl Session {
         })
     }
 
-    /// The host that a session which lives begins anew on, as if its backend were gone; `None` if it stays. A policy
+    /// The host that a live session restarts on, as if its backend were gone; `None` if it stays. A policy
     /// without `rebalance` asks for nothing.
-    fn begins_anew(
+    fn restarts_on(
         &self,
         claims: &Claims,
         request: &impl RequestView,
@@ -288,7 +288,7 @@ impl Session {
         }
     }
 
-    /// The token whose backend the request is sent to: none if the session begins anew.
+    /// The token whose backend the request is sent to; `None` if the session restarts on another one.
     fn steered(&self) -> Option<&Honoured> {
         self.honoured().filter(|_| self.rebalanced.is_none())
     }

@@ -60,7 +60,7 @@ pub trait RequestView {
     fn unanswered(&self) -> Option<&'static Unanswered> {
         None
     }
-    /// The host on which one more session of this backend may begin anew, as the adapter's
+    /// The host on which one more session of this backend may restart, as the adapter's
     /// [`Census`](crate::census::Census) says it; `None` if it stays. Asked only of sessions that were unused for long,
     /// so each host that is returned may be taken for a session that goes there.
     fn may_leave(&self, _backend: &Backend, _now: Timestamp) -> Option<SocketAddr> {

@@ -139,7 +139,7 @@ pub(crate) fn left() -> (Vec<Shed>, Timestamp) {
     (left, Timestamp::from_unix_millis(since))
 }
 
-/// Takes one of the sessions that may begin anew, if there is one for this backend. Returns the host that it goes to.
+/// Takes one of the sessions that may move, if there is one for this backend. Returns the host that it moves to.
 pub(crate) fn take(backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
     change(|budgets| Shed::take(&mut budgets.left, backend, &is_there))
 }

@@ -13,7 +13,7 @@ thread_local! {
     pub(crate) static CENSUS: RefCell<Option<Census>> = const { RefCell::new(None) };
 }
 
-/// The host on which one more session of this backend may begin anew. Other workers are asked only if this one knows of
+/// The host on which one more session of this backend may restart. Other workers are asked only if this one knows of
 /// a budget.
 pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
     CENSUS.with_borrow(|census| {

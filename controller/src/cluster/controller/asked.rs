@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// After that, what needs them is reported and not served.
 const WANTED: Duration = Duration::from_secs(3);
 
-/// When objects were asked for that nobody has answered for.
+/// When objects were asked for that have no answer yet.
 #[derive(Debug)]
 pub(super) struct Asked {
     at: Instant,

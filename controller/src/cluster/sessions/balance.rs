@@ -123,7 +123,7 @@ impl Balance {
         self.services.values_mut().for_each(HashMap::clear);
     }
 
-    /// So many replicas divide what may begin anew, of which so many come before this one.
+    /// So many replicas divide the budgets, of which `rank` come before this one.
     pub(super) fn share(&mut self, replicas: usize, rank: usize) {
         let replicas = replicas.max(1);
         self.part = Part { replicas, rank };
@@ -270,7 +270,7 @@ impl Service {
     }
 
     /// What pods lack that no reporter may fill up yet, for one that has had `former`. First come those that it had
-    /// nothing for, so that one which its Envoy cannot reach takes nobody's turn, and of these those that lack most.
+    /// nothing for, so that a pod which its Envoy cannot reach blocks no other, and of these those that lack most.
     fn room(&self, former: &Slots) -> Vec<(SocketAddr, u64)> {
         let mut room = self.lack.clone();
         let of_others = self
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_takes_nothing_takes_nobodys_turn() {
+    fn a_pod_that_takes_nothing_blocks_no_other() {
         let mut service = Service::new();
         service.excess = [(host(1), 100)].into();
         service.lack = [(host(8), 90), (host(9), 5)].into();

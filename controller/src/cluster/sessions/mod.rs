@@ -148,8 +148,7 @@ impl Book {
             .allow(&clusters.map(ClusterId::of).collect(), &content.places);
     }
 
-    /// How many replicas answer Envoys, and the processes of those that are known. What may begin anew is divided by
-    /// them.
+    /// How many replicas answer Envoys, and the processes of those that are known. They divide the budgets.
     pub(crate) fn share(&self, replicas: usize, processes: impl Iterator<Item = u64>) {
         let content = &mut *self.content();
         let before = processes.filter(|process| *process < content.process);

@@ -148,7 +148,7 @@ pub struct Shed {
     /// The backends that have more than their share.
     #[prost(message, repeated, tag = "3")]
     pub hosts: Vec<ShedHost>,
-    /// The backends that lack sessions: a session that begins anew goes to one of these, and stays where none has room.
+    /// The backends that lack sessions. A session that moves goes to one of these, and stays if none has room.
     #[prost(message, repeated, tag = "4")]
     pub targets: Vec<ShedHost>,
 }
@@ -168,8 +168,8 @@ pub struct ShedHost {
 }
 
 impl Shed {
-    /// Takes one of the sessions of a backend that may begin anew out of these budgets. Returns the host that it goes
-    /// to, one that `is_there`; `None` if it stays.
+    /// Takes one session of a backend out of these budgets. Returns the host that it moves to, one that `is_there`;
+    /// `None` if it stays.
     pub fn take(sheds: &mut [Self], backend: &Backend, is_there: impl Fn(SocketAddr) -> bool) -> Option<SocketAddr> {
         let destination = u32::from_be_bytes(backend.destination.0);
         let mut sheds = sheds.iter_mut();

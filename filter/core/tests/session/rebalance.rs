@@ -21,7 +21,7 @@ fn site_that(reports: Value, fields: Value) -> Site {
     Site::configured(with(policy, fields), reports)
 }
 
-/// Where a budget sends sessions. If nobody is there, the request does not fail.
+/// The host that a budget sends sessions to. If that host is gone, the request does not fail.
 const TO_B: Option<Steering> = Some(Steering {
     host: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 8080),
     strict: false,

@@ -53,7 +53,7 @@ pub(crate) struct Request {
     client: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
     unanswered: Option<&'static Unanswered>,
-    /// How many sessions may begin anew on [`B`].
+    /// How many sessions may restart on [`B`].
     budget: Rc<Cell<u32>>,
     questions: Questions,
 }
@@ -148,7 +148,7 @@ impl Request {
         }
     }
 
-    /// So many sessions of any backend may begin anew on [`B`].
+    /// So many sessions of any backend may restart on [`B`].
     pub(crate) fn budget(self, sessions: u32) -> Self {
         self.budget.set(sessions);
         self
