@@ -30,8 +30,8 @@ pub struct Filter {
     /// The default policy, if the configuration gives its scope.
     default: Option<Arc<BoundPolicy>>,
     bound_policies: BoundPolicies,
-    /// Goes last.
-    _stack: StackWipe,
+    /// Of one with keys. Goes last.
+    _stack: Option<StackWipe>,
 }
 
 /// Overwrites what calls left on the stack, when it is dropped: states of keys are among it, which were moved from one
@@ -51,7 +51,7 @@ impl Drop for StackWipe {
 fn wipe_stack() {
     /// More than any call of the filter takes.
     const ROOM: usize = 64 << 10;
-    let mut room = [0_u8; ROOM];
+    let mut room = [0_u128; ROOM / size_of::<u128>()];
     room.zeroize();
 }
 
@@ -110,7 +110,7 @@ impl Filter {
             keyring: Some(keyring),
             default: None,
             bound_policies: BoundPolicies::default(),
-            _stack: StackWipe,
+            _stack: Some(StackWipe),
         };
         filter.default = filter.config.default.as_ref().and_then(|used| {
             let scope = used.scope.as_ref()?;
@@ -133,7 +133,7 @@ impl Filter {
             keyring: None,
             default: None,
             bound_policies: BoundPolicies::default(),
-            _stack: StackWipe,
+            _stack: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the sessions of islands have in common with those of others although nothing joins them: cookies of which a
 //! client keeps one alone, and the first digits of the hashes of policies.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use limpet_api::Text;
 
@@ -22,13 +22,19 @@ pub(super) struct Common {
     policies: HashMap<Text, BTreeMap<String, BTreeSet<Island>>>,
 }
 
+/// As `Since` in `shared_names.rs`.
+type OwnedSince = (String, String);
+
+/// The oldest come first, each with how often it writes the cookie.
+type Scopes = FewMap<OwnedSince, usize>;
+
 /// Who writes a cookie for a host.
 #[derive(Debug, Default)]
 struct Writers {
-    /// The scopes for this very host, each since when, and how often.
-    here: FewMap<(String, String), usize>,
+    /// The scopes for this very host.
+    here: Scopes,
     /// Those for hosts that are a part of these.
-    within: FewMap<(String, String), usize>,
+    within: Scopes,
     /// Who writes here, and how often.
     islands: FewMap<Island, usize>,
 }
@@ -113,48 +119,63 @@ impl Common {
 
     /// Whether what these sessions have in common with others is still what it was when they were built.
     pub(super) fn agrees(&self, all: &InCommon) -> bool {
-        let own: BTreeSet<&str> = all.cookies.iter().map(|(cookie, _)| &*cookie.since.1).collect();
-        let is_same = |(cookie, known): &(WrittenCookie, Option<(String, String)>)| {
-            known.as_ref() == self.oldest(cookie, |scope| !own.contains(scope))
+        let own: HashSet<&str> = all.cookies.iter().map(|(cookie, _)| &*cookie.since.1).collect();
+        self.agrees_without(|scope| own.contains(scope), all)
+    }
+
+    /// Each host's scopes are read once, however many of these sessions write there.
+    fn agrees_without(&self, is_own: impl Fn(&str) -> bool, all: &InCommon) -> bool {
+        let is_other = |since: &&OwnedSince| !is_own(&since.1);
+        let mut others: HashMap<*const Scopes, Option<&OwnedSince>> = HashMap::new();
+        let mut is_same = |(cookie, known): &(WrittenCookie, Option<OwnedSince>)| {
+            let oldest = self.oldest(cookie, |scopes| {
+                *{ others.entry(scopes) }.or_insert_with(|| scopes.keys().find(is_other))
+            });
+            known.as_ref() == oldest
         };
         let is_named = |(id, name): &(PolicyId, Text)| {
             let short = id.with_digits(self.digits);
             (*name == short) != self.is_crowded(&short)
         };
-        all.cookies.iter().all(is_same) && all.policies.iter().all(is_named)
+        all.cookies.iter().all(&mut is_same) && all.policies.iter().all(is_named)
     }
 
-    /// The oldest of such scopes that writes the cookie and is older than its own.
-    fn oldest<'s>(&'s self, cookie: &WrittenCookie, is_one: impl Fn(&str) -> bool) -> Option<&'s (String, String)> {
+    /// The oldest scope that writes the cookie and is older than its own, of the oldest among those at each host.
+    fn oldest<'s>(
+        &'s self,
+        cookie: &WrittenCookie,
+        mut oldest: impl FnMut(&'s Scopes) -> Option<&'s OwnedSince>,
+    ) -> Option<&'s OwnedSince> {
         let hosts = self.cookies.get(&(cookie.name.clone(), cookie.path.clone()))?;
-        // The oldest come first.
-        let first = |scopes: &'s FewMap<(String, String), usize>| {
-            let mut older = scopes.keys().take_while(|since| **since < cookie.since);
-            older.find(|since| is_one(&since.1))
-        };
-        let here = hosts.get(&cookie.host);
-        let here = here
-            .into_iter()
-            .flat_map(|writers| [first(&writers.here), first(&writers.within)]);
-        let wider = wider(&cookie.host).filter_map(|host| hosts.get(&host));
-        here.chain(wider.map(|writers| first(&writers.here))).flatten().min()
+        let here = hosts.get(&cookie.host).into_iter();
+        let here = here.flat_map(|writers| [&writers.here, &writers.within]);
+        let wider = wider(&cookie.host).filter_map(|host| Some(&hosts.get(&host)?.here));
+        let all = here.chain(wider).filter_map(&mut oldest);
+        all.filter(|since| **since < cookie.since).min()
     }
 
     /// The islands for which the difference may mean something.
     pub(super) fn concerned(&self, difference: &Difference) -> BTreeSet<Island> {
         let mut concerned = BTreeSet::new();
+        // Changed hosts of which other hosts can be a part.
+        let mut wide: HashMap<&(String, String), HashSet<&Hostname>> = HashMap::new();
         for (cookie, _) in difference.cookies.iter().filter(|(_, count)| **count != 0) {
             let key = (cookie.name.clone(), cookie.path.clone());
-            let Some(hosts) = self.cookies.get(&key) else { continue };
-            let mut add = |writers: &Writers| concerned.extend(writers.islands.keys());
-            hosts.get(&cookie.host).into_iter().for_each(&mut add);
-            wider(&cookie.host)
-                .filter_map(|host| hosts.get(&host))
-                .for_each(&mut add);
-            if !matches!(cookie.host, Hostname::Exact(_)) {
-                let within = hosts.iter().filter(|(host, _)| cookie.host.contains(host));
-                within.for_each(|(_, writers)| add(writers));
+            let Some((key, hosts)) = self.cookies.get_key_value(&key) else {
+                continue;
+            };
+            let wider = wider(&cookie.host).filter_map(|host| hosts.get(&host));
+            for writers in hosts.get(&cookie.host).into_iter().chain(wider) {
+                concerned.extend(writers.islands.keys());
             }
+            if !matches!(cookie.host, Hostname::Exact(_)) {
+                wide.entry(key).or_default().insert(&cookie.host);
+            }
+        }
+        for (key, changed) in wide {
+            let hosts = self.cookies.get(key).into_iter().flatten();
+            let within = hosts.filter(|(host, _)| wider(host).any(|host| changed.contains(&host)));
+            within.for_each(|(_, writers)| concerned.extend(writers.islands.keys()));
         }
         for (short, was_crowded) in &difference.policies {
             if self.is_crowded(short) != *was_crowded {
@@ -169,7 +190,8 @@ impl Common {
 /// Who is being built is not among these.
 impl Elsewhere for Common {
     fn older(&self, cookie: &WrittenCookie) -> Option<(String, String)> {
-        self.oldest(cookie, |scope| scope != cookie.since.1).cloned()
+        let is_other = |since: &&OwnedSince| since.1 != cookie.since.1;
+        self.oldest(cookie, |scopes| scopes.keys().find(is_other)).cloned()
     }
 
     fn has_policy(&self, short: &str, digest: &str) -> bool {
@@ -202,5 +224,39 @@ fn step<K: Clone + Ord>(counts: &mut FewMap<K, usize>, key: &K, more: bool) {
         if *count == 0 {
             counts.remove(key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn written(host: &str, scope: &str) -> WrittenCookie {
+        WrittenCookie {
+            name: "c".into(),
+            path: "/".into(),
+            host: Hostname::Exact(host.into()),
+            since: ("2026".into(), scope.into()),
+        }
+    }
+
+    #[test]
+    fn many_rules_with_one_cookie_each_read_the_scopes_of_all() {
+        const RULES: usize = 500;
+        let mut common = Common::new(8);
+        let mut all = InCommon::default();
+        for rule in 0..RULES {
+            all.cookies.push((written("a.example", &format!("m/{rule:04}")), None));
+        }
+        common.put_in(1, &all, &mut Difference::default());
+        let reads = Cell::new(0);
+        let is_own = |scope: &str| {
+            reads.set(reads.get() + 1);
+            scope.starts_with("m/")
+        };
+        assert!(common.agrees_without(is_own, &all));
+        assert_eq!(reads.get(), RULES);
     }
 }
