@@ -63,8 +63,7 @@ impl BoundPolicies {
     }
 
     /// Keeps a policy, unless another worker has bound it meanwhile. Returns the one that is kept.
-    pub(crate) fn keep(&self, name: &[u8], fresh: BoundPolicy) -> Arc<BoundPolicy> {
-        let fresh = Arc::new(fresh);
+    pub(crate) fn keep(&self, name: &[u8], fresh: Arc<BoundPolicy>) -> Arc<BoundPolicy> {
         let hash = self.hasher.hash_one(name);
         if let Some(part) = self.part(hash) {
             let mut part = part.write().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::carrier::cookie_name::CookieNames;
 use crate::census::{Backend, Identity, Seen};
 use crate::config::{Carrier, Fences, Hosts, IdleBound, Place, Policy, Rebalance, Source};
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, MADE, wipe_stack};
 use crate::newest::{Found, Honoured, Newest, NotHonoured, UnderName};
 use crate::outcome::RequestOutcome;
 use crate::source::ScopeId;
@@ -55,32 +55,47 @@ pub(crate) struct Former {
 }
 
 impl BoundPolicy {
-    pub(crate) fn new(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Self {
+    pub(crate) fn new(
+        keyring: Option<&Keyring>,
+        policy: &Arc<Policy>,
+        scope: &[u8],
+        limits: &Arc<Limits>,
+    ) -> Arc<Self> {
+        let made = Self::make(keyring, policy, scope, limits);
+        wipe_stack::<MADE>();
+        made
+    }
+
+    /// A function of its own, because MACs that it moves, and so leaves behind, have to be below its caller's frame.
+    #[inline(never)]
+    fn make(keyring: Option<&Keyring>, policy: &Arc<Policy>, scope: &[u8], limits: &Arc<Limits>) -> Arc<Self> {
         let carrier = &policy.carrier;
         let cookie_names = match carrier {
             Carrier::Cookie { name, per_scope, .. } => Some(CookieNames::new(name, scope, *per_scope)),
             _ => None,
         };
-        let former = policy.also.iter().enumerate().filter(|(_, further)| further.is_former);
-        let former = former.filter_map(|(at, further)| {
+        let former = { policy.also.iter().enumerate() }.filter(|(_, further)| further.is_former);
+        // A vector that grows would leave copies of its MACs behind, too.
+        let mut formers = Vec::with_capacity(former.clone().count());
+        formers.extend(former.filter_map(|(at, further)| {
             Some(Former {
                 at,
                 realm: Realm::new(keyring?, scope, further.mode(), &further.name),
                 names: CookieNames::new(&further.name, scope, false),
             })
-        });
+        }));
         let realm = keyring.zip(carrier.mode());
-        Self {
+        Arc::new(Self {
             policy: Arc::clone(policy),
             realm: realm.map(|(keyring, mode)| Realm::new(keyring, scope, mode, carrier.name())),
-            former: former.collect(),
+            former: formers,
             scope: carrier
                 .source()
                 .map(|source| ScopeId::new(&policy.name, &source.rules, scope)),
             namespace: namespace(scope).map(Box::from),
             cookie_names,
             limits: Arc::clone(limits),
-        }
+        })
     }
 
     /// Takes what may be a token into account.

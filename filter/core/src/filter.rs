@@ -4,13 +4,11 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use zeroize::Zeroize as _;
-
 use crate::bound_policies::BoundPolicies;
 use crate::bound_policy::{BoundPolicy, Limits};
 use crate::config::schema::{FilterConfig, ReportSessionsConfig};
 use crate::config::{self, Compiled, ConfigError, Environment, Policy, Route, Warning};
-use crate::keyring::Keyring;
+use crate::keyring::{Keyring, wipe_stack};
 use crate::route_session::{RouteSession, RouteSessionError, Split, is_none, scope_of_cluster, without_split};
 use crate::session::Session;
 use crate::source::{Rules, Table};
@@ -41,18 +39,10 @@ struct StackWipe;
 
 impl Drop for StackWipe {
     fn drop(&mut self) {
-        wipe_stack();
+        /// Of 16 bytes. More than any call of the filter takes.
+        const WORDS: usize = 4096;
+        wipe_stack::<WORDS>();
     }
-}
-
-/// Not inlined, so that its room is below that of the caller.
-#[inline(never)]
-#[expect(clippy::large_stack_arrays, reason = "the stack is what it overwrites")]
-fn wipe_stack() {
-    /// More than any call of the filter takes.
-    const ROOM: usize = 64 << 10;
-    let mut room = [0_u128; ROOM / size_of::<u128>()];
-    room.zeroize();
 }
 
 /// Why a request has no session although its route is configured for one.
@@ -114,7 +104,7 @@ impl Filter {
         };
         filter.default = filter.config.default.as_ref().and_then(|used| {
             let scope = used.scope.as_ref()?;
-            filter.bind(&used.policy, scope.as_bytes()).ok().map(Arc::new)
+            filter.bind(&used.policy, scope.as_bytes()).ok()
         });
         filter
     }
@@ -355,7 +345,7 @@ impl Filter {
         }
     }
 
-    fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<BoundPolicy, SessionError> {
+    fn bind(&self, policy: &Arc<Policy>, scope: &[u8]) -> Result<Arc<BoundPolicy>, SessionError> {
         let keyring = self.keyring.as_ref();
         if keyring.is_none() && policy.carrier.source().is_none() {
             return Err(SessionError::NoKeys);

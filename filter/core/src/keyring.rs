@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 pub use seals::Seals;
 pub use secret::Secret;
+pub(crate) use secret::{MADE, wipe_stack};
 
 use crate::siv::HmacKey;
 

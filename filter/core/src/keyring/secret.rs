@@ -63,7 +63,7 @@ impl Secret {
     /// The key for one purpose: HKDF-SHA256 without salt, with `label` as info. It stays where `P` has it.
     pub(super) fn subkey<P: From<HmacKey>>(&self, label: &[u8]) -> P {
         let key = derive(&self.0, label);
-        wipe_stack();
+        wipe_stack::<MADE>();
         key
     }
 }
@@ -96,10 +96,14 @@ fn derive<P: From<HmacKey>>(secret: &[u8; Secret::LEN], label: &[u8]) -> P {
     key.into()
 }
 
-/// Overwrites what returned functions left on the stack: more of it than [`derive`] uses in an unoptimised build.
+/// More of the stack than it takes to make keys, in an unoptimised build.
+pub(crate) const MADE: usize = 1024;
+
+/// Overwrites what returned functions left on the stack, `WORDS` of 16 bytes. It is not inlined, so that these are below
+/// the frame of its caller.
 #[inline(never)]
-fn wipe_stack() {
-    std::hint::black_box(&mut [0_u64; 1024]).zeroize();
+pub(crate) fn wipe_stack<const WORDS: usize>() {
+    std::hint::black_box(&mut [0_u128; WORDS]).zeroize();
 }
 
 /// The key, padded to the block of SHA-256, 64 bytes (RFC 2104).
