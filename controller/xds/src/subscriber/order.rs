@@ -58,7 +58,8 @@ impl Subscriber {
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
         let holds = [&self.updates_held, &self.removals_held].into_iter();
         let holds = holds.chain(self.preflight.holds()).filter_map(|hold| hold.since);
-        let ends = holds.map(|since| since + PATIENCE).chain(self.listeners_again);
+        let ends = holds.map(|since| since + PATIENCE);
+        let ends = ends.chain(self.preflight.limit()).chain(self.listeners_again);
         ends.filter(|end| *end > now).min()
     }
 

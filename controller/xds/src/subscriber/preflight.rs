@@ -4,7 +4,8 @@
 //!
 //! A unit is a virtual host of one object. Units that the node has not accepted yet are put into the route
 //! configuration [`PREFLIGHT`], whose listener is bound to no port: Envoy checks it like any other. Live route
-//! configurations wait until all units are accepted, but no longer than five seconds after the last answer. So do
+//! configurations wait until all units are accepted, but no longer than five seconds after the last answer, and thirty
+//! in all: units may change before each answer, and routes of others must not wait for that. So do
 //! listeners: Envoy tells every route configuration that it waits for of a refusal, and its listener serves without
 //! routes then. Halving finds the bad ones; who publishes reads them from
 //! [`Status::disapprovals`](crate::Status::disapprovals) and publishes something else in their place. What is known to
@@ -19,18 +20,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::order::{Hold, REFERRING};
+use super::order::{Hold, PATIENCE, REFERRING};
 use super::subscription::{Allowed, InFlight, Item, Refused, Subscription, version_of};
 use super::{Answer, Protocol, Response, Subscriber, Vote, catalogue};
 use crate::group::Group;
 use crate::hosts::with_hosts;
 use limpet_resources::{Name, PREFLIGHT, ResourceType, Version};
 
+/// The longest wait of live routes for all units, however many answers come meanwhile: enough for the halving of a
+/// thousand units with a bad one, at more than a second for each answer.
+pub(super) const PATIENCE_IN_ALL: Duration = PATIENCE.saturating_mul(6);
+
 /// What the node made of the units.
 #[derive(Debug, Default)]
 pub(super) struct Preflight {
     units: Subscription,
     held: Hold,
+    /// The same wait, which no answer ends. Once it is too long, what waits goes before further units.
+    held_since: Option<Instant>,
     /// The wait for an answer.
     unanswered: Hold,
     is_silent: bool,
@@ -75,6 +82,23 @@ impl Preflight {
         self.canary != Canary::Refused && !refuses_all
     }
 
+    /// When live routes stop to wait for more answers. From a node that is silent, none come.
+    pub(super) fn limit(&self) -> Option<Instant> {
+        self.held_since
+            .filter(|_| !self.is_silent)
+            .map(|since| since + PATIENCE_IN_ALL)
+    }
+
+    /// Whether live routes have waited too long.
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.limit().is_some_and(|limit| limit <= now)
+    }
+
+    fn release(&mut self) {
+        self.held.end();
+        self.held_since = None;
+    }
+
     pub(super) fn is_under_way(&self) -> bool {
         self.units.in_flight.is_some()
     }
@@ -111,7 +135,7 @@ impl Subscriber {
             return None;
         }
         let refused = preflight.units.refused.get(unit);
-        if preflight.is_asking() || refused.is_none_or(|refused| refused.version != version) {
+        if !self.has_voted() || refused.is_none_or(|refused| refused.version != version) {
             return Some(Vote::Pending);
         }
         preflight.is_believed().then_some(Vote::Refuses)
@@ -128,9 +152,10 @@ impl Subscriber {
         self.preflight.is_silent
     }
 
-    /// Whether the node has answered to all that it was asked about.
+    /// Whether what the node refuses is certain: it has answered to all that it was asked about, or, while more and
+    /// more units change, to no units since.
     pub(crate) fn has_voted(&self) -> bool {
-        !self.preflight.is_asking()
+        self.preflight.canary != Canary::Unasked || !self.preflight.is_asking()
     }
 
     /// Whether the node waits because of what it has refused.
@@ -157,9 +182,13 @@ impl Subscriber {
         if !self.types[ResourceType::RouteConfiguration].subscribes(PREFLIGHT) {
             self.preflight = Preflight {
                 held: std::mem::take(&mut self.preflight.held),
+                held_since: self.preflight.held_since,
                 ..Preflight::default()
             };
             return;
+        }
+        if !self.has_live_changes() {
+            self.preflight.release();
         }
         self.preflight.is_silent = self.preflight.is_under_way() && self.preflight.unanswered.is_over(now);
         let units = &mut self.preflight.units;
@@ -209,15 +238,18 @@ impl Subscriber {
         if !self.preflight.units.started || self.waits_for_hosts(group, now) {
             return None;
         }
+        let is_overdue = self.preflight.is_overdue(now);
         let units = &mut self.preflight.units;
         let allowed = Allowed {
             updates: true,
             removals: true,
         };
-        let (items, gone): (Vec<Item>, _) = units
-            .take(group.units(), allowed, false)
-            .into_iter()
-            .partition(|item| item.resource.is_some());
+        let taken = if is_overdue {
+            Vec::new()
+        } else {
+            units.take(group.units(), allowed, false)
+        };
+        let (items, gone): (Vec<Item>, _) = taken.into_iter().partition(|item| item.resource.is_some());
         // The node has nothing to forget: it has units only until the next ones.
         units.acknowledge(gone, group.units());
         if items.is_empty() && !self.preflight.wants_canary() {
@@ -288,11 +320,7 @@ impl Subscriber {
         if !REFERRING.contains(&resource_type) {
             return true;
         }
-        let changes = |each: ResourceType| {
-            let of_type = &self.types[each];
-            of_type.has_updates() || of_type.has_removals() || of_type.owed_an_answer
-        };
-        let waits = if !REFERRING.into_iter().any(changes) {
+        let waits = if !self.has_live_changes() {
             false
         } else if self.preflight.units.started {
             self.preflight.is_asking()
@@ -300,11 +328,23 @@ impl Subscriber {
             let routes = group.catalogue(ResourceType::RouteConfiguration);
             self.has_preflight && routes.get(PREFLIGHT).is_some()
         };
-        if !waits {
-            self.preflight.held.end();
-        } else if !self.preflight.held.is_over(now) {
-            return false;
+        if waits {
+            self.preflight.held_since.get_or_insert(now);
+            if !self.preflight.held.is_over(now) && !self.preflight.is_overdue(now) {
+                return false;
+            }
+        } else {
+            self.preflight.release();
         }
         !self.waits_for_judgement()
+    }
+
+    /// Whether anything is to be sent of the types that wait for the preflight.
+    fn has_live_changes(&self) -> bool {
+        let changes = |each: ResourceType| {
+            let of_type = &self.types[each];
+            of_type.has_updates() || of_type.has_removals() || of_type.owed_an_answer
+        };
+        REFERRING.into_iter().any(changes)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::subscriber::order::PATIENCE;
+use crate::subscriber::preflight::PATIENCE_IN_ALL;
 use ResourceType::VirtualHost;
 use limpet_resources::PREFLIGHT;
 
@@ -144,6 +145,55 @@ fn known_bad_routes_do_not_go_live_with_time() {
     assert_eq!(bed.responses(), [""; 0]);
     bed.publish_units(&[("b", "1")], "4");
     assert_eq!(bed.settle(), ["RouteConfiguration preflight=frame web=4"]);
+}
+
+impl Bed {
+    /// A second goes by: the unit `c` changes, and the node answers to what it was asked about before, and to all else.
+    /// Returns what went live.
+    fn change_before_each_answer(&mut self, round: usize) -> Vec<String> {
+        let asked = self.responses();
+        self.publish_units(&[("c", &format!("later {round}"))], &format!("live {round}"));
+        self.wait(Duration::from_secs(1));
+        for each in ResourceType::ALL {
+            let asks = each == RouteConfiguration && self.stream.preflight.is_under_way();
+            if asks || self.stream.types[each].in_flight.is_some() {
+                self.ack(each);
+            }
+        }
+        asked.into_iter().filter(|sent| sent.contains("web")).collect()
+    }
+}
+
+#[test]
+fn units_that_change_before_each_answer_held_all_routes_back() {
+    let seconds = usize::try_from(PATIENCE_IN_ALL.as_secs()).unwrap();
+    for protocol in BOTH {
+        let mut bed = settled(protocol);
+        bed.publish_units(&[("b", "2"), ("c", "2")], "2");
+        let live: Vec<_> = (0..4 * seconds)
+            .map(|round| bed.change_before_each_answer(round))
+            .collect();
+        let first = live.iter().position(|live| !live.is_empty());
+        assert_eq!(first, Some(seconds), "{live:?}");
+        let times = live.iter().filter(|live| !live.is_empty()).count();
+        assert_eq!(times, 3, "then units go first again: {live:?}");
+        assert!(bed.settle().last().unwrap().contains("web"));
+        assert!(bed.is_settled());
+    }
+}
+
+#[test]
+fn a_bad_unit_was_not_judged_while_others_changed() {
+    let seconds = usize::try_from(PATIENCE_IN_ALL.as_secs()).unwrap();
+    let mut bed = refusing();
+    let version = resource(VirtualHost, "b", "bad").version();
+    let live: Vec<_> = (0..2 * seconds)
+        .flat_map(|round| bed.change_before_each_answer(round))
+        .collect();
+    assert_eq!(live, [""; 0], "what is known to be bad does not go live");
+    assert_eq!(bed.stream.vote("b", version), Some(Vote::Refuses));
+    bed.publish_units(&[("b", "1")], "good");
+    assert!(!bed.change_before_each_answer(0).is_empty());
 }
 
 #[test]
