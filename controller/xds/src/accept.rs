@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::admission::{Admission, Admitted, Connections};
+use super::admission::{Admission, Admitted, Connections, Displaced};
 use super::connection::{Client, Connection, Socket};
 use super::counters::TurnedAway;
 use super::log_rate::LogRate;
-use super::peer::{Identity, Origin, Peer};
+use super::peer::{Identity, Peer};
 use super::renewal;
 use super::snapshots::Snapshots;
 use super::tls::Tls;
@@ -83,7 +83,7 @@ impl Acceptor {
     }
 
     async fn serve(
-        &self,
+        self: &Arc<Self>,
         stream: TcpStream,
         address: SocketAddr,
         handshake: Option<Admitted>,
@@ -96,35 +96,48 @@ impl Acceptor {
             (None, _) => (Socket::Plain(stream), None, Vec::new()),
             (Some(_), None) => return Err((TurnedAway::Handshake, "the handshake has no place".to_owned())),
         };
-        let place = self.connections.enter(Origin::from(address)).ok_or_else(|| {
-            let words = "too many connections are open, of this address or of all";
+        let peer = Peer { address, identity };
+        let (place, displaced) = self.connections.enter(&peer).ok_or_else(|| {
+            let words = "too many connections are open, of this address or of all, and none has more than this one's";
             (TurnedAway::Connections, words.to_owned())
         })?;
-        let client = Client::new(Peer { address, identity }, place);
+        let client = Client::new(peer, place);
         let connection = Connection::new(socket, client.clone());
-        if let Some(tls) = &self.tls {
-            // Not in this task, which is as large as a handshake.
-            tokio::spawn(end_with_certificate(client, shown, Arc::clone(tls)));
-        }
+        // Not in this task, which is as large as a handshake.
+        tokio::spawn(Arc::clone(self).end(client, shown, displaced));
         // A closed channel means that the server ends.
         let _ = self.ready.send(Ok(connection)).await;
         Ok(())
     }
-}
 
-/// Ends the connection when its client may have renewed the certificates that it has shown, or has to.
-async fn end_with_certificate(client: Client, shown: Vec<CertificateDer<'static>>, tls: Arc<Tls>) {
-    let Some(identity) = &client.peer().identity else {
-        return;
-    };
-    let why = tokio::select! {
-        () = client.gone() => return,
-        () = renewal::wait(&tls, &shown, identity.validity) => "its certificate may have been renewed",
-        () = renewal::distrusted(&tls, &shown, identity.validity) => "its authority is not trusted any more",
-    };
-    let (peer, subject) = (client.peer().address, &identity.subject);
-    tracing::info!(%peer, subject, why, "a connection ends");
-    client.end().await;
+    /// Ends the connection when another one has its place, and when its client may have renewed the certificates that it
+    /// has shown, or has to.
+    async fn end(self: Arc<Self>, client: Client, shown: Vec<CertificateDer<'static>>, displaced: Displaced) {
+        let Peer { address, identity } = client.peer();
+        let certificate = async {
+            match (&self.tls, identity) {
+                (Some(tls), Some(identity)) => tokio::select! {
+                    () = renewal::wait(tls, &shown, identity.validity) => "its certificate may have been renewed",
+                    () = renewal::distrusted(tls, &shown, identity.validity) => "its authority is not trusted any more",
+                },
+                _ => std::future::pending().await,
+            }
+        };
+        let subject = identity.as_ref().map(|identity| &identity.subject);
+        tokio::select! {
+            () = client.gone() => return,
+            why = certificate => tracing::info!(peer = %address, subject, why, "a connection ends"),
+            // The sender sends nothing; it is dropped.
+            _ = displaced => {
+                self.snapshots.shared().counters.turned_away(TurnedAway::Connections);
+                if let Some(left_out) = self.logs.tell() {
+                    let words = "a connection gave way: its certificate, or its address, has most of all";
+                    tracing::warn!(peer = %address, subject, left_out, "{words}");
+                }
+            }
+        }
+        client.end().await;
+    }
 }
 
 type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;

@@ -1,5 +1,5 @@
 //! Which connections get a place. Those that have authenticated are counted apart from those that have not yet, so
-//! that nobody without a certificate can take the place of an Envoy.
+//! that nobody without a certificate can take the place of an Envoy, and nobody with one that of another Gateway's.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep_until;
 
 use super::limits::Pace;
-use super::peer::Origin;
+use super::peer::{Origin, Owner, Peer};
 use super::snapshots::lock;
 
 /// The limit of handshakes under way, of all addresses. Each costs a descriptor and some kilobytes.
@@ -23,7 +23,7 @@ const REMEMBERED: usize = 1024;
 const CONNECTIONS: usize = 4096;
 /// The limit of connections from one address.
 const CONNECTIONS_OF_ORIGIN: usize = 256;
-/// The memory that names which streams of one address ask for may take, and the hosts that its load reports tell of.
+/// The memory that names may take which streams of one owner from one address ask for, and the hosts that its load reports tell of.
 const NAMES_OF_ORIGIN: usize = 128 << 20;
 
 /// Places of connections that have still to show what they want: handshakes, for example. A new one always gets a
@@ -202,14 +202,28 @@ impl Drop for Admitted {
     }
 }
 
-/// The connections that are served, by address.
+/// The connections that are served. Where there is no place left, the owner with most of them gives way to one that has
+/// fewer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connections(Arc<Mutex<Served>>);
 
 #[derive(Debug, Default)]
 struct Served {
+    next: u64,
     count: usize,
-    by_origin: BTreeMap<Origin, Usage>,
+    places: BTreeMap<Owner, BTreeMap<u64, Entered>>,
+    /// What connections of one owner from one address share, those included that have given way and end.
+    usage: BTreeMap<Source, Usage>,
+}
+
+/// An owner at an address.
+type Source = (Origin, Owner);
+
+/// A place, as long as none with fewer connections needs it.
+#[derive(Debug)]
+struct Entered {
+    origin: Origin,
+    _place: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -241,64 +255,125 @@ impl Default for Usage {
 #[derive(Debug)]
 pub(super) struct Place {
     served: Arc<Mutex<Served>>,
-    origin: Origin,
+    source: Source,
+    number: u64,
 }
 
+/// Closed once another connection has the place.
+pub(super) type Displaced = oneshot::Receiver<()>;
+
 impl Connections {
-    /// `None` if there are too many.
-    pub(super) fn enter(&self, origin: Origin) -> Option<Arc<Place>> {
+    /// `None` if there are too many, and no other owner has more of them.
+    pub(super) fn enter(&self, peer: &Peer) -> Option<(Arc<Place>, Displaced)> {
+        let (origin, owner) = (Origin::from(peer.address), Owner::from(peer));
         let mut served = lock(&self.0);
-        let own = served.by_origin.get(&origin).map_or(0, |usage| usage.connections);
-        if served.count >= CONNECTIONS || own >= CONNECTIONS_OF_ORIGIN {
+        let of_origin = |each: &Origin| *each == origin;
+        if !served.make_room(&owner, CONNECTIONS_OF_ORIGIN, of_origin)
+            || !served.make_room(&owner, CONNECTIONS, |_| true)
+        {
             return None;
         }
+        let (place, displaced) = oneshot::channel();
+        let number = served.next;
+        served.next += 1;
         served.count += 1;
-        served.by_origin.entry(origin).or_default().connections += 1;
+        let places = served.places.entry(owner.clone()).or_default();
+        places.insert(number, Entered { origin, _place: place });
+        let source = (origin, owner);
+        served.usage.entry(source.clone()).or_default().connections += 1;
         drop(served);
-        Some(Arc::new(Place {
+        let place = Place {
             served: Arc::clone(&self.0),
-            origin,
-        }))
+            source,
+            number,
+        };
+        Some((Arc::new(place), displaced))
+    }
+}
+
+impl Served {
+    /// Makes room for one more connection of this owner among those from these addresses, of which there may be so many.
+    /// Returns whether there is any. All places are looked at only where all are taken.
+    fn make_room(&mut self, owner: &Owner, limit: usize, from: impl Fn(&Origin) -> bool) -> bool {
+        if self.count < limit {
+            return true;
+        }
+        let here = |entered: &&Entered| from(&entered.origin);
+        let counts = self.places.iter();
+        let counts = counts.map(|(owner, places)| (places.values().filter(here).count(), owner));
+        let counts: Vec<(usize, &Owner)> = counts.collect();
+        if counts.iter().map(|(count, _)| count).sum::<usize>() < limit {
+            return true;
+        }
+        let own = counts
+            .iter()
+            .find(|(_, each)| *each == owner)
+            .map_or(0, |(count, _)| *count);
+        // Where both have as many afterwards, they would take turns for ever.
+        let Some((_, heaviest)) = counts.into_iter().max().filter(|(most, _)| *most > own + 1) else {
+            return false;
+        };
+        let heaviest = heaviest.clone();
+        let mut oldest = self.places.get(&heaviest).into_iter().flatten();
+        let Some(number) = oldest
+            .find(|(_, entered)| from(&entered.origin))
+            .map(|(number, _)| *number)
+        else {
+            return false;
+        };
+        self.leave(&heaviest, number);
+        true
+    }
+
+    /// Takes a place away, unless it is taken already.
+    fn leave(&mut self, owner: &Owner, number: u64) {
+        let Some(places) = self.places.get_mut(owner) else {
+            return;
+        };
+        self.count -= usize::from(places.remove(&number).is_some());
+        if places.is_empty() {
+            self.places.remove(owner);
+        }
+    }
+
+    fn usage(&mut self, source: &Source) -> &mut Usage {
+        self.usage.entry(source.clone()).or_default()
     }
 }
 
 impl Place {
-    /// Whose turn it is to send a large request, of all connections of the address.
+    /// Whose turn it is to send a large request, of all connections of the owner from the address.
     pub(super) fn turn(&self) -> Arc<Semaphore> {
-        let mut served = lock(&self.served);
-        Arc::clone(&served.by_origin.entry(self.origin).or_default().turn)
+        Arc::clone(&lock(&self.served).usage(&self.source).turn)
     }
 
-    /// Whose turn it is to send a report of sessions, of all connections of the address.
+    /// Whose turn it is to send a report of sessions, of all connections of the owner from the address.
     pub(super) fn report_turn(&self) -> Arc<Semaphore> {
-        let mut served = lock(&self.served);
-        Arc::clone(&served.by_origin.entry(self.origin).or_default().report_turn)
+        Arc::clone(&lock(&self.served).usage(&self.source).report_turn)
     }
 
     /// Counts a report of so many bytes.
     pub(super) fn spend_report(&self, bytes: usize) {
         let mut served = lock(&self.served);
-        let usage = served.by_origin.entry(self.origin).or_default();
-        usage.pace.spend_report(bytes, Instant::now());
+        served.usage(&self.source).pace.spend_report(bytes, Instant::now());
     }
 
-    /// Waits until the address may send another report.
+    /// Waits until the owner may send another report from the address.
     pub(super) async fn pace(&self) {
         let next = || {
             let served = lock(&self.served);
-            let usage = served.by_origin.get(&self.origin)?;
-            usage.pace.next(Instant::now())
+            served.usage.get(&self.source)?.pace.next(Instant::now())
         };
         while let Some(next) = next() {
             sleep_until(next.into()).await;
         }
     }
 
-    /// Counts the memory of names that a stream asks for, which was `before` and is `now`. Returns whether the address
-    /// may have as much.
+    /// Counts the memory of names that a stream asks for, which was `before` and is `now`. Returns whether the owner may
+    /// have as much from the address.
     fn change(&self, before: usize, now: usize) -> bool {
         let mut served = lock(&self.served);
-        let usage = served.by_origin.entry(self.origin).or_default();
+        let usage = served.usage(&self.source);
         usage.names = usage.names.saturating_sub(before).saturating_add(now);
         usage.names <= NAMES_OF_ORIGIN
     }
@@ -307,11 +382,11 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut served = lock(&self.served);
-        served.count -= 1;
-        if let Some(usage) = served.by_origin.get_mut(&self.origin) {
+        served.leave(&self.source.1, self.number);
+        if let Some(usage) = served.usage.get_mut(&self.source) {
             usage.connections -= 1;
             if usage.connections == 0 {
-                served.by_origin.remove(&self.origin);
+                served.usage.remove(&self.source);
             }
         }
     }
@@ -329,7 +404,7 @@ impl Share {
         Self { place, names: 0 }
     }
 
-    /// Returns whether the stream's address may have as much.
+    /// Returns whether the stream's owner may have as much from its address.
     pub(super) fn set(&mut self, names: usize) -> bool {
         let before = std::mem::replace(&mut self.names, names);
         self.place.change(before, names)
@@ -347,6 +422,8 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+    use crate::peer::Identity;
+    use crate::validity::Validity;
 
     fn origin(number: usize) -> Origin {
         let [.., high, low] = number.to_be_bytes();
@@ -439,32 +516,78 @@ mod tests {
         assert!(lock(&handshakes.table).ranked.is_empty());
     }
 
+    /// A client at an address, with a certificate of this name.
+    fn peer(number: usize, name: &str) -> Peer {
+        let [.., high, low] = number.to_be_bytes();
+        let begins = std::time::SystemTime::UNIX_EPOCH;
+        Peer {
+            address: SocketAddr::from(([10, 0, high, low], 1)),
+            identity: Some(Identity {
+                subject: String::new(),
+                uris: vec![name.to_owned()],
+                dns_names: Vec::new(),
+                validity: Validity { begins, ends: begins },
+            }),
+        }
+    }
+
+    fn gave_way(places: &mut [(Arc<Place>, Displaced)]) -> Vec<usize> {
+        let gone =
+            |(_, displaced): &mut (_, Displaced)| displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed);
+        (0..places.len()).filter(|index| gone(&mut places[*index])).collect()
+    }
+
+    #[test]
+    fn connections_of_one_gateway_kept_out_the_envoys_of_another() {
+        let addresses = CONNECTIONS / CONNECTIONS_OF_ORIGIN;
+        let connections = Connections::default();
+        let enter = |number: usize| connections.enter(&peer(number % addresses, "greedy"));
+        let mut greedy: Vec<_> = (0..CONNECTIONS).map(|number| enter(number).unwrap()).collect();
+        let enter = |number: usize| connections.enter(&peer(addresses + number, "modest"));
+        let mut modest: Vec<_> = (0..CONNECTIONS / 2).map(|number| enter(number).unwrap()).collect();
+        let expected: Vec<_> = (0..CONNECTIONS / 2).collect();
+        assert_eq!(gave_way(&mut greedy), expected, "the oldest of the owner with most");
+        assert_eq!(gave_way(&mut modest), [0; 0]);
+        // Both have as many, so neither takes more from the other.
+        assert!(connections.enter(&peer(1, "greedy")).is_none() && enter(0).is_none());
+        assert!(connections.enter(&peer(1, "third")).is_some());
+        // A place that is free again is used again, also that of one that has given way.
+        drop((greedy, modest));
+        let served = lock(&connections.0);
+        assert_eq!((served.count, served.places.len(), served.usage.len()), (0, 0, 0));
+    }
+
     #[test]
     fn addresses_have_places_of_their_own() {
         let connections = Connections::default();
         let mut places: Vec<_> = (0..CONNECTIONS_OF_ORIGIN)
-            .map(|_| connections.enter(origin(1)).unwrap())
+            .map(|_| connections.enter(&peer(1, "web")).unwrap())
             .collect();
-        assert!(connections.enter(origin(1)).is_none());
-        let other = connections.enter(origin(2)).unwrap();
+        assert!(connections.enter(&peer(1, "web")).is_none());
+        let mut others = [connections.enter(&peer(2, "web")).unwrap()];
+        // At one address, too, the owner with most gives way.
+        let neighbour = connections.enter(&peer(1, "neighbour")).unwrap();
+        assert_eq!((gave_way(&mut places), gave_way(&mut others)), (vec![0], vec![]));
         places.pop();
-        assert!(connections.enter(origin(1)).is_some());
-        drop((places, other));
-        assert_eq!(lock(&connections.0).count, 0);
-        assert!(lock(&connections.0).by_origin.is_empty());
+        assert!(connections.enter(&peer(1, "web")).is_some());
+        drop((places, others, neighbour));
+        let served = lock(&connections.0);
+        assert_eq!((served.count, served.usage.len()), (0, 0));
     }
 
     #[test]
     fn streams_of_an_address_share_memory_for_names() {
         let connections = Connections::default();
-        let place = connections.enter(origin(1)).unwrap();
+        let (place, _) = connections.enter(&peer(1, "web")).unwrap();
         let [mut one, mut two] = [(); 2].map(|()| Share::new(Arc::clone(&place)));
         assert!(one.set(NAMES_OF_ORIGIN));
         assert!(!two.set(1));
         assert!(one.set(NAMES_OF_ORIGIN - 1));
         drop(one);
         assert!(two.set(NAMES_OF_ORIGIN));
-        let mut elsewhere = Share::new(connections.enter(origin(2)).unwrap());
-        assert!(elsewhere.set(NAMES_OF_ORIGIN));
+        for elsewhere in [peer(2, "web"), peer(1, "neighbour")] {
+            let (place, _) = connections.enter(&elsewhere).unwrap();
+            assert!(Share::new(place).set(NAMES_OF_ORIGIN));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
@@ -31,6 +32,16 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Which names it has: a renewed certificate has the same.
+    pub(super) fn names(&self) -> String {
+        if self.uris.is_empty() && self.dns_names.is_empty() {
+            self.subject.clone()
+        } else {
+            let names = self.uris.iter().chain(&self.dns_names);
+            names.map(String::as_str).collect::<Vec<_>>().join(" ")
+        }
+    }
+
     /// What this certificate says; `None` if it is none. Nobody has verified it.
     #[must_use]
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
@@ -64,6 +75,23 @@ impl From<SocketAddr> for Origin {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
             address @ IpAddr::V4(_) => address,
         })
+    }
+}
+
+/// Whose connections share places, wherever they come from: those of the names of a certificate, which are those of a
+/// Gateway. In plain text, those of an address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    Certificate(Arc<str>),
+    Address(Origin),
+}
+
+impl From<&Peer> for Owner {
+    fn from(peer: &Peer) -> Self {
+        match &peer.identity {
+            Some(identity) => Self::Certificate(identity.names().into()),
+            None => Self::Address(peer.address.into()),
+        }
     }
 }
 

@@ -264,7 +264,7 @@ impl LoadStream {
             result = self.exchange() => result,
             // A closed channel means that the server is gone.
             _ = ending.wait_for(|ending| *ending) => Err(Status::unavailable("the server is shutting down")),
-            () = client.ending() => Err(Status::unavailable("the certificate may have been renewed: connect again")),
+            () = client.ending() => Err(Status::unavailable("the server ends the connection: connect again")),
             () = responses.closed() => Ok(()),
         };
         if let Err(status) = result {

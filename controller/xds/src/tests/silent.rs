@@ -41,6 +41,42 @@ async fn silent_connections_keep_no_envoy_out() {
     drop(silent);
 }
 
+/// More than an address may have.
+const GREEDY: usize = 300;
+
+#[tokio::test]
+async fn connections_with_one_certificate_kept_out_another_one_at_their_address() {
+    let site = Site::new();
+    let snapshots = Snapshots::new();
+    snapshots.publish(GROUP, Resources::new());
+    let running = run(site.server(&snapshots).await);
+    let greedy = site.endpoint(running.address, "greedy.example");
+    let mut first = Client::connect_by(greedy.clone(), asks_for("greedy", &[])).await;
+    let mut status = snapshots.status();
+    while status.connected(GROUP) == 0 {
+        timeout(PATIENCE, status.changed()).await.unwrap();
+    }
+    let mut others = Vec::new();
+    for _ in 1..GREEDY {
+        others.extend(greedy.connect().await);
+    }
+    let modest = site.endpoint(running.address, "modest.example");
+    let _modest = Client::connect_by(modest, asks_for("modest", &[])).await;
+    while status.nodes(GROUP).iter().all(|node| &*node.id != "modest") {
+        timeout(PATIENCE, status.changed()).await.unwrap();
+    }
+    // The oldest one gave way, and is gone.
+    let end = loop {
+        if let Err(status) = first.message().await {
+            break status;
+        }
+    };
+    assert_eq!(end.code(), Code::Unavailable, "{end}");
+    while status.nodes(GROUP).len() > 1 {
+        timeout(PATIENCE, status.changed()).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_permission_sees_who_asks_and_for_what() {
     let site = Site::new();
