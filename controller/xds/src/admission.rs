@@ -23,6 +23,8 @@ const REMEMBERED: usize = 1024;
 const CONNECTIONS: usize = 4096;
 /// The limit of connections from one address.
 const CONNECTIONS_OF_ORIGIN: usize = 256;
+/// How many large reports are received at once of one owner.
+const TURNS_OF_OWNER: usize = 4;
 /// The memory that names may take which streams of one owner from one address ask for, and the hosts that its load reports tell of.
 const NAMES_OF_ORIGIN: usize = 128 << 20;
 
@@ -211,13 +213,30 @@ pub(super) struct Connections(Arc<Mutex<Served>>);
 struct Served {
     next: u64,
     count: usize,
-    places: BTreeMap<Owner, BTreeMap<u64, Entered>>,
+    owners: BTreeMap<Owner, Owned>,
     /// What connections of one owner from one address share, those included that have given way and end.
     usage: BTreeMap<Source, Usage>,
 }
 
 /// An owner at an address.
 type Source = (Origin, Owner);
+
+/// What an owner has, from whatever addresses.
+#[derive(Debug)]
+struct Owned {
+    places: BTreeMap<u64, Entered>,
+    /// Whose turns it is to send something large that all owners wait for.
+    turns: Arc<Semaphore>,
+}
+
+impl Default for Owned {
+    fn default() -> Self {
+        Self {
+            places: BTreeMap::new(),
+            turns: Arc::new(Semaphore::new(TURNS_OF_OWNER)),
+        }
+    }
+}
 
 /// A place, as long as none with fewer connections needs it.
 #[derive(Debug)]
@@ -277,8 +296,8 @@ impl Connections {
         let number = served.next;
         served.next += 1;
         served.count += 1;
-        let places = served.places.entry(owner.clone()).or_default();
-        places.insert(number, Entered { origin, _place: place });
+        let entry = served.owners.entry(owner.clone()).or_default();
+        entry.places.insert(number, Entered { origin, _place: place });
         let source = (origin, owner);
         served.usage.entry(source.clone()).or_default().connections += 1;
         drop(served);
@@ -299,8 +318,8 @@ impl Served {
             return true;
         }
         let here = |entered: &&Entered| from(&entered.origin);
-        let counts = self.places.iter();
-        let counts = counts.map(|(owner, places)| (places.values().filter(here).count(), owner));
+        let counts = self.owners.iter();
+        let counts = counts.map(|(owner, owned)| (owned.places.values().filter(here).count(), owner));
         let counts: Vec<(usize, &Owner)> = counts.collect();
         if counts.iter().map(|(count, _)| count).sum::<usize>() < limit {
             return true;
@@ -314,7 +333,7 @@ impl Served {
             return false;
         };
         let heaviest = heaviest.clone();
-        let mut oldest = self.places.get(&heaviest).into_iter().flatten();
+        let mut oldest = self.owners.get(&heaviest).into_iter().flat_map(|owned| &owned.places);
         let Some(number) = oldest
             .find(|(_, entered)| from(&entered.origin))
             .map(|(number, _)| *number)
@@ -327,12 +346,12 @@ impl Served {
 
     /// Takes a place away, unless it is taken already.
     fn leave(&mut self, owner: &Owner, number: u64) {
-        let Some(places) = self.places.get_mut(owner) else {
+        let Some(entry) = self.owners.get_mut(owner) else {
             return;
         };
-        self.count -= usize::from(places.remove(&number).is_some());
-        if places.is_empty() {
-            self.places.remove(owner);
+        self.count -= usize::from(entry.places.remove(&number).is_some());
+        if entry.places.is_empty() {
+            self.owners.remove(owner);
         }
     }
 
@@ -345,6 +364,14 @@ impl Place {
     /// Whose turn it is to send a large request, of all connections of the owner from the address.
     pub(super) fn turn(&self) -> Arc<Semaphore> {
         Arc::clone(&lock(&self.served).usage(&self.source).turn)
+    }
+
+    /// Whose turn it is to send something large that all owners wait for, of all connections of the owner.
+    pub(super) fn turns_of_owner(&self) -> Arc<Semaphore> {
+        let served = lock(&self.served);
+        // A connection that has given way may be the owner's last one.
+        let entry = served.owners.get(&self.source.1);
+        entry.map_or_else(|| Owned::default().turns, |owned| Arc::clone(&owned.turns))
     }
 
     /// Whose turn it is to send a report of sessions, of all connections of the owner from the address.
@@ -418,7 +445,7 @@ impl Drop for Share {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::SocketAddr;
 
     use super::*;
@@ -517,7 +544,7 @@ mod tests {
     }
 
     /// A client at an address, with a certificate of this name.
-    fn peer(number: usize, name: &str) -> Peer {
+    pub(crate) fn peer(number: usize, name: &str) -> Peer {
         let [.., high, low] = number.to_be_bytes();
         let begins = std::time::SystemTime::UNIX_EPOCH;
         Peer {
@@ -554,7 +581,7 @@ mod tests {
         // A place that is free again is used again, also that of one that has given way.
         drop((greedy, modest));
         let served = lock(&connections.0);
-        assert_eq!((served.count, served.places.len(), served.usage.len()), (0, 0, 0));
+        assert_eq!((served.count, served.owners.len(), served.usage.len()), (0, 0, 0));
     }
 
     #[test]

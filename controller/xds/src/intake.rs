@@ -1,5 +1,6 @@
-//! Large requests come one at a time from one address. A request is kept in memory until it is complete, so without
-//! this a client could fill the memory by beginning many.
+//! Large requests come one at a time of one owner from one address. A request is kept in memory until it is complete, so
+//! without this a client could fill the memory by beginning many. Where those of all are bounded, each owner has a share
+//! of them, and they take turns.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tonic::body::Body;
 use tonic::codegen::{Bytes, Service, http};
 use tonic::server::NamedService;
 
+use super::admission::Place;
 use super::connection::Client;
 
 /// The size from which on a request is large.
@@ -55,34 +57,39 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Intake<S>
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let turn = request.extensions().get::<Client>().map(|client| client.place().turn());
+        let place = request
+            .extensions()
+            .get::<Client>()
+            .map(|client| Arc::clone(client.place()));
         let of_all = self.of_all.clone();
-        self.service.call(match turn {
-            Some(turn) => request.map(|body| Body::new(Requests::new(body, turn, of_all))),
+        self.service.call(match place {
+            Some(place) => request.map(|body| Body::new(Requests::new(body, &place, of_all))),
             None => request,
         })
     }
 }
 
-type Permits = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+type Permits = Vec<OwnedSemaphorePermit>;
 type Waiting = Pin<Box<dyn Future<Output = Option<Permits>> + Send>>;
 
 /// The requests of a stream.
 struct Requests {
     body: Body,
-    turn: Arc<Semaphore>,
-    of_all: Option<Arc<Semaphore>>,
+    /// What a large request needs, in this order.
+    turns: Vec<Arc<Semaphore>>,
     framing: Framing,
     waiting: Option<Waiting>,
     held: Option<(Permits, Pin<Box<Sleep>>)>,
 }
 
 impl Requests {
-    fn new(body: Body, turn: Arc<Semaphore>, of_all: Option<Arc<Semaphore>>) -> Self {
+    fn new(body: Body, place: &Place, of_all: Option<Arc<Semaphore>>) -> Self {
+        let mut turns = vec![place.turn()];
+        // First its own ones, so that none has more than its share of those of all.
+        turns.extend(of_all.into_iter().flat_map(|of_all| [place.turns_of_owner(), of_all]));
         Self {
             body,
-            turn,
-            of_all,
+            turns,
             framing: Framing::default(),
             waiting: None,
             held: None,
@@ -95,17 +102,15 @@ impl Requests {
             return Poll::Ready(Ok(()));
         }
         if self.held.is_none() {
-            let (turn, of_all) = (&self.turn, &self.of_all);
+            let turns = &self.turns;
             let waiting = self.waiting.get_or_insert_with(|| {
-                let (turn, of_all) = (Arc::clone(turn), of_all.clone());
+                let turns = turns.clone();
                 Box::pin(async move {
-                    // First the one of the address, so that none has more than one of those of all.
-                    let own = turn.acquire_owned().await.ok()?;
-                    let of_all = match of_all {
-                        Some(of_all) => Some(of_all.acquire_owned().await.ok()?),
-                        None => None,
-                    };
-                    Some((own, of_all))
+                    let mut permits = Permits::new();
+                    for turn in turns {
+                        permits.push(turn.acquire_owned().await.ok()?);
+                    }
+                    Some(permits)
                 })
             });
             // It is never closed.
@@ -187,7 +192,52 @@ impl Framing {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
+    use http_body::Body as _;
+
+    use super::super::admission::Connections;
+    use super::super::admission::tests::peer;
+    use super::super::limits::{LARGE_LOADS, REPORTS};
     use super::*;
+
+    /// A large message that has begun and does not go on.
+    struct Begun(Option<Bytes>);
+
+    impl http_body::Body for Begun {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            let head = self.0.take().map(Frame::data);
+            head.map_or(Poll::Pending, |head| Poll::Ready(Some(Ok(head))))
+        }
+    }
+
+    #[tokio::test]
+    async fn large_messages_of_one_gateway_held_up_those_of_another() {
+        for limit in [LARGE_LOADS, REPORTS] {
+            let (connections, of_all) = (Connections::default(), Arc::new(Semaphore::new(limit)));
+            let has_its_turn = |requests: &mut Requests| {
+                let mut cx = Context::from_waker(Waker::noop());
+                while Pin::new(&mut *requests).poll_frame(&mut cx).is_ready() {}
+                requests.held.is_some()
+            };
+            let begin = |number, name| {
+                let (place, _) = connections.enter(&peer(number, name)).unwrap();
+                let head = [0, 0, 1, 0, 0].to_vec();
+                let body = Body::new(Begun(Some(head.into())));
+                let requests = Requests::new(body, &place, Some(Arc::clone(&of_all)));
+                (place, requests)
+            };
+            let mut greedy: Vec<_> = (0..2 * limit).map(|number| begin(number, "greedy")).collect();
+            let taken = greedy
+                .iter_mut()
+                .filter_map(|(_, requests)| has_its_turn(requests).then_some(()));
+            assert!(taken.count() < limit);
+            assert!(has_its_turn(&mut begin(1, "modest").1));
+        }
+    }
 
     #[test]
     fn the_end_of_each_message_is_found_in_any_pieces() {

@@ -28,7 +28,7 @@ pub(super) const MEMORY_OF_HOST: usize = 64;
 /// The largest report of sessions. The filter stops at 512 KiB: then come the backend that it was at, with up to
 /// 25 KiB, and what it has let begin anew.
 pub(super) const REPORT: usize = 768 << 10;
-/// How many reports are received at once, of all addresses: 24 MiB of them.
+/// How many large reports are received at once, of all addresses: 24 MiB of them.
 pub(super) const REPORTS: usize = 32;
 /// How many large load reports are received at once, of all addresses: 16 MiB of them.
 pub(super) const LARGE_LOADS: usize = 16;

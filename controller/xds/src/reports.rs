@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use envoy_types::pb::envoy::service::load_stats::v3::{LoadStatsResponse, load_reporting_service_server};
 use limpet_core::census::report::{self, Report};
 use prost::Message as _;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::codegen::{Bytes, Service, http};
@@ -71,8 +71,6 @@ pub(super) struct Taking {
     permission: Permission,
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
-    /// Whose turn it is to send a report of sessions, of all addresses.
-    turns: Arc<Semaphore>,
     /// Whose turn it is to decode a report and to tell of it.
     decoding: Arc<Mutex<()>>,
 }
@@ -84,7 +82,6 @@ impl Taking {
             permission,
             ending,
             numbers: Arc::default(),
-            turns: Arc::new(Semaphore::new(limits::REPORTS)),
             decoding: Arc::default(),
         }
     }
@@ -157,10 +154,9 @@ impl Taking {
             return unknown().into_http();
         };
         client.streams();
-        // The turn of the address first, so that none has more than one of those of all. They are never closed.
+        // It is never closed. What comes slowly holds up the same client's reports only.
         let _turn = client.place().report_turn().acquire_owned().await;
         client.place().pace().await;
-        let _turn_of_all = self.turns.acquire().await;
         let mut grpc = Grpc::new(Raw::<report::Answer>::default());
         grpc = grpc.apply_max_message_size_config(Some(limits::REPORT), None);
         grpc.unary(self.clone(), request).await

@@ -207,7 +207,7 @@ impl Server {
             .add_service(Intake::new(aggregated))
             .add_service(Intake::new(extension))
             .add_service(Intake::new(loads).at_most(limits::LARGE_LOADS))
-            .add_service(sessions)
+            .add_service(Intake::new(sessions).at_most(limits::REPORTS))
             .serve_with_incoming_shutdown(ReceiverStream::new(incoming), ended(ending));
         tokio::pin!(serving);
         tokio::select! {

@@ -25,7 +25,7 @@ use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 const MEMORY: usize = 128 << 20;
 /// How many bytes of sketches another replica is told at once, about.
 const TELLING: usize = 4 << 20;
-/// How many ended streams of load reports count.
+/// How many ended streams of load reports count. Where there are more, those of the Gateway with most of them go first.
 const ENDED: usize = 1024;
 
 #[derive(Debug)]
@@ -42,8 +42,8 @@ pub(super) struct Ledger {
     incomplete: HashMap<HostKey, Timestamp>,
     /// By stream of load reports.
     loads: HashMap<u64, HashMap<HostKey, u64>>,
-    /// When streams of load reports ended that still count.
-    ended: BTreeMap<u64, Timestamp>,
+    /// The streams of load reports that have ended and still count, the group of their Envoys, and when they ended.
+    ended: BTreeMap<u64, (Arc<str>, Timestamp)>,
     /// The same of other replicas, by their names.
     loads_of_others: HashMap<String, HashMap<HostKey, u64>>,
     /// How many sessions did not go on where they were, by reason.
@@ -216,12 +216,24 @@ impl Ledger {
 
     /// A stream of load reports has ended. What it told counts until its Envoy has had time to open another one:
     /// requests do not end with it.
-    pub(super) fn end_load(&mut self, stream: u64, now: Timestamp) {
+    pub(super) fn end_load(&mut self, group: &str, stream: u64, now: Timestamp) {
         if !self.loads.contains_key(&stream) {
             // It told nothing, so there is nothing to keep.
-        } else if self.ended.len() < ENDED {
-            self.ended.insert(stream, now);
-        } else {
+            return;
+        }
+        self.ended.insert(stream, (group.into(), now));
+        if self.ended.len() <= ENDED {
+            return;
+        }
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for (group, _) in self.ended.values() {
+            *counts.entry(group).or_default() += 1;
+        }
+        let most = counts.values().max().copied();
+        let mut oldest = self.ended.iter();
+        let oldest = oldest.find(|(_, (group, _))| counts.get(&**group).copied() == most);
+        if let Some(stream) = oldest.map(|(stream, _)| *stream) {
+            self.ended.remove(&stream);
             self.loads.remove(&stream);
         }
     }
@@ -229,7 +241,7 @@ impl Ledger {
     /// Forgets what streams of load reports told that ended long ago.
     pub(super) fn forget_loads(&mut self, now: Timestamp) {
         let loads = &mut self.loads;
-        self.ended.retain(|stream, ended| {
+        self.ended.retain(|stream, (_, ended)| {
             let counts = now.since(*ended) < SETTLING;
             if !counts {
                 loads.remove(stream);
@@ -476,9 +488,30 @@ mod tests {
         let host: HostKey = (ClusterId([7; 16]), ([10, 0, 0, 1], 80).into());
         ledger.loads.insert(5000, HashMap::from([(host, 42)]));
         for stream in 0..=ENDED as u64 {
-            ledger.end_load(stream, now);
+            ledger.end_load("shop/web", stream, now);
         }
-        ledger.end_load(5000, now);
+        ledger.end_load("shop/web", 5000, now);
         assert_eq!(ledger.streams_of(host), 42);
+    }
+
+    #[test]
+    fn ended_streams_of_one_gateway_took_the_places_of_others() {
+        let mut ledger = Ledger::new();
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let host = |last: u8| -> HostKey { (ClusterId([last; 16]), ([10, 0, 0, last], 80).into()) };
+        let mut end = |stream: u64, group: &str, last: u8| {
+            ledger.loads.insert(stream, HashMap::from([(host(last), 1)]));
+            ledger.end_load(group, stream, now);
+        };
+        end(0, "shop/early", 1);
+        for stream in 0..2 * ENDED as u64 {
+            end(stream + 1, "greedy/web", 2);
+        }
+        end(5000, "shop/late", 3);
+        assert_eq!(ledger.ended.len(), ENDED);
+        let counted = [1, 2, 3].map(|last| ledger.streams_of(host(last)));
+        assert_eq!(counted, [1, ENDED as u64 - 2, 1]);
+        ledger.forget_loads(now.after(SETTLING));
+        assert!(ledger.ended.is_empty() && ledger.loads.is_empty());
     }
 }

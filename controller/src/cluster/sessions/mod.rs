@@ -119,7 +119,7 @@ impl Book {
                 Vec::new()
             }
             Told::LoadEnds(stream) => {
-                content.ledger.end_load(stream, now);
+                content.ledger.end_load(group, stream, now);
                 Vec::new()
             }
             Told::Sessions(_) if !content.places.knows(group) => {

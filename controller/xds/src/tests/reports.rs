@@ -8,6 +8,7 @@ use envoy_types::pb::envoy::config::core::v3::{Address, SocketAddress};
 use envoy_types::pb::envoy::config::endpoint::v3::{ClusterStats, UpstreamEndpointStats, UpstreamLocalityStats};
 use envoy_types::pb::envoy::service::load_stats::v3::load_reporting_service_client::LoadReportingServiceClient;
 use envoy_types::pb::envoy::service::load_stats::v3::{LoadStatsRequest, LoadStatsResponse};
+use futures::FutureExt as _;
 use limpet_core::census::report::{self, Answer, BackendReport, Report};
 use limpet_core::token::Destination;
 use prost::Message as _;
@@ -216,7 +217,14 @@ struct Call {
 
 impl Call {
     async fn begin(running: &Running) -> Self {
-        let stream = tokio::net::TcpStream::connect(running.address).await.unwrap();
+        Self::begin_from(running, 1).await
+    }
+
+    /// From this address of the loopback network.
+    async fn begin_from(running: &Running, host: u8) -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+        let stream = socket.connect(running.address).await.unwrap();
         let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
         let request = Request::post(format!("http://{}{}", running.address, report::PATH))
@@ -287,16 +295,39 @@ async fn a_report_of_nothing_but_empty_parts_is_refused() {
     assert_eq!(told.lock().unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn reports_of_an_address_come_one_by_one() {
-    let (told, reports) = listener();
-    let running = run(server().await.with_reports(reports));
-    // All of it is there but its end, which a server may wait for.
-    let mut begun = Call::begin(&running).await;
+/// A call of which all is there but its end, which a server may wait for.
+async fn begun(running: &Running, host: u8) -> Call {
+    let mut begun = Call::begin_from(running, host).await;
     let message = report_of(Vec::new());
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     let message = [&[0][..], &length, &message].concat();
     begun.body.send_data(message.into(), false).unwrap();
+    begun
+}
+
+#[tokio::test]
+async fn slow_reports_from_many_addresses_held_up_all_reports() {
+    let (told, reports) = listener();
+    let running = run(server().await.with_reports(reports));
+    let mut slow = Vec::new();
+    for host in 0..2 * limits::REPORTS {
+        slow.push(begun(&running, u8::try_from(host).unwrap() + 2).await);
+    }
+    // They have their turns by then.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let other = Call::begin(&running).await;
+    assert_eq!(other.send(&report_of(Vec::new())).await, Code::Ok);
+    assert_eq!(told.lock().unwrap().len(), 1);
+    for call in slow {
+        assert!(call.answer.now_or_never().is_none(), "it was answered before");
+    }
+}
+
+#[tokio::test]
+async fn reports_of_an_address_come_one_by_one() {
+    let (told, reports) = listener();
+    let running = run(server().await.with_reports(reports));
+    let begun = begun(&running, 1).await;
     // It has its turn by then.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let other = Call::begin(&running).await;
