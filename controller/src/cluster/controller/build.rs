@@ -97,8 +97,8 @@ pub(crate) struct Builder {
     pub(super) quarantine: Arc<Quarantine>,
     /// The Gateways whose Envoys say themselves what they refuse.
     pub(super) asked: BTreeSet<ObjectName>,
-    /// Whether Envoys may still have earlier routes than the published ones.
-    pub(super) keeps_retained: bool,
+    /// The Gateways whose Envoys all have the published routes, and need no policies of earlier ones.
+    pub(super) drops_retained: BTreeSet<ObjectName>,
     pub(super) stages: Stages,
 }
 
@@ -208,13 +208,9 @@ impl Builder {
         let Some(published) = &self.published else {
             return RetainedPolicies::new();
         };
-        let none = RetainedPolicies::new();
-        let kept = if self.keeps_retained {
-            &published.retained
-        } else {
-            &none
-        };
-        retained_policies(&published.graph, kept, &published.used, used)
+        let mut kept = published.retained.clone();
+        kept.retain(|gateway, _| !self.drops_retained.contains(gateway));
+        retained_policies(&published.graph, &kept, &published.used, used)
     }
 
     /// Empty if a control plane gets objects instead.

@@ -129,9 +129,9 @@ pub(crate) struct Control {
     deletions: Option<Instant>,
     /// When to publish the changed hosts of clusters whose sessions move.
     hosts: Option<Instant>,
-    /// When to check whether retained policies can be dropped, and whether the next build drops them.
+    /// When to check whether retained policies can be dropped, and of which Gateways the next build drops them.
     retained_check: Option<Instant>,
-    drops_retained: bool,
+    drops_retained: BTreeSet<ObjectName>,
     building: Option<JoinHandle<Built>>,
 }
 
@@ -266,7 +266,7 @@ impl Control {
             deletions: None,
             hosts: None,
             retained_check: None,
-            drops_retained: false,
+            drops_retained: BTreeSet::new(),
             building: None,
         }
     }
@@ -401,19 +401,21 @@ impl Control {
         }
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
-        let keeps_retained = !std::mem::take(&mut self.drops_retained);
-        let builder = self.publisher.builder(inputs, keeps_retained);
+        let drops_retained = std::mem::take(&mut self.drops_retained);
+        let builder = self.publisher.builder(inputs, drops_retained);
         self.building = Some(tokio::task::spawn_blocking(move || builder.build(objects, &settings)));
     }
 
-    /// Once all Envoys have the published routes, no Envoy needs the policies of earlier ones.
+    /// Once all Envoys of a Gateway have the published routes, none of them needs the policies of earlier ones.
     fn drop_retained(&mut self) {
         let has_retained = self.publisher.has_retained();
-        self.drops_retained = has_retained && self.publisher.is_everywhere();
-        if self.drops_retained {
+        self.drops_retained = self.publisher.needless_retained();
+        let is_any_needless = !self.drops_retained.is_empty();
+        if is_any_needless {
             self.mark();
         }
-        self.retained_check = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
+        // Where another Gateway still retains some, the build looks again.
+        self.retained_check = (has_retained && !is_any_needless).then(|| Instant::now() + RETAINED);
     }
 
     fn publish(&mut self, mut built: Built) {

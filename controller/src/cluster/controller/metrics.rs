@@ -41,6 +41,7 @@ pub(crate) struct Metrics {
     key_created: Gauge<f64, AtomicU64>,
     key_rotation_phase: Gauge,
     key_rotation_late: Gauge,
+    keyring_behind: Family<GatewayLabels, Gauge>,
     keys: Family<KeyLabels, Gauge>,
     fences: Gauge,
     held_back: Gauge,
@@ -116,6 +117,7 @@ impl Metrics {
             key_created: Gauge::default(),
             key_rotation_phase: Gauge::default(),
             key_rotation_late: Gauge::default(),
+            keyring_behind: Family::default(),
             keys: Family::default(),
             fences: Gauge::default(),
             held_back: Gauge::default(),
@@ -233,6 +235,11 @@ impl Metrics {
             "Whether the rotation or revocation has waited for long, at the leader",
             self.key_rotation_late.clone(),
         );
+        registry.register(
+            "keyring_behind",
+            "Envoys that a late rotation or revocation waits for, by Gateway, at the leader",
+            self.keyring_behind.clone(),
+        );
         registry.register("keys", "Keys in the keyring by state", self.keys.clone());
         registry.register(
             "fences",
@@ -258,6 +265,13 @@ impl Metrics {
         self.key_created.set(created);
         self.key_rotation_phase.set(figures.phase.into());
         self.key_rotation_late.set(figures.is_late.into());
+        self.keyring_behind.clear();
+        for (gateway, &count) in &figures.behind {
+            let gateway = gateway.clone();
+            self.keyring_behind
+                .get_or_create(&GatewayLabels { gateway })
+                .set(gauge(count));
+        }
         for (&state, &count) in &figures.keys {
             self.keys.get_or_create(&KeyLabels { state }).set(gauge(count));
         }

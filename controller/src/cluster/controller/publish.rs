@@ -89,7 +89,7 @@ impl Publisher {
         }
     }
 
-    pub(crate) fn builder(&mut self, inputs: Arc<FilterInputs>, keeps_retained: bool) -> Builder {
+    pub(crate) fn builder(&mut self, inputs: Arc<FilterInputs>, drops_retained: BTreeSet<ObjectName>) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
             plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
@@ -98,7 +98,7 @@ impl Publisher {
             published: self.published.clone(),
             quarantine: Arc::clone(&self.quarantine),
             asked: self.asked(),
-            keeps_retained,
+            drops_retained,
             stages: std::mem::take(&mut self.stages),
         }
     }
@@ -124,17 +124,16 @@ impl Publisher {
             .is_some_and(|published| !published.retained.is_empty())
     }
 
-    pub(crate) fn is_everywhere(&self) -> bool {
-        let Delivery::Xds(status) = &self.target.delivery else {
-            return self
-                .published_filter
-                .as_ref()
-                .is_none_or(|published_filter| self.target.delivery.has_all(published_filter));
+    /// The Gateways whose retained policies no Envoy needs any more, because all of theirs have the published routes.
+    /// Which Envoys other Gateways have is of no account.
+    pub(crate) fn needless_retained(&self) -> BTreeSet<ObjectName> {
+        let has_all = |gateway: &&ObjectName| match (&self.target.delivery, &self.published_filter) {
+            (Delivery::Xds(status), _) => status.is_settled(&gateway.to_string()),
+            (delivery, Some(published_filter)) => delivery.has_all(published_filter),
+            (_, None) => true,
         };
-        let gateways = self.published.iter().flat_map(|published| &published.gateways);
-        gateways
-            .into_iter()
-            .all(|gateway| status.is_settled(&gateway.to_string()))
+        let retained = self.published.iter().flat_map(|published| published.retained.keys());
+        retained.filter(has_all).cloned().collect()
     }
 
     /// Publishes a build. Resources that did not change are not sent again. Returns the reports, and the Services whose

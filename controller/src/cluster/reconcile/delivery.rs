@@ -68,6 +68,17 @@ impl Delivery {
         }
     }
 
+    /// How many Envoys of each Gateway use another one. Empty if a control plane gets objects.
+    pub(crate) fn behind_by_gateway(&self, published_filter: &PublishedFilter) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        if let Self::Xds(status) = self {
+            for (gateway, _) in behind(status, published_filter) {
+                *counts.entry(gateway.to_string()).or_default() += 1;
+            }
+        }
+        counts
+    }
+
     /// The connected Envoys that have acknowledged it: the Gateway and the node. None if a control plane gets objects.
     pub(crate) fn envoys_with(&self, published_filter: &PublishedFilter) -> Vec<(String, String)> {
         let Self::Xds(status) = self else {

@@ -35,6 +35,8 @@ pub(crate) enum Reason {
     CertificateEnds,
     /// A rotation of its keys waits for a proxy.
     RotationWaits,
+    /// A rotation of its keys has gone on without a proxy. These are news.
+    RotationGoesOn,
     /// Its key is revoked, and Envoys may not know yet.
     Revoking,
     /// Every connected Envoy knows. These are news, and nothing is wrong.
@@ -51,6 +53,7 @@ impl Reason {
             Self::DeleteRefused => "DeleteRefused",
             Self::CertificateEnds => "CertificateEnds",
             Self::RotationWaits => "RotationWaits",
+            Self::RotationGoesOn => "RotationGoesOn",
             Self::Revoking => "Revoking",
             Self::Revoked => "Revoked",
         }

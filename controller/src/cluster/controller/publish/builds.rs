@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::tests::publisher;
 use super::*;
+use crate::cluster::controller::retained_policies::MOST;
 use limpet_model::Settings;
 use limpet_model::endpoints::EndpointState;
 use limpet_outputs::FilterKeys;
@@ -133,8 +134,13 @@ impl World {
 
     /// Builds and publishes.
     fn publish(&self, publisher: &mut Publisher) -> Reports {
+        let drops_retained = publisher.needless_retained();
+        self.publish_keeping(publisher, drops_retained)
+    }
+
+    fn publish_keeping(&self, publisher: &mut Publisher, drops_retained: BTreeSet<ObjectName>) -> Reports {
         let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new())));
-        let builder = publisher.builder(inputs, false);
+        let builder = publisher.builder(inputs, drops_retained);
         let built = builder.build(Arc::new(self.objects.clone()), &Settings::default());
         publisher.publish(built, |service, _| self.endpoints(service)).0
     }
@@ -153,6 +159,58 @@ fn published(publisher: &Publisher) -> (BTreeMap<String, Vec<String>>, BTreeSet<
     let served = publisher.clusters.values().flatten();
     let served = served.map(|served| format!("{} {} {:?}", served.cluster, served.port_name, served.gateways));
     (sent.collect(), publisher.book.services(), served.collect())
+}
+
+/// A route of both Gateways, with a session of this name.
+fn with_session(world: &mut World, session: usize) {
+    let parents = GATEWAYS.map(|name| json!({"name": name}));
+    let rule = json!({"backendRefs": [{"name": "v0", "port": 80}], "sessionPersistence": {"sessionName": format!("s{session}")}});
+    let spec = json!({"parentRefs": parents, "rules": [rule]});
+    let made = Arc::new(limpet_api::object(&object("HTTPRoute", &name(&"shop"), &spec)).unwrap());
+    world.objects.http_routes.insert(name(&"shop"), made);
+}
+
+fn retained(publisher: &Publisher) -> BTreeMap<ObjectName, usize> {
+    let retained = &publisher.published.as_ref().unwrap().retained;
+    retained
+        .iter()
+        .map(|(gateway, policies)| (gateway.clone(), policies.len()))
+        .collect()
+}
+
+#[test]
+fn an_envoy_without_the_routes_made_other_gateways_retain_policies() {
+    let (mut world, (mut publisher, snapshots)) = (World::new(), publisher());
+    world.change(&Step::Service(0, 80));
+    for session in 0..3 {
+        with_session(&mut world, session);
+        world.publish_keeping(&mut publisher, BTreeSet::new());
+    }
+    let [web, inside] = GATEWAYS.map(|gateway| name(&gateway));
+    assert_eq!(retained(&publisher), [(web.clone(), 2), (inside.clone(), 2)].into());
+    // As if an Envoy did not have what is published.
+    snapshots.forget(&inside.to_string());
+    assert_eq!(publisher.needless_retained(), [web].into());
+    world.publish(&mut publisher);
+    assert_eq!(retained(&publisher), [(inside, 2)].into());
+}
+
+#[test]
+fn many_changes_left_policies_without_end() {
+    let (mut world, (mut publisher, _)) = (World::new(), publisher());
+    world.change(&Step::Service(0, 80));
+    let mut most = 0;
+    for session in 0..3 * MOST {
+        with_session(&mut world, session);
+        world.publish_keeping(&mut publisher, BTreeSet::new());
+        let counts: Vec<_> = retained(&publisher).into_values().collect();
+        assert!(
+            session == 0 || counts.len() == 2 && !counts.contains(&0),
+            "the last change always has its own"
+        );
+        most = most.max(counts.into_iter().max().unwrap_or_default());
+    }
+    assert_eq!(most, MOST + 1);
 }
 
 proptest! {

@@ -57,6 +57,8 @@ pub(crate) struct Figures {
     pub(crate) keys: BTreeMap<&'static str, usize>,
     /// Whether a rotation or a revocation has waited for long.
     pub(crate) is_late: bool,
+    /// For how many Envoys of this replica, by Gateway.
+    pub(crate) behind: BTreeMap<String, usize>,
 }
 
 pub(crate) struct Reconciler {
@@ -214,6 +216,7 @@ impl Reconciler {
         });
         let mut figures = self.state.document().map(figures).unwrap_or_default();
         figures.is_late = self.late().is_some();
+        figures.behind.clone_from(&self.told.borrow().figures.behind);
         self.told.send_replace(Keys {
             config: self.state.served(),
             missing,
@@ -316,8 +319,14 @@ impl Reconciler {
         let since = self.waits.take().map_or_else(Instant::now, |(_, since)| since);
         self.waits = waits.map(|waits| (waits, since));
         let is_late = self.late().is_some();
-        self.told
-            .send_if_modified(|keys| std::mem::replace(&mut keys.figures.is_late, is_late) != is_late);
+        let published = self.published_filter.borrow().clone().filter(|_| is_late);
+        let behind = published.map(|published| self.delivery.behind_by_gateway(&published));
+        let behind = behind.unwrap_or_default();
+        self.told.send_if_modified(|Keys { figures, .. }| {
+            let changes = figures.is_late != is_late || figures.behind != behind;
+            (figures.is_late, figures.behind) = (is_late, behind);
+            changes
+        });
     }
 
     /// What is waited for, if that has taken too long.
@@ -392,6 +401,14 @@ impl Reconciler {
                 self.refused.remove(&(which, Reason::WriteRefused));
                 if let Write::RevocationDone(..) = write {
                     self.diagnostics.announce(self.diagnostic(which, Reason::Revoked, what));
+                } else if let (Write::Step(Step::Sign(_) | Step::Retire(_), _), Some((waits, _))) =
+                    (&write, &self.waits)
+                {
+                    let without =
+                        format!("{what}, though not every Envoy has the keyring of the phase before: {waits}");
+                    tracing::warn!(secret = name, "{without}");
+                    self.diagnostics
+                        .announce(self.diagnostic(which, Reason::RotationGoesOn, without));
                 }
                 self.complain();
             }
@@ -439,6 +456,6 @@ pub(super) fn figures(document: &KeyringDocument) -> Figures {
         created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
         phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
         keys: states,
-        is_late: false,
+        ..Figures::default()
     }
 }

@@ -7,6 +7,10 @@ use crate::tools::keys::rotation::{self, Going, Phase, Step, Unfit};
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
 
+/// After how many times the minimum time of a phase a rotation goes on without who has not acknowledged the keyring. All
+/// Gateways share it, so one Envoy must not keep it from them for ever.
+const PATIENCE: u32 = 20;
+
 /// What the next step depends on, besides the keyring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Situation {
@@ -34,14 +38,25 @@ pub(super) struct Served {
     pub(super) life: Duration,
 }
 
+impl Situation {
+    /// How long Envoys still have to acknowledge the keyring.
+    fn patience(&self, served: Served) -> Duration {
+        self.phase_time.saturating_mul(PATIENCE).saturating_sub(served.since)
+    }
+
+    fn waits(&self, served: Served) -> bool {
+        !served.everywhere && !self.patience(served).is_zero()
+    }
+}
+
 /// When the next step is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Due {
     Now(Step),
     /// After this time, if nothing changes before.
     In(Duration),
-    /// When all Envoys have this keyring.
-    WithEnvoys,
+    /// When this keyring is published.
+    Published,
     /// When somebody asks for it.
     Never,
 }
@@ -61,8 +76,10 @@ pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<D
         // Old keys may retire meanwhile, but not too many.
         (Phase::Settled | Phase::Retiring, _) if rotation::is_full(document) => Due::Never,
         (Phase::Settled | Phase::Retiring, _) => begin(document, situation),
-        (_, None) => Due::WithEnvoys,
-        (Phase::Introduced(_) | Phase::Signing(_), Some(served)) if !served.everywhere => Due::WithEnvoys,
+        (_, None) => Due::Published,
+        (Phase::Introduced(_) | Phase::Signing(_), Some(served)) if situation.waits(served) => {
+            Due::In(situation.patience(served))
+        }
         // By this process's own clock: an Envoy that lost its connection has reconnected by then.
         (Phase::Introduced(new), Some(served)) => {
             after(situation.phase_time.saturating_sub(served.since), || Step::Sign(new))
@@ -73,7 +90,7 @@ pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<D
     };
     Ok(match (next, removal) {
         (Due::In(next), Some(Due::In(removal))) => Due::In(next.min(removal)),
-        (Due::WithEnvoys | Due::Never, Some(Due::In(removal))) => Due::In(removal),
+        (Due::Published | Due::Never, Some(Due::In(removal))) => Due::In(removal),
         (next, _) => next,
     })
 }
@@ -193,13 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_ends_when_every_envoy_has_it_and_not_before_its_time() {
+    fn an_envoy_that_never_acknowledged_held_up_rotations_for_ever() {
         let introduced = (ring(&[(1, Signing, 0, 0), (2, Verifying, 9, 9)]), Step::Sign(1));
         let signing = (ring(&[(1, Verifying, 0, 9), (2, Signing, 9, 9)]), Step::Retire(0));
         for (ring, step) in [introduced, signing] {
-            assert_eq!(due(&ring, &situation(9)), Ok(Due::Now(step)));
-            let missing = with_served(900, |served| served.everywhere = false);
-            assert_eq!(due(&ring, &missing), Ok(Due::WithEnvoys));
+            assert_eq!(due(&ring, &situation(9)), Ok(Due::Now(step)), "every Envoy has it");
+            let missing = |since| {
+                with_served(900, |served| {
+                    (served.everywhere, served.since) = (false, since);
+                })
+            };
+            assert_eq!(due(&ring, &missing(2 * MINUTE)), Ok(Due::In(18 * MINUTE)));
+            assert_eq!(due(&ring, &missing(20 * MINUTE)), due(&ring, &situation(9)));
             let early = with_served(900, |served| served.since = MINUTE / 4);
             assert_eq!(due(&ring, &early), Ok(Due::In(3 * MINUTE / 4)));
             let unpublished = Situation {
@@ -207,7 +229,7 @@ mod tests {
                 wanted: true,
                 ..situation(900)
             };
-            assert_eq!(due(&ring, &unpublished), Ok(Due::WithEnvoys));
+            assert_eq!(due(&ring, &unpublished), Ok(Due::Published));
         }
     }
 
@@ -261,7 +283,10 @@ mod tests {
         ]);
         assert_eq!(due(&three, &situation(15)), Ok(Due::Now(remove(&[1]))));
         assert_eq!(due(&three, &situation(17)), Ok(Due::Now(remove(&[1, 2]))));
-        let waiting = with_served(14, |served| served.everywhere = false);
+        let waiting = Situation {
+            phase_time: HOUR,
+            ..with_served(14, |served| served.everywhere = false)
+        };
         assert_eq!(due(&three, &waiting), Ok(Due::In(HOUR)));
     }
 

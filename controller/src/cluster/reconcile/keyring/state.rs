@@ -271,7 +271,7 @@ impl State {
         let further = match due {
             Due::Now(step) => return rotate(secret, ring, step, now, fresh),
             Due::In(rest) => Some(rest),
-            Due::WithEnvoys | Due::Never => None,
+            Due::Published | Due::Never => None,
         };
         Next::Wait([rest, further].into_iter().flatten().min())
     }
