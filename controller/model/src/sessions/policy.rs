@@ -21,6 +21,9 @@ use limpet_core::config::{MAX_ALSO, Problem};
 /// The name of sessions without an explicit name.
 const GENERATED_NAME: &str = "limpet";
 
+/// What generated names of headers begin with.
+const GENERATED_HEADER: &str = "limpet-session-";
+
 /// A policy, without what depends on the rules that it governs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Draft {
@@ -337,10 +340,30 @@ impl Parts<'_> {
             };
             return Err(problems.iter().map(of_policy).collect());
         }
+        if self.persistence.name.is_none() && policy.header.is_some() {
+            self.check_beside_generated_header(policy)?;
+        }
         match policy.domain().and_then(cookie_domain::problem) {
             Some(message) => Err(vec![self.fault("cookie.domain", &message)]),
             None => Ok(()),
         }
+    }
+
+    /// Refuses further headers that may have the name which the header of a scope gets.
+    fn check_beside_generated_header(&self, policy: &PolicyConfig) -> Result<(), Vec<Fault>> {
+        let also = policy.also.iter().enumerate();
+        let also =
+            also.filter_map(|(i, also)| Some((format!("also[{i}].header.name"), also.header.as_ref()?.name.as_str())));
+        let tell = policy.tell.iter();
+        let tell = tell.map(|tell| ("tell.header.name".to_owned(), tell.header.name.as_str()));
+        let generated = |name: &str| name.to_ascii_lowercase().starts_with(GENERATED_HEADER);
+        let names = also.chain(tell).filter(|(_, name)| generated(name));
+        let message = format!(
+            "expected a header that does not begin with {GENERATED_HEADER}, as the sessions' own one does without a \
+             sessionName"
+        );
+        let faults: Vec<Fault> = names.map(|(field, _)| self.fault(&field, &message)).collect();
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     /// The fault of the object's field that a field of the filter's policy is set by.
@@ -509,5 +532,5 @@ fn of_further(further: &FurtherConfig) -> Option<(Holder, String)> {
 /// filter does not append the scope to the names of headers as it does for cookies. Names that begin with `x-limpet-`
 /// are reserved.
 fn generated_header(scope: &str) -> String {
-    format!("limpet-session-{}", short_hash(scope.as_bytes()))
+    format!("{GENERATED_HEADER}{}", short_hash(scope.as_bytes()))
 }

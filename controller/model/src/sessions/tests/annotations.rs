@@ -498,6 +498,27 @@ fn the_applications_cookie_has_a_name_and_its_own_attributes() {
 }
 
 #[test]
+fn a_header_named_as_one_that_is_made_had_all_policies_refused() {
+    // As `a_header_without_a_name_has_one_of_its_scope` makes it.
+    let name = "limpet-session-d249823b";
+    let further = json!([{"cookie": {"name": "c"}}, {"header": {"name": name.to_uppercase()}}]);
+    let tell = json!({"header": {"name": name}});
+    for (annotation, value, field) in [("also", further, "[1].header.name"), ("tell", tell, "header.name")] {
+        let mut world = world(SERVICE_AND_ROUTE);
+        let unnamed = policy("BackendLBPolicy", "p", &["a"], &json!({"type": "Header"}));
+        world.add(annotated(unnamed, annotation, &value.to_string()));
+        world.add(route("web", &json!([rule(&["a"])])));
+        // This reads the policies as the filter does.
+        let sessions = world.sessions();
+        assert_eq!(sessions.policies.len(), 0);
+        let status = sessions.status("p").join(" ");
+        let expected =
+            format!("Accepted=False/Invalid: metadata.annotations[session.limpet.dev/{annotation}]: {field}:");
+        assert!(status.starts_with(&expected), "{status}");
+    }
+}
+
+#[test]
 fn what_is_for_cookies_is_refused_for_a_header() {
     let header = json!({"sessionName": "x-s", "type": "Header"});
     for field in SessionField::ALL.iter().filter(|field| field.of.is_for_cookies()) {
