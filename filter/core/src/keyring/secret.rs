@@ -99,8 +99,8 @@ fn derive<P: From<HmacKey>>(secret: &[u8; Secret::LEN], label: &[u8]) -> P {
 /// More of the stack than it takes to make keys, in an unoptimised build.
 pub(crate) const MADE: usize = 1024;
 
-/// Overwrites what returned functions left on the stack, `WORDS` of 16 bytes. It is not inlined, so that these are below
-/// the frame of its caller.
+/// Overwrites what returned functions left on the stack, `WORDS` of 16 bytes. Not inlined, so that these are below the
+/// frame of its caller.
 #[inline(never)]
 pub(crate) fn wipe_stack<const WORDS: usize>() {
     std::hint::black_box(&mut [0_u128; WORDS]).zeroize();
