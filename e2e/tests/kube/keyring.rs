@@ -10,7 +10,7 @@ use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
 use limpet_e2e::{Build, Carrier, Crowd, Journeys, Visitor, clock_off_by, poll};
 use serde_json::{Value, json};
 
-use crate::kept::until_event;
+use crate::kept::{event, until_event};
 use crate::site::{condition, site_objects};
 
 const WEB: &[(&str, &str)] = &[("app", "web")];
@@ -223,8 +223,8 @@ async fn an_envoy_that_never_had_a_keyring_holds_up_no_rotation() -> Result<()> 
 }
 
 #[tokio::test]
-async fn an_envoy_that_holds_up_a_rotation_is_named() -> Result<()> {
-    let site = KeyringSite::start_with("late", "300ms", "1h").await?;
+async fn an_envoy_that_holds_up_a_rotation_is_named_and_then_left_behind() -> Result<()> {
+    let site = KeyringSite::start_with("late", "500ms", "1h").await?;
     // It stays connected for a while, and acknowledges nothing.
     site.envoy.process().pause()?;
     site.request_rotation("now").await?;
@@ -235,6 +235,9 @@ async fn an_envoy_that_holds_up_a_rotation_is_named() -> Result<()> {
     until_event(&site.namespace, "Secret", KEYRING, "RotationWaits", &words).await?;
     assert_eq!(site.controller.metric("limpet_key_rotation_late").await?, "1");
     site.until_keys(&[(1, "signing"), (2, "verifying")]).await?;
+    // All share the keyring, so it holds it up for twenty phases at most.
+    event(&site.namespace, "Secret", KEYRING, "RotationGoesOn", &words).await?;
+    site.until_keys(&[(1, "verifying"), (2, "signing")]).await?;
     site.envoy.process().go_on()?;
     site.until_keys(&[(1, "retiring"), (2, "signing")]).await?;
     poll::until("the metric to say so", async || {

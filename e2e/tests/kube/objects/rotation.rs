@@ -42,7 +42,7 @@ async fn a_rotation_waits_for_refused_objects_with_a_keyring() -> Result<()> {
     namespace.apply(&gateway_and_route(&namespace, "other")).await?;
     refuse(&namespace).await?;
     let change = |config: &mut Value| {
-        config["keyring"] = json!({"phaseTime": "300ms"});
+        config["keyring"] = json!({"phaseTime": "500ms"});
         config["maxIdle"] = "1h".into();
     };
     let controller = controller_with(cluster, &namespace, change).await?;
