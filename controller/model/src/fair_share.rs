@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 /// How much each of several parties may have, so that all have `room` in common: what one leaves of its equal part is
 /// for the others. [`usize::MAX`] if there is room for everything.
 #[must_use]
@@ -14,6 +16,21 @@ pub fn fair_share(wanted: impl IntoIterator<Item = usize>, room: usize) -> usize
         others -= 1;
     }
     usize::MAX
+}
+
+/// The least of what each of several parties has beyond its share of `room` ([`fair_share`]).
+#[must_use]
+pub fn beyond_share<K, T: Ord>(all: BTreeMap<K, Vec<T>>, room: usize) -> Vec<T> {
+    let share = fair_share(all.values().map(Vec::len), room);
+    let least = all.into_values().flat_map(|mut of| {
+        let excess = of.len().saturating_sub(share);
+        if excess > 0 {
+            of.sort_unstable();
+        }
+        of.truncate(excess);
+        of
+    });
+    least.collect()
 }
 
 #[cfg(test)]

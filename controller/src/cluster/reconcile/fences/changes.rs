@@ -1,6 +1,6 @@
 //! What happens when an address changes hands.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,22 @@ pub(crate) struct PublishedFences<'a> {
     pub(crate) fences: &'a [FenceConfig],
     /// Whether every connected Envoy has acknowledged the fences.
     pub(crate) everywhere: bool,
+}
+
+impl<'a> PublishedFences<'a> {
+    /// When each fence begins, by namespace and address.
+    fn begins(self) -> HashMap<(&'a str, String), u64> {
+        let mut all = HashMap::new();
+        for fence in self.fences {
+            #[cfg(test)]
+            super::looked::at_one();
+            if let Some(namespace) = &fence.namespace {
+                let begins = all.entry((namespace.as_str(), fence.address.clone())).or_default();
+                *begins = fence.not_before.max(*begins);
+            }
+        }
+        all
+    }
 }
 
 /// Knows the owners of addresses, and the addresses whose owner changed.
@@ -114,6 +130,9 @@ impl Fences {
             };
             self.changes.insert(at, change);
         }
+        if self.owners.make_room() {
+            self.settle();
+        }
         changed
     }
 
@@ -154,40 +173,31 @@ impl Fences {
 
     /// The Services with addresses that are held back.
     pub(crate) fn incomplete(&self) -> BTreeSet<ObjectName> {
-        let services = |(at, change): (&RoutedAddress, &Change)| {
-            let services = self.owners.services(at.address, &change.keeper);
-            services.cloned().collect::<Vec<_>>()
-        };
-        self.held().flat_map(services).collect()
+        self.owners.services(&self.held_from())
     }
 
     /// Releases the addresses whose fence has begun and is on all Envoys, and those that have waited for too long.
     /// Returns the Services whose endpoints must be published again.
     pub(crate) fn release(&mut self, published: Option<PublishedFences<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
-        let mut services = BTreeSet::new();
-        for (at, change) in &mut self.changes {
-            let fenced = |fence: &Fence| {
-                let config = fence.config();
-                let has = |published: PublishedFences<'_>| {
-                    let mut fences = published.fences.iter();
-                    published.everywhere
-                        && fences.any(|known| {
-                            known.address == config.address
-                                && known.namespace == config.namespace
-                                && known.not_before >= config.not_before
-                        })
-                };
-                now.unix_seconds() >= fence.not_before && published.is_some_and(has)
+        let is_any_held = self.held().next().is_some();
+        let everywhere = published.filter(|published| published.everywhere && is_any_held);
+        let begins = everywhere.map(PublishedFences::begins).unwrap_or_default();
+        let mut released = BTreeSet::new();
+        for (at, change) in self.changes.iter_mut().filter(|(_, change)| change.held) {
+            let is_published = |fence: &Fence| {
+                let key = (fence.namespace.as_str(), fence.address.to_string());
+                begins.get(&key).is_some_and(|begins| *begins >= fence.not_before)
             };
-            let is_fenced = change.held && change.fence_in(at, &self.list).is_some_and(fenced);
-            if change.held && (is_fenced || change.is_late(now)) {
+            let fence = change.fence_in(at, &self.list);
+            let is_fenced = fence.is_some_and(|fence| now.unix_seconds() >= fence.not_before && is_published(fence));
+            if is_fenced || change.is_late(now) {
                 change.held = false;
                 self.unacknowledged += u64::from(!is_fenced);
-                services.extend(self.owners.services(at.address, &change.keeper).cloned());
+                released.insert((Arc::clone(&change.keeper), at.address));
             }
         }
         self.settle();
-        services
+        self.owners.services(&released)
     }
 
     /// The list that the leader should write, and how many fences it had to leave out. `None`: the list need not
@@ -219,10 +229,10 @@ impl Fences {
         self.unacknowledged
     }
 
-    /// Forgets changes whose fence is in the list and whose address is released.
+    /// Forgets changes whose fence is in the list, or whose address is forgotten, once the address is released.
     fn settle(&mut self) {
-        let list = &self.list;
+        let (list, owners) = (&self.list, &self.owners);
         self.changes
-            .retain(|at, change| change.held || change.fence_in(at, list).is_none());
+            .retain(|at, change| change.held || (change.fence_in(at, list).is_none() && owners.knows(at)));
     }
 }

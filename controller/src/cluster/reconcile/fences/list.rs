@@ -11,7 +11,7 @@ use crate::cluster::reconcile::config_map::{Changes, Content, Fields};
 use limpet_core::config;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
-use limpet_model::fair_share;
+use limpet_model::beyond_share;
 
 /// The maximum number of fences. A ConfigMap has room for more (1 MiB). If there are more, each namespace has a fair
 /// share of it.
@@ -141,14 +141,8 @@ impl List {
             let fences = by_namespace.entry(&at.namespace).or_default();
             fences.push((fence.not_before, at));
         }
-        let share = fair_share(by_namespace.values().map(Vec::len), MOST);
-        let oldest = by_namespace.into_values().flat_map(|mut fences| {
-            fences.sort_unstable();
-            let excess = fences.len().saturating_sub(share);
-            fences.truncate(excess);
-            fences
-        });
-        oldest.map(|(_, at)| at.clone()).collect()
+        let oldest = beyond_share(by_namespace, MOST);
+        oldest.into_iter().map(|(_, at)| at.clone()).collect()
     }
 }
 

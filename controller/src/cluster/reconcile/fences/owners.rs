@@ -5,6 +5,7 @@
 //! to. Among these, a namespace that shows an address keeps it: what another namespace says of it does not count
 //! meanwhile, because whoever may write EndpointSlices can write any address and any owner into them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,6 +14,11 @@ use std::time::Duration;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
+use limpet_model::{beyond_share, fair_share};
+
+/// The maximum number of addresses that nobody shows whose owner is remembered, and a quarter of it besides. If there
+/// are more, each namespace has a fair share of it.
+const MOST_LEFT: usize = 50_000;
 
 /// The uid of a pod. A pod whose containers restart keeps it.
 pub(super) type Owner = Arc<str>;
@@ -52,6 +58,8 @@ pub(super) struct Owners {
     /// The owners by the ports that have them as endpoints.
     seen: BTreeMap<RoutedPort, BTreeMap<SocketAddr, Owner>>,
     addresses: HashMap<RoutedAddress, Owned>,
+    /// How many of the addresses nobody shows.
+    left: usize,
 }
 
 /// The owners of an address. An address that nobody shows keeps its last ones.
@@ -60,7 +68,7 @@ struct Owned {
     shown: Vec<Shown>,
     /// The namespace whose Services say who the owner is. `None`: a former process knew.
     keeper: Option<Arc<str>>,
-    /// There may be several while EndpointSlices are updated one by one.
+    /// Sorted. There may be several while EndpointSlices are updated one by one.
     owners: Vec<Owner>,
     /// Since when nobody shows it.
     left: Option<Timestamp>,
@@ -96,6 +104,7 @@ impl Owners {
         {
             let at = port.at(*address);
             let owned = self.addresses.entry(at.clone()).or_default();
+            self.left -= usize::from(owned.left.is_some());
             owned.show(&keeper, owner);
             new.extend(owned.settle(at, now));
         }
@@ -107,6 +116,7 @@ impl Owners {
             if let Some(owned) = self.addresses.get_mut(&at) {
                 owned.hide(&keeper, owner);
                 new.extend(owned.settle(at, now));
+                self.left += usize::from(owned.left.is_some());
             }
         }
         if !now_seen.is_empty() {
@@ -139,24 +149,81 @@ impl Owners {
 
     /// Sets the last owner of an address, unless a newer one is known.
     pub(super) fn remember(&mut self, at: &RoutedAddress, owner: Owner, now: Timestamp) {
-        self.addresses.entry(at.clone()).or_insert_with(|| Owned {
-            owners: vec![owner],
-            left: Some(now),
-            ..Owned::default()
-        });
+        if let Entry::Vacant(vacant) = self.addresses.entry(at.clone()) {
+            vacant.insert(Owned {
+                owners: vec![owner],
+                left: Some(now),
+                ..Owned::default()
+            });
+            self.left += 1;
+        }
     }
 
     /// Forgets addresses that nobody has shown for the time `life`: no session of theirs is alive.
     pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
         let is_alive = |owned: &Owned| owned.left.is_none_or(|left| now.since(left) < life);
         self.addresses.retain(|_, owned| is_alive(owned));
+        self.left = self.addresses.values().filter(|owned| owned.left.is_some()).count();
     }
 
-    /// The Services of a namespace with an endpoint at this address.
-    pub(super) fn services(&self, address: SocketAddr, keeper: &str) -> impl Iterator<Item = &ObjectName> {
-        let places = self.seen.iter();
-        let places = places.filter(move |(port, seen)| port.service.namespace == keeper && seen.contains_key(&address));
-        places.map(|(port, _)| &port.service)
+    /// The Services with an endpoint at one of these addresses, each in the namespace beside it.
+    pub(super) fn services(&self, addresses: &BTreeSet<(Arc<str>, SocketAddr)>) -> BTreeSet<ObjectName> {
+        let mut by_keeper: BTreeMap<&str, BTreeSet<SocketAddr>> = BTreeMap::new();
+        for (keeper, address) in addresses {
+            by_keeper.entry(keeper).or_default().insert(*address);
+        }
+        let mut services = BTreeSet::new();
+        for (keeper, addresses) in by_keeper {
+            let first = RoutedPort {
+                service: ObjectName::new(keeper, ""),
+                port: String::new(),
+                namespace: "".into(),
+            };
+            let ports = self.seen.range(first..);
+            let ports = ports.take_while(|(port, _)| port.service.namespace == keeper);
+            let with_any = ports.filter(|(_, seen)| {
+                #[cfg(test)]
+                super::looked::at_one();
+                // The fewer are looked for among the others.
+                if seen.len() < addresses.len() {
+                    seen.keys().any(|address| addresses.contains(address))
+                } else {
+                    addresses.iter().any(|address| seen.contains_key(address))
+                }
+            });
+            services.extend(with_any.map(|(port, _)| port.service.clone()));
+        }
+        services
+    }
+
+    /// Forgets addresses that nobody shows, if there are too many: the oldest of each namespace of routes that has more
+    /// than its share, and among these, of each namespace of Services. Returns whether any was forgotten.
+    pub(super) fn make_room(&mut self) -> bool {
+        // To look for the oldest costs as much as there are addresses.
+        if self.left <= MOST_LEFT + MOST_LEFT / 4 {
+            return false;
+        }
+        let mut left: BTreeMap<&str, BTreeMap<Option<&str>, Vec<(Timestamp, &RoutedAddress)>>> = BTreeMap::new();
+        for (at, owned) in &self.addresses {
+            if let Some(since) = owned.left {
+                let of_routes = left.entry(&at.namespace).or_default();
+                of_routes.entry(owned.keeper.as_deref()).or_default().push((since, at));
+            }
+        }
+        let sizes = left.values().map(|of_routes| of_routes.values().map(Vec::len).sum());
+        let share = fair_share(sizes, MOST_LEFT);
+        let excess = left.into_values().flat_map(|of_routes| beyond_share(of_routes, share));
+        let excess: Vec<RoutedAddress> = excess.map(|(_, at)| at.clone()).collect();
+        for at in &excess {
+            self.addresses.remove(at);
+        }
+        self.left -= excess.len();
+        true
+    }
+
+    /// Whether anything is known of an address.
+    pub(super) fn knows(&self, at: &RoutedAddress) -> bool {
+        self.addresses.contains_key(at)
     }
 }
 
@@ -206,8 +273,10 @@ impl Owned {
             return None;
         };
         let shown = self.shown.iter().filter(|shown| shown.keeper == keeper);
-        let owners: Vec<Owner> = shown.map(|shown| Arc::clone(&shown.owner)).collect();
-        let new = owners.iter().find(|owner| !self.owners.contains(owner)).cloned();
+        let mut owners: Vec<Owner> = shown.map(|shown| Arc::clone(&shown.owner)).collect();
+        owners.sort_unstable();
+        let is_new = |owner: &&Owner| self.owners.binary_search(owner).is_err();
+        let new = owners.iter().find(is_new).cloned();
         let new = new.filter(|_| !self.owners.is_empty());
         let same_keeper = self.keeper.as_ref().is_none_or(|former| *former == keeper);
         self.owners = owners;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::changes::PublishedFences;
 use super::list::Fence;
-use super::{Fences, List, RoutedPort};
+use super::{Fences, List, RoutedPort, looked};
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::{Endpoint, EndpointState};
@@ -377,4 +377,105 @@ fn a_clock_that_goes_back_holds_no_address_back() {
     observe(&mut fences, "shop", &[(A, "heir")], 3_600_000);
     assert!(release(&mut fences, false, 0), "it would wait for an hour");
     assert!(!held(&fences, A));
+}
+
+/// The addresses of a pod that goes after another, each with this owner.
+fn many(first: u32, owner: &str) -> Vec<Endpoint> {
+    let endpoint = |n: u32| Endpoint {
+        address: SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 80),
+        state: EndpointState::Ready,
+        owner: Some(owner.into()),
+        pod: None,
+    };
+    (first..first + 1000).map(endpoint).collect()
+}
+
+/// Shows 80,000 addresses, 1,000 at a time.
+fn show_many(fences: &mut Fences, port: &RoutedPort) {
+    for turn in 0..80_u32 {
+        fences.observe(port, &many(turn * 1000, "a"), at(u64::from(turn)));
+    }
+    fences.observe(port, &[], at(80));
+}
+
+#[test]
+fn addresses_that_nobody_shows_were_remembered_without_number() {
+    let mut fences = Fences::default();
+    observe_from(&mut fences, "victim", "victim", &[(A, "a"), (B, "b")], 0);
+    observe_from(&mut fences, "victim", "victim", &[(B, "b")], 0);
+    let port = port("many", ObjectName::new("many", "shop"));
+    show_many(&mut fences, &port);
+    assert!(
+        !fences.observe(&port, &many(0, "heir"), at(90)),
+        "its oldest are forgotten"
+    );
+    assert!(
+        fences.observe(&port, &many(79_000, "heir"), at(90)),
+        "its newest are not"
+    );
+    assert!(observe_from(
+        &mut fences,
+        "victim",
+        "victim",
+        &[(A, "heir"), (B, "b")],
+        90
+    ));
+    assert!(observe_from(
+        &mut fences,
+        "victim",
+        "victim",
+        &[(A, "heir"), (B, "heir")],
+        90
+    ));
+}
+
+/// Routes lead to their own namespace and to another.
+#[test]
+fn another_namespace_made_routes_forget_who_had_addresses_of_their_own() {
+    let mut fences = Fences::default();
+    observe_from(&mut fences, "routes", "routes", &[(A, "a")], 0);
+    observe_from(&mut fences, "routes", "routes", &[], 0);
+    let port = port("routes", ObjectName::new("other", "shop"));
+    show_many(&mut fences, &port);
+    assert!(!fences.observe(&port, &many(0, "heir"), at(90)));
+    assert!(observe_from(&mut fences, "routes", "routes", &[(A, "heir")], 90));
+}
+
+#[test]
+fn a_change_of_a_forgotten_address_is_forgotten_with_it() {
+    let mut fences = Fences::default();
+    let port = port("many", ObjectName::new("many", "shop"));
+    fences.observe(&port, &many(0, "former"), at(0));
+    fences.observe(&port, &many(0, "a"), at(0));
+    assert_eq!(fences.wanted(LIFE, at(0)).map(|(list, _)| list.len()), Some(1000));
+    release(&mut fences, false, 5000);
+    show_many(&mut fences, &port);
+    assert!(fences.wanted(LIFE, at(5000)).is_none());
+}
+
+#[test]
+fn each_address_that_was_held_back_looked_at_all_ports_and_fences() {
+    const MANY: usize = 2000;
+    let mut fences = Fences::default();
+    for owner in ["a", "heir"] {
+        for n in 0..MANY {
+            let at = format!("10.0.{}.{}:80", n / 256, n % 256);
+            observe(&mut fences, &format!("shop-{n}"), &[(&at, owner)], 0);
+        }
+    }
+    looked::take();
+    assert_eq!(fences.incomplete().len(), MANY);
+    assert!((1..=2 * MANY).contains(&looked::take()));
+    let list = keep(&mut fences, 0).config();
+    let published = PublishedFences {
+        fences: &list,
+        everywhere: true,
+    };
+    assert!(
+        fences.release(Some(published), at(0)).is_empty(),
+        "their time has not come"
+    );
+    assert!(looked::take() <= 2 * MANY);
+    assert_eq!(fences.release(Some(published), at(3000)).len(), MANY);
+    assert!(looked::take() <= 4 * MANY);
 }
