@@ -80,3 +80,22 @@ pub use settings::{CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, Man
 pub use short_hash::short_hash;
 pub use unknown_annotations::unknown_annotations;
 pub use unsupported::{Extent, Unsupported};
+
+/// How many rules, members and grants this thread has looked at, for tests of what many of them cost.
+#[cfg(test)]
+mod looked {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn at_one() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    /// How many since the last call.
+    pub(crate) fn take() -> usize {
+        COUNT.replace(0)
+    }
+}

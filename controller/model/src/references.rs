@@ -1,6 +1,6 @@
 //! References between objects: whether they are permitted, and what they refer to.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Objects;
 use super::affinity;
@@ -10,7 +10,7 @@ use super::manager::{MANAGED_BY, MANAGER};
 use super::objects::RuleBackend;
 use super::sessions::never_begins;
 use super::short_hash::short_hash;
-use limpet_api::{BackendRef, GrantFrom, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec};
+use limpet_api::{BackendRef, Kind, Object, ObjectName, ServiceSpec};
 
 /// The reason of `ResolvedRefs` if the backend's policy for TLS cannot be followed. The Gateway API defines none.
 const INVALID_TLS_POLICY: &str = "InvalidBackendTLSPolicy";
@@ -46,12 +46,18 @@ pub(super) struct Unresolved {
     pub(super) refused: Option<Box<(ObjectName, String)>>,
 }
 
+/// The namespace of a grant, and the kind and the namespace that may refer to objects there.
+type Grantee<'a> = (&'a str, Kind, &'a str);
+
+/// The group, the kind and the name of an object that may be referred to; without a name, all of the kind.
+type Granted<'a> = (&'a str, &'a str, Option<&'a str>);
+
 /// All objects, and the grants among them.
 #[derive(Debug)]
 pub struct References<'a> {
     objects: &'a Objects,
-    /// By their namespace.
-    grants: BTreeMap<&'a str, Vec<&'a ReferenceGrantSpec>>,
+    /// What may be referred to, by whom: one of many references looks at few of many grants.
+    grants: HashMap<Grantee<'a>, HashSet<Granted<'a>>>,
     tls: Option<&'a TlsPolicies<'a>>,
     /// Whether the affinity of Services counts.
     follows_affinity: bool,
@@ -61,9 +67,16 @@ impl<'a> References<'a> {
     /// Collects the grants of these objects.
     #[must_use]
     pub fn new(objects: &'a Objects) -> Self {
-        let mut grants: BTreeMap<&str, Vec<&ReferenceGrantSpec>> = BTreeMap::new();
+        let mut grants: HashMap<Grantee<'_>, HashSet<Granted<'_>>> = HashMap::new();
         for (name, grant) in &objects.reference_grants {
-            grants.entry(&name.namespace).or_default().push(&grant.spec);
+            let to = grant.spec.to.iter();
+            let to = to.map(|to| (to.group.as_str(), to.kind.as_str(), to.name.as_deref()));
+            for from in &grant.spec.from {
+                if let Some(kind) = Kind::find(&from.group, &from.kind) {
+                    let grantee = (name.namespace.as_str(), kind, from.namespace.as_str());
+                    grants.entry(grantee).or_default().extend(to.clone());
+                }
+            }
         }
         Self {
             objects,
@@ -94,21 +107,14 @@ impl<'a> References<'a> {
         if from.namespace == to.namespace {
             return true;
         }
-        let is_from = |grant: &GrantFrom| {
-            Kind::find(&grant.group, &grant.kind) == Some(from.kind) && grant.namespace == from.namespace
-        };
-        self.grants
-            .get(to.namespace.as_str())
-            .into_iter()
-            .flatten()
-            .any(|grant| {
-                let to = grant.to.iter().any(|grant| {
-                    grant.group == group
-                        && grant.kind == kind
-                        && grant.name.as_ref().is_none_or(|name| *name == to.name)
-                });
-                to && grant.from.iter().any(is_from)
+        let granted = self.grants.get(&(to.namespace.as_str(), from.kind, from.namespace));
+        granted.is_some_and(|granted| {
+            [None, Some(to.name.as_str())].into_iter().any(|name| {
+                #[cfg(test)]
+                crate::looked::at_one();
+                granted.contains(&(group, kind, name))
             })
+        })
     }
 
     /// Resolves the backend reference of a route. For a gRPC route, the default protocol is HTTP/2.
@@ -330,4 +336,43 @@ pub fn selector_service(backend: &ObjectName) -> ObjectName {
         &backend.namespace,
         &format!("xbackend-{}-{hash}", head.trim_end_matches('-')),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::looked;
+
+    #[test]
+    fn each_reference_looked_at_all_grants_of_a_namespace() {
+        const MANY: usize = 200;
+        let mut objects = Objects::default();
+        for index in 0..MANY {
+            let name = index.to_string();
+            let grant = json!({
+                "metadata": {"namespace": "shop", "name": name},
+                "spec": {
+                    "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "web"}],
+                    "to": [{"group": "", "kind": "Service", "name": name}],
+                },
+            });
+            let grant = limpet_api::readable(&grant);
+            objects
+                .reference_grants
+                .insert(ObjectName::new("shop", &name), grant.into());
+        }
+        let references = References::new(&objects);
+        let from = |kind, namespace| Referrer { kind, namespace };
+        looked::take();
+        for index in 0..MANY {
+            let to = ObjectName::new("shop", &index.to_string());
+            assert!(references.permitted(from(Kind::HttpRoute, "web"), "", "Service", &to));
+            assert!(!references.permitted(from(Kind::HttpRoute, "web"), "", "Secret", &to));
+            assert!(!references.permitted(from(Kind::GrpcRoute, "web"), "", "Service", &to));
+            assert!(!references.permitted(from(Kind::HttpRoute, "other"), "", "Service", &to));
+        }
+        assert!(looked::take() <= 2 * MANY);
+    }
 }

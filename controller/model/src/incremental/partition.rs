@@ -18,6 +18,10 @@ pub(super) struct Partition {
     next: Island,
     /// Members that may be in another island than before.
     loose: BTreeSet<Arc<Member>>,
+    /// Links that members have come to join, or join no more. Those who hold one are looked at once for all of these.
+    regrouped: HashSet<Arc<Link>>,
+    /// Links that members join that have changed.
+    changed: HashSet<Arc<Link>>,
     /// Islands that may fall apart.
     stale: BTreeSet<Island>,
     /// Members whose islands are to be built.
@@ -40,9 +44,16 @@ struct Holders {
 }
 
 impl Holders {
+    fn all(&self) -> impl Iterator<Item = (&Arc<Member>, &Hold)> {
+        self.all.iter().inspect(|_| {
+            #[cfg(test)]
+            crate::looked::at_one();
+        })
+    }
+
     /// Those who are built together if anybody joins.
     fn joined(&self) -> impl Iterator<Item = &Arc<Member>> {
-        let all = self.all.iter().filter(|(_, hold)| **hold != Hold::Reads);
+        let all = self.all().filter(|(_, hold)| **hold != Hold::Reads);
         all.map(|(member, _)| member)
     }
 }
@@ -79,7 +90,8 @@ impl Partition {
             former.eq(links.iter().map(|(link, hold)| (link, *hold)))
         };
         if island.is_some() && links.as_ref().is_some_and(is_same) {
-            self.tell_readers(&former);
+            let joined = former.iter().filter(|(_, hold)| *hold == Hold::Joins);
+            self.changed.extend(joined.map(|(link, _)| Arc::clone(link)));
             self.dirty.insert(Arc::clone(&member));
             let links = former;
             self.members.insert(member, State { links, island });
@@ -109,8 +121,7 @@ impl Partition {
         holders.all.remove(member);
         if hold == Hold::Joins {
             holders.joining -= 1;
-            self.loose.extend(holders.joined().cloned());
-            self.dirty.extend(holders.all.keys().cloned());
+            self.regrouped.insert(Arc::clone(link));
         }
         if holders.all.is_empty() {
             self.links.remove(link);
@@ -125,20 +136,10 @@ impl Partition {
         let holders = self.links.entry(Arc::clone(&link)).or_default();
         if hold == Hold::Joins {
             holders.joining += 1;
-            self.loose.extend(holders.joined().cloned());
-            self.dirty.extend(holders.all.keys().cloned());
+            self.regrouped.insert(Arc::clone(&link));
         }
         holders.all.insert(Arc::clone(member), hold);
         link
-    }
-
-    /// Whoever reads one of these links, which a member joins that has changed, is built again.
-    fn tell_readers(&mut self, links: &[(Arc<Link>, Hold)]) {
-        for (link, _) in links.iter().filter(|(_, hold)| *hold == Hold::Joins) {
-            let holders = self.links.get(link).into_iter().flat_map(|holders| holders.all.iter());
-            let readers = holders.filter(|(_, hold)| **hold == Hold::Reads);
-            self.dirty.extend(readers.map(|(member, _)| Arc::clone(member)));
-        }
     }
 
     /// Notes that what a link stands for has changed.
@@ -173,6 +174,7 @@ impl Partition {
     /// Finds the islands of all members that have changed. Looks at no islands but theirs.
     pub(super) fn settle(&mut self) -> Settled {
         let mut settled = Settled::default();
+        self.look_at_links();
         let loose = std::mem::take(&mut self.loose);
         self.stale
             .extend(loose.iter().filter_map(|member| self.members.get(member)?.island));
@@ -204,6 +206,22 @@ impl Partition {
             .dirty
             .extend(dirty.iter().filter_map(|member| self.members.get(member)?.island));
         settled
+    }
+
+    /// Finds the members that may be in another island than before, or are to be built, because of others.
+    fn look_at_links(&mut self) {
+        for link in std::mem::take(&mut self.regrouped) {
+            if let Some(holders) = self.links.get(&link) {
+                self.loose.extend(holders.joined().cloned());
+                self.dirty.extend(holders.all().map(|(member, _)| Arc::clone(member)));
+            }
+        }
+        for link in std::mem::take(&mut self.changed) {
+            if let Some(holders) = self.links.get(&link) {
+                let readers = holders.all().filter(|(_, hold)| **hold == Hold::Reads);
+                self.dirty.extend(readers.map(|(member, _)| Arc::clone(member)));
+            }
+        }
     }
 
     /// Everybody whom links join with this one.

@@ -1,6 +1,6 @@
 //! Which objects say of their sessions what can be followed, and what they say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::backends::Backends;
 use super::domains::{EXPECTED, foreign_domain};
@@ -20,9 +20,10 @@ pub(super) fn judged(
     backends: &Backends,
     chosen: &[RuleChoice<'_>],
 ) -> AllJudged {
+    let of_no_host = OfNoHost::find(backends, chosen);
     let mut all = AllJudged::new();
     for policy in policies {
-        let judged = of_policy(policy, chosen);
+        let judged = of_policy(policy, &of_no_host);
         all.insert(policy.name.object_ref(), judged);
     }
     for name in backends.0.keys() {
@@ -30,13 +31,47 @@ pub(super) fn judged(
             kind: Kind::XBackend,
             name: name.clone(),
         };
-        all.extend(of_backend(objects, backends, name, chosen).map(|judged| (object, judged)));
+        all.extend(of_backend(objects, backends, name, &of_no_host).map(|judged| (object, judged)));
     }
     all.extend(of_routes(chosen));
     all
 }
 
-fn of_policy(policy: &PolicyObject<'_>, chosen: &[RuleChoice<'_>]) -> Judged {
+/// The policies that govern rules or would, and the `XBackend`s that rules lead to: whether browsers drop their cookies
+/// on all hosts of these rules.
+#[derive(Debug, Default)]
+struct OfNoHost<'a> {
+    policies: BTreeMap<&'a PolicyObject<'a>, bool>,
+    backends: BTreeMap<&'a ObjectName, bool>,
+}
+
+impl<'a> OfNoHost<'a> {
+    fn find(backends: &Backends, chosen: &'a [RuleChoice<'a>]) -> Self {
+        let mut all = Self::default();
+        for rule in chosen {
+            for (policy, outcome) in &rule.outcomes {
+                #[cfg(test)]
+                crate::looked::at_one();
+                let is_of_none = match outcome {
+                    Outcome::Governs => false,
+                    Outcome::ForeignDomain { is_policys_fault: true } => true,
+                    _ => continue,
+                };
+                *all.policies.entry(policy).or_insert(true) &= is_of_none;
+            }
+            for name in backends.with_sessions(rule.facts) {
+                #[cfg(test)]
+                crate::looked::at_one();
+                let draft = backends.draft(name);
+                let is_of_none = draft.is_some_and(|draft| foreign_domain(draft, rule.facts).is_some());
+                *all.backends.entry(name).or_insert(true) &= is_of_none;
+            }
+        }
+        all
+    }
+}
+
+fn of_policy(policy: &PolicyObject<'_>, of_none: &OfNoHost<'_>) -> Judged {
     let object = policy.object;
     match &policy.content {
         // It was written so on purpose: without sessions.
@@ -45,21 +80,12 @@ fn of_policy(policy: &PolicyObject<'_>, chosen: &[RuleChoice<'_>]) -> Judged {
         }
         Err(problems) => wrong(problems),
         Ok(None) => Judged::Valid(Box::default()),
-        Ok(Some(content)) => {
-            let outcomes = chosen.iter().filter_map(|rule| rule.outcomes.get(policy));
-            let outcomes: Vec<Outcome<'_>> = outcomes.copied().collect();
-            let is_policys_fault = true;
-            let of_no_host_at_all = outcomes.contains(&Outcome::ForeignDomain { is_policys_fault });
-            if of_no_host_at_all && !outcomes.contains(&Outcome::Governs) {
-                of_no_host(content.draft.config.domain())
-            } else {
-                Judged::Valid(Box::new(content.settings.clone()))
-            }
-        }
+        Ok(Some(content)) if of_none.policies.get(policy) == Some(&true) => of_no_host(content.draft.config.domain()),
+        Ok(Some(content)) => Judged::Valid(Box::new(content.settings.clone())),
     }
 }
 
-fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, chosen: &[RuleChoice<'_>]) -> Option<Judged> {
+fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, of_none: &OfNoHost<'_>) -> Option<Judged> {
     let object = objects.backends.get(name)?;
     if object.spec.session_persistence.is_none() {
         return Some(Judged::Valid(Box::default()));
@@ -68,11 +94,7 @@ fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, chosen:
         return Some(wrong(problems));
     }
     let draft = backends.draft(name)?;
-    let mut leading = chosen
-        .iter()
-        .filter(|rule| backends.with_sessions(rule.facts).contains(name));
-    let domains: BTreeSet<_> = leading.by_ref().map(|rule| foreign_domain(draft, rule.facts)).collect();
-    if !domains.is_empty() && !domains.contains(&None) {
+    if of_none.backends.get(name) == Some(&true) {
         return Some(of_no_host(draft.config.domain()));
     }
     Some(Judged::Valid(Box::new(SessionSettings::of_backend(object))))

@@ -8,8 +8,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::build::build_within;
+use crate::looked;
 use crate::memory::MOST_BYTES;
+use crate::session_fields::ScopeName;
 use crate::{Gateways, ManagedEnvoys, SessionPolicyKind, SessionPolicyName};
+use limpet_api::ObjectRef;
+use links::Hold;
 use world::{Random, World};
 
 /// How many changes there are in one world.
@@ -129,4 +133,35 @@ fn a_policy_for_a_gateway_joins_no_routes() {
     let _ = incremental.build(&objects, &Settings::default());
     // Besides the routes: the Gateway, the policy, and the classes.
     assert_eq!(incremental.parts.len(), ROUTES + 3);
+}
+
+#[test]
+fn each_route_that_shares_a_scope_looked_at_all_others() {
+    const MANY: usize = 200;
+    let member = |index: usize| {
+        let name = ObjectName::new("a", &index.to_string());
+        let kind = Kind::HttpRoute;
+        Member::Object(ObjectRef { kind, name })
+    };
+    let scope = Link::Scope(ScopeName::try_from("shop".to_owned()).unwrap());
+    let (joins, reads) = ((scope.clone(), Hold::Joins), (Link::Nodes, Hold::Reads));
+    let mut partition = Partition::default();
+    looked::take();
+    for index in 0..MANY {
+        partition.set(member(index), Some(vec![joins.clone()]));
+    }
+    assert_eq!(partition.settle().dirty.len(), 1);
+    for index in 0..MANY {
+        partition.set(member(index), Some(vec![joins.clone()]));
+    }
+    partition.settle();
+    for index in 0..MANY {
+        partition.set(member(index), Some(vec![joins.clone(), reads.clone()]));
+    }
+    assert_eq!(partition.settle().dirty.len(), 1);
+    for index in 0..MANY {
+        partition.set(member(index), None);
+    }
+    assert!(partition.settle().dirty.is_empty());
+    assert!((1..=10 * MANY).contains(&looked::take()));
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::graph::SessionUse;
+use crate::looked;
 
 fn backend(name: &str, persistence: &Value) -> Value {
     let mut backend = json!({
@@ -324,4 +325,24 @@ fn fields_that_nothing_reads_are_named() {
             "{BACKEND_ACCEPTED}. Not supported and ignored: spec.sessionPersistence.cookie.colour, spec.shape"
         )]
     );
+}
+
+#[test]
+fn each_backend_and_each_policy_looked_at_all_rules() {
+    const MANY: usize = 200;
+    let mut world = World::default();
+    let persistence = json!({"cookie": {}});
+    for index in 0..MANY {
+        let name = format!("s{index}");
+        world.add(json!({"kind": "Service", "metadata": {"name": name}}));
+        world.add(policy("BackendLBPolicy", &format!("p{index}"), &[&name], &json!({})));
+        world.add(backend(&format!("x{index}"), &persistence));
+        let rules = json!([leading(&[&format!("x:x{index}")]), leading(&[&name])]);
+        world.add(route(&format!("r{index}"), &rules));
+    }
+    let rules = world.rules();
+    looked::take();
+    let sessions = sessions_of(&world, &rules);
+    assert_eq!(sessions.destinations.len(), MANY);
+    assert!((1..=4 * MANY).contains(&looked::take()));
 }
