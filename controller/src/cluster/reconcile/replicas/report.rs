@@ -147,7 +147,7 @@ impl Own {
         for most in [usize::MAX, 1, 0] {
             report.refusals = self.refusals(most);
             // Another replica finds out by itself what it is not told.
-            report.refused_routes = self.refused_routes.iter().take(most.min(ROUTES)).cloned().collect();
+            report.refused_routes = self.refused_routes(most.min(ROUTES));
             let text = report.text();
             if text.len() <= room {
                 return text;
@@ -161,6 +161,22 @@ impl Own {
             report.untold += 1;
         }
         report.text()
+    }
+
+    /// At most `most`: the first of each namespace, then the second ones, and so on.
+    fn refused_routes(&self, most: usize) -> BTreeSet<RefusedRoute> {
+        let mut known: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+        let in_turn = self.refused_routes.iter().map(|refused| {
+            let before = known.entry(refused.unit.split('/').nth(1)).or_default();
+            *before += 1;
+            (*before, refused)
+        });
+        let in_turn: BTreeSet<_> = in_turn.collect();
+        in_turn
+            .into_iter()
+            .take(most)
+            .map(|(_, refused)| refused.clone())
+            .collect()
     }
 
     /// At most `most` of each Gateway.
@@ -266,6 +282,25 @@ mod tests {
         assert_eq!((said.keyring, said.envoys), (own.keyring, own.envoys));
         assert_eq!(said.refused_routes, own.refused_routes);
         assert_eq!(said.pages, own.pages);
+    }
+
+    #[test]
+    fn refused_routes_of_one_namespace_kept_those_of_others_untold() {
+        let refused = |namespace: &str, number: usize| RefusedRoute {
+            unit: format!("httproute/{namespace}/{number:02}"),
+            version: "01".to_owned(),
+            words: "no".to_owned(),
+        };
+        let many = (0..2 * ROUTES).map(|number| refused("a-many", number));
+        let own = Own {
+            refused_routes: many.chain([refused("few", 0), refused("few", 1)]).collect(),
+            ..Own::default()
+        };
+        let (_, said) = Said::read(&own.text("leader", 1, usize::MAX)).unwrap();
+        assert_eq!(said.refused_routes.len(), ROUTES);
+        for number in 0..2 {
+            assert!(said.refused_routes.contains(&refused("few", number)), "{number}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_ne
 use crate::cluster::reconcile::replicas::{Replicas, View};
 use crate::cluster::reconcile::reported::Reported;
 use crate::cluster::reconcile::services::Refused;
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::reports::Condition;
 use limpet_model::{Map, Objects, Reports};
 use limpet_resources::changes;
@@ -76,6 +76,8 @@ pub(crate) struct Reconciler {
     observed: Observation,
     /// The objects whose statuses have changed since, on either side, or were not as they should be.
     unequal: BTreeSet<(Kind, ObjectName)>,
+    /// The namespaces whose statuses were written last, of Gateways and of others.
+    turns: [Text; 2],
     /// Those of them whose last write failed.
     failed: BTreeSet<(Kind, ObjectName)>,
     /// What was written, and the version of the object before that. It is not written again until the watch brings
@@ -181,6 +183,7 @@ impl Reconciler {
             objects: Arc::default(),
             observed: Observation::default(),
             unequal: BTreeSet::new(),
+            turns: Default::default(),
             failed: BTreeSet::new(),
             written: BTreeMap::new(),
             backoff: Backoff::of_the_api(),
@@ -280,21 +283,18 @@ impl Reconciler {
             self.unequal.extend(changed);
         }
         self.observed = observation.clone();
-        // What failed waits for all others, and those of Gateways go first: there are few, and people look at them.
-        let mut unequal: Vec<_> = self.unequal.iter().collect();
-        unequal.sort_by_key(|of| {
-            let is_of_routes = !matches!(of.0, Kind::GatewayClass | Kind::Gateway);
-            (self.failed.contains(*of), is_of_routes)
-        });
         // What is to be written stays among them until it is known to be written.
         let (mut jobs, mut equal) = (Vec::new(), Vec::new());
-        for of in unequal {
+        for (class, of) in self.in_turn() {
             if jobs.len() >= ROUND {
                 break;
             }
-            match self.job(of) {
+            match self.job(&of) {
                 Some(job) => jobs.push(job),
                 None => equal.push(of.clone()),
+            }
+            if let Some(last) = self.turns.get_mut(class) {
+                *last = of.1.namespace;
             }
         }
         for of in &equal {
@@ -302,6 +302,26 @@ impl Reconciler {
             self.failed.remove(of);
         }
         jobs
+    }
+
+    /// Whose statuses to look at, in this order, each with the index of its turns. What failed waits for all others.
+    /// Namespaces take turns, so that none waits for the changes of another, and so do Gateways and others: there are
+    /// few Gateways and people look at them, but one may change all the time.
+    fn in_turn(&self) -> Vec<(usize, (Kind, ObjectName))> {
+        let is_of_gateways = |of: &&(Kind, ObjectName)| matches!(of.0, Kind::GatewayClass | Kind::Gateway);
+        let (gateways, others): (Vec<_>, Vec<_>) = self.unequal.iter().partition(is_of_gateways);
+        let classes = [gateways, others].into_iter().zip(&self.turns).enumerate();
+        let mut all: Vec<_> = classes
+            .flat_map(|(class, (mut unequal, last))| {
+                unequal.sort_by_key(|of| {
+                    let is_before = of.1.namespace <= *last;
+                    (self.failed.contains(*of), is_before, &of.1.namespace)
+                });
+                unequal.into_iter().enumerate().map(move |(rank, of)| (class, rank, of))
+            })
+            .collect();
+        all.sort_by_key(|(_, rank, of)| (self.failed.contains(*of), *rank));
+        all.into_iter().map(|(class, _, of)| (class, of.clone())).collect()
     }
 
     /// What is to be written of an object as it is observed; nothing if its status is as it should be.

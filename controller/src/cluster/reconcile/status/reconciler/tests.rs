@@ -128,13 +128,17 @@ async fn an_ingress_route_of_another_class_keeps_its_status() {
 
 /// An `HTTPRoute` with an entry of ours that nobody wants.
 fn left_over(number: usize) -> (ObjectName, Observed) {
+    left_over_in("shop", number, "1")
+}
+
+fn left_over_in(namespace: &str, number: usize, version: &str) -> (ObjectName, Observed) {
     let status = json!({"parents": [{"controllerName": "", "parentRef": {}, "conditions": []}]});
     let observed = Observed {
         uid: "uid".to_owned(),
-        version: "1".to_owned(),
+        version: version.to_owned(),
         status: ObservedStatus::new(Kind::HttpRoute, &status, "").unwrap(),
     };
-    (ObjectName::new("shop", &format!("{number:03}")), observed)
+    (ObjectName::new(namespace, &format!("{number:03}")), observed)
 }
 
 #[tokio::test]
@@ -152,6 +156,43 @@ async fn statuses_that_cannot_be_written_hold_no_others_back() {
     let second = reconciler.jobs(&observation);
     let names: Vec<_> = second.iter().take(7).map(|job| job.name.name.as_str()).collect();
     assert_eq!(names, ["064", "065", "066", "067", "068", "069", "000"]);
+}
+
+#[tokio::test]
+async fn statuses_that_change_all_the_time_hold_no_other_namespace_back() {
+    let resource = |kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", kind));
+    let observation = |version: usize| {
+        let version = version.to_string();
+        let busy = |number| left_over_in("a-busy", number, &version);
+        let quiet = ["b-quiet", "c-quiet"].map(|namespace| left_over_in(namespace, 0, "1"));
+        let routes: Map<_, _> = (0..2 * ROUND).map(busy).chain(quiet).collect();
+        let kinds = [
+            (Kind::Gateway, (0..2 * ROUND).map(busy).collect()),
+            (Kind::HttpRoute, routes),
+        ];
+        Observation {
+            objects: Arc::new(kinds.into()),
+            served: [
+                (Kind::Gateway, resource("Gateway")),
+                (Kind::HttpRoute, resource("HTTPRoute")),
+            ]
+            .into(),
+        }
+    };
+    let mut site = site(Reports::default());
+    let reconciler = &mut site.reconciler;
+    let gateways = (0..2 * ROUND).map(|number| {
+        let wanted = (Digest::of(b"other"), Wanted::Entries(Vec::new()));
+        (left_over_in("a-busy", number, "").0, Some(wanted))
+    });
+    reconciler.desired.insert(Kind::Gateway, gateways.collect());
+    let mut written = BTreeSet::new();
+    for version in 0..3 {
+        let jobs = reconciler.jobs(&observation(version));
+        assert_eq!(jobs.len(), ROUND, "{version}");
+        written.extend(jobs.into_iter().map(|job| job.name.namespace));
+    }
+    assert_eq!(written, ["a-busy", "b-quiet", "c-quiet"].map(Into::into).into());
 }
 
 #[tokio::test]
