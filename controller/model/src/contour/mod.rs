@@ -18,9 +18,9 @@ mod services;
 mod sessions;
 mod tree;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use limpet_api::{IngressRouteSpec, IngressRule, Kind, Object, ObjectName, ObjectRef, Text};
+use limpet_api::{IngressRouteSpec, IngressRule, Kind, Meta, Object, ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
 use crate::explanation::RuleExplanation;
@@ -180,17 +180,17 @@ pub(super) fn ours<'a>(
     all.filter(|(_, object)| is_ours(&object.meta, settings)).collect()
 }
 
-/// The Secrets that hosts of our class name. Only whether they are there, and whether their namespace permits it, says
+/// The Secrets that hosts of our class name, each with the root that does. Only whether they are there, and whether their namespace permits it, says
 /// whether a host is served.
 #[must_use]
-pub fn contour_secrets(objects: &Objects, settings: &ContourSettings) -> BTreeSet<ObjectName> {
+pub fn contour_secrets<'a>(objects: &'a Objects, settings: &ContourSettings) -> Vec<(&'a Meta, ObjectName)> {
     let roots = ours(objects, settings)
         .into_iter()
         .filter(|(name, _)| settings.permits_roots(&name.namespace));
     let secrets = roots.filter_map(|(name, object)| {
         let tls = object.spec.virtualhost.as_ref()?.tls.as_ref()?;
-        Some(roots::secret(name, &tls.secret_name))
+        Some((&object.meta, roots::secret(name, &tls.secret_name)))
     });
     let is_name = |name: &ObjectName| services::is_host_name(&name.name) && services::is_host_name(&name.namespace);
-    secrets.filter(is_name).collect()
+    secrets.filter(|(_, name)| is_name(name)).collect()
 }

@@ -258,6 +258,6 @@ fn of_contour(objects: &Objects, settings: &Settings) -> Option<Links> {
         }
     }
     let secrets = contour::contour_secrets(objects, contour).into_iter();
-    links.extend(secrets.map(|secret| (Link::Secret(secret), Hold::Reads)));
+    links.extend(secrets.map(|(_, secret)| (Link::Secret(secret), Hold::Reads)));
     Some(links)
 }

@@ -10,6 +10,7 @@ use super::certificate;
 use super::item::dynamic_resource;
 use super::named_object::{self, Seen};
 use super::update::{Update, Updates};
+use super::wanted::Named;
 use limpet_api::{BackendRef, Kind, ObjectName, ParentRef};
 use limpet_model::{Authorities, Objects};
 
@@ -50,13 +51,13 @@ pub(super) fn read(config_map: &RawConfigMap) -> Result<Authorities, String> {
 }
 
 /// The ConfigMaps that policies name whose targets the routes of our Gateways lead to.
-pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
+pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<Named<'a, ObjectName>> {
     let policies = &objects.backend_tls_policies;
     if policies
         .values()
         .all(|policy| policy.spec.validation.ca_certificate_refs.is_empty())
     {
-        return BTreeSet::new();
+        return Vec::new();
     }
     let backends = backends(objects, controller);
     let is_used = |name: &ObjectName, target: &limpet_api::TlsPolicyTarget| {
@@ -70,7 +71,7 @@ pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName
     let names = policies.flat_map(|(name, policy)| {
         let refs = policy.spec.validation.ca_certificate_refs.iter();
         let refs = refs.filter(|reference| reference.group.is_empty() && reference.kind == "ConfigMap");
-        refs.map(|reference| ObjectName::new(&name.namespace, &reference.name))
+        refs.map(|reference| (&policy.meta, ObjectName::new(&name.namespace, &reference.name)))
     });
     names.collect()
 }

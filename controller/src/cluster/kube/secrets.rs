@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,6 +10,7 @@ use super::certificate;
 use super::item::dynamic_resource;
 use super::named_object::{self, Seen};
 use super::update::{Update, Updates};
+use super::wanted::Named;
 use limpet_api::{Kind, Listener, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
 
@@ -67,9 +68,9 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
 }
 
 /// The Secrets that listeners of our Gateways name, and may name.
-pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName> {
+pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<Named<'a, ObjectName>> {
     let references = References::new(objects);
-    let mut wanted = BTreeSet::new();
+    let mut wanted = Vec::new();
     for (gateway, object) in &objects.gateways {
         let class = objects.gateway_classes.get(&object.spec.gateway_class_name);
         if class.is_none_or(|class| class.spec.controller_name != controller) {
@@ -84,7 +85,8 @@ pub(super) fn wanted(objects: &Objects, controller: &str) -> BTreeSet<ObjectName
             kind: Kind::Gateway,
             namespace: &gateway.namespace,
         };
-        wanted.extend(names.filter(|name| references.permitted(referrer, "", "Secret", name)));
+        let names = names.filter(|name| references.permitted(referrer, "", "Secret", name));
+        wanted.extend(names.map(|name| (&object.meta, name)));
     }
     wanted
 }

@@ -13,7 +13,7 @@ use super::kind::REQUIRED;
 use super::own_status::ObservedStatus;
 use super::reader::Watched;
 use super::update::Update;
-use super::wanted::{self, Choice, Wanted};
+use super::wanted::{self, AllWanted, Choice, Wanted};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
@@ -40,6 +40,8 @@ pub(crate) struct Store {
     /// The namespaces whose pods were not listed yet.
     unlisted_pods: BTreeSet<Option<Arc<str>>>,
     wanted: BTreeMap<Wanted, Choice>,
+    /// What others name beyond what is watched, and why.
+    beyond: BTreeMap<Wanted, String>,
     choice: Choice,
     /// Whether anything has changed that they depend on.
     may_want: bool,
@@ -116,6 +118,7 @@ impl Store {
             unserved: BTreeSet::new(),
             awaited,
             wanted: BTreeMap::new(),
+            beyond: BTreeMap::new(),
             choice: Choice::default(),
             may_want: false,
             answered: BTreeSet::new(),
@@ -331,20 +334,38 @@ impl Store {
         if !self.watched.serves {
             return false;
         }
-        let wanted = wanted::wanted(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
-        if wanted.iter().eq(self.wanted.keys()) {
+        let all = wanted::wanted(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
+        let AllWanted {
+            watched: wanted,
+            beyond,
+        } = all;
+        let is_same = wanted.iter().eq(self.wanted.keys());
+        if is_same && self.beyond == beyond {
             return false;
         }
-        self.choice.next();
-        self.answered.retain(|object| wanted.contains(object));
-        for object in self.wanted.keys().filter(|object| !wanted.contains(*object)) {
-            let objects = Arc::make_mut(&mut self.objects);
+        let objects = Arc::make_mut(&mut self.objects);
+        let former = self.wanted.keys().chain(self.beyond.keys());
+        let gone = former.filter(|object| !wanted.contains(*object) || self.beyond.contains_key(*object));
+        for object in gone {
             match object {
                 Wanted::Secret(name) => drop(objects.certificates.remove(name)),
                 Wanted::ConfigMap(name) => drop(objects.authorities.remove(name)),
                 Wanted::Node(name) => drop(objects.nodes.remove(name)),
             }
         }
+        for (object, why) in &beyond {
+            match object {
+                Wanted::Secret(name) => drop(objects.certificates.insert(name.clone(), Err(why.clone()))),
+                Wanted::ConfigMap(name) => drop(objects.authorities.insert(name.clone(), Err(why.clone()))),
+                Wanted::Node(_) => {}
+            }
+        }
+        self.beyond = beyond;
+        if is_same {
+            return false;
+        }
+        self.choice.next();
+        self.answered.retain(|object| wanted.contains(object));
         let since = |object: &Wanted| self.wanted.get(object).copied().unwrap_or(self.choice);
         let with_choice = |object: Wanted| (object.clone(), since(&object));
         self.wanted = wanted.into_iter().map(with_choice).collect();

@@ -1,7 +1,7 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{config_maps, nodes, secrets};
-use limpet_api::ObjectName;
+use limpet_api::{Meta, ObjectName};
 use limpet_model::{ContourSettings, Objects, contour_secrets};
 
 /// An object that another one names, and that is watched by its name.
@@ -34,15 +34,57 @@ impl Choice {
     }
 }
 
+/// How many Secrets and ConfigMaps are watched at most because objects of one namespace name them. Each one takes a
+/// watch of the API server, and a listener may name 64.
+pub(super) const MOST_OF_NAMESPACE: usize = 1000;
+
+/// An object, and what it names.
+pub(super) type Named<'a, T> = (&'a Meta, T);
+
+/// The single objects that others name.
+#[derive(Debug, Default)]
+pub(super) struct AllWanted {
+    /// Those to watch.
+    pub(super) watched: BTreeSet<Wanted>,
+    /// Those that there is no room for, and why.
+    pub(super) beyond: BTreeMap<Wanted, String>,
+}
+
 /// What the objects of our Gateways name, and Contour's roots, if they are read.
-pub(super) fn wanted(objects: &Objects, controller: &str, contour: Option<&ContourSettings>) -> BTreeSet<Wanted> {
+pub(super) fn wanted(objects: &Objects, controller: &str, contour: Option<&ContourSettings>) -> AllWanted {
     let of_roots = contour
         .into_iter()
         .flat_map(|contour| contour_secrets(objects, contour));
     let secrets = secrets::wanted(objects, controller).into_iter().chain(of_roots);
-    let secrets = secrets.map(Wanted::Secret);
+    let secrets = secrets.map(|(by, name)| (by, Wanted::Secret(name)));
     let config_maps = config_maps::wanted(objects, controller).into_iter();
-    let nodes = nodes::wanted(objects).into_iter().map(Wanted::Node);
-    let all = secrets.chain(config_maps.map(Wanted::ConfigMap));
-    all.chain(nodes).collect()
+    let config_maps = config_maps.map(|(by, name)| (by, Wanted::ConfigMap(name)));
+    let mut all = within_shares(secrets.chain(config_maps).collect());
+    all.watched.extend(nodes::wanted(objects).into_iter().map(Wanted::Node));
+    all
+}
+
+/// Of each namespace, what its oldest objects name goes first, so that nobody loses what he has.
+fn within_shares(mut named: Vec<Named<'_, Wanted>>) -> AllWanted {
+    named.sort_by_key(|(by, _)| by.precedence());
+    let mut by_namespace: BTreeMap<&str, BTreeSet<&Wanted>> = BTreeMap::new();
+    let mut beyond = BTreeMap::new();
+    for (by, object) in &named {
+        let known = by_namespace.entry(&by.namespace).or_default();
+        if known.len() < MOST_OF_NAMESPACE {
+            known.insert(object);
+        } else if !known.contains(object) {
+            let why = format!(
+                "not read, because objects of the namespace {} name more than {MOST_OF_NAMESPACE} Secrets and \
+                 ConfigMaps: name fewer in its Gateways, IngressRoutes and BackendTLSPolicies, or move some of them to \
+                 another namespace",
+                by.namespace
+            );
+            beyond.insert(object.clone(), why);
+        }
+    }
+    let watched: BTreeSet<Wanted> = by_namespace.into_values().flatten().cloned().collect();
+    // Another namespace may have room for it.
+    beyond.retain(|object, _| !watched.contains(object));
+    AllWanted { watched, beyond }
 }

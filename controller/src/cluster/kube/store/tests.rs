@@ -306,6 +306,60 @@ fn secrets_are_those_that_listeners_of_ours_name() {
 }
 
 #[test]
+fn gateways_of_one_namespace_took_a_watch_for_each_secret_that_they_named() {
+    let mut store = store(&[]);
+    let class = json!({"spec": {"controllerName": OURS}});
+    applied(
+        &mut store,
+        Kind::GatewayClass,
+        entry(Kind::GatewayClass, "", "limpet", "1", &class),
+    );
+    let gateway = |namespace: &str, number: usize, secrets: std::ops::Range<usize>| {
+        let refs: Vec<Value> = secrets
+            .map(|secret| json!({"name": format!("{number:02}-{secret}")}))
+            .collect();
+        let listeners = json!([{"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": refs}}]);
+        let name = format!("{number:02}");
+        let created = format!("2030-01-01T00:00:{:02}Z", 59 - number);
+        let rest = json!({
+            "metadata": {"namespace": namespace, "name": name, "uid": name, "creationTimestamp": created},
+            "spec": {"gatewayClassName": "limpet", "listeners": listeners},
+        });
+        entry(Kind::Gateway, namespace, &name, "1", &rest)
+    };
+    for number in 0..20 {
+        applied(&mut store, Kind::Gateway, gateway("many", number, 0..64));
+    }
+    applied(&mut store, Kind::Gateway, gateway("others", 0, 0..1));
+    let of = |store: &Store, namespace: &str| {
+        let names = store.wanted().keys().map(Wanted::name);
+        names.filter(|name| name.namespace == namespace).count()
+    };
+    assert_eq!((of(&store, "many"), of(&store, "others")), (1000, 1));
+    let youngest = ObjectName::new("many", "00-63");
+    let oldest = ObjectName::new("many", "19-63");
+    assert!(store.wanted().contains_key(&Wanted::Secret(oldest)));
+    let error = store.objects().certificates[&youngest].clone().unwrap_err();
+    assert!(error.contains("more than 1000") && error.contains("many"), "{error}");
+    let wanted: Vec<Wanted> = store.wanted().keys().cloned().collect();
+    for object in wanted {
+        store.apply(Update::Secret(object.name().clone(), None));
+    }
+    assert!(store.has_wanted(), "builds do not wait for the others");
+
+    applied(&mut store, Kind::Gateway, gateway("many", 19, 0..1));
+    assert_eq!(of(&store, "many"), 1000, "there is room for others");
+    for number in 10..20 {
+        applied(&mut store, Kind::Gateway, gateway("many", number, 0..1));
+    }
+    assert_eq!(of(&store, "many"), 10 * 64 + 10);
+    assert!(
+        store.objects().certificates.get(&youngest).is_none(),
+        "its watch will tell"
+    );
+}
+
+#[test]
 fn secrets_of_contour_are_those_that_roots_of_ours_name() {
     let root = |name: &str, class: &str, secret: &str| {
         let rest = json!({
