@@ -62,6 +62,9 @@ pub(super) struct Owners {
     left: usize,
 }
 
+/// Addresses that nobody shows, and since when, by the namespace that showed them last.
+type ByKeeper<'a> = BTreeMap<Option<&'a str>, Vec<(Timestamp, &'a RoutedAddress)>>;
+
 /// The owners of an address. An address that nobody shows keeps its last ones.
 #[derive(Debug)]
 struct Owned {
@@ -203,7 +206,7 @@ impl Owners {
         if self.left <= MOST_LEFT + MOST_LEFT / 4 {
             return false;
         }
-        let mut left: BTreeMap<&str, BTreeMap<Option<&str>, Vec<(Timestamp, &RoutedAddress)>>> = BTreeMap::new();
+        let mut left: BTreeMap<&str, ByKeeper<'_>> = BTreeMap::new();
         for (at, owned) in &self.addresses {
             if let Some(since) = owned.left {
                 let of_routes = left.entry(&at.namespace).or_default();

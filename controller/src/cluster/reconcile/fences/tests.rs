@@ -390,12 +390,12 @@ fn many(first: u32, owner: &str) -> Vec<Endpoint> {
     (first..first + 1000).map(endpoint).collect()
 }
 
-/// Shows 80,000 addresses, 1,000 at a time.
+/// Shows 64,000 addresses, 1,000 at a time.
 fn show_many(fences: &mut Fences, port: &RoutedPort) {
-    for turn in 0..80_u32 {
+    for turn in 0..64_u32 {
         fences.observe(port, &many(turn * 1000, "a"), at(u64::from(turn)));
     }
-    fences.observe(port, &[], at(80));
+    fences.observe(port, &[], at(64));
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn addresses_that_nobody_shows_were_remembered_without_number() {
         "its oldest are forgotten"
     );
     assert!(
-        fences.observe(&port, &many(79_000, "heir"), at(90)),
+        fences.observe(&port, &many(63_000, "heir"), at(90)),
         "its newest are not"
     );
     assert!(observe_from(
