@@ -10,8 +10,7 @@ use super::certificate;
 use super::item::dynamic_resource;
 use super::named_object::{self, Seen};
 use super::update::{Update, Updates};
-use super::wanted::Named;
-use limpet_api::{BackendRef, Kind, ObjectName, ParentRef};
+use limpet_api::{BackendRef, Kind, Meta, ObjectName, ParentRef};
 use limpet_model::{Authorities, Objects};
 
 /// What is read of a ConfigMap.
@@ -50,8 +49,8 @@ pub(super) fn read(config_map: &RawConfigMap) -> Result<Authorities, String> {
     certificate::authorities(text.ok_or("expected data.ca.crt")?)
 }
 
-/// The ConfigMaps that policies name whose targets the routes of our Gateways lead to.
-pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<Named<'a, ObjectName>> {
+/// The ConfigMaps that policies name whose targets the routes of our Gateways lead to, each with the policy.
+pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
     let policies = &objects.backend_tls_policies;
     if policies
         .values()

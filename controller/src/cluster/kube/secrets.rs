@@ -10,8 +10,7 @@ use super::certificate;
 use super::item::dynamic_resource;
 use super::named_object::{self, Seen};
 use super::update::{Update, Updates};
-use super::wanted::Named;
-use limpet_api::{Kind, Listener, ObjectName};
+use limpet_api::{Kind, Listener, Meta, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
 
 const TLS: &str = "kubernetes.io/tls";
@@ -67,8 +66,8 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
     certificate::read(&value("tls.crt")?, value("tls.key")?)
 }
 
-/// The Secrets that listeners of our Gateways name, and may name.
-pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<Named<'a, ObjectName>> {
+/// The Secrets that listeners of our Gateways name, and may name, each with the Gateway.
+pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
     let references = References::new(objects);
     let mut wanted = Vec::new();
     for (gateway, object) in &objects.gateways {

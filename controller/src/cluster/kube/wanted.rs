@@ -36,10 +36,7 @@ impl Choice {
 
 /// How many Secrets and ConfigMaps are watched at most because objects of one namespace name them. Each one takes a
 /// watch of the API server, and a listener may name 64.
-pub(super) const MOST_OF_NAMESPACE: usize = 1000;
-
-/// An object, and what it names.
-pub(super) type Named<'a, T> = (&'a Meta, T);
+const MOST_OF_NAMESPACE: usize = 1000;
 
 /// The single objects that others name.
 #[derive(Debug, Default)]
@@ -64,8 +61,9 @@ pub(super) fn wanted(objects: &Objects, controller: &str, contour: Option<&Conto
     all
 }
 
-/// Of each namespace, what its oldest objects name goes first, so that nobody loses what he has.
-fn within_shares(mut named: Vec<Named<'_, Wanted>>) -> AllWanted {
+/// `named`: what objects name, each with the object. What the oldest objects of a namespace name goes first, so that
+/// none loses a watch to a younger one.
+fn within_shares(mut named: Vec<(&Meta, Wanted)>) -> AllWanted {
     named.sort_by_key(|(by, _)| by.precedence());
     let mut by_namespace: BTreeMap<&str, BTreeSet<&Wanted>> = BTreeMap::new();
     let mut beyond = BTreeMap::new();
