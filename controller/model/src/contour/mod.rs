@@ -180,8 +180,8 @@ pub(super) fn ours<'a>(
     all.filter(|(_, object)| is_ours(&object.meta, settings)).collect()
 }
 
-/// The Secrets that hosts of our class name, each with the root that does. Only whether they are there, and whether their namespace permits it, says
-/// whether a host is served.
+/// The Secrets that hosts of our class name, each with the root that does. Only whether they are there, and whether
+/// their namespace permits it, says whether a host is served.
 #[must_use]
 pub fn contour_secrets<'a>(objects: &'a Objects, settings: &ContourSettings) -> Vec<(&'a Meta, ObjectName)> {
     let roots = ours(objects, settings)
