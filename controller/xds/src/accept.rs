@@ -110,8 +110,8 @@ impl Acceptor {
         Ok(())
     }
 
-    /// Ends the connection when another one has its place, and when its client may have renewed the certificates that it
-    /// has shown, or has to.
+    /// Ends the connection when another one has its place, and when its client may have renewed the certificates that
+    /// it has shown, or has to.
     async fn end(self: Arc<Self>, client: Client, shown: Vec<CertificateDer<'static>>, displaced: Displaced) {
         let Peer { address, identity } = client.peer();
         let certificate = async {

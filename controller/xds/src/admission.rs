@@ -25,7 +25,8 @@ const CONNECTIONS: usize = 4096;
 const CONNECTIONS_OF_ORIGIN: usize = 256;
 /// How many large reports are received at once of one owner.
 const TURNS_OF_OWNER: usize = 4;
-/// The memory that names may take which streams of one owner from one address ask for, and the hosts that its load reports tell of.
+/// The memory that names may take which streams of one owner from one address ask for, and the hosts that its load
+/// reports tell of.
 const NAMES_OF_ORIGIN: usize = 128 << 20;
 
 /// Places of connections that have still to show what they want: handshakes, for example. A new one always gets a
@@ -311,8 +312,8 @@ impl Connections {
 }
 
 impl Served {
-    /// Makes room for one more connection of this owner among those from these addresses, of which there may be so many.
-    /// Returns whether there is any. All places are looked at only where all are taken.
+    /// Makes room for one more connection of this owner among those from these addresses, of which there may be so
+    /// many. Returns whether there is any. All places are looked at only where all are taken.
     fn make_room(&mut self, owner: &Owner, limit: usize, from: impl Fn(&Origin) -> bool) -> bool {
         if self.count < limit {
             return true;
@@ -396,8 +397,8 @@ impl Place {
         }
     }
 
-    /// Counts the memory of names that a stream asks for, which was `before` and is `now`. Returns whether the owner may
-    /// have as much from the address.
+    /// Counts the memory of names that a stream asks for, which was `before` and is `now`. Returns whether the owner
+    /// may have as much from the address.
     fn change(&self, before: usize, now: usize) -> bool {
         let mut served = lock(&self.served);
         let usage = served.usage(&self.source);

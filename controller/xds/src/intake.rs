@@ -1,6 +1,6 @@
-//! Large requests come one at a time of one owner from one address. A request is kept in memory until it is complete, so
-//! without this a client could fill the memory by beginning many. Where those of all are bounded, each owner has a share
-//! of them, and they take turns.
+//! Large requests come one at a time of one owner from one address. A request is kept in memory until it is complete,
+//! so without this a client could fill the memory by beginning many. Where those of all are bounded, each owner has a
+//! share of them, and they take turns.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -36,7 +36,7 @@ impl Choice {
 
 /// How many Secrets and ConfigMaps are watched at most because objects of one namespace name them. Each one takes a
 /// watch of the API server, and a listener may name 64.
-const MOST_OF_NAMESPACE: usize = 1000;
+const MOST_OF_NAMESPACE: usize = 2000;
 
 /// The single objects that others name.
 #[derive(Debug, Default)]

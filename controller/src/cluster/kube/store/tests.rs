@@ -327,7 +327,7 @@ fn gateways_of_one_namespace_took_a_watch_for_each_secret_that_they_named() {
         });
         entry(Kind::Gateway, namespace, &name, "1", &rest)
     };
-    for number in 0..20 {
+    for number in 0..40 {
         applied(&mut store, Kind::Gateway, gateway("many", number, 0..64));
     }
     applied(&mut store, Kind::Gateway, gateway("others", 0, 0..1));
@@ -335,20 +335,20 @@ fn gateways_of_one_namespace_took_a_watch_for_each_secret_that_they_named() {
         let names = store.wanted().keys().map(Wanted::name);
         names.filter(|name| name.namespace == namespace).count()
     };
-    assert_eq!((of(&store, "many"), of(&store, "others")), (1000, 1));
+    assert_eq!((of(&store, "many"), of(&store, "others")), (2000, 1));
     let youngest = ObjectName::new("many", "00-63");
-    let oldest = ObjectName::new("many", "19-63");
+    let oldest = ObjectName::new("many", "39-63");
     assert!(store.wanted().contains_key(&Wanted::Secret(oldest)));
     let error = store.objects().certificates[&youngest].clone().unwrap_err();
-    assert!(error.contains("more than 1000") && error.contains("many"), "{error}");
+    assert!(error.contains("more than 2000") && error.contains("many"), "{error}");
     let wanted: Vec<Wanted> = store.wanted().keys().cloned().collect();
     for object in wanted {
         store.apply(Update::Secret(object.name().clone(), None));
     }
     assert!(store.has_wanted(), "builds do not wait for the others");
 
-    applied(&mut store, Kind::Gateway, gateway("many", 19, 0..1));
-    assert_eq!(of(&store, "many"), 1000, "there is room for others");
+    applied(&mut store, Kind::Gateway, gateway("many", 39, 0..1));
+    assert_eq!(of(&store, "many"), 2000, "there is room for others");
     for number in 10..20 {
         applied(&mut store, Kind::Gateway, gateway("many", number, 0..1));
     }

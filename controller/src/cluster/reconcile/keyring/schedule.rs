@@ -7,8 +7,8 @@ use crate::tools::keys::rotation::{self, Going, Phase, Step, Unfit};
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
 
-/// After how many times the minimum time of a phase a rotation goes on without who has not acknowledged the keyring. All
-/// Gateways share it, so one Envoy must not keep it from them for ever.
+/// After how many times the minimum time of a phase a rotation goes on without who has not acknowledged the keyring.
+/// All Gateways share it, so one Envoy must not keep it from them for ever.
 const PATIENCE: u32 = 20;
 
 /// What the next step depends on, besides the keyring.
