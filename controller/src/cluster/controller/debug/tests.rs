@@ -259,7 +259,7 @@ fn nothing_is_published_before_the_first_build() {
     );
 }
 
-/// Routes with a Service each, whose pods are these many.
+/// Routes with a Service each, whose pods are these many for the first hundred, by name, and for the last one.
 fn many(routes: usize, pods: usize) -> String {
     let (head, _) = SHOP.split_once("---\n# Routes").unwrap();
     let mut yaml = head.to_owned();
@@ -271,6 +271,8 @@ fn many(routes: usize, pods: usize) -> String {
                 address(pod)
             )
         };
+        let is_first = *route.to_string() < *"11";
+        let pods = if is_first || route + 1 == routes { pods } else { 1 };
         let endpoints: Vec<String> = (0..pods).map(endpoint).collect();
         let endpoints = endpoints.join(", ");
         write!(

@@ -23,6 +23,9 @@ const IGNORED: &str = "Ignored";
 /// How long an object must have had a problem before that is told: objects that belong together are applied one after
 /// the other, and what is written for them takes a moment.
 const SETTLING: Duration = Duration::from_secs(5);
+/// How many Events of one namespace are written in a row, and when the next ones come: statuses wait meanwhile.
+const IN_A_ROW: usize = 20;
+const BETWEEN: Duration = Duration::from_secs(1);
 /// How long a load balancer may take to get an address: those of clouds need a minute or two.
 const ADDRESSING: Duration = Duration::from_secs(120);
 
@@ -183,6 +186,7 @@ impl EventRecorder {
         let mut rest: Option<Duration> = None;
         let mut before = std::mem::take(&mut self.told);
         let mut closed = BTreeSet::new();
+        let mut in_a_row: BTreeMap<limpet_api::Text, usize> = BTreeMap::new();
         let (mut is_away, mut has_failed) = (!is_due, false);
         for (regarding, problems) in problems {
             let mut before = before.remove(&regarding).unwrap_or_default();
@@ -193,6 +197,13 @@ impl EventRecorder {
                     Told::Noticed(since) => problem.patience.saturating_sub(now.duration_since(since)),
                     Told::Settled | Told::Failed => Duration::ZERO,
                 };
+                let of_namespace = in_a_row.entry(regarding.name.namespace.clone()).or_default();
+                let is_settled = known == Told::Settled;
+                let left = if left.is_zero() && !is_settled && *of_namespace >= IN_A_ROW {
+                    BETWEEN
+                } else {
+                    left
+                };
                 if !left.is_zero() {
                     rest = Some(rest.map_or(left, |rest| rest.min(left)));
                     told.insert(problem, known);
@@ -202,11 +213,12 @@ impl EventRecorder {
                     let Problem { reason, note, .. } = &problem;
                     tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
                 }
-                let outcome = if known == Told::Settled {
+                let outcome = if is_settled {
                     Told::Settled
                 } else if is_away || closed.contains(&regarding.name.namespace) {
                     Told::Failed
                 } else {
+                    *of_namespace += 1;
                     match self.create(&regarding, &problem).await {
                         Ok(()) => Told::Settled,
                         Err(error) => {
@@ -361,6 +373,27 @@ mod tests {
         // What comes back has not lasted.
         assert!(recorder.tell(problems(patience)).await.is_some());
         assert_eq!(written.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn events_of_one_namespace_held_up_statuses() {
+        let (mut recorder, written) = recorder();
+        let notes = 0..3 * IN_A_ROW;
+        let mut all = problems(Duration::ZERO);
+        for told in all.values_mut() {
+            let problem = |note: usize| Problem {
+                patience: Duration::ZERO,
+                ..Problem::of_object("Invalid", note.to_string())
+            };
+            *told = notes.clone().map(problem).collect();
+        }
+        for round in 1..=3 {
+            let again = recorder.tell(all.clone()).await;
+            assert_eq!(written.load(Ordering::Relaxed), round * IN_A_ROW);
+            assert_eq!(again, (round < 3).then_some(BETWEEN));
+        }
+        recorder.tell(all).await;
+        assert_eq!(written.load(Ordering::Relaxed), notes.len());
     }
 
     #[tokio::test]
