@@ -205,8 +205,8 @@ impl Drop for Admitted {
     }
 }
 
-/// The connections that are served. Where there is no place left, the owner with most of them gives way to one that has
-/// fewer.
+/// The connections that are served. Where there is no place left, the group with most of them gives way to one that has
+/// fewer, and in a group the owner with most of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connections(Arc<Mutex<Served>>);
 
@@ -325,12 +325,23 @@ impl Served {
         if counts.iter().map(|(count, _)| count).sum::<usize>() < limit {
             return true;
         }
-        let own = counts
-            .iter()
-            .find(|(_, each)| *each == owner)
-            .map_or(0, |(count, _)| *count);
+        let mut groups: BTreeMap<Owner, usize> = BTreeMap::new();
+        for (count, each) in &counts {
+            *groups.entry(each.group()).or_default() += count;
+        }
+        let own_group = owner.group();
+        let of_own_group = groups.get(&own_group).copied().unwrap_or_default();
+        let heaviest_group = groups.into_iter().max_by_key(|(_, count)| *count);
         // Where both have as many afterwards, they would take turns for ever.
-        let Some((_, heaviest)) = counts.into_iter().max().filter(|(most, _)| *most > own + 1) else {
+        let other_group = heaviest_group.filter(|(_, most)| *most > of_own_group + 1);
+        let own = counts.iter().find(|(_, each)| *each == owner);
+        let own = own.map_or(0, |(count, _)| *count);
+        let (group, fewest) = match other_group {
+            Some((group, _)) => (group, 0),
+            None => (own_group, own + 1),
+        };
+        let of_group = counts.into_iter().filter(|(_, each)| each.group() == group);
+        let Some((_, heaviest)) = of_group.max().filter(|(most, _)| *most > fewest) else {
             return false;
         };
         let heaviest = heaviest.clone();
@@ -583,6 +594,33 @@ pub(super) mod tests {
         drop((greedy, modest));
         let served = lock(&connections.0);
         assert_eq!((served.count, served.owners.len(), served.usage.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn connections_of_many_gateways_in_one_namespace_kept_out_those_of_another() {
+        let name = |namespace: &str, gateway: usize| format!("spiffe://limpet.dev/gateway/{namespace}/{gateway}");
+        // At one address, with a connection for each Gateway.
+        let connections = Connections::default();
+        let enter = |name: &str| connections.enter(&peer(1, name));
+        let mut modest: Vec<_> = (0..100).map(|_| enter(&name("shop", 1)).unwrap()).collect();
+        let greedy: Vec<_> = (0..2 * CONNECTIONS_OF_ORIGIN)
+            .map(|gateway| enter(&name("greedy", gateway)))
+            .collect();
+        assert_eq!(greedy.iter().flatten().count(), CONNECTIONS_OF_ORIGIN - 100);
+        assert_eq!(gave_way(&mut modest), [0; 0]);
+        assert!(enter(&name("third", 1)).is_some());
+        // At many addresses, with fewer for each Gateway than another one has.
+        let connections = Connections::default();
+        let enter = |number: usize, name: &str| connections.enter(&peer(number, name));
+        let mut modest: Vec<_> = (0..300)
+            .map(|number| enter(1000 + number, &name("shop", 1)).unwrap())
+            .collect();
+        let greedy = |number: usize| enter(number / 250, &name("greedy", number % 20));
+        let mut kept: Vec<_> = (0..CONNECTIONS).filter_map(greedy).collect();
+        kept.drain(..100);
+        kept.extend((0..200).filter_map(greedy));
+        assert_eq!(gave_way(&mut modest), [0; 0]);
+        assert!(enter(2000, &name("shop", 1)).is_some());
     }
 
     #[test]

@@ -86,6 +86,19 @@ pub(super) enum Owner {
     Address(Origin),
 }
 
+impl Owner {
+    /// Who has this and other owners: the namespace of a Gateway.
+    pub(super) fn group(&self) -> Self {
+        match self {
+            Self::Certificate(names) => {
+                let namespace = names.rsplit_once('/').map(|(namespace, _)| namespace.into());
+                Self::Certificate(namespace.unwrap_or_else(|| Arc::clone(names)))
+            }
+            Self::Address(_) => self.clone(),
+        }
+    }
+}
+
 impl From<&Peer> for Owner {
     fn from(peer: &Peer) -> Self {
         match &peer.identity {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::quarantine::Quarantine;
-use super::retained_policies::{RetainedPolicies, UsedByGateway, retained_policies};
+use super::retained_policies::{RetainedPolicies, UsedByGateway, configs, policies_of, retained_policies};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
@@ -99,6 +99,7 @@ pub(crate) struct Builder {
     pub(super) asked: BTreeSet<ObjectName>,
     /// The Gateways whose Envoys all have the published routes, and need no policies of earlier ones.
     pub(super) drops_retained: BTreeSet<ObjectName>,
+    pub(super) now: Instant,
     pub(super) stages: Stages,
 }
 
@@ -166,7 +167,7 @@ impl Builder {
             graph: &graph,
             options: &self.options,
             inputs: &self.inputs,
-            retained_policies: &retained,
+            retained_policies: &policies_of(&retained),
         };
         let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
         let managed = self.managed.as_ref();
@@ -210,7 +211,7 @@ impl Builder {
         };
         let mut kept = published.retained.clone();
         kept.retain(|gateway, _| !self.drops_retained.contains(gateway));
-        retained_policies(&published.graph, &kept, &published.used, used)
+        retained_policies(&published.graph, &kept, &published.used, used, self.now)
     }
 
     /// Empty if a control plane gets objects instead.
@@ -246,7 +247,7 @@ impl Builder {
             return Arc::clone(&self.inputs);
         };
         Arc::new(FilterInputs {
-            retained_policies: retained.clone(),
+            retained_policies: configs(retained),
             ..FilterInputs::clone(&self.inputs)
         })
     }

@@ -3,6 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::build::{Builder, Built, ByGateway, Changes, Made, Stages};
 use super::hosts::MovingGateways;
@@ -99,6 +100,7 @@ impl Publisher {
             quarantine: Arc::clone(&self.quarantine),
             asked: self.asked(),
             drops_retained,
+            now: Instant::now(),
             stages: std::mem::take(&mut self.stages),
         }
     }

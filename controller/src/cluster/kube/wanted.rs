@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{config_maps, nodes, secrets};
 use limpet_api::{Meta, ObjectName};
-use limpet_model::{ContourSettings, Objects, contour_secrets};
+use limpet_model::{ContourSettings, Objects, contour_secrets, fair_share};
 
 /// An object that another one names, and that is watched by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,9 +34,9 @@ impl Choice {
     }
 }
 
-/// How many Secrets and ConfigMaps are watched at most because objects of one namespace name them. Each one takes a
-/// watch of the API server, and a listener may name 64.
-const MOST_OF_NAMESPACE: usize = 2000;
+/// How many Secrets and ConfigMaps are watched at most. Each takes a watch of the API server, and a listener may name
+/// 64. If there are more, the namespaces whose objects name them have a fair share each.
+const MOST: usize = 5000;
 
 /// The single objects that others name.
 #[derive(Debug, Default)]
@@ -65,23 +65,25 @@ pub(super) fn wanted(objects: &Objects, controller: &str, contour: Option<&Conto
 /// none loses a watch to a younger one.
 fn within_shares(mut named: Vec<(&Meta, Wanted)>) -> AllWanted {
     named.sort_by_key(|(by, _)| by.precedence());
-    let mut by_namespace: BTreeMap<&str, BTreeSet<&Wanted>> = BTreeMap::new();
-    let mut beyond = BTreeMap::new();
+    let mut by_namespace: BTreeMap<&str, (BTreeSet<&Wanted>, Vec<&Wanted>)> = BTreeMap::new();
     for (by, object) in &named {
-        let known = by_namespace.entry(&by.namespace).or_default();
-        if known.len() < MOST_OF_NAMESPACE {
-            known.insert(object);
-        } else if !known.contains(object) {
-            let why = format!(
-                "not read, because objects of the namespace {} name more than {MOST_OF_NAMESPACE} Secrets and \
-                 ConfigMaps: name fewer in its Gateways, IngressRoutes and BackendTLSPolicies, or move some of them to \
-                 another namespace",
-                by.namespace
-            );
-            beyond.insert(object.clone(), why);
+        let (known, in_order) = by_namespace.entry(&by.namespace).or_default();
+        if known.insert(object) {
+            in_order.push(object);
         }
     }
-    let watched: BTreeSet<Wanted> = by_namespace.into_values().flatten().cloned().collect();
+    let share = fair_share(by_namespace.values().map(|(_, in_order)| in_order.len()), MOST);
+    let (mut watched, mut beyond) = (BTreeSet::new(), BTreeMap::new());
+    for (namespace, (_, in_order)) in by_namespace {
+        watched.extend(in_order.iter().take(share).map(|object| Wanted::clone(object)));
+        for object in in_order.iter().skip(share) {
+            let why = format!(
+                "not read, because objects of the namespace {namespace} name more than {share} Secrets and ConfigMaps, \
+                 which is its share of {MOST}: name fewer in its Gateways, IngressRoutes and BackendTLSPolicies"
+            );
+            beyond.insert(Wanted::clone(object), why);
+        }
+    }
     // Another namespace may have room for it.
     beyond.retain(|object, _| !watched.contains(object));
     AllWanted { watched, beyond }

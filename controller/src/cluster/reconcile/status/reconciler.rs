@@ -76,8 +76,8 @@ pub(crate) struct Reconciler {
     observed: Observation,
     /// The objects whose statuses have changed since, on either side, or were not as they should be.
     unequal: BTreeSet<(Kind, ObjectName)>,
-    /// The namespaces whose statuses were written last, of Gateways and of others.
-    turns: [Text; 2],
+    /// The namespaces whose statuses were written last, of Gateways, of others and of what failed.
+    turns: [Text; 3],
     /// Those of them whose last write failed.
     failed: BTreeSet<(Kind, ObjectName)>,
     /// What was written, and the version of the object before that. It is not written again until the watch brings
@@ -304,24 +304,31 @@ impl Reconciler {
         jobs
     }
 
-    /// Whose statuses to look at, in this order, each with the index of its turns. What failed waits for all others.
-    /// Namespaces take turns, so that none waits for the changes of another, and so do Gateways and others: there are
-    /// few Gateways and people look at them, but one may change all the time.
+    /// Whose statuses to look at, in this order, each with the index of its turns. Namespaces take turns, so that none
+    /// waits for the changes of another, and so do Gateways and others: there are few Gateways and people look at them,
+    /// but one may change all the time. What failed has every eighth turn.
     fn in_turn(&self) -> Vec<(usize, (Kind, ObjectName))> {
-        let is_of_gateways = |of: &&(Kind, ObjectName)| matches!(of.0, Kind::GatewayClass | Kind::Gateway);
-        let (gateways, others): (Vec<_>, Vec<_>) = self.unequal.iter().partition(is_of_gateways);
-        let classes = [gateways, others].into_iter().zip(&self.turns).enumerate();
-        let mut all: Vec<_> = classes
-            .flat_map(|(class, (mut unequal, last))| {
-                unequal.sort_by_key(|of| {
-                    let is_before = of.1.namespace <= *last;
-                    (self.failed.contains(*of), is_before, &of.1.namespace)
-                });
-                unequal.into_iter().enumerate().map(move |(rank, of)| (class, rank, of))
-            })
-            .collect();
-        all.sort_by_key(|(_, rank, of)| (self.failed.contains(*of), *rank));
-        all.into_iter().map(|(class, _, of)| (class, of.clone())).collect()
+        const OTHERS: usize = 1;
+        const FAILED: usize = 2;
+        let class = |of: &(Kind, ObjectName)| match of.0 {
+            _ if self.failed.contains(of) => FAILED,
+            Kind::GatewayClass | Kind::Gateway => 0,
+            _ => OTHERS,
+        };
+        let mut classes: [Vec<&(Kind, ObjectName)>; 3] = Default::default();
+        for of in &self.unequal {
+            if let Some(same) = classes.get_mut(class(of)) {
+                same.push(of);
+            }
+        }
+        let mut all = Vec::with_capacity(self.unequal.len());
+        for (class, (mut same, last)) in classes.into_iter().zip(&self.turns).enumerate() {
+            same.sort_by_key(|of| (of.1.namespace <= *last, &of.1.namespace));
+            let place = |rank: usize| if class == FAILED { 8 * rank + 7 } else { rank };
+            all.extend(same.into_iter().enumerate().map(|(rank, of)| (place(rank), class, of)));
+        }
+        all.sort_by_key(|(place, ..)| *place);
+        all.into_iter().map(|(_, class, of)| (class, of.clone())).collect()
     }
 
     /// What is to be written of an object as it is observed; nothing if its status is as it should be.

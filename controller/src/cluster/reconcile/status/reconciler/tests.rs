@@ -235,3 +235,26 @@ async fn an_object_that_can_be_read_again_is_not_told_of() {
         assert!(reconciler.malformed.is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_status_that_failed_once_waited_for_all_others_for_ever() {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "HTTPRoute"));
+    let observation = |busy: usize, version: usize| {
+        let version = version.to_string();
+        let busy = (0..busy).map(|number| left_over_in("busy", number, &version));
+        let routes: Map<_, _> = busy.chain([left_over_in("quiet", 0, "1")]).collect();
+        Observation {
+            objects: Arc::new([(Kind::HttpRoute, routes)].into()),
+            served: [(Kind::HttpRoute, resource.clone())].into(),
+        }
+    };
+    let mut site = site(Reports::default());
+    let reconciler = &mut site.reconciler;
+    let first = reconciler.jobs(&observation(0, 0));
+    assert!(reconciler.write(first).await, "the API server does not answer");
+    // There are always more that have changed than a round writes.
+    let jobs = reconciler.jobs(&observation(3 * ROUND, 1));
+    assert_eq!(jobs.len(), ROUND);
+    let quiet = jobs.iter().filter(|job| *job.name.namespace == *"quiet");
+    assert_eq!(quiet.count(), 1);
+}
