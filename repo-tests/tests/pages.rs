@@ -171,7 +171,7 @@ fn the_tests_that_pages_name_exist() {
         .filter(is_rust)
         .filter_map(|path| {
             let source = read(path.to_str().unwrap());
-            (in_tests(&path) || source.contains("mod tests {")).then_some(source)
+            (in_tests(&path) || source.contains("#[test]")).then_some(source)
         })
         .collect();
     let exists = |name: &str| {

@@ -250,6 +250,24 @@ fn a_token_of_the_route_is_honoured_here() {
 }
 
 #[test]
+fn a_token_in_a_former_cookie_is_honoured_as_by_envoys() {
+    let mut site = Site::new();
+    let strict = "session.limpet.dev/strict: 'true'";
+    let also = "session.limpet.dev/also: '[{cookie: {name: before}, former: true}]'";
+    let objects = OBJECTS.replace(strict, &format!("{strict}, {also}"));
+    site.objects = file(".yaml", &objects);
+    let token = site.token(CART, "before", V1, RECENT);
+    let line = format!("Cookie: before={token}");
+    for arguments in [["--token", token.as_str()], ["--cookie", &line]] {
+        let ran = site.explain(&arguments).code(0);
+        ran.says(": honoured").says("requests go to 10.0.0.7:8080");
+    }
+    // Of the session's own cookie, it is another one's.
+    let other = site.token(CART, "never", V1, RECENT);
+    site.explain(&["--token", &other]).code(1).says("bad_signature");
+}
+
+#[test]
 fn of_several_tokens_the_one_that_counts_is_told() {
     let site = Site::new();
     let cookie = cookie_of(&site, "cart");

@@ -417,7 +417,7 @@ fn leads(rules: &BTreeSet<String>) -> String {
 }
 
 fn opened(session: &CandidateSession, keyring: &Keyring, token: &[u8]) -> Option<Claims> {
-    let (mode, name) = session.policy_config()?.carrier()?;
+    let (mode, name) = session.carrier();
     let realm = Realm::new(keyring, session.scope.as_bytes(), mode, name);
     Some(realm.open(token).ok()?.claims)
 }
