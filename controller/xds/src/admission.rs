@@ -1,5 +1,6 @@
 //! Which connections get a place. Those that have authenticated are counted apart from those that have not yet, so
-//! that nobody without a certificate can take the place of an Envoy, and nobody with one that of another Gateway's.
+//! that a client without a certificate cannot take the place of an Envoy, nor a client with one that of another
+//! Gateway's Envoy.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

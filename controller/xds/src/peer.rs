@@ -87,7 +87,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Who has this and other owners: the namespace of a Gateway.
+    /// The namespace of the Gateway, which other Gateways are in as well. Of an address, the address.
     pub(super) fn group(&self) -> Self {
         match self {
             Self::Certificate(names) => {

@@ -172,8 +172,8 @@ impl<W: Wire> StreamTask<W> {
             // A closed channel means that the server is gone.
             _ = ending.wait_for(|ending| *ending) => Err(Status::unavailable("the server is shutting down")),
             () = client.ending() => {
-                let words = "the certificate may have been renewed, its authority replaced, or others have fewer connections: \
-                             connect again";
+                let words = "the certificate may have been renewed, its authority replaced, or others have fewer \
+                             connections: connect again";
                 Err(Status::unavailable(words))
             }
             () = responses.closed() => Ok(()),

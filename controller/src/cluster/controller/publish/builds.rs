@@ -172,7 +172,8 @@ fn published(publisher: &Publisher) -> (BTreeMap<String, Vec<String>>, BTreeSet<
 /// A route of both Gateways, with a session of this name.
 fn with_session(world: &mut World, session: usize) {
     let parents = GATEWAYS.map(|name| json!({"name": name}));
-    let rule = json!({"backendRefs": [{"name": "v0", "port": 80}], "sessionPersistence": {"sessionName": format!("s{session}")}});
+    let persistence = json!({"sessionName": format!("s{session}")});
+    let rule = json!({"backendRefs": [{"name": "v0", "port": 80}], "sessionPersistence": persistence});
     let spec = json!({"parentRefs": parents, "rules": [rule]});
     let made = Arc::new(limpet_api::object(&object("HTTPRoute", &name(&"shop"), &spec)).unwrap());
     world.objects.http_routes.insert(name(&"shop"), made);

@@ -305,8 +305,8 @@ fn secrets_are_those_that_listeners_of_ours_name() {
     assert!(!store.has_wanted());
 }
 
-#[test]
-fn gateways_of_one_namespace_took_a_watch_for_each_secret_that_they_named() {
+/// A store with a class of ours.
+fn with_class() -> Store {
     let mut store = store(&[]);
     let class = json!({"spec": {"controllerName": OURS}});
     applied(
@@ -314,6 +314,12 @@ fn gateways_of_one_namespace_took_a_watch_for_each_secret_that_they_named() {
         Kind::GatewayClass,
         entry(Kind::GatewayClass, "", "limpet", "1", &class),
     );
+    store
+}
+
+#[test]
+fn gateways_of_one_namespace_took_a_watch_for_each_secret_that_they_named() {
+    let mut store = with_class();
     let gateway = |namespace: &str, number: usize, secrets: std::ops::Range<usize>| {
         let refs: Vec<Value> = secrets
             .map(|secret| json!({"name": format!("{number:02}-{secret}")}))
@@ -397,13 +403,7 @@ fn secrets_of_contour_are_those_that_roots_of_ours_name() {
 
 #[test]
 fn config_maps_are_those_that_policies_of_our_routes_name() {
-    let mut store = store(&[]);
-    let class = json!({"spec": {"controllerName": OURS}});
-    applied(
-        &mut store,
-        Kind::GatewayClass,
-        entry(Kind::GatewayClass, "", "limpet", "1", &class),
-    );
+    let mut store = with_class();
     let gateway = |class: &str| {
         entry(
             Kind::Gateway,

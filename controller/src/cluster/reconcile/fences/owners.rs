@@ -16,8 +16,8 @@ use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::{beyond_share, fair_share};
 
-/// The maximum number of addresses that nobody shows whose owner is remembered, and a quarter of it besides. If there
-/// are more, each namespace has a fair share of it.
+/// How many addresses are remembered at most that no Service shows any more, and a quarter of it besides. If there are
+/// more, each namespace has a fair share of it.
 const MOST_LEFT: usize = 50_000;
 
 /// The uid of a pod. A pod whose containers restart keeps it.
@@ -58,11 +58,11 @@ pub(super) struct Owners {
     /// The owners by the ports that have them as endpoints.
     seen: BTreeMap<RoutedPort, BTreeMap<SocketAddr, Owner>>,
     addresses: HashMap<RoutedAddress, Owned>,
-    /// How many of the addresses nobody shows.
+    /// How many of the addresses no Service shows.
     left: usize,
 }
 
-/// Addresses that nobody shows, and since when, by the namespace that showed them last.
+/// Addresses that no Service shows, and since when, by the namespace that showed them last.
 type ByKeeper<'a> = BTreeMap<Option<&'a str>, Vec<(Timestamp, &'a RoutedAddress)>>;
 
 /// The owners of an address. An address that nobody shows keeps its last ones.
@@ -199,8 +199,8 @@ impl Owners {
         services
     }
 
-    /// Forgets addresses that nobody shows, if there are too many: the oldest of each namespace of routes that has more
-    /// than its share, and among these, of each namespace of Services. Returns whether any was forgotten.
+    /// Forgets addresses that no Service shows, if there are too many: the oldest of each namespace of routes that has
+    /// more than its share, and among these, of each namespace of Services. Returns whether any was forgotten.
     pub(super) fn make_room(&mut self) -> bool {
         // To look for the oldest costs as much as there are addresses.
         if self.left <= MOST_LEFT + MOST_LEFT / 4 {

@@ -399,7 +399,7 @@ fn show_many(fences: &mut Fences, port: &RoutedPort) {
 }
 
 #[test]
-fn addresses_that_nobody_shows_were_remembered_without_number() {
+fn addresses_that_no_service_shows_were_remembered_without_number() {
     let mut fences = Fences::default();
     observe_from(&mut fences, "victim", "victim", &[(A, "a"), (B, "b")], 0);
     observe_from(&mut fences, "victim", "victim", &[(B, "b")], 0);

@@ -7,8 +7,8 @@ use crate::tools::keys::rotation::{self, Going, Phase, Step, Unfit};
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
 
-/// After how many times the minimum time of a phase a rotation goes on without who has not acknowledged the keyring.
-/// All Gateways share it, so one Envoy must not keep it from them for ever.
+/// After how many times the minimum time of a phase a rotation goes on without Envoys that have not acknowledged the
+/// keyring. All Gateways share it, so one Envoy must not hold it up for ever.
 const PATIENCE: u32 = 20;
 
 /// What the next step depends on, besides the keyring.
@@ -43,10 +43,6 @@ impl Situation {
     fn patience(&self, served: Served) -> Duration {
         self.phase_time.saturating_mul(PATIENCE).saturating_sub(served.since)
     }
-
-    fn waits(&self, served: Served) -> bool {
-        !served.everywhere && !self.patience(served).is_zero()
-    }
 }
 
 /// When the next step is due.
@@ -77,7 +73,9 @@ pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<D
         (Phase::Settled | Phase::Retiring, _) if rotation::is_full(document) => Due::Never,
         (Phase::Settled | Phase::Retiring, _) => begin(document, situation),
         (_, None) => Due::Published,
-        (Phase::Introduced(_) | Phase::Signing(_), Some(served)) if situation.waits(served) => {
+        (Phase::Introduced(_) | Phase::Signing(_), Some(served))
+            if !served.everywhere && !situation.patience(served).is_zero() =>
+        {
             Due::In(situation.patience(served))
         }
         // By this process's own clock: an Envoy that lost its connection has reconnected by then.
