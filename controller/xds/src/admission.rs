@@ -24,8 +24,8 @@ const REMEMBERED: usize = 1024;
 const CONNECTIONS: usize = 4096;
 /// The limit of connections from one address.
 const CONNECTIONS_OF_ORIGIN: usize = 256;
-/// How many large reports are received at once of one owner.
-const TURNS_OF_OWNER: usize = 4;
+/// How many large reports are received at once of one group of owners.
+const TURNS_OF_GROUP: usize = 4;
 /// The memory that names may take which streams of one owner from one address ask for, and the hosts that its load
 /// reports tell of.
 const NAMES_OF_ORIGIN: usize = 128 << 20;
@@ -215,27 +215,29 @@ pub(super) struct Connections(Arc<Mutex<Served>>);
 struct Served {
     next: u64,
     count: usize,
-    owners: BTreeMap<Owner, Owned>,
+    /// The places of each owner, from whatever addresses.
+    owners: BTreeMap<Owner, BTreeMap<u64, Entered>>,
     /// What connections of one owner from one address share, those included that have given way and end.
     usage: BTreeMap<Source, Usage>,
+    /// The same of connections of one group, from whatever addresses.
+    groups: BTreeMap<Owner, Group>,
 }
 
 /// An owner at an address.
 type Source = (Origin, Owner);
 
-/// What an owner has, from whatever addresses.
 #[derive(Debug)]
-struct Owned {
-    places: BTreeMap<u64, Entered>,
-    /// Whose turns it is to send something large that all owners wait for.
+struct Group {
+    connections: usize,
+    /// Whose turns it is to send something large that all groups wait for.
     turns: Arc<Semaphore>,
 }
 
-impl Default for Owned {
+impl Default for Group {
     fn default() -> Self {
         Self {
-            places: BTreeMap::new(),
-            turns: Arc::new(Semaphore::new(TURNS_OF_OWNER)),
+            connections: 0,
+            turns: Arc::new(Semaphore::new(TURNS_OF_GROUP)),
         }
     }
 }
@@ -299,7 +301,8 @@ impl Connections {
         served.next += 1;
         served.count += 1;
         let entry = served.owners.entry(owner.clone()).or_default();
-        entry.places.insert(number, Entered { origin, _place: place });
+        entry.insert(number, Entered { origin, _place: place });
+        served.groups.entry(owner.group()).or_default().connections += 1;
         let source = (origin, owner);
         served.usage.entry(source.clone()).or_default().connections += 1;
         drop(served);
@@ -321,7 +324,7 @@ impl Served {
         }
         let here = |entered: &&Entered| from(&entered.origin);
         let counts = self.owners.iter();
-        let counts = counts.map(|(owner, owned)| (owned.places.values().filter(here).count(), owner));
+        let counts = counts.map(|(owner, places)| (places.values().filter(here).count(), owner));
         let counts: Vec<(usize, &Owner)> = counts.collect();
         if counts.iter().map(|(count, _)| count).sum::<usize>() < limit {
             return true;
@@ -346,7 +349,7 @@ impl Served {
             return false;
         };
         let heaviest = heaviest.clone();
-        let mut oldest = self.owners.get(&heaviest).into_iter().flat_map(|owned| &owned.places);
+        let mut oldest = self.owners.get(&heaviest).into_iter().flatten();
         let Some(number) = oldest
             .find(|(_, entered)| from(&entered.origin))
             .map(|(number, _)| *number)
@@ -362,8 +365,8 @@ impl Served {
         let Some(entry) = self.owners.get_mut(owner) else {
             return;
         };
-        self.count -= usize::from(entry.places.remove(&number).is_some());
-        if entry.places.is_empty() {
+        self.count -= usize::from(entry.remove(&number).is_some());
+        if entry.is_empty() {
             self.owners.remove(owner);
         }
     }
@@ -379,12 +382,10 @@ impl Place {
         Arc::clone(&lock(&self.served).usage(&self.source).turn)
     }
 
-    /// Whose turn it is to send something large that all owners wait for, of all connections of the owner.
-    pub(super) fn turns_of_owner(&self) -> Arc<Semaphore> {
-        let served = lock(&self.served);
-        // A connection that has given way may be the owner's last one.
-        let entry = served.owners.get(&self.source.1);
-        entry.map_or_else(|| Owned::default().turns, |owned| Arc::clone(&owned.turns))
+    /// Whose turn it is to send something large that all groups wait for, of all connections of the owner's group.
+    pub(super) fn turns_of_group(&self) -> Arc<Semaphore> {
+        let mut served = lock(&self.served);
+        Arc::clone(&served.groups.entry(self.source.1.group()).or_default().turns)
     }
 
     /// Whose turn it is to send a report of sessions, of all connections of the owner from the address.
@@ -427,6 +428,13 @@ impl Drop for Place {
             usage.connections -= 1;
             if usage.connections == 0 {
                 served.usage.remove(&self.source);
+            }
+        }
+        let group = self.source.1.group();
+        if let Some(of_group) = served.groups.get_mut(&group) {
+            of_group.connections -= 1;
+            if of_group.connections == 0 {
+                served.groups.remove(&group);
             }
         }
     }
@@ -639,7 +647,7 @@ pub(super) mod tests {
         assert!(connections.enter(&peer(1, "web")).is_some());
         drop((places, others, neighbour));
         let served = lock(&connections.0);
-        assert_eq!((served.count, served.usage.len()), (0, 0));
+        assert_eq!((served.count, served.usage.len(), served.groups.len()), (0, 0, 0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Large requests come one at a time of one owner from one address. A request is kept in memory until it is complete,
-//! so without this a client could fill the memory by beginning many. Where those of all are bounded, each owner has a
-//! share of them, and they take turns.
+//! so without this a client could fill the memory by beginning many. Where those of all are bounded, each namespace of
+//! Gateways has a share of them, and they take turns.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Requests {
     fn new(body: Body, place: &Place, of_all: Option<Arc<Semaphore>>) -> Self {
         let mut turns = vec![place.turn()];
         // First its own ones, so that none has more than its share of those of all.
-        turns.extend(of_all.into_iter().flat_map(|of_all| [place.turns_of_owner(), of_all]));
+        turns.extend(of_all.into_iter().flat_map(|of_all| [place.turns_of_group(), of_all]));
         Self {
             body,
             turns,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_messages_of_one_gateway_held_up_those_of_another() {
+    async fn large_messages_of_many_gateways_in_one_namespace_held_up_those_of_another() {
         for limit in [LARGE_LOADS, REPORTS] {
             let (connections, of_all) = (Connections::default(), Arc::new(Semaphore::new(limit)));
             let has_its_turn = |requests: &mut Requests| {
@@ -223,8 +223,9 @@ mod tests {
                 while Pin::new(&mut *requests).poll_frame(&mut cx).is_ready() {}
                 requests.held.is_some()
             };
-            let begin = |number, name| {
-                let (place, _) = connections.enter(&peer(number, name)).unwrap();
+            let begin = |number, namespace: &str| {
+                let name = format!("spiffe://limpet/gateway/{namespace}/web-{number}");
+                let (place, _) = connections.enter(&peer(number, &name)).unwrap();
                 let head = [0, 0, 1, 0, 0].to_vec();
                 let body = Body::new(Begun(Some(head.into())));
                 let requests = Requests::new(body, &place, Some(Arc::clone(&of_all)));

@@ -25,7 +25,8 @@ use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
 const MEMORY: usize = 128 << 20;
 /// How many bytes of sketches another replica is told at once, about.
 const TELLING: usize = 4 << 20;
-/// How many ended streams of load reports count. Where there are more, those of the Gateway with most of them go first.
+/// How many ended streams of load reports count. Where there are more, those of the Gateway with most of them go first,
+/// in the namespace with most.
 const ENDED: usize = 1024;
 
 #[derive(Debug)]
@@ -69,6 +70,11 @@ pub(super) struct Summary {
     pub(super) last_use: Option<Timestamp>,
     /// When the oldest session began.
     pub(super) oldest: Option<Timestamp>,
+}
+
+/// The namespace of the Gateway that a group of Envoys is of; "" for other groups.
+fn namespace(group: &str) -> &str {
+    group.split_once('/').map_or("", |(namespace, _)| namespace)
 }
 
 impl Ledger {
@@ -225,13 +231,15 @@ impl Ledger {
         if self.ended.len() <= ENDED {
             return;
         }
-        let mut counts: HashMap<&str, usize> = HashMap::new();
+        let (mut of_namespace, mut of_group): (HashMap<_, usize>, HashMap<_, usize>) = Default::default();
         for (group, _) in self.ended.values() {
-            *counts.entry(group).or_default() += 1;
+            *of_namespace.entry(namespace(group)).or_default() += 1;
+            *of_group.entry(&**group).or_default() += 1;
         }
-        let most = counts.values().max().copied();
+        let counts = |group: &str| (of_namespace.get(namespace(group)), of_group.get(group));
+        let most = self.ended.values().map(|(group, _)| counts(group)).max();
         let mut oldest = self.ended.iter();
-        let oldest = oldest.find(|(_, (group, _))| counts.get(&**group).copied() == most);
+        let oldest = oldest.find(|(_, (group, _))| Some(counts(group)) == most);
         if let Some(stream) = oldest.map(|(stream, _)| *stream) {
             self.ended.remove(&stream);
             self.loads.remove(&stream);
@@ -495,6 +503,25 @@ mod tests {
     }
 
     #[test]
+    fn ended_streams_of_many_gateways_in_one_namespace_took_the_places_of_others() {
+        let mut ledger = Ledger::new();
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let host = |last: u8| -> HostKey { (ClusterId([last; 16]), ([10, 0, 0, last], 80).into()) };
+        let mut end = |stream: u64, group: &str, last: u8| {
+            ledger.loads.insert(stream, HashMap::from([(host(last), 1)]));
+            ledger.end_load(group, stream, now);
+        };
+        for stream in 0..4 {
+            end(stream, "shop/web", 1);
+        }
+        for stream in 0..ENDED as u64 + 50 {
+            end(stream + 4, &format!("greedy/web-{stream}"), 2);
+        }
+        let counted = [1, 2].map(|last| ledger.streams_of(host(last)));
+        assert_eq!(counted, [4, ENDED as u64 - 4]);
+    }
+
+    #[test]
     fn ended_streams_of_one_gateway_took_the_places_of_others() {
         let mut ledger = Ledger::new();
         let now = Timestamp::from_unix_millis(1_000_000);
@@ -504,7 +531,7 @@ mod tests {
             ledger.end_load(group, stream, now);
         };
         end(0, "shop/early", 1);
-        for stream in 0..2 * ENDED as u64 {
+        for stream in 0..ENDED as u64 + 50 {
             end(stream + 1, "greedy/web", 2);
         }
         end(5000, "shop/late", 3);

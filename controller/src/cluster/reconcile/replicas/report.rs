@@ -104,12 +104,11 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The minimum number of bytes that a Gateway needs besides its name: `"":[1,1],`.
-const FIGURES: usize = 9;
 /// How many refused routes are told at most.
 const ROUTES: usize = 20;
-/// The maximum number of bytes of `"untold":1234567,`.
-const UNTOLD: usize = 18;
+/// The maximum number of bytes of `"untold":1234567,` and the names of the other fields, which are there if they are not
+/// empty.
+const UNTOLD: usize = 18 + 60;
 
 impl Own {
     /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts
@@ -123,70 +122,78 @@ impl Own {
     }
 
     /// The report of the replica of this name, in at most `room` bytes. If they do not suffice, refusals are left out
-    /// first, then Gateways.
+    /// first, then Gateways. Namespaces take turns, so that one with many, or with long words, leaves others their room.
     pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {
         let (keyring, waits_for) = match self.keyring.clone() {
             Some(KeyringDelivery::Has(keyring)) => (Some(keyring), None),
             Some(KeyringDelivery::WaitsFor(reason)) => (None, Some(reason)),
             None => (None, None),
         };
-        let figures = |envoys: &Envoys| (envoys.connected, envoys.settled);
-        let envoys = self.envoys.iter().map(|(name, envoys)| (name.clone(), figures(envoys)));
         let mut report = Report {
             replica: replica.to_owned(),
             keyring,
             waits_for,
-            envoys: envoys.collect(),
+            envoys: BTreeMap::new(),
             refusals: BTreeMap::new(),
             refused_routes: BTreeSet::new(),
             pages: self.pages,
             untold: 0,
             beat,
         };
-        let mut over = 0;
-        for most in [usize::MAX, 1, 0] {
-            report.refusals = self.refusals(most);
-            // Another replica finds out by itself what it is not told.
-            report.refused_routes = self.refused_routes(most.min(ROUTES));
-            let text = report.text();
-            if text.len() <= room {
-                return text;
+        let mut left = room.saturating_sub(report.text().len() + UNTOLD);
+        let mut has_room_for = |bytes: usize| {
+            let has_room = bytes <= left;
+            left -= if has_room { bytes } else { 0 };
+            has_room
+        };
+        for (name, envoys) in in_turns(self.envoys.iter(), |(name, _)| namespace_of_gateway(name)) {
+            let figures = (envoys.connected, envoys.settled);
+            if has_room_for(name.len() + json_length(&figures) + 4) {
+                report.envoys.insert(name.clone(), figures);
+            } else {
+                report.untold += 1;
             }
-            over = text.len() + UNTOLD - room;
         }
-        while over > 0
-            && let Some((name, _)) = report.envoys.pop_last()
-        {
-            over = over.saturating_sub(name.len() + FIGURES);
-            report.untold += 1;
+        // Another replica finds out by itself what it is not told.
+        let routes = in_turns(self.refused_routes.iter(), |refused| refused.unit.split('/').nth(1));
+        for refused in routes.into_iter().take(ROUTES) {
+            if has_room_for(json_length(refused) + 1) {
+                report.refused_routes.insert(refused.clone());
+            }
+        }
+        let refusals = self.envoys.iter().filter(|(name, _)| report.envoys.contains_key(*name));
+        let refusals = refusals.flat_map(|(name, envoys)| envoys.refusals.iter().map(move |words| (name, words)));
+        for (name, words) in in_turns(refusals, |(name, _)| namespace_of_gateway(name)) {
+            let is_first = !report.refusals.contains_key(name);
+            // `"":[],` or a comma.
+            let besides = if is_first { name.len() + 6 } else { 1 };
+            if has_room_for(json_length(words) + besides) {
+                report.refusals.entry(name.clone()).or_default().push(words.clone());
+            }
         }
         report.text()
     }
+}
 
-    /// At most `most`: the first of each namespace, then the second ones, and so on.
-    fn refused_routes(&self, most: usize) -> BTreeSet<RefusedRoute> {
-        let mut known: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-        let in_turn = self.refused_routes.iter().map(|refused| {
-            let before = known.entry(refused.unit.split('/').nth(1)).or_default();
-            *before += 1;
-            (*before, refused)
-        });
-        let in_turn: BTreeSet<_> = in_turn.collect();
-        in_turn
-            .into_iter()
-            .take(most)
-            .map(|(_, refused)| refused.clone())
-            .collect()
+/// The first of each namespace, then the second ones, and so on.
+fn in_turns<'a, T: Copy>(all: impl Iterator<Item = T>, namespace: impl Fn(T) -> Option<&'a str>) -> Vec<T> {
+    let mut counts: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    let mut turns: BTreeMap<usize, Vec<T>> = BTreeMap::new();
+    for each in all {
+        let count = counts.entry(namespace(each)).or_default();
+        *count += 1;
+        turns.entry(*count).or_default().push(each);
     }
+    turns.into_values().flatten().collect()
+}
 
-    /// At most `most` of each Gateway.
-    fn refusals(&self, most: usize) -> BTreeMap<String, Vec<String>> {
-        let told = self.envoys.iter().map(|(name, envoys)| {
-            let told: Vec<String> = envoys.refusals.iter().take(most).cloned().collect();
-            (name.clone(), told)
-        });
-        told.filter(|(_, told)| !told.is_empty()).collect()
-    }
+fn namespace_of_gateway(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(namespace, _)| namespace)
+}
+
+fn json_length(value: &impl Serialize) -> usize {
+    // Texts and numbers: this cannot fail.
+    serde_json::to_string(value).map_or(0, |text| text.len())
 }
 
 impl Report {
@@ -304,20 +311,66 @@ mod tests {
     }
 
     #[test]
+    fn gateways_of_one_namespace_kept_those_of_others_untold() {
+        let envoys = Envoys {
+            connected: 1,
+            ..Envoys::default()
+        };
+        let many = (0..1000).map(|number| format!("a-many/web-{number:04}"));
+        let own = Own {
+            envoys: many
+                .chain(["few/web".to_owned()])
+                .map(|name| (name, envoys.clone()))
+                .collect(),
+            ..Own::default()
+        };
+        let (_, said) = Said::read(&own.text("leader", 1, 10_000)).unwrap();
+        assert!(said.untold > 500);
+        assert!(said.envoys.contains_key("few/web"));
+    }
+
+    #[test]
+    fn long_words_of_one_namespace_kept_refusals_of_others_untold() {
+        let refuses = |words: &str| Envoys {
+            connected: 1,
+            settled: 0,
+            refusals: vec![words.to_owned()],
+        };
+        let refused = |namespace: &str, words: &str| RefusedRoute {
+            unit: format!("httproute/{namespace}/a"),
+            version: "01".to_owned(),
+            words: words.to_owned(),
+        };
+        let long = "long ".repeat(800);
+        let many = (0..10).map(|number| (format!("a-many/web-{number}"), refuses(&long)));
+        let few = ("few/web".to_owned(), refuses("no"));
+        let own = Own {
+            envoys: many.chain([few]).collect(),
+            refused_routes: [refused("a-many", &long), refused("few", "no")].into(),
+            ..Own::default()
+        };
+        let (_, said) = Said::read(&own.text("leader", 1, 10_000)).unwrap();
+        assert_eq!(said.envoys["few/web"].refusals, ["no"]);
+        assert!(said.refused_routes.contains(&refused("few", "no")));
+        assert_eq!(said.untold, 0);
+    }
+
+    #[test]
     fn where_there_is_little_room_less_is_told_and_that_it_is_less() {
         let own = gateways(1000, &"no".repeat(50));
-        // All of it, one refusal each, none, and not all Gateways.
+        // All of it, one refusal each or two, of a few Gateways, and not all Gateways.
         for (room, refusals, untold) in [
-            (400_000, 3, false),
-            (150_000, 1, false),
-            (30_000, 0, false),
-            (10_000, 0, true),
+            (400_000, [3, 3], false),
+            (200_000, [2, 1], false),
+            (30_000, [1, 0], false),
+            (10_000, [0, 0], true),
         ] {
             let text = own.text("leader", u64::MAX, room);
             assert!(text.len() <= room, "{} in {room}", text.len());
             let (_, said) = Said::read(&text).unwrap();
             assert_eq!(said.keyring, own.keyring);
-            assert_eq!(said.envoys["shop-0000/web"].refusals.len(), refusals);
+            let told = |name: &str| said.envoys.get(name).map_or(0, |envoys| envoys.refusals.len());
+            assert_eq!(["shop-0000/web", "shop-0999/web"].map(told), refusals);
             assert_eq!(said.envoys.len() + said.untold, 1000);
             assert_eq!(said.untold > 0, untold, "{room}");
             // No more is left out than has to be, but for a Gateway or two.
