@@ -129,16 +129,15 @@ manifests: ## Write the manifests for kustomize and the chart's golden files aga
 	$(test_e2e) --test chart && \
 	git status --short controller/deploy e2e/tests/chart docs/reference/chart-values.md
 
-check: ## Check the format, clippy, the oldest supported Rust, licences, and advisories if reachable
+check: ## Check the format, clippy, what Rust the dependencies need, licences, and advisories if reachable
 	@echo "Checking format, lints and dependencies (5 minutes the first time)"
 	cargo fmt --all --check
-	cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
 	cargo clippy --locked $(everything) --exclude limpet-proxy-wasm --all-targets -- -D warnings
 	cargo clippy --locked $(everything) --exclude limpet-proxy-wasm --test '*' -- -D warnings
 	@# The tools without the controller, as in the demo.
 	cargo clippy --locked -p limpet --no-default-features -- -D warnings
 	e2e/tools/rust-target.sh wasm32-wasip1 cargo clippy --locked $(wasm_crates) --target wasm32-wasip1 -- -D warnings
-	@$(MAKE) msrv
+	e2e/tools/msrv.sh --dependencies
 	e2e/tools/deny.sh
 
 quick: ## Check the format, and run clippy and host tests of the crates with uncommitted changes
@@ -165,7 +164,7 @@ parts := \
 
 # What a release needs: all that runs without a person. What this machine lacks is left out, and the table says so.
 test-all: ## Run everything: each supported Envoy, a node, images, a browser, Istio, Envoy Gateway, chaos (hours)
-	@exec e2e/tools/parts.sh "format, lints, dependencies: check" $(parts) \
+	@exec e2e/tools/parts.sh "format, lints, dependencies: check" "oldest Rust: msrv" $(parts) \
 	"every supported Envoy: e2e-matrix" \
 	"controller in a Kubernetes cluster, wasm filter: e2e-kube FILTER=wasm" \
 	"images: e2e-images" \
@@ -188,7 +187,6 @@ test-host:
 	@echo "Running the tests that need no Envoy (5 minutes the first time)"
 	@# Some tests wait.
 	RUST_TEST_THREADS=4 cargo test --locked $(everything)
-	cargo test --locked --manifest-path filter/fuzz/Cargo.toml --target-dir $(cargo_target)/fuzz
 	python3 filter/core/tests/verify_vectors.py
 	python3 filter/core/tests/verify_keyring_vectors.py
 
@@ -330,7 +328,7 @@ asan: test-cli ## Run the end-to-end tests of the dynamic module with AddressSan
 	@exec e2e/tools/asan.sh "$(TEST)"
 
 fuzz: ## Run each fuzz target RUNS times with libFuzzer, and keep what it finds in its corpus
-	@SANITIZER=none exec e2e/tools/fuzz.sh filter/fuzz $(RUNS)
+	@exec e2e/tools/fuzz.sh $(RUNS)
 
 mutants: ## Change functions one at a time, and say which tests fail then: MUTANTS=4 PART=xds (10 minutes each)
 	@EVERYTHING="$(everything)" exec python3 e2e/tools/mutants.py $(SEED) $(MUTANTS) $(PART)

@@ -15,9 +15,8 @@ grep -Eq '(\.rs|Cargo\.toml|Cargo\.lock|clippy\.toml|rustfmt\.toml)$' <<<"$chang
 
 echo "pre-commit: format"
 cargo fmt --all --check
-cargo fmt --manifest-path filter/fuzz/Cargo.toml --check
 
-# The members of the workspace that changed files belong to. filter/fuzz is a workspace of its own.
+# The members of the workspace that changed files belong to.
 mapfile -t crates < <(cargo metadata --locked --no-deps --format-version 1 | python3 -c '
 import json, os, sys
 
@@ -29,7 +28,7 @@ names = {
 }
 changed = set()
 for path in sys.argv[1].splitlines():
-    if not path.endswith((".rs", ".toml")) or path.startswith("filter/fuzz/"):
+    if not path.endswith((".rs", ".toml")):
         continue
     while (path := os.path.dirname(path)) and path not in names:
         pass

@@ -35,9 +35,6 @@ mod outputs;
 mod panics;
 mod policies;
 mod protocols;
-#[allow(clippy::expect_used, unreachable_pub, reason = "that of the fuzz targets")]
-#[path = "../../../filter/fuzz/src/random.rs"]
-mod random;
 mod refusals;
 mod revoked_keys;
 mod sds_keys;

@@ -10,7 +10,7 @@ use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal};
 use limpet_e2e::{Answer, Envoy, OTHER_KEY, Request, TEST_KEY};
 
-use crate::random::Random;
+use limpet_fuzz::Random;
 
 /// An address that belongs to another backend by now.
 pub(crate) const FENCED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));

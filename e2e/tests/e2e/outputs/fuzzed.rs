@@ -4,33 +4,10 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use limpet_e2e::Envoy;
+use limpet_fuzz::Random;
 use limpet_model::Certificate;
 
 use super::config;
-use crate::random::Random;
-
-#[allow(
-    dead_code,
-    unreachable_pub,
-    clippy::expect_used,
-    reason = "it is the body of a fuzz target"
-)]
-#[path = "../../../../filter/fuzz/src/http_route.rs"]
-mod http_route;
-
-#[allow(
-    dead_code,
-    unreachable_pub,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "it is the body of a fuzz target"
-)]
-#[path = "../../../../filter/fuzz/src/ingress_route.rs"]
-mod ingress_route;
-
-#[allow(unreachable_pub, reason = "it is a part of fuzz targets")]
-#[path = "../../../../filter/fuzz/src/choices.rs"]
-mod choices;
 
 /// Fields of a graph: matches, actions and filters.
 const SERVED: [&str; 12] = [
@@ -54,7 +31,7 @@ async fn envoy_accepts_what_any_http_route_becomes() -> Result<()> {
     let mut random = Random::seeded();
     let inputs: Vec<Vec<u8>> = (0..1000).map(|_| random.bytes(300)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let graph = http_route::graph(&inputs);
+    let graph = limpet_fuzz::graph(&inputs);
     let (accepted, said) = Envoy::validate(&config(&graph, &[])?).await?;
     ensure!(accepted, "{said}");
     // The sample has rules that are served with each kind of match and filter, not only refused ones.
@@ -89,7 +66,7 @@ async fn envoy_accepts_what_any_ingress_route_becomes() -> Result<()> {
     // So many that each of the fields comes up, whatever the seed is.
     let inputs: Vec<Vec<u8>> = (0..4000).map(|_| random.bytes(300)).collect();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let mut graph = ingress_route::ingress_routes(&inputs);
+    let mut graph = limpet_fuzz::ingress_routes(&inputs);
     // The target's own is none that Envoy could load.
     let made = rcgen::generate_simple_self_signed(["fuzzed.example".to_owned()])?;
     let certificate = Arc::new(Certificate {

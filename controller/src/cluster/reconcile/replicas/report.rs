@@ -106,7 +106,7 @@ fn is_zero(number: &usize) -> bool {
 
 /// How many refused routes are told at most.
 const ROUTES: usize = 20;
-/// The maximum number of bytes of `"untold":1234567,` and the names of the other fields, which are there if they are not
+/// The maximum number of bytes of `"untold":1234567,` and of the names of the fields that are there if they are not
 /// empty.
 const UNTOLD: usize = 18 + 60;
 
@@ -122,7 +122,8 @@ impl Own {
     }
 
     /// The report of the replica of this name, in at most `room` bytes. If they do not suffice, refusals are left out
-    /// first, then Gateways. Namespaces take turns, so that one with many, or with long words, leaves others their room.
+    /// first, then Gateways. Namespaces take turns, so that one with many of them, or with long words, leaves others their
+    /// room.
     pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {
         let (keyring, waits_for) = match self.keyring.clone() {
             Some(KeyringDelivery::Has(keyring)) => (Some(keyring), None),

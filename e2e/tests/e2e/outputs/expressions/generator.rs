@@ -1,6 +1,6 @@
 //! Regular expressions at random, most of them valid for RE2, some not.
 
-use crate::random::Random;
+use limpet_fuzz::Random;
 
 /// Pieces of expressions.
 pub(crate) struct Pieces {

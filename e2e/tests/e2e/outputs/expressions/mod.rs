@@ -12,7 +12,7 @@ use limpet_model::graph::{Action, Hostname, Listener, Match, PathMatch, Route, V
 use self::generator::{ASCII, EVERYTHING, expression};
 use super::config;
 use super::graphs::{graph, listener, listening, route};
-use crate::random::Random;
+use limpet_fuzz::Random;
 
 fn answer(status: u16, matches: Match) -> Route {
     let action = Action::Respond {

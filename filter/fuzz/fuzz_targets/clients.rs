@@ -1,4 +1,0 @@
-//! `cargo fuzz run clients --features libfuzzer`
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| limpet_fuzz::clients(data));
