@@ -10,7 +10,7 @@ use crate::cluster::kube::Deletions;
 use crate::cluster::reconcile::deletion_costs::{Counts, Living, Reconciler, Writer};
 use crate::cluster::reconcile::reconcile_loop;
 use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::sessions::{Book, PodState};
+use crate::cluster::sessions::Book;
 use limpet_api::ObjectName;
 
 /// Starts what writes on pods what it costs to delete them, if what pods say is read.
@@ -46,7 +46,7 @@ fn counts(book: &Book) -> Counts {
     let pods = pods.map(|row| Living {
         service: ObjectName::new(&row.namespace, &row.service),
         pod: ObjectName::new(&row.namespace, &row.pod),
-        is_endpoint: row.state != PodState::Gone,
+        is_endpoint: row.state.is_backend(),
         count: row.streams.saturating_add(row.sessions.try_into().unwrap_or(u64::MAX)),
         complete: row.gaps.is_complete(),
     });

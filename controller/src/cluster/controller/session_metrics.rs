@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::context::Context;
 use super::gauges;
-use crate::cluster::sessions::{Book, PodSessions, PodState};
+use crate::cluster::sessions::{Book, PodSessions};
 
 /// The metrics of the leader. Other replicas know the same, and would count everything twice.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Collector for SessionMetrics {
 }
 
 fn there(pods: &[PodSessions]) -> impl Iterator<Item = &PodSessions> {
-    pods.iter().filter(|pod| pod.state != PodState::Gone)
+    pods.iter().filter(|pod| pod.state.is_backend())
 }
 
 /// The sums of a value. A pod that is made anew under its name is another row, and the same metric.
@@ -82,7 +82,7 @@ fn by_name<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::sessions::Gaps;
+    use crate::cluster::sessions::{Gaps, PodState};
 
     #[test]
     fn a_pod_that_is_gone_is_in_no_sum_of_sessions() {

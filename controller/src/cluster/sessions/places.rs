@@ -93,7 +93,7 @@ pub(super) struct Host {
     /// The uid of the pod.
     pub(super) owner: Option<Arc<str>>,
     pub(super) standing: Standing,
-    /// Since when it is gone.
+    /// Since when it is no backend.
     gone: Option<Timestamp>,
 }
 
@@ -104,6 +104,8 @@ pub(super) enum Standing {
     Draining,
     /// None: it is no endpoint any more.
     Gone,
+    /// None: no route leads to its Service any more, so nobody looks at its endpoints.
+    Unrouted,
 }
 
 impl Standing {
@@ -112,7 +114,7 @@ impl Standing {
         match self {
             Self::Ready => "unavailable",
             Self::Draining => "drained",
-            Self::Gone => "gone",
+            Self::Gone | Self::Unrouted => "gone",
         }
     }
 }
@@ -262,7 +264,11 @@ impl Places {
         }
         served.forget_bounds(now);
         if !is_published {
-            served.hosts.values_mut().for_each(|host| host.leave(now));
+            let hosts = served.hosts.values_mut().filter(|host| host.is_backend());
+            hosts.for_each(|host| {
+                host.leave(now);
+                host.standing = Standing::Unrouted;
+            });
         }
         if served.is_ageing() {
             self.ageing.insert(id);
@@ -393,7 +399,7 @@ impl Places {
             served.forget_bounds(now);
             served
                 .hosts
-                .retain(|host, at| at.standing != Standing::Gone || lived.contains(&(id, *host)));
+                .retain(|host, at| at.is_backend() || lived.contains(&(id, *host)));
             if served.is_published() || !served.hosts.is_empty() {
                 if served.is_ageing() {
                     self.ageing.insert(id);
@@ -423,7 +429,7 @@ impl Served {
         let mut bounds = self.groups.values().flat_map(|bounds| bounds.former.values());
         !self.is_published()
             || bounds.any(Option::is_some)
-            || self.hosts.values().any(|host| host.standing == Standing::Gone)
+            || !self.hosts.values().all(Host::is_backend)
     }
 
     fn forget_bounds(&mut self, now: Timestamp) {
@@ -440,6 +446,11 @@ impl Served {
 }
 
 impl Host {
+    /// Whether it may have sessions.
+    pub(super) fn is_backend(&self) -> bool {
+        matches!(self.standing, Standing::Ready | Standing::Draining)
+    }
+
     fn leave(&mut self, now: Timestamp) {
         self.standing = Standing::Gone;
         self.gone.get_or_insert(now);

@@ -13,7 +13,7 @@ use crate::time_format;
 use super::Content;
 use super::gaps::Gaps;
 use super::ledger::Summary;
-use super::places::{Host, Served, Standing};
+use super::places::{Served, Standing};
 
 /// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,8 +67,17 @@ pub(crate) enum PodState {
     Ready,
     /// Those that it has.
     Draining,
-    /// None.
+    /// None: it is no endpoint any more.
     Gone,
+    /// None: no route leads to its Service any more.
+    Unrouted,
+}
+
+impl PodState {
+    /// Whether it is an endpoint of a Service that a route leads to.
+    pub(crate) fn is_backend(self) -> bool {
+        matches!(self, Self::Ready | Self::Draining)
+    }
 }
 
 impl From<Standing> for PodState {
@@ -77,6 +86,7 @@ impl From<Standing> for PodState {
             Standing::Ready => Self::Ready,
             Standing::Draining => Self::Draining,
             Standing::Gone => Self::Gone,
+            Standing::Unrouted => Self::Unrouted,
         }
     }
 }
@@ -174,15 +184,14 @@ pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: T
         })
     };
     let at_address = || hosts().filter(|(_, _, address, _)| address.ip() == ip);
-    let is_there = |host: &Host| host.standing != Standing::Gone;
     // A former pod may have had the address. A namespace's EndpointSlices say nothing of the pods of another one.
     let reused: BTreeSet<&str> = at_address()
-        .filter(|(.., host)| is_there(host) && host.owner.is_some())
+        .filter(|(.., host)| host.is_backend() && host.owner.is_some())
         .map(|(_, served, ..)| served.service.namespace.as_str())
         .collect();
     let owners: HashSet<(&str, &Arc<str>)> = at_address()
         .map(|(_, served, _, host)| (served.service.namespace.as_str(), host))
-        .filter(|(namespace, host)| is_there(host) || !reused.contains(namespace))
+        .filter(|(namespace, host)| host.is_backend() || !reused.contains(namespace))
         .filter_map(|(namespace, host)| Some((namespace, host.owner.as_ref()?)))
         .collect();
     let mut own = OwnSessions {
@@ -204,7 +213,7 @@ pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: T
         let of_host = ledger.summary((cluster, address), now);
         let (sessions, uncounted) = (count(&of_host), uncounted(&of_host));
         // Who is gone and has nothing left is not known any more.
-        if !is_there(host) && sessions == 0 && streams == 0 && uncounted.is_complete() {
+        if !host.is_backend() && sessions == 0 && streams == 0 && uncounted.is_complete() {
             continue;
         }
         own.gaps.extend(&uncounted);

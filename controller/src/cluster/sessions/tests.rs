@@ -162,13 +162,18 @@ fn a_pod_that_is_gone_is_shown_while_it_has_sessions() {
 }
 
 #[test]
-fn a_service_that_no_route_leads_to_is_none_of_the_published() {
+fn pods_of_a_service_that_no_route_leads_to_are_not_gone() {
     let (shop, envoy) = (Shop::new(), envoy());
-    see(&envoy, shop.backend(1), 1);
+    (1..4).for_each(|pod| see(&envoy, shop.backend(pod), 1));
+    shop.observe(&[1, 2, 3].map(|pod| (pod, EndpointState::Ready)));
     shop.hear(&envoy);
+    shop.observe(&[1, 2].map(|pod| (pod, EndpointState::Ready)));
     assert_eq!(shop.book.services(), [name("shop", "cart")].into());
     shop.publish_for(&[], &[]);
-    assert_eq!(shop.pod(1).unwrap().state, PodState::Gone, "its sessions may come back");
+    let pod = shop.pod(1).unwrap();
+    assert_eq!((pod.state, pod.sessions), (PodState::Unrouted, 1), "its sessions may come back");
+    assert_eq!(serde_json::to_value(pod.state).unwrap(), "unrouted");
+    assert_eq!(shop.pod(3).unwrap().state, PodState::Gone, "it was before");
     assert_eq!(shop.book.services(), [].into());
 }
 

@@ -54,6 +54,8 @@ pub(crate) struct PodSessions {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum PodState {
+    /// No route leads to its Service any more.
+    Unrouted,
     /// It is no endpoint any more.
     Gone,
     #[default]
@@ -65,6 +67,7 @@ pub(crate) enum PodState {
 impl PodState {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Unrouted => "unrouted",
             Self::Gone => "gone",
             Self::Ready => "ready",
             Self::Draining => "draining",
@@ -97,7 +100,7 @@ impl PodSessions {
     }
 }
 
-/// What the pages of all controllers say together, by namespace, pod and Service, pods that are gone last. `pages` has
+/// What the pages of all controllers say together, by namespace, pod and Service, pods that are no backends last. `pages` has
 /// those of the replicas of each controller.
 ///
 /// Replicas tell each other what they count, so the largest number is the nearest. Several controllers in a namespace
@@ -107,8 +110,8 @@ pub(crate) fn together(pages: impl IntoIterator<Item = Vec<SessionsPage>>) -> Ve
         .into_iter()
         .map(|replicas| joined(replicas.into_iter().map(|page| page.pods), u64::max));
     let mut all = joined(of_each, u64::saturating_add);
-    // Pods that are gone come last in their namespace.
-    let key = |row: &PodSessions| (row.state == PodState::Gone, row.identity().map(str::to_owned));
+    let is_backend = |state| matches!(state, PodState::Ready | PodState::Draining);
+    let key = |row: &PodSessions| (!is_backend(row.state), row.identity().map(str::to_owned));
     all.sort_by_cached_key(|row| (row.namespace.clone(), key(row)));
     all
 }

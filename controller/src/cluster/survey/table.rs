@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::page::PodSessions;
+use super::page::{PodSessions, PodState};
 use crate::output::printable;
 use crate::time_format;
 use limpet_core::time::Timestamp;
@@ -120,7 +120,7 @@ impl Changes {
         }
         let gone = before.iter().filter(|row| !now.contains(&row.identity()));
         let gone = gone.map(|row| PodSessions {
-            state: super::page::PodState::Gone,
+            state: row.state.min(PodState::Gone),
             sessions: 0,
             streams: 0,
             ..row.clone()
@@ -133,7 +133,6 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::PodState;
     use super::*;
 
     fn row(pod: &str, sessions: u64) -> PodSessions {
@@ -225,5 +224,11 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         -          4711
         };
         assert_eq!(changes.take(&[row("b", 3)]), [gone]);
         assert!(changes.take(&[row("b", 3)]).is_empty());
+        let unrouted = |sessions| PodSessions {
+            state: PodState::Unrouted,
+            ..row("b", sessions)
+        };
+        assert_eq!(changes.take(&[unrouted(3)]), [unrouted(3)]);
+        assert_eq!(changes.take(&[]), [unrouted(0)], "its sessions are over, and it may be there");
     }
 }

@@ -160,5 +160,6 @@ fn word(state: PodState) -> &'static str {
         PodState::Ready => "ready",
         PodState::Draining => "draining",
         PodState::Gone => "gone",
+        PodState::Unrouted => "unrouted",
     }
 }
