@@ -252,7 +252,7 @@ impl Used {
     #[must_use]
     pub fn changed_clusters(&self, before: &Self) -> BTreeSet<ClusterName> {
         let changed = self.changes(before).filter_map(|reference| match reference {
-            Reference::Cluster(cluster) | Reference::Session(cluster, _) => Some(cluster.clone()),
+            Reference::Cluster(cluster) | Reference::Session(cluster, ..) => Some(cluster.clone()),
             _ => None,
         });
         changed.collect()

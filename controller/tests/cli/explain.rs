@@ -205,6 +205,23 @@ fn each_rule_is_explained_with_what_its_fields_came_from() {
         .complains("--rule: expected cart or own or plain");
 }
 
+/// Only an Event and the log told of it.
+#[test]
+fn a_policy_whose_target_is_misspelt_was_not_told_of() {
+    let misspelt = OBJECTS.replace("kind: Service, name: v1}", "kind: Service, name: v-one}");
+    let objects = file(".yaml", &misspelt);
+    let explain = |options: &[&str]| {
+        let all = [&["explain", "httproute/shop", "-f", path(&objects)], options].concat();
+        limpet(&all).run().code(0)
+    };
+    let why = "spec.targetRefs[0].name: expected an existing Service, found default/v-one";
+    for policy in ["sticky", "newer"] {
+        explain(&["--rule", "cart"]).says(&format!("does not  BackendLBPolicy default/{policy}: {why}"));
+    }
+    let ran = explain(&["--rule", "own"]);
+    assert!(!ran.stdout.contains(why), "this rule has sessions: {ran:?}");
+}
+
 #[test]
 fn json_has_the_same_for_programs() {
     let ran = Site::new().explain(&["--format", "json"]).code(0);

@@ -38,7 +38,7 @@ use limpet_core::config::schema::FilterConfig;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::explanation::{
-    DestinationExplanation, FieldExplanation, FieldOrigin, RuleExplanation, SessionExplanation,
+    Contender, DestinationExplanation, FieldExplanation, FieldOrigin, RuleExplanation, SessionExplanation,
 };
 use limpet_model::reports::{Condition, ConditionStatus, IngressRouteStatus};
 use limpet_model::{Graph, Objects, Reports, Settings, explain};
@@ -127,6 +127,7 @@ impl Explanation {
             }
         }
         add_idle_bounds(&mut rules, &sources.config);
+        add_strayed_policies(&mut rules, &reports);
         Ok(Self {
             unknown: sources.unknown.clone(),
             judged: judged(args, sources, &graph, &rules, answer, now)?,
@@ -168,6 +169,28 @@ impl Explanation {
             fields.insert("note".to_owned(), json!(judged.note));
         }
         json
+    }
+}
+
+/// Adds to rules without sessions the policies beside their Services that target what does not exist: one of them may
+/// be meant for the rule.
+fn add_strayed_policies(rules: &mut [RuleExplanation], reports: &Reports) {
+    let strayed = reports.without_status.iter().filter(|(object, condition)| {
+        let is_policy = matches!(object.kind, Kind::BackendLbPolicy | Kind::XBackendTrafficPolicy);
+        is_policy && condition.reason == "TargetNotFound"
+    });
+    let strayed: Vec<_> = strayed.collect();
+    for rule in rules.iter_mut().filter(|rule| rule.sessions().next().is_none()) {
+        let services = rule.destinations.iter().filter_map(|to| to.service.as_ref());
+        let namespaces: BTreeSet<&str> = services.map(|service| &*service.namespace).collect();
+        let beside = strayed
+            .iter()
+            .filter(|(policy, _)| namespaces.contains(&*policy.name.namespace));
+        rule.contenders.extend(beside.map(|(policy, condition)| Contender {
+            who: policy.to_string(),
+            counts: false,
+            why: condition.message.clone(),
+        }));
     }
 }
 
