@@ -47,7 +47,7 @@ pub(crate) struct PodSessions {
     pub(crate) sessions: usize,
     /// Requests in flight, those of `WebSocket`s among them.
     pub(crate) streams: u64,
-    /// Requests of sessions since the controller's start.
+    /// Requests of sessions since the controllers started, or the first one after a time without any.
     pub(crate) requests: u64,
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub(crate) last_use: Option<Timestamp>,

@@ -80,7 +80,8 @@ fn cells(row: &PodSessions, now: Timestamp) -> [String; HEADINGS.len()] {
         at_least(row.sessions),
         at_least(row.streams),
         since(&row.last_use),
-        row.requests.to_string(),
+        // Counted since the controllers started, or the pod's first session after a time without any.
+        row.last_use.as_ref().map_or_else(|| "-".to_owned(), |_| row.requests.to_string()),
         since(&row.oldest),
     ]
 }
@@ -158,6 +159,7 @@ mod tests {
         let mut table = Table::new(false);
         let never = PodSessions {
             state: PodState::Draining,
+            requests: 0,
             last_use: None,
             oldest: None,
             ..row("web-55d8c67b4f-x2x7p", 0)
@@ -165,7 +167,7 @@ mod tests {
         let expected = "\
 POD                    SERVICE   STATE      SESSIONS   STREAMS   LAST USE   REQUESTS   OLDEST
 a                      web       ready      12         0         5s         4711       3h5m
-web-55d8c67b4f-x2x7p   web       draining   0          0         -          4711       -
+web-55d8c67b4f-x2x7p   web       draining   0          0         -          -          -
 ";
         assert_eq!(table.print(&[row("a", 12), never], now()), expected);
         let line = "a                      web       ready      11         0         5s         4711       3h5m\n";
