@@ -457,7 +457,14 @@ impl Draft {
             }
         };
         let former: Vec<String> = self.former.iter().map(words).collect();
-        let note = || format!("tokens in the former {} still count", former.join(" and "));
+        // The model has no clock, so the remark outlives the tokens.
+        let note = || {
+            let former = former.join(" and ");
+            format!(
+                "tokens in the former {former} still count until they time out (the filter looks for them until there \
+                 were two later names)"
+            )
+        };
         (!former.is_empty()).then(note)
     }
 

@@ -117,7 +117,8 @@ fn a_policy_that_was_written_since_is_what_it_says() {
              spec.sessionPersistence.cookie.name says otherwise; release 1.7 of the Gateway API deprecates \
              sessionPersistence of an XBackendTrafficPolicy: an XBackend with it, and with the selector and the port of \
              its Service, replaces it, where backendRefs lead there, and clients get new sessions (shop/a); tokens in the \
-             former cookie \"s\" still count on: HTTPRoute shop/web spec.rules[0]"
+             former cookie \"s\" still count until they time out (the filter looks for them until there were two later \
+             names) on: HTTPRoute shop/web spec.rules[0]"
         )]
     );
     let written = former_sessions(&world);
