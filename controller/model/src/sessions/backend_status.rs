@@ -7,6 +7,7 @@ use super::backends::{Backends, Own, content, x_backends};
 use super::domains::{EXPECTED, foreign_domain};
 use super::facts::RuleFacts;
 use super::names_in_use::NamesInUse;
+use super::policy::Draft;
 use super::policy_status::{keep_oldest, rule_name};
 use super::rules::{RuleChoice, Source};
 use super::schemes;
@@ -37,10 +38,12 @@ pub(super) fn reports(
         }
     }
     let report = |(name, leading): (&ObjectName, Vec<_>)| {
-        let is_plain = used.get(name).is_some_and(|used| used.draft().is_plain_for_http());
+        let draft = used.get(name).map(UsedBackend::draft);
+        let is_plain = draft.as_ref().is_some_and(Draft::is_plain_for_http);
+        let cookie = draft.as_ref().and_then(Draft::named_cookie);
         let remarks = [
             is_plain.then(|| schemes::NOT_SECURE.to_owned()),
-            names_in_use.note_on_backend(name),
+            cookie.and_then(|cookie| names_in_use.note_on_backend(name, cookie)),
         ];
         Some((name.clone(), one(objects, backends, name, &remarks, &leading)?))
     };

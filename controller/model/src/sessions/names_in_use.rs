@@ -100,12 +100,8 @@ impl<'a> NamesInUse<'a> {
     }
 
     /// What to say of a backend's cookie.
-    pub(super) fn note_on_backend(&self, name: &ObjectName) -> Option<String> {
-        let scope = self.older_than_backend(name)?;
-        Some(format!(
-            "the cookie has eight characters behind its name, which sessions of {scope} have had before, for the same \
-             hosts"
-        ))
+    pub(super) fn note_on_backend(&self, name: &ObjectName, cookie: &CookieConfig) -> Option<String> {
+        Some(why_longer(cookie, self.older_than_backend(name)?))
     }
 
     /// Whether the name is that of another author: rules of one route, or of one policy, have the same one.
@@ -130,15 +126,21 @@ impl<'a> CookieNotes<'a> {
     pub(super) fn of(self, rule: &RuleChoice<'_>) -> impl Iterator<Item = String> {
         let older = self.names_in_use.older(rule).filter(|_| rule.draft.is_some());
         let older = older.filter(|scope| self.names_in_use.is_others(rule, scope));
-        let name = older.map(|scope| {
-            format!(
-                "the cookie has eight characters behind its name, which sessions of {scope} have had before, for the \
-                 same hosts, on: {} {}",
-                rule.facts.route, rule.facts.field
-            )
+        let mut cookies = rule.named_cookies();
+        let name = older.zip(cookies.next()).map(|(scope, cookie)| {
+            let why = why_longer(cookie, scope);
+            format!("{why}, on: {} {}", rule.facts.route, rule.facts.field)
         });
         name.into_iter().chain(self.crowds.note(rule))
     }
+}
+
+/// Why a cookie's name is longer than its author wrote it.
+fn why_longer(CookieConfig { name, .. }: &CookieConfig, older: &str) -> String {
+    format!(
+        "the cookie is called \"{name}~\" and eight characters, because sessions of {older} had the name \"{name}\" \
+         before, for the same hosts"
+    )
 }
 
 /// Since when a rule may have its cookie: since it, and what asks for its sessions, are there.
