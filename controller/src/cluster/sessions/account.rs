@@ -130,13 +130,12 @@ impl Account {
         is_alive(live_for, self.last_use, now)
     }
 
-    /// The sessions that live here, without those that began anew elsewhere.
-    pub(super) fn staying(&self, live_for: u32, now: Timestamp) -> u64 {
-        let living = Sketch::union(self.living(live_for, now).0).estimate() as u64;
+    /// How many of the sessions that live here, as sketches have it, began anew elsewhere.
+    pub(super) fn left(&self, live_for: u32, now: Timestamp) -> u64 {
         let since = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
         let all = std::iter::once(&self.rebalanced).chain(self.rebalanced_of_others.values());
         let left = all.flat_map(|windows| windows.range(since..)).map(|(_, left)| *left);
-        living.saturating_sub(left.fold(0, u64::saturating_add))
+        left.fold(0, u64::saturating_add)
     }
 
     /// The sessions that live, in sketches, and when the oldest of them began.

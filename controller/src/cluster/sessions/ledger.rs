@@ -402,19 +402,16 @@ impl Ledger {
             incomplete: self.incomplete.get(&host).is_some_and(|until| *until > now),
             ..Summary::default()
         };
-        let mut by_bound: BTreeMap<u32, Vec<&Sketch>> = BTreeMap::new();
+        let mut all = Vec::new();
         for ((live_for, _), account) in self.accounts.get(&host).into_iter().flatten() {
             let (living, oldest) = account.living(*live_for, now);
-            // A session may use several Gateways.
-            by_bound.entry(*live_for).or_default().extend(living);
+            all.extend(living);
             summary.requests = summary.requests.saturating_add(account.requests());
             summary.last_use = summary.last_use.max(Some(account.last_use));
             summary.oldest = [summary.oldest, oldest].into_iter().flatten().min();
         }
-        let counts = by_bound
-            .into_values()
-            .map(|living| Sketch::union(living).estimate() as u64);
-        summary.sessions = counts.fold(0, u64::saturating_add);
+        // A session may use several Gateways, and its idle bound may have changed.
+        summary.sessions = Sketch::union(all).estimate() as u64;
         summary
     }
 
@@ -423,11 +420,14 @@ impl Ledger {
     pub(super) fn staying(&self, host: HostKey, group: &str, now: Timestamp) -> (u64, Duration) {
         let accounts = self.accounts.get(&host).into_iter().flatten();
         let of_group = accounts.filter(|((_, of), _)| **of == *group);
-        of_group.fold((0, Duration::ZERO), |(sessions, longest), ((live_for, _), account)| {
-            let idle_bound = Duration::from_secs(u64::from(*live_for));
-            let staying = account.staying(*live_for, now);
-            (u64::saturating_add(sessions, staying), longest.max(idle_bound))
-        })
+        let (mut all, mut left, mut longest) = (Vec::new(), 0_u64, Duration::ZERO);
+        for ((live_for, _), account) in of_group {
+            all.extend(account.living(*live_for, now).0);
+            left = left.saturating_add(account.left(*live_for, now));
+            longest = longest.max(Duration::from_secs(u64::from(*live_for)));
+        }
+        let living = Sketch::union(all).estimate() as u64;
+        (living.saturating_sub(left), longest)
     }
 
     /// Requests in flight, by host.

@@ -427,9 +427,7 @@ impl Served {
     /// Whether it, a host or an idle bound of it is a former one.
     fn is_ageing(&self) -> bool {
         let mut bounds = self.groups.values().flat_map(|bounds| bounds.former.values());
-        !self.is_published()
-            || bounds.any(Option::is_some)
-            || !self.hosts.values().all(Host::is_backend)
+        !self.is_published() || bounds.any(Option::is_some) || !self.hosts.values().all(Host::is_backend)
     }
 
     fn forget_bounds(&mut self, now: Timestamp) {

@@ -150,6 +150,23 @@ fn a_session_that_uses_two_envoys_counts_once() {
 }
 
 #[test]
+fn a_session_counted_twice_after_a_change_of_the_idle_timeout() {
+    let shop = Shop::new();
+    shop.observe(&[(1, EndpointState::Ready)]);
+    let envoy = envoy();
+    let backend = shop.backend(1);
+    see(&envoy, backend, 1);
+    shop.hear(&envoy);
+    for live_for in [60, 6000] {
+        shop.publish_for(&["web"], &[live_for]);
+        see(&envoy, Backend { live_for, ..backend }, 1);
+        see(&envoy, Backend { live_for, ..backend }, 2);
+        shop.hear(&envoy);
+        assert_eq!(shop.pod(1).unwrap().sessions, 2, "{live_for}");
+    }
+}
+
+#[test]
 fn a_pod_that_is_gone_is_shown_while_it_has_sessions() {
     let (shop, envoy) = (Shop::new(), envoy());
     see(&envoy, shop.backend(1), 1);
@@ -171,7 +188,11 @@ fn pods_of_a_service_that_no_route_leads_to_are_not_gone() {
     assert_eq!(shop.book.services(), [name("shop", "cart")].into());
     shop.publish_for(&[], &[]);
     let pod = shop.pod(1).unwrap();
-    assert_eq!((pod.state, pod.sessions), (PodState::Unrouted, 1), "its sessions may come back");
+    assert_eq!(
+        (pod.state, pod.sessions),
+        (PodState::Unrouted, 1),
+        "its sessions may come back"
+    );
     assert_eq!(serde_json::to_value(pod.state).unwrap(), "unrouted");
     assert_eq!(shop.pod(3).unwrap().state, PodState::Gone, "it was before");
     assert_eq!(shop.book.services(), [].into());

@@ -81,7 +81,9 @@ fn cells(row: &PodSessions, now: Timestamp) -> [String; HEADINGS.len()] {
         at_least(row.streams),
         since(&row.last_use),
         // Counted since the controllers started, or the pod's first session after a time without any.
-        row.last_use.as_ref().map_or_else(|| "-".to_owned(), |_| row.requests.to_string()),
+        row.last_use
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |_| row.requests.to_string()),
         since(&row.oldest),
     ]
 }
@@ -231,6 +233,10 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         -          -   
             ..row("b", sessions)
         };
         assert_eq!(changes.take(&[unrouted(3)]), [unrouted(3)]);
-        assert_eq!(changes.take(&[]), [unrouted(0)], "its sessions are over, and it may be there");
+        assert_eq!(
+            changes.take(&[]),
+            [unrouted(0)],
+            "its sessions are over, and it may be there"
+        );
     }
 }

@@ -156,8 +156,8 @@ fn a_replica_tells_only_of_what_is_published() {
         live_for: 700,
         ..shop.backend(1)
     };
-    for backend in [shop.backend(1), shop.backend(9), unknown] {
-        see(&envoy, backend, 1);
+    for (backend, session) in [(shop.backend(1), 1), (shop.backend(9), 1), (unknown, 2)] {
+        see(&envoy, backend, session);
     }
     let report = envoy.report(now()).unwrap();
     for group in [GROUP, "shop/other"] {
