@@ -8,6 +8,7 @@ use super::contour::Contour;
 use super::explained;
 use super::explanation::RuleExplanation;
 use super::gone_classes;
+use super::graph::Session;
 use super::maps::shared;
 use super::memory::Memory;
 use super::route_report::route_report;
@@ -121,6 +122,9 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
         note_unnamed(route, sessions);
     }
 
+    let has_any = |sessions: &[RuleSession]| sessions.iter().any(|rule| rule.session != Session::None);
+    let has_sessions = routes.iter().zip(&of_routes).filter(|(_, sessions)| has_any(sessions));
+    let has_sessions: BTreeSet<&ObjectRef> = has_sessions.map(|(route, _)| &route.object).collect();
     let mut graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
     let explained = std::mem::take(&mut sessions.explained);
     let mut explained_state = routes.iter().zip(&of_routes);
@@ -140,7 +144,7 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
     graph.memory = Memory {
         rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
-        sessions: stand_in::remembered(objects, &judged),
+        sessions: stand_in::remembered(objects, &judged, |route| has_sessions.contains(route)),
         classes: gone_classes::remembered(objects, settings),
     };
     graph.envoys = gateways

@@ -219,10 +219,15 @@ fn of_route(route: &RouteNames) -> (u8, usize) {
     (if route.has_former_names() { 3 } else { 1 }, size(route))
 }
 
-/// What was said of sessions: 2 if the object still says it, 4 if anything counts that it does not say.
+/// What was said of sessions: 1 if it is nothing, 2 if the object still says it, 4 if anything counts that it does not
+/// say.
 fn of_session(session: &RememberedSession) -> (u8, usize) {
-    let counts = session.counts || !session.former.is_empty();
-    (if counts { 4 } else { 2 }, size(session))
+    let rank = match session {
+        session if session.counts || !session.former.is_empty() => 4,
+        session if session.settings.is_empty() => 1,
+        _ => 2,
+    };
+    (rank, size(session))
 }
 
 /// The bytes of a line of the text.

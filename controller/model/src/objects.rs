@@ -89,8 +89,8 @@ pub enum InPlace {
 /// What is wrong with an object whose former sessions stay in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandIn {
-    /// The `metadata.generation` of what stays in effect.
-    pub generation: i64,
+    /// The `metadata.generation` of what stays in effect; `None`: it said nothing of sessions.
+    pub generation: Option<i64>,
     /// What is wrong, each with its field's path.
     pub problems: String,
 }
@@ -100,8 +100,10 @@ impl fmt::Display for StandIn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { generation, problems } = self;
         write!(f, "{problems}; the sessions of its last valid version")?;
-        if *generation > 0 {
-            write!(f, " (generation {generation})")?;
+        match *generation {
+            Some(generation) if generation > 0 => write!(f, " (generation {generation})")?,
+            Some(_) => {}
+            None => f.write_str(", which said nothing of them,")?,
         }
         f.write_str(" stay in effect")
     }

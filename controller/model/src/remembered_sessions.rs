@@ -1,4 +1,5 @@
-//! What objects said of their sessions when that could be followed last.
+//! What objects said of their sessions when that could be followed last. That a route said nothing is remembered as well
+//! while others gave it sessions.
 //!
 //! An object that cannot be followed any more keeps these sessions (`stand_in.rs`). So does a policy that an upgrade of
 //! the Gateway API takes fields from (`sessions/former.rs`). Sessions that an object renames go on, because what they
@@ -55,9 +56,10 @@ pub(crate) struct RememberedSession {
     pub(crate) object: String,
     /// An object that is created again is another one.
     pub(crate) uid: String,
-    /// Its `metadata.generation`.
-    #[serde(default)]
-    pub(crate) generation: i64,
+    /// Its `metadata.generation`. That of an object that said nothing is left out: it would be written with each change
+    /// of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) generation: Option<i64>,
     #[serde(flatten)]
     pub(crate) settings: SessionSettings,
     /// What it said of the carriers of its sessions before, the newest first, as far as that was something else.
@@ -143,7 +145,7 @@ impl RememberedSession {
         Self {
             object: object.key(),
             uid: meta.uid.clone(),
-            generation: meta.generation,
+            generation: (!settings.is_empty()).then_some(meta.generation),
             settings,
             former: Vec::new(),
             counts,
@@ -154,7 +156,9 @@ impl RememberedSession {
     pub(crate) fn former(&self, now: &SessionSettings) -> Vec<SessionSettings> {
         let (known, now) = (self.settings.of_carriers(), now.of_carriers());
         let mut former = self.former.clone();
-        if known != now && !self.settings.is_empty() {
+        // Where it said nothing, its annotations of now change the carriers of a policy's sessions.
+        let had_sessions = !self.settings.is_empty() || !now.annotations.is_empty();
+        if known != now && had_sessions {
             let known = known.other_than(&now);
             match former.first_mut() {
                 Some(newest) if known.is_of_others(newest) => newest.rules.extend(known.rules),

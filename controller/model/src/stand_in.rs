@@ -2,7 +2,7 @@
 //!
 //! A typo in an annotation would otherwise end all sessions at once. What an object said last is remembered, and is put
 //! in its place. The reports say what is wrong with it, and what is in effect. An object that asks for no sessions any
-//! more has none.
+//! more has none. One that said nothing, and has sessions by others, says nothing further on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +28,12 @@ pub(crate) struct Wrong {
 
 pub(crate) type AllJudged = BTreeMap<ObjectRef, Judged>;
 
-/// What to remember of the objects.
-pub(crate) fn remembered(objects: &Objects, judged: &AllJudged) -> RememberedSessions {
+/// What to remember of the objects. `has_sessions`: whether a route has any, of its own or by others.
+pub(crate) fn remembered(
+    objects: &Objects,
+    judged: &AllJudged,
+    has_sessions: impl Fn(&ObjectRef) -> bool,
+) -> RememberedSessions {
     let one = |(object, meta): (ObjectRef, &Meta)| {
         let remembered = objects.memory.sessions.of(&object, meta);
         let known = || remembered.cloned();
@@ -40,11 +44,16 @@ pub(crate) fn remembered(objects: &Objects, judged: &AllJudged) -> RememberedSes
             }),
             Some(Judged::Valid(settings)) => {
                 let counts = !meta.pruned.is_empty();
+                // A mistake in the first thing that these say would end sessions of others.
+                let has_others = match object.kind {
+                    Kind::XBackend | Kind::IngressRoute => true,
+                    _ => has_sessions(&object) || remembered.is_some_and(|known| known.settings.is_empty()),
+                };
                 let session = || RememberedSession {
                     former: remembered.map(|known| known.former(settings)).unwrap_or_default(),
                     ..RememberedSession::new(&object, meta, SessionSettings::clone(settings), counts)
                 };
-                (!settings.is_empty()).then(session)
+                (has_others || !settings.is_empty()).then(session)
             }
             Some(Judged::Wrong(_)) | None => known(),
         }
@@ -125,10 +134,8 @@ impl Objects {
                 change($routes, name, uid, known, |route| {
                     for (index, rule) in route.spec.rules.iter_mut().enumerate() {
                         let former = wrong.rules.get(&format!("spec.rules[{index}]"));
-                        if let (Some(former), Some(persistence)) = (former, &mut rule.session_persistence)
-                            && let Some(known) = known.rules.get(former)
-                        {
-                            persistence.clone_from(known);
+                        if let (Some(former), Some(_)) = (former, &rule.session_persistence) {
+                            rule.session_persistence = known.rules.get(former).cloned();
                         }
                     }
                 })

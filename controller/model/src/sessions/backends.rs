@@ -18,9 +18,12 @@ use limpet_core::config::schema::PolicyConfig;
 /// Where to write what is about rules.
 const OF_RULES: &str = "expected on the route, or in the controller's sessionDefaults: it is about rules";
 
-/// The `XBackend`s that rules lead to.
+/// The `XBackend`s that rules lead to, and which of them ask for sessions, valid or not.
 #[derive(Debug, Default)]
-pub(super) struct Backends(pub(super) BTreeMap<ObjectName, Result<Option<Own>, Vec<Problem>>>);
+pub(super) struct Backends(
+    pub(super) BTreeMap<ObjectName, Result<Option<Own>, Vec<Problem>>>,
+    BTreeSet<ObjectName>,
+);
 
 /// The sessions of an `XBackend`.
 #[derive(Debug)]
@@ -34,14 +37,19 @@ pub(super) struct Own {
 impl Backends {
     pub(super) fn read(objects: &Objects, settings: &Settings, rules: &[RuleFacts<'_>]) -> Self {
         let names: BTreeSet<&ObjectName> = rules.iter().flat_map(x_backends).collect();
-        let read = |name: &ObjectName| (name.clone(), content(name, objects, settings));
-        Self(names.into_iter().map(read).collect())
+        let read = |name: &&ObjectName| (ObjectName::clone(name), content(name, objects, settings));
+        let contents = names.iter().map(read).collect();
+        let asks = |name: &&ObjectName| {
+            let object = objects.backends.get(*name);
+            object.is_some_and(|object| object.spec.session_persistence.is_some())
+        };
+        Self(contents, names.into_iter().filter(asks).cloned().collect())
     }
 
     /// Whether the backend asks for sessions, valid or not. A mistake in it does not make the rule's sessions count
-    /// instead.
+    /// instead. Annotations of one that asks for none, right or wrong, mean nothing.
     pub(super) fn asks(&self, name: &ObjectName) -> bool {
-        !matches!(self.0.get(name), None | Some(Ok(None)))
+        self.1.contains(name)
     }
 
     /// Whether the rule leads to a backend that asks for sessions.

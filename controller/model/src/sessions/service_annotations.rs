@@ -155,7 +155,7 @@ mod tests {
             let name = service.meta.object_name();
             objects.services.insert(name.clone(), service.clone().into());
             let asks = costs_of_deletion(&objects, &name, &service);
-            objects.memory.sessions = remembered(&objects, &judged(&objects));
+            objects.memory.sessions = remembered(&objects, &judged(&objects), |_| false);
             asks
         };
         let said = ["ture", "true", "ture", "yes", "false", "ture"].map(&mut say);

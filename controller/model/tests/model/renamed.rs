@@ -36,6 +36,14 @@ fn policy(kind: &str, annotations: &str, persistence: &str) -> String {
     route("", &[PLAIN.to_owned()]) + &policy
 }
 
+const QUERY: &str = "session.limpet.dev/query: '{name: q, redirects: true}'";
+
+/// A route with these annotations, whose sessions are a policy's.
+fn of_policy(annotations: &str) -> String {
+    let policy = policy("BackendLBPolicy", "", "sessionName: old");
+    policy.replacen("annotations: {}", &format!("annotations: {{{annotations}}}"), 1)
+}
+
 fn x_backend(cookie: &str) -> String {
     let backend = format!(
         "kind: XBackend\nmetadata: {{namespace: shop, name: blue, uid: one}}\n\
@@ -176,6 +184,9 @@ fn a_renamed_session_ended() {
                 .to_vec(),
             json!(["query old"]),
         ),
+        // A policy's sessions, by the first annotation of a route and the last one.
+        (["", QUERY].map(of_policy).to_vec(), json!(["cookie old"])),
+        (["", QUERY, ""].map(of_policy).to_vec(), json!(["query old"])),
         // From and to a generated name.
         (["", "sessionName: new"].map(inline).to_vec(), json!(["cookie limpet"])),
         (["sessionName: old", ""].map(inline).to_vec(), json!(["cookie old"])),

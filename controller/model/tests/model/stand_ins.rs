@@ -1,6 +1,6 @@
 //! Objects whose sessions cannot be followed any more.
 
-use limpet_model::{Gateways, Objects, SessionLimits};
+use limpet_model::{Gateways, Memory, Objects, SessionLimits};
 use std::time::Duration;
 
 use super::*;
@@ -43,17 +43,36 @@ fn read(manifests: &str) -> Objects {
     objects::read_any(&format!("{CLASS}{SHOP}{ROUTES}{manifests}"))
 }
 
-/// The graph without what is remembered, and every message of the reports.
-fn built(objects: &Objects, settings: &Settings) -> (Graph, Vec<String>, limpet_model::Memory) {
+/// The graph without what is remembered, every message of the reports, and what is remembered, as it is written.
+fn built(objects: &Objects, settings: &Settings) -> (Graph, Vec<String>, Memory) {
     let (mut graph, reports) = build(objects, settings);
     let memory = std::mem::take(&mut graph.memory);
-    (graph, messages(&reports), memory)
+    let mut written = Memory::default();
+    for part in Memory::parts() {
+        let text = memory.text(part);
+        written.add(text.map_or_else(Memory::default, |text| Memory::parse(part, &text).expect("a memory")));
+    }
+    assert!(written == memory, "it is read in another way than it is written");
+    (graph, messages(&reports), written)
 }
 
 /// Checks that sessions stay as they were where `good` becomes `bad`, that the report says so with these words, and
 /// that they end with `gone`, if that is said.
 #[track_caller]
 fn stays(name: &str, good: &str, bad: &str, words: &str, gone: Option<&str>) {
+    let in_effect = "the sessions of its last valid version (generation 1) stay in effect";
+    stays_so(name, [good, bad], [words, in_effect], gone);
+}
+
+/// The same of an object that said nothing of sessions.
+#[track_caller]
+fn stays_silent(good: &str, bad: &str, words: &str, gone: Option<&str>) {
+    let in_effect = "the sessions of its last valid version, which said nothing of them, stay in effect";
+    stays_so(bad, [good, bad], [words, in_effect], gone);
+}
+
+#[track_caller]
+fn stays_so(name: &str, [good, bad]: [&str; 2], [words, in_effect]: [&str; 2], gone: Option<&str>) {
     let settings = settings();
     let (before, _, memory) = built(&read(good), &settings);
     let mut objects = read(bad);
@@ -62,7 +81,6 @@ fn stays(name: &str, good: &str, bad: &str, words: &str, gone: Option<&str>) {
     objects.memory = memory.clone();
     let (graph, said, remembered) = built(&objects, &settings);
     assert!(graph == before, "{name}: the sessions are other ones: {said:#?}");
-    let in_effect = "the sessions of its last valid version (generation 1) stay in effect";
     let told = said.iter().any(|said| said.contains(words) && said.contains(in_effect));
     assert!(told, "{name}: {said:#?}");
     // Another replica, and this one after a restart, read what was remembered.
@@ -189,6 +207,126 @@ fn a_typo_in_a_routes_annotations_ended_a_policys_sessions() {
 }
 
 #[test]
+fn the_first_annotation_of_a_route_with_a_typo_ended_a_policys_sessions() {
+    let policy = policy("BackendLBPolicy", 1, "", NAMED, "v1");
+    for kind in ["HTTPRoute", "GRPCRoute"] {
+        let version = |annotations: &str, persistence: &str| {
+            let route = route(kind, 1, annotations, persistence);
+            let named = route.replace("rules: [{", "rules: [{name: main, ");
+            [route, named].map(|route| format!("{policy}{route}"))
+        };
+        let (good, strict) = (version("", ""), version(STRICT, ""));
+        for (bad, words) in [
+            (
+                version("session.limpet.dev/strict: maybe", ""),
+                "Fall Back: metadata.annotations[session.limpet.dev/strict]",
+            ),
+            (version("session.limpet.dev/strikt: 'true'", ""), "strikt"),
+            (
+                version("session.limpet.dev/domain: other.org", ""),
+                "browsers drop the cookie",
+            ),
+            (
+                version("", ", sessionPersistence: {sessionName: 'a b'}"),
+                "spec.rules[0].sessionPersistence.sessionName",
+            ),
+        ] {
+            for ((good, bad), strict) in good.iter().zip(&bad).zip(&strict) {
+                stays_silent(good, bad, words, Some(strict));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_annotation_of_a_route_with_a_typo_ended_the_sessions_of_its_backends() {
+    let service = "kind: Service\nmetadata: {namespace: shop, name: v1, uid: one}\n\
+                   spec: {sessionAffinity: ClientIP, ports: [{name: web, port: 80}]}\n---\n";
+    let blue = "kind: XBackend\nmetadata: {namespace: shop, name: v1, uid: one}\n\
+                spec: {type: EndpointSelector, endpointSelector: {matchLabels: {app: blue}}, port: {number: 80}, \
+                sessionPersistence: {type: Cookie, cookie: {name: blue}}}\n---\n";
+    let to_service = "{name: v1, port: 80}";
+    let to_blue = "{group: gateway.networking.x-k8s.io, kind: XBackend, name: v1}";
+    for (backend, reference) in [(service, to_service), (blue, to_blue)] {
+        let version = |annotations: &str| {
+            let route = route("HTTPRoute", 1, annotations, "");
+            format!("{backend}{}", route.replace(to_service, reference))
+        };
+        stays_silent(
+            &version(""),
+            &version("session.limpet.dev/strikt: 'on'"),
+            "strikt",
+            None,
+        );
+    }
+}
+
+/// It is not taken for one that said nothing once it is remembered that it is there.
+#[test]
+fn a_new_route_with_a_typo_has_no_sessions() {
+    let settings = settings();
+    let policy = policy("BackendLBPolicy", 1, "", NAMED, "v1");
+    let typo = route("HTTPRoute", 1, "session.limpet.dev/strict: maybe", "");
+    let second = ", sessionPersistence: {sessionName: 'a b'}}, {name: other, backendRefs: [{name: v1, port: 80}]";
+    let one_rule = route("HTTPRoute", 1, "", second);
+    for route in [typo, one_rule] {
+        let mut objects = read(&format!("{policy}{route}"));
+        let (first, said, memory) = built(&objects, &settings);
+        assert!(!said.iter().any(|said| said.contains("stay in effect")), "{said:#?}");
+        objects.memory = memory.clone();
+        let (again, said_again, remembered) = built(&objects, &settings);
+        assert!(
+            again == first && said_again == said && remembered == memory,
+            "{said_again:#?}"
+        );
+    }
+}
+
+/// The route of a policy that comes back has its sessions again.
+#[test]
+fn a_route_that_said_nothing_is_known_after_a_time_without_sessions() {
+    let settings = settings();
+    let policy = policy("BackendLBPolicy", 1, "", NAMED, "v1");
+    let [good, bad] =
+        ["", "session.limpet.dev/strict: maybe"].map(|annotations| route("HTTPRoute", 1, annotations, ""));
+    let (before, _, mut memory) = built(&read(&format!("{policy}{good}")), &settings);
+    for version in [&good, &bad] {
+        let mut objects = read(version);
+        objects.memory = memory;
+        (_, _, memory) = built(&objects, &settings);
+    }
+    let mut objects = read(&format!("{policy}{bad}"));
+    objects.memory = memory;
+    let (graph, said, _) = built(&objects, &settings);
+    assert!(graph == before, "{said:#?}");
+}
+
+#[test]
+fn the_first_mistake_in_an_x_backend_ended_a_policys_sessions() {
+    let version = |annotations: &str, persistence: &str| {
+        format!(
+            "{}kind: XBackend\nmetadata: {{namespace: shop, name: blue, uid: one, generation: 1, \
+             annotations: {{{annotations}}}}}\n\
+             spec: {{type: EndpointSelector, endpointSelector: {{matchLabels: {{app: blue}}}}, \
+             port: {{number: 80}}{persistence}}}\n---\n{}",
+            policy("BackendLBPolicy", 1, "", NAMED, "v1"),
+            route("HTTPRoute", 1, "", "").replace(
+                "{name: v1, port: 80}",
+                "{name: v1, port: 80}, {group: gateway.networking.x-k8s.io, kind: XBackend, name: blue}"
+            )
+        )
+    };
+    let good = version("", "");
+    let bad = version("", ", sessionPersistence: {type: Cookie, cookie: {name: 'a b'}}");
+    stays_silent(&good, &bad, "spec.sessionPersistence.cookie.name", None);
+    // Annotations are about sessions of its own.
+    let (before, ..) = built(&read(&good), &settings());
+    let (graph, said, _) = built(&read(&version("session.limpet.dev/strikt: 'true'", "")), &settings());
+    assert!(graph == before, "{said:#?}");
+    assert!(said.iter().any(|said| said.contains("strikt")), "{said:#?}");
+}
+
+#[test]
 fn a_typo_in_an_x_backend_ended_its_sessions() {
     let backend = |generation: u32, annotations: &str, persistence: &str| {
         format!(
@@ -252,6 +390,25 @@ fn a_typo_in_an_ingress_route_ended_its_service() {
         "invalid=metadata.annotations[session.limpet.dev/strict]",
         Some(&root("", "")),
     );
+}
+
+#[test]
+fn the_first_annotation_of_an_ingress_route_with_a_typo_ended_its_service() {
+    let root = |annotations: &str, strategy: &str| {
+        format!(
+            "kind: IngressRoute\nmetadata: {{namespace: shop, name: root, uid: one, generation: 1, \
+             annotations: {{{annotations}}}}}\nspec: {{virtualhost: {{fqdn: root.example}}, \
+             routes: [{{match: /, services: [{{name: v1, port: 80{strategy}}}]}}]}}\n---\n"
+        )
+    };
+    for strategy in ["", ", strategy: Cookie"] {
+        stays_silent(
+            &root("", strategy),
+            &root("session.limpet.dev/strict: maybe", strategy),
+            "invalid=metadata.annotations[session.limpet.dev/strict]",
+            Some(&root(STRICT, strategy)),
+        );
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn with(policy: Value) -> World {
 }
 
 fn former_sessions(world: &World) -> RememberedSessions {
-    remembered(&world.objects, &world.sessions().judged)
+    remembered(&world.objects, &world.sessions().judged, |_| false)
 }
 
 fn status(world: &World) -> Vec<String> {
