@@ -11,16 +11,21 @@ use imbl::ordmap::DiffItem;
 
 use crate::cluster::reconcile::replicas::{RefusedRoute, View};
 use crate::cluster::reconcile::status::shortened;
-use limpet_api::{GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Object, ObjectName, ObjectRef};
+use limpet_api::{GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Object, ObjectName, ObjectRef, Text};
 use limpet_model::{InPlace, Map, Objects, Quarantined};
 use limpet_resources::{Name, Resources, Version};
 use limpet_xds::Disapproval;
 
 /// How many bytes of Envoy's words are kept.
 const WORDS: usize = 1000;
+/// How many routes of a namespace are replaced because the Envoys of its own Gateways refuse them. Beyond that, these
+/// Envoys wait, and nothing changes for others.
+const MOST_OF_OWN: usize = 500;
 
 /// What was refused, by the name of the unit and its version.
 type Refused<T> = BTreeMap<(Name, Version), T>;
+/// The refusals that are in the way of something, each with the Gateways that have the unit.
+pub(crate) type Hits = Refused<BTreeSet<ObjectName>>;
 
 /// What Envoys of this replica refused.
 #[derive(Debug, Clone)]
@@ -40,6 +45,14 @@ pub(crate) struct Quarantine {
     elsewhere: Refused<Arc<str>>,
     /// The version of each route before the last change that an Envoy accepted.
     former: BTreeMap<ObjectRef, Route>,
+}
+
+/// What Envoys say to a route.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    words: Arc<str>,
+    /// Whether all who say it are Envoys of Gateways in the route's namespace.
+    is_own: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,41 +111,119 @@ impl Quarantine {
         self.refused.is_empty() && self.elsewhere.is_empty()
     }
 
-    /// The routes with units that were refused, and the refusals that say so. Other replicas are believed for Gateways
-    /// that are not among `asked`: where this one has Envoys, these say it themselves.
+    /// Envoy's words about a unit, as far as they count at this Gateway, and the Gateway whose Envoys say it, if these
+    /// are connected here. Other replicas are believed for Gateways that are not among `asked`: where this one has
+    /// Envoys, these say it themselves.
+    fn said(
+        &self,
+        key: &(Name, Version),
+        gateway: &ObjectName,
+        asked: &BTreeSet<ObjectName>,
+    ) -> Option<(&Arc<str>, Option<&Name>)> {
+        let own = self.refused.get(key);
+        let own = own.map(|decided| (&decided.words, Some(&decided.gateway)));
+        let elsewhere = self.elsewhere.get(key).filter(|_| !asked.contains(gateway));
+        own.or_else(|| Some((elsewhere?, None)))
+    }
+
+    /// The routes with units that were refused, and the refusals that say so. Those that `kept` has are known.
     pub(crate) fn of(
         &self,
         resources: &BTreeMap<ObjectName, Resources>,
         asked: &BTreeSet<ObjectName>,
-        hits: &mut BTreeSet<(Name, Version)>,
-    ) -> BTreeMap<ObjectRef, Arc<str>> {
-        let mut found = BTreeMap::new();
+        kept: &BTreeSet<ObjectRef>,
+        hits: &mut Hits,
+    ) -> BTreeMap<ObjectRef, Refusal> {
+        let mut found: BTreeMap<ObjectRef, Refusal> = BTreeMap::new();
         for key in self.refused.keys().chain(self.elsewhere.keys()) {
             let (name, version) = key;
-            let own = self.refused.get(key).map(|decided| &decided.words);
-            let elsewhere = self.elsewhere.get(key);
+            let object = object_of(name).filter(|object| !kept.contains(object) || !hits.contains_key(key));
+            let Some(object) = object else { continue };
             let has_it = |resources: &Resources| resources.unit(name).is_some_and(|unit| unit.version() == *version);
             let gateways = resources.iter().filter(|(_, resources)| has_it(resources));
             for (gateway, _) in gateways {
-                let words = own.or_else(|| elsewhere.filter(|_| !asked.contains(gateway)));
-                if let (Some(words), Some(object)) = (words, object_of(name)) {
-                    found.insert(object, Arc::clone(words));
-                    hits.insert(key.clone());
+                if let Some((words, by)) = self.said(key, gateway, asked) {
+                    let is_own = by
+                        .and_then(|by| by.split_once('/'))
+                        .is_some_and(|(by, _)| *by == *object.name.namespace);
+                    let refusal = Refusal {
+                        words: Arc::clone(words),
+                        is_own,
+                    };
+                    let known = found.entry(object.clone()).or_insert(refusal);
+                    known.is_own &= is_own;
+                    hits.entry(key.clone()).or_default().insert(gateway.clone());
                 }
             }
         }
         found
     }
 
-    /// Puts the next best into the place of these routes of `objects`, which are what `all` are where nothing was
-    /// refused. Returns whether there is anything left to try.
-    pub(crate) fn replace(&self, objects: &mut Objects, all: &Objects, refused: BTreeMap<ObjectRef, Arc<str>>) -> bool {
+    /// Puts into `objects` what the last build had in the place of routes, where these are the same, and all that was
+    /// refused of them still is. Returns these routes, and leaves of `hits` what is about them.
+    pub(crate) fn keep(
+        &self,
+        objects: &mut Arc<Objects>,
+        last: &Objects,
+        asked: &BTreeSet<ObjectName>,
+        hits: &mut Hits,
+    ) -> BTreeSet<ObjectRef> {
+        let counts =
+            |key, gateways: &BTreeSet<_>| gateways.iter().all(|gateway| self.said(key, gateway, asked).is_some());
+        let over = hits.iter().filter(|(key, gateways)| !counts(key, gateways));
+        let over: BTreeSet<ObjectRef> = over.filter_map(|((unit, _), _)| object_of(unit)).collect();
+        let mut kept = BTreeSet::new();
+        for (object, quarantined) in last.quarantined.iter().filter(|(object, _)| !over.contains(object)) {
+            let was = last.originals.as_ref().and_then(|all| Route::find(all, object));
+            if let Some(next) = Route::find(last, object).filter(|_| was == Route::find(objects, object)) {
+                put(objects, object.clone(), &next, quarantined.clone());
+                kept.insert(object.clone());
+            }
+        }
+        retain(hits, &kept);
+        kept
+    }
+
+    /// Takes back from `objects` what was put in the place of these routes. They are kept no longer.
+    pub(crate) fn take_back(
+        objects: &mut Arc<Objects>,
+        routes: &BTreeSet<ObjectRef>,
+        kept: &mut BTreeSet<ObjectRef>,
+        hits: &mut Hits,
+    ) {
+        for object in routes {
+            if let Some(route) = original(objects, object) {
+                let objects = Arc::make_mut(objects);
+                route.put_into(objects, &object.name);
+                objects.quarantined.remove(object);
+            }
+            kept.remove(object);
+        }
+        retain(hits, kept);
+    }
+
+    /// Puts the next best into `objects` in the place of these routes, which are not kept any longer. Returns whether
+    /// there is anything left to try.
+    pub(crate) fn replace(
+        &self,
+        objects: &mut Arc<Objects>,
+        refused: BTreeMap<ObjectRef, Refusal>,
+        kept: &mut BTreeSet<ObjectRef>,
+    ) -> bool {
+        let mut counts: BTreeMap<Text, usize> = BTreeMap::new();
+        for object in objects.quarantined.keys() {
+            *counts.entry(object.name.namespace.clone()).or_default() += 1;
+        }
         let mut is_changed = false;
-        for (object, words) in refused {
-            let Some(route) = Route::find(all, &object) else {
+        for (object, refusal) in refused {
+            let Some(route) = original(objects, &object) else {
                 continue;
             };
             let known = objects.quarantined.get(&object);
+            let count = counts.entry(object.name.namespace.clone()).or_default();
+            if known.is_none() && refusal.is_own && *count >= MOST_OF_OWN {
+                continue;
+            }
             let former = self.former.get(&object).filter(|former| **former != route);
             let (next, serves) = match (known.map(|known| known.serves), former) {
                 (None, Some(former)) => (former, InPlace::Former),
@@ -140,22 +231,23 @@ impl Quarantine {
                 (Some(InPlace::Status500), _) => (&route, InPlace::Nothing),
                 (Some(InPlace::Nothing), _) => continue,
             };
+            *count += usize::from(known.is_none());
             let quarantined = Quarantined {
                 generation: route.generation(),
-                words: known.map_or_else(|| words.to_string(), |known| known.words.clone()),
+                words: known.map_or_else(|| refusal.words.to_string(), |known| known.words.clone()),
                 serves,
             };
-            next.put_into(objects, &object.name);
-            objects.quarantined.insert(object, quarantined);
+            kept.remove(&object);
+            put(objects, object, next, quarantined);
             is_changed = true;
         }
         is_changed
     }
 
     /// Forgets the refusals that `known` had and that were in the way of nothing.
-    pub(crate) fn forget(&mut self, known: &Self, hits: &BTreeSet<(Name, Version)>) {
+    pub(crate) fn forget(&mut self, known: &Self, hits: &Hits) {
         self.refused
-            .retain(|key, _| hits.contains(key) || !known.refused.contains_key(key));
+            .retain(|key, _| hits.contains_key(key) || !known.refused.contains_key(key));
     }
 
     /// Remembers routes as they are before a change.
@@ -239,8 +331,27 @@ impl Route {
     }
 }
 
+/// A route as it is, whatever is in its place.
+fn original(objects: &Objects, object: &ObjectRef) -> Option<Route> {
+    Route::find(objects.originals.as_deref().unwrap_or(objects), object)
+}
+
+/// Puts a route in the place of another one.
+fn put(objects: &mut Arc<Objects>, object: ObjectRef, next: &Route, quarantined: Quarantined) {
+    let originals = objects.originals.clone().unwrap_or_else(|| Arc::clone(objects));
+    let objects = Arc::make_mut(objects);
+    objects.originals = Some(originals);
+    next.put_into(objects, &object.name);
+    objects.quarantined.insert(object, quarantined);
+}
+
+/// Leaves the refusals of these routes.
+fn retain(hits: &mut Hits, routes: &BTreeSet<ObjectRef>) {
+    hits.retain(|(unit, _), _| object_of(unit).is_some_and(|object| routes.contains(&object)));
+}
+
 /// The route that a unit came from.
-fn object_of(unit: &str) -> Option<ObjectRef> {
+pub(super) fn object_of(unit: &str) -> Option<ObjectRef> {
     ObjectRef::from_key(unit, &[Kind::HttpRoute, Kind::GrpcRoute, Kind::IngressRoute])
 }
 

@@ -40,6 +40,12 @@ fn refusal(content: &str) -> Disapproval {
     }
 }
 
+/// A route that Envoys of others refuse.
+fn no(object: ObjectRef) -> BTreeMap<ObjectRef, Refusal> {
+    let (words, is_own) = ("no".into(), false);
+    [(object, Refusal { words, is_own })].into()
+}
+
 fn gateway() -> ObjectName {
     ObjectName::new("shop", "web")
 }
@@ -56,12 +62,8 @@ fn one(_: &str) -> usize {
 }
 
 /// The routes of `content` that were refused, where these Gateways have Envoys.
-fn found(
-    quarantine: &Quarantine,
-    content: &str,
-    hits: &mut BTreeSet<(Name, Version)>,
-) -> BTreeMap<ObjectRef, Arc<str>> {
-    quarantine.of(&resources(content), &[gateway()].into(), hits)
+fn found(quarantine: &Quarantine, content: &str, hits: &mut Hits) -> BTreeMap<ObjectRef, Refusal> {
+    quarantine.of(&resources(content), &[gateway()].into(), &BTreeSet::new(), hits)
 }
 
 #[test]
@@ -69,9 +71,9 @@ fn a_refused_route_gets_the_next_best_until_taken() {
     let (before, now) = (objects(1, 1), objects(2, 1));
     let mut quarantine = Quarantine::default();
     quarantine.remember(&before, &now, |_| Standing::Accepted);
-    let mut tried = now.clone();
+    let mut tried = Arc::new(now.clone());
     let mut refused = || {
-        let is_changed = quarantine.replace(&mut tried, &now, [(a(), "no".into())].into());
+        let is_changed = quarantine.replace(&mut tried, no(a()), &mut BTreeSet::new());
         let quarantined = &tried.quarantined[&a()];
         assert_eq!((quarantined.generation, quarantined.words.as_str()), (2, "no"));
         let served = tried.http_routes[&a().name].meta.generation;
@@ -88,8 +90,8 @@ fn a_refused_route_gets_the_next_best_until_taken() {
 #[test]
 fn without_a_former_version_a_route_answers_500() {
     let now = objects(1, 1);
-    let mut tried = now.clone();
-    assert!(Quarantine::default().replace(&mut tried, &now, [(a(), "no".into())].into()));
+    let mut tried = Arc::new(now);
+    assert!(Quarantine::default().replace(&mut tried, no(a()), &mut BTreeSet::new()));
     assert_eq!(tried.quarantined[&a()].serves, InPlace::Status500);
 }
 
@@ -114,16 +116,16 @@ fn a_refusal_counts_as_long_as_it_is_in_the_way() {
     let mut quarantine = Quarantine::default();
     assert!(quarantine.note(vec![refusal("bad"), refusal("worse")], one));
     assert!(!quarantine.note(vec![refusal("bad")], one), "it is known");
-    let mut hits = BTreeSet::new();
+    let mut hits = Hits::new();
     let refused = found(&quarantine, "bad", &mut hits);
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
-    assert!(refused[&a()].len() <= WORDS, "the words are bounded");
+    assert!(refused[&a()].words.len() <= WORDS, "the words are bounded");
     assert!(found(&quarantine, "good", &mut hits).is_empty());
 
     let known = quarantine.clone();
     quarantine.note(vec![refusal("new")], one);
     quarantine.forget(&known, &hits);
-    let mut is_refused = |content| !found(&quarantine, content, &mut BTreeSet::new()).is_empty();
+    let mut is_refused = |content| !found(&quarantine, content, &mut Hits::new()).is_empty();
     assert_eq!(["bad", "worse", "new"].map(&mut is_refused), [true, false, true]);
 }
 
@@ -134,7 +136,7 @@ fn all_are_asked_again_when_most_have_had_no_say() {
     assert!(!quarantine.note(vec![], one));
     assert!(!quarantine.note(vec![], |_| 0), "nobody is there to say otherwise");
     assert!(quarantine.note(vec![], |_| 2));
-    assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
+    assert!(found(&quarantine, "bad", &mut Hits::new()).is_empty());
     assert!(!quarantine.note(vec![], |_| 2));
     let all = Disapproval {
         refusing: 2,
@@ -154,9 +156,9 @@ fn other_replicas_count_where_no_envoy_is_connected() {
         ..Said::default()
     };
     assert!(quarantine.note_elsewhere(&[("other".to_owned(), said)].into()));
-    let refused = quarantine.of(&resources("bad"), &BTreeSet::new(), &mut BTreeSet::new());
+    let refused = quarantine.of(&resources("bad"), &BTreeSet::new(), &BTreeSet::new(), &mut Hits::new());
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
-    assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
+    assert!(found(&quarantine, "bad", &mut Hits::new()).is_empty());
 }
 
 #[test]
@@ -176,9 +178,9 @@ fn a_refused_ingress_route_gets_its_former_version() {
     assert_eq!(object.key(), "ingressroute/shop/a");
     let mut quarantine = Quarantine::default();
     quarantine.remember(&before, &now, |_| Standing::Accepted);
-    let mut tried = now.clone();
+    let mut tried = Arc::new(now.clone());
     let mut refused = || {
-        let is_changed = quarantine.replace(&mut tried, &now, [(object.clone(), "no".into())].into());
+        let is_changed = quarantine.replace(&mut tried, no(object.clone()), &mut BTreeSet::new());
         let host = tried.ingress_routes[&object.name].spec.virtualhost.clone();
         (
             is_changed,
@@ -192,4 +194,55 @@ fn a_refused_ingress_route_gets_its_former_version() {
     assert_eq!(refused(), (false, InPlace::Nothing, "two.example".to_owned()));
     quarantine.remember(&now, &Objects::default(), |_| Standing::Accepted);
     assert!(quarantine.former.is_empty());
+}
+
+/// Others refuse what they refuse of a shared Gateway.
+#[test]
+fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
+    let mut objects = Objects::default();
+    let (mut own, mut of_others) = (Vec::new(), Vec::new());
+    for number in 0..MOST_OF_OWN + 2 {
+        let route = json!({"metadata": {"namespace": "shop", "name": format!("r{number}")}, "spec": {}});
+        let route: Object<HttpRouteSpec> = limpet_api::readable(&route);
+        let name = route.meta.object_name();
+        objects.http_routes.insert(name.clone(), route.into());
+        let object = ObjectRef {
+            kind: Kind::HttpRoute,
+            name,
+        };
+        let group = |group: &str| Disapproval {
+            group: group.into(),
+            unit: object.key().into(),
+            ..refusal("bad")
+        };
+        own.push(group("shop/web"));
+        of_others.push(group("infra/shared"));
+    }
+    let units = |gateway: &ObjectName| {
+        let mut resources = Resources::new();
+        for refusal in &own {
+            resources.insert_unit(Resource::new(
+                ResourceType::VirtualHost,
+                refusal.unit.clone(),
+                "bad".into(),
+            ));
+        }
+        [(gateway.clone(), resources)].into()
+    };
+    let replaced = |refusals: &[Disapproval], gateway: &ObjectName| {
+        let mut quarantine = Quarantine::default();
+        quarantine.note(refusals.to_vec(), one);
+        let mut hits = Hits::new();
+        let refused = quarantine.of(&units(gateway), &BTreeSet::new(), &BTreeSet::new(), &mut hits);
+        let mut tried = Arc::new(objects.clone());
+        quarantine.replace(&mut tried, refused, &mut BTreeSet::new());
+        // All of them are known further on.
+        assert_eq!(hits.len(), refusals.len());
+        tried.quarantined.len()
+    };
+    assert_eq!(replaced(&own, &gateway()), MOST_OF_OWN);
+    assert_eq!(
+        replaced(&of_others, &ObjectName::new("infra", "shared")),
+        MOST_OF_OWN + 2
+    );
 }
