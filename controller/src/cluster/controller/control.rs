@@ -129,9 +129,10 @@ pub(crate) struct Control {
     deletions: Option<Instant>,
     /// When to publish the changed hosts of clusters whose sessions move.
     hosts: Option<Instant>,
-    /// When to check whether retained policies can be dropped, and of which Gateways the next build drops them.
+    /// When to check whether retained policies can be dropped, and whether the next build drops them. Of which Gateways
+    /// is known when it begins: one that runs now publishes routes that Envoys do not have.
     retained_check: Option<Instant>,
-    drops_retained: BTreeSet<ObjectName>,
+    drops_retained: bool,
     building: Option<JoinHandle<Built>>,
 }
 
@@ -266,7 +267,7 @@ impl Control {
             deletions: None,
             hosts: None,
             retained_check: None,
-            drops_retained: BTreeSet::new(),
+            drops_retained: false,
             building: None,
         }
     }
@@ -409,13 +410,12 @@ impl Control {
     /// Once all Envoys of a Gateway have the published routes, none of them needs the policies of earlier ones.
     fn drop_retained(&mut self) {
         let has_retained = self.publisher.has_retained();
-        self.drops_retained = self.publisher.needless_retained();
-        let is_any_needless = !self.drops_retained.is_empty();
-        if is_any_needless {
+        self.drops_retained = !self.publisher.needless_retained().is_empty();
+        if self.drops_retained {
             self.mark();
         }
         // Where another Gateway still retains some, the build looks again.
-        self.retained_check = (has_retained && !is_any_needless).then(|| Instant::now() + RETAINED);
+        self.retained_check = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
     }
 
     fn publish(&mut self, mut built: Built) {

@@ -90,7 +90,8 @@ impl Publisher {
         }
     }
 
-    pub(crate) fn builder(&mut self, inputs: Arc<FilterInputs>, drops_retained: BTreeSet<ObjectName>) -> Builder {
+    /// `drops_retained`: whether the policies go that no Envoy needs any more now.
+    pub(crate) fn builder(&mut self, inputs: Arc<FilterInputs>, drops_retained: bool) -> Builder {
         Builder {
             options: Arc::clone(&self.options),
             plane: self.target.objects.as_ref().map(|objects| Arc::clone(&objects.plane)),
@@ -99,7 +100,7 @@ impl Publisher {
             published: self.published.clone(),
             quarantine: Arc::clone(&self.quarantine),
             asked: self.asked(),
-            drops_retained,
+            drops_retained: drops_retained.then(|| self.needless_retained()).unwrap_or_default(),
             now: Instant::now(),
             stages: std::mem::take(&mut self.stages),
         }

@@ -140,25 +140,24 @@ impl World {
 
     /// Builds and publishes.
     fn publish(&self, publisher: &mut Publisher) -> Reports {
-        let drops_retained = publisher.needless_retained();
-        self.publish_keeping(publisher, drops_retained)
+        self.publish_at(publisher, true, Instant::now())
     }
 
-    fn publish_keeping(&self, publisher: &mut Publisher, drops_retained: BTreeSet<ObjectName>) -> Reports {
-        self.publish_at(publisher, drops_retained, Instant::now())
+    fn publish_keeping(&self, publisher: &mut Publisher) -> Reports {
+        self.publish_at(publisher, false, Instant::now())
     }
 
     /// Builds and publishes. Returns how often the model was built.
     fn attempts(&self, publisher: &mut Publisher) -> usize {
         let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new())));
-        let builder = publisher.builder(inputs, BTreeSet::new());
+        let builder = publisher.builder(inputs, false);
         let built = builder.build(Arc::new(self.objects.clone()), &Settings::default());
         let attempts = built.attempts;
         publisher.publish(built, |service, _| self.endpoints(service));
         attempts
     }
 
-    fn publish_at(&self, publisher: &mut Publisher, drops_retained: BTreeSet<ObjectName>, now: Instant) -> Reports {
+    fn publish_at(&self, publisher: &mut Publisher, drops_retained: bool, now: Instant) -> Reports {
         let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new())));
         let builder = Builder {
             now,
@@ -225,7 +224,7 @@ fn an_envoy_without_the_routes_made_other_gateways_retain_policies() {
     world.change(&Step::Service(0, 80));
     for session in 0..3 {
         with_session(&mut world, session);
-        world.publish_keeping(&mut publisher, BTreeSet::new());
+        world.publish_keeping(&mut publisher);
     }
     let [web, inside] = GATEWAYS.map(|gateway| name(&gateway));
     assert_eq!(retained(&publisher), [(web.clone(), 2), (inside.clone(), 2)].into());
@@ -237,12 +236,30 @@ fn an_envoy_without_the_routes_made_other_gateways_retain_policies() {
 }
 
 #[test]
+fn policies_went_by_what_envoys_had_before_the_last_routes() {
+    let (mut world, (mut publisher, snapshots)) = (World::new(), publisher());
+    world.change(&Step::Service(0, 80));
+    for session in 0..2 {
+        with_session(&mut world, session);
+        world.publish_keeping(&mut publisher);
+    }
+    let [web, inside] = GATEWAYS.map(|gateway| name(&gateway));
+    assert_eq!(publisher.needless_retained(), [web, inside.clone()].into());
+    // Meanwhile, a build ends. An Envoy does not have its routes.
+    with_session(&mut world, 2);
+    world.publish_keeping(&mut publisher);
+    snapshots.forget(&inside.to_string());
+    world.publish(&mut publisher);
+    assert_eq!(retained(&publisher), [(inside, 2)].into());
+}
+
+#[test]
 fn many_changes_left_policies_without_end() {
     let (mut world, (mut publisher, _)) = (World::new(), publisher());
     world.change(&Step::Service(0, 80));
     let mut change = |session: usize, after: Duration| {
         with_session(&mut world, session);
-        world.publish_at(&mut publisher, BTreeSet::new(), Instant::now() + after);
+        world.publish_at(&mut publisher, false, Instant::now() + after);
         retained(&publisher).into_values().max().unwrap_or_default()
     };
     for session in 0..=2 * MOST {

@@ -24,9 +24,7 @@ fn built(publisher: &mut Publisher) -> Built {
         ..Settings::default()
     };
     let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new())));
-    publisher
-        .builder(inputs, BTreeSet::new())
-        .build(Arc::default(), &settings)
+    publisher.builder(inputs, false).build(Arc::default(), &settings)
 }
 
 #[test]
