@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::Serialize;
@@ -60,8 +59,6 @@ pub struct Objects {
     pub memory: Memory,
     /// The routes that Envoys refused.
     pub quarantined: OrdMap<ObjectRef, Quarantined>,
-    /// The objects with these routes as they are: what concerns them concerns what is in their place.
-    pub originals: Option<Arc<Self>>,
     /// The objects that have what they said of their sessions before, because that cannot be followed now. A build
     /// finds them out.
     pub(crate) stand_ins: BTreeMap<ObjectRef, StandIn>,

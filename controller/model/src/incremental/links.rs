@@ -73,40 +73,21 @@ pub(super) type Links = Vec<(Link, Hold)>;
 
 /// The links of a member; `None` if it does not exist.
 pub(super) fn links(member: &Member, objects: &Objects, settings: &Settings) -> Option<Links> {
-    let mut links = of_member(member, objects, settings)?;
+    let mut links = match member {
+        Member::Classes => vec![(Link::Deployments, Hold::Reads)],
+        Member::Contour => of_contour(objects, settings)?,
+        Member::Object(object) => of_object(object, objects, settings)?,
+    };
     // What it said of its sessions before may be built in its place.
     if let Member::Object(object) = member
         && let Some(former) = objects.with_former(object)
     {
         links.extend(of_object(object, &former, settings).unwrap_or_default());
     }
-    // A change of what a refused route needs may mend it, whatever is built in its place.
-    if let Some(originals) = objects.originals.as_ref().filter(|_| is_quarantined(member, objects)) {
-        links.extend(of_member(member, originals, settings).unwrap_or_default());
-    }
     // The strongest hold of a link comes first.
     links.sort_unstable();
     links.dedup_by(|next, kept| next.0 == kept.0);
     Some(links)
-}
-
-fn of_member(member: &Member, objects: &Objects, settings: &Settings) -> Option<Links> {
-    match member {
-        Member::Classes => Some(vec![(Link::Deployments, Hold::Reads)]),
-        Member::Contour => of_contour(objects, settings),
-        Member::Object(object) => of_object(object, objects, settings),
-    }
-}
-
-fn is_quarantined(member: &Member, objects: &Objects) -> bool {
-    match member {
-        Member::Classes => false,
-        Member::Contour => objects
-            .quarantined
-            .keys()
-            .any(|object| object.kind == Kind::IngressRoute),
-        Member::Object(object) => objects.quarantined.contains_key(object),
-    }
 }
 
 fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings) -> Option<Links> {

@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName};
 
 use super::build::{Built, MOST_BUILDS, build_with_stand_ins, build_within};
 use super::gone_classes;
@@ -58,8 +58,6 @@ pub struct Incremental {
     others: BTreeSet<ObjectName>,
     /// Which listeners of each Gateway serve, which is what its routes read of it beside the object.
     serving: BTreeMap<ObjectName, Serving>,
-    /// What the last build has built again.
-    rebuilt: BTreeSet<Island>,
 }
 
 /// Whether a Gateway serves, and which of its listeners.
@@ -84,20 +82,7 @@ impl Incremental {
             room: None,
             others: BTreeSet::new(),
             serving: BTreeMap::new(),
-            rebuilt: BTreeSet::new(),
         }
-    }
-
-    /// Whether the last build has built a route again, because something has changed that concerns it. What concerns a
-    /// refused route concerns what is in its place.
-    #[must_use]
-    pub fn has_rebuilt(&self, route: &ObjectRef) -> bool {
-        let member = match route.kind {
-            Kind::IngressRoute => Member::Contour,
-            _ => Member::Object(route.clone()),
-        };
-        let island = self.partition.island_of(&member);
-        island.is_none_or(|island| self.rebuilt.contains(&island))
     }
 
     /// The graph that `objects` describe, and a report on each object.
@@ -117,7 +102,6 @@ impl Incremental {
     /// `None`: it came to no end.
     fn build_parts(&mut self, objects: &Objects, settings: &Settings) -> Option<(Graph, Reports)> {
         let mut objects = objects.clone();
-        self.rebuilt.clear();
         let mut is_settled = self.apply(&objects, settings);
         let (mut memory, mut forgot) = self.memory();
         for _ in 1..MOST_BUILDS {
@@ -269,7 +253,6 @@ impl Incremental {
 
     fn build_island(&mut self, island: Island, settings: &Settings, difference: &mut Difference) {
         let members = self.partition.members(island);
-        self.rebuilt.insert(island);
         let objects = restricted(&self.objects, &self.partition, island, self.others.first());
         let context = Context {
             limits: Limits {

@@ -167,10 +167,6 @@ impl Partition {
             .map(|(link, _)| &**link)
     }
 
-    pub(super) fn island_of(&self, member: &Member) -> Option<Island> {
-        self.members.get(member)?.island
-    }
-
     pub(super) fn members(&self, island: Island) -> &[Arc<Member>] {
         self.islands.get(&island).map(Vec::as_slice).unwrap_or_default()
     }

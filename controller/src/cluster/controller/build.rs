@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::quarantine::{Hits, Quarantine, object_of};
+use super::quarantine::Quarantine;
 use super::retained_policies::{RetainedPolicies, UsedByGateway, configs, policies_of, retained_policies};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::longest_life;
@@ -14,7 +14,7 @@ use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
 use limpet_outputs::{ControlPlane, FilterInputs, all_policies};
-use limpet_resources::Resources;
+use limpet_resources::{Name, Resources, Version};
 
 /// The result of a build.
 #[derive(Debug)]
@@ -29,16 +29,13 @@ pub(crate) struct Built {
     pub(crate) took: Duration,
     /// The routes that Envoys refused, and the refusals that still count.
     pub(super) quarantined: BTreeSet<ObjectRef>,
-    pub(super) hits: Hits,
+    pub(super) hits: BTreeSet<(Name, Version)>,
     /// What was known of refusals.
     pub(super) quarantine: Arc<Quarantine>,
     /// `None`: the same is published already.
     pub(super) changes: Option<Changes>,
     /// For the next build.
     pub(super) stages: Stages,
-    /// How often the model was built.
-    #[cfg(test)]
-    pub(super) attempts: usize,
 }
 
 /// The last input and output of each stage of a build. The next one makes only what differs.
@@ -51,11 +48,6 @@ pub(crate) struct Stages {
     envoys: envoys::Made,
     /// Of these policies and inputs.
     life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Duration)>,
-    /// The objects with what was in the place of refused routes, and the refusals that said so.
-    pub(super) tried: Arc<Objects>,
-    hits: Hits,
-    #[cfg(test)]
-    attempts: usize,
 }
 
 #[derive(Debug)]
@@ -114,25 +106,15 @@ pub(crate) struct Builder {
 impl Builder {
     pub(crate) fn build(mut self, objects: Arc<Objects>, settings: &Settings) -> Built {
         let start = Instant::now();
+        let mut hits = BTreeSet::new();
         let mut tried = Arc::clone(&objects);
-        let mut hits = std::mem::take(&mut self.stages.hits);
-        let mut kept = self
-            .quarantine
-            .keep(&mut tried, &self.stages.tried, &self.asked, &mut hits);
-        let before = Arc::clone(&self.stages.graph);
         let mut attempt = self.attempt(&tried, settings);
-        // What has happened around a route may have mended it.
-        let again = self.may_be_mended(&kept, &hits, &before, &attempt.made.graph);
-        if !again.is_empty() {
-            Quarantine::take_back(&mut tried, &again, &mut kept, &mut hits);
-            attempt = self.attempt(&tried, settings);
-        }
         // Each turn puts something else in the place of a route, and there are few such things.
         let mut resources = None;
         while !self.quarantine.is_empty() {
             let of_attempt = &*resources.insert(self.resources(&attempt.made));
-            let refused = self.quarantine.of(of_attempt, &self.asked, &kept, &mut hits);
-            if refused.is_empty() || !self.quarantine.replace(&mut tried, refused, &mut kept) {
+            let refused = self.quarantine.of(of_attempt, &self.asked, &mut hits);
+            if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
                 break;
             }
             attempt = self.attempt(&tried, settings);
@@ -151,14 +133,10 @@ impl Builder {
             moving: self.moving(),
             made,
         });
-        let quarantined = tried.quarantined.keys().cloned().collect();
-        (self.stages.tried, self.stages.hits) = (tried, hits.clone());
         Built {
             reports,
-            quarantined,
+            quarantined: tried.quarantined.keys().cloned().collect(),
             hits,
-            #[cfg(test)]
-            attempts: std::mem::take(&mut self.stages.attempts),
             quarantine: Arc::clone(&self.quarantine),
             objects,
             memory,
@@ -170,31 +148,7 @@ impl Builder {
         }
     }
 
-    /// Those of the kept routes whose units may be others now: they were built again with what was in their place, or
-    /// a Gateway has other Envoys.
-    fn may_be_mended(
-        &self,
-        kept: &BTreeSet<ObjectRef>,
-        hits: &Hits,
-        before: &Graph,
-        now: &Graph,
-    ) -> BTreeSet<ObjectRef> {
-        let is_other = |gateway: &ObjectName| before.envoys.get(gateway) != now.envoys.get(gateway);
-        let others = hits.iter().filter(|(_, gateways)| gateways.iter().any(is_other));
-        let mut again: BTreeSet<ObjectRef> = others.filter_map(|((unit, _), _)| object_of(unit)).collect();
-        again.extend(
-            kept.iter()
-                .filter(|object| self.stages.model.has_rebuilt(object))
-                .cloned(),
-        );
-        again
-    }
-
     fn attempt(&mut self, objects: &Objects, settings: &Settings) -> Attempt {
-        #[cfg(test)]
-        {
-            self.stages.attempts += 1;
-        }
         let (mut graph, mut reports) = self.stages.model.build(objects, settings);
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);

@@ -18,14 +18,12 @@ use limpet_xds::Disapproval;
 
 /// How many bytes of Envoy's words are kept.
 const WORDS: usize = 1000;
-/// How many routes of a namespace are replaced because the Envoys of its own Gateways refuse them. Beyond that, these
-/// Envoys wait, and nothing changes for others.
+/// How many routes of a namespace are replaced because the Envoys of its own Gateways refuse them: each is built twice
+/// in each build. Beyond that, these Envoys wait, and nothing changes for others.
 const MOST_OF_OWN: usize = 500;
 
 /// What was refused, by the name of the unit and its version.
 type Refused<T> = BTreeMap<(Name, Version), T>;
-/// The refusals that are in the way of something, each with the Gateways that have the unit.
-pub(crate) type Hits = Refused<BTreeSet<ObjectName>>;
 
 /// What Envoys of this replica refused.
 #[derive(Debug, Clone)]
@@ -111,117 +109,52 @@ impl Quarantine {
         self.refused.is_empty() && self.elsewhere.is_empty()
     }
 
-    /// Envoy's words about a unit, as far as they count at this Gateway, and the Gateway whose Envoys say it, if these
-    /// are connected here. Other replicas are believed for Gateways that are not among `asked`: where this one has
-    /// Envoys, these say it themselves.
-    fn said(
-        &self,
-        key: &(Name, Version),
-        gateway: &ObjectName,
-        asked: &BTreeSet<ObjectName>,
-    ) -> Option<(&Arc<str>, Option<&Name>)> {
-        let own = self.refused.get(key);
-        let own = own.map(|decided| (&decided.words, Some(&decided.gateway)));
-        let elsewhere = self.elsewhere.get(key).filter(|_| !asked.contains(gateway));
-        own.or_else(|| Some((elsewhere?, None)))
-    }
-
-    /// The routes with units that were refused, and the refusals that say so. Those that `kept` has are known.
+    /// The routes with units that were refused, and the refusals that say so. Other replicas are believed for Gateways
+    /// that are not among `asked`: where this one has Envoys, these say it themselves.
     pub(crate) fn of(
         &self,
         resources: &BTreeMap<ObjectName, Resources>,
         asked: &BTreeSet<ObjectName>,
-        kept: &BTreeSet<ObjectRef>,
-        hits: &mut Hits,
+        hits: &mut BTreeSet<(Name, Version)>,
     ) -> BTreeMap<ObjectRef, Refusal> {
         let mut found: BTreeMap<ObjectRef, Refusal> = BTreeMap::new();
         for key in self.refused.keys().chain(self.elsewhere.keys()) {
             let (name, version) = key;
-            let object = object_of(name).filter(|object| !kept.contains(object) || !hits.contains_key(key));
-            let Some(object) = object else { continue };
+            let Some(object) = object_of(name) else { continue };
+            let own = self.refused.get(key);
+            let by = own.and_then(|decided| decided.gateway.split_once('/'));
+            let is_own = by.is_some_and(|(namespace, _)| *namespace == *object.name.namespace);
+            let own = own.map(|decided| &decided.words);
+            let elsewhere = self.elsewhere.get(key);
             let has_it = |resources: &Resources| resources.unit(name).is_some_and(|unit| unit.version() == *version);
             let gateways = resources.iter().filter(|(_, resources)| has_it(resources));
             for (gateway, _) in gateways {
-                if let Some((words, by)) = self.said(key, gateway, asked) {
-                    let is_own = by
-                        .and_then(|by| by.split_once('/'))
-                        .is_some_and(|(by, _)| *by == *object.name.namespace);
-                    let refusal = Refusal {
-                        words: Arc::clone(words),
-                        is_own,
-                    };
-                    let known = found.entry(object.clone()).or_insert(refusal);
+                let words = own.or_else(|| elsewhere.filter(|_| !asked.contains(gateway)));
+                if let Some(words) = words.cloned() {
+                    let known = found.entry(object.clone()).or_insert(Refusal { words, is_own });
                     known.is_own &= is_own;
-                    hits.entry(key.clone()).or_default().insert(gateway.clone());
+                    hits.insert(key.clone());
                 }
             }
         }
         found
     }
 
-    /// Puts into `objects` what the last build had in the place of routes, where these are the same, and all that was
-    /// refused of them still is. Returns these routes, and leaves of `hits` what is about them.
-    pub(crate) fn keep(
-        &self,
-        objects: &mut Arc<Objects>,
-        last: &Objects,
-        asked: &BTreeSet<ObjectName>,
-        hits: &mut Hits,
-    ) -> BTreeSet<ObjectRef> {
-        let counts =
-            |key, gateways: &BTreeSet<_>| gateways.iter().all(|gateway| self.said(key, gateway, asked).is_some());
-        let over = hits.iter().filter(|(key, gateways)| !counts(key, gateways));
-        let over: BTreeSet<ObjectRef> = over.filter_map(|((unit, _), _)| object_of(unit)).collect();
-        let mut kept = BTreeSet::new();
-        for (object, quarantined) in last.quarantined.iter().filter(|(object, _)| !over.contains(object)) {
-            let was = last.originals.as_ref().and_then(|all| Route::find(all, object));
-            if let Some(next) = Route::find(last, object).filter(|_| was == Route::find(objects, object)) {
-                put(objects, object.clone(), &next, quarantined.clone());
-                kept.insert(object.clone());
-            }
-        }
-        retain(hits, &kept);
-        kept
-    }
-
-    /// Takes back from `objects` what was put in the place of these routes. They are kept no longer.
-    pub(crate) fn take_back(
-        objects: &mut Arc<Objects>,
-        routes: &BTreeSet<ObjectRef>,
-        kept: &mut BTreeSet<ObjectRef>,
-        hits: &mut Hits,
-    ) {
-        for object in routes {
-            if let Some(route) = original(objects, object) {
-                let objects = Arc::make_mut(objects);
-                route.put_into(objects, &object.name);
-                objects.quarantined.remove(object);
-            }
-            kept.remove(object);
-        }
-        retain(hits, kept);
-    }
-
-    /// Puts the next best into `objects` in the place of these routes, which are not kept any longer. Returns whether
-    /// there is anything left to try.
-    pub(crate) fn replace(
-        &self,
-        objects: &mut Arc<Objects>,
-        refused: BTreeMap<ObjectRef, Refusal>,
-        kept: &mut BTreeSet<ObjectRef>,
-    ) -> bool {
-        let mut counts: BTreeMap<Text, usize> = BTreeMap::new();
+    /// Puts the next best into the place of these routes of `objects`, which are what `all` are where nothing was
+    /// refused. Returns whether there is anything left to try.
+    pub(crate) fn replace(&self, objects: &mut Objects, all: &Objects, refused: BTreeMap<ObjectRef, Refusal>) -> bool {
+        let mut replaced: BTreeMap<Text, usize> = BTreeMap::new();
         for object in objects.quarantined.keys() {
-            *counts.entry(object.name.namespace.clone()).or_default() += 1;
+            *replaced.entry(object.name.namespace.clone()).or_default() += 1;
         }
         let mut is_changed = false;
         for (object, refusal) in refused {
-            let Some(route) = original(objects, &object) else {
+            let Some(route) = Route::find(all, &object) else {
                 continue;
             };
             let known = objects.quarantined.get(&object);
-            let count = counts.entry(object.name.namespace.clone()).or_default();
-            if known.is_none() && refusal.is_own && *count >= MOST_OF_OWN {
+            let replaced = replaced.entry(object.name.namespace.clone()).or_default();
+            if known.is_none() && refusal.is_own && *replaced >= MOST_OF_OWN {
                 continue;
             }
             let former = self.former.get(&object).filter(|former| **former != route);
@@ -231,23 +164,23 @@ impl Quarantine {
                 (Some(InPlace::Status500), _) => (&route, InPlace::Nothing),
                 (Some(InPlace::Nothing), _) => continue,
             };
-            *count += usize::from(known.is_none());
+            *replaced += usize::from(known.is_none());
             let quarantined = Quarantined {
                 generation: route.generation(),
                 words: known.map_or_else(|| refusal.words.to_string(), |known| known.words.clone()),
                 serves,
             };
-            kept.remove(&object);
-            put(objects, object, next, quarantined);
+            next.put_into(objects, &object.name);
+            objects.quarantined.insert(object, quarantined);
             is_changed = true;
         }
         is_changed
     }
 
     /// Forgets the refusals that `known` had and that were in the way of nothing.
-    pub(crate) fn forget(&mut self, known: &Self, hits: &Hits) {
+    pub(crate) fn forget(&mut self, known: &Self, hits: &BTreeSet<(Name, Version)>) {
         self.refused
-            .retain(|key, _| hits.contains_key(key) || !known.refused.contains_key(key));
+            .retain(|key, _| hits.contains(key) || !known.refused.contains_key(key));
     }
 
     /// Remembers routes as they are before a change.
@@ -331,27 +264,8 @@ impl Route {
     }
 }
 
-/// A route as it is, whatever is in its place.
-fn original(objects: &Objects, object: &ObjectRef) -> Option<Route> {
-    Route::find(objects.originals.as_deref().unwrap_or(objects), object)
-}
-
-/// Puts a route in the place of another one.
-fn put(objects: &mut Arc<Objects>, object: ObjectRef, next: &Route, quarantined: Quarantined) {
-    let originals = objects.originals.clone().unwrap_or_else(|| Arc::clone(objects));
-    let objects = Arc::make_mut(objects);
-    objects.originals = Some(originals);
-    next.put_into(objects, &object.name);
-    objects.quarantined.insert(object, quarantined);
-}
-
-/// Leaves the refusals of these routes.
-fn retain(hits: &mut Hits, routes: &BTreeSet<ObjectRef>) {
-    hits.retain(|(unit, _), _| object_of(unit).is_some_and(|object| routes.contains(&object)));
-}
-
 /// The route that a unit came from.
-pub(super) fn object_of(unit: &str) -> Option<ObjectRef> {
+fn object_of(unit: &str) -> Option<ObjectRef> {
     ObjectRef::from_key(unit, &[Kind::HttpRoute, Kind::GrpcRoute, Kind::IngressRoute])
 }
 

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 use super::tests::publisher;
 use super::*;
 use crate::cluster::controller::retained_policies::{MOST, YOUNG};
+use limpet_model::Settings;
 use limpet_model::endpoints::EndpointState;
-use limpet_model::{InPlace, Quarantined, Settings};
 use limpet_outputs::FilterKeys;
-use limpet_xds::Disapproval;
 
 const NAMES: usize = 4;
 
@@ -26,8 +25,6 @@ enum Step {
     NoService(usize),
     Endpoints(usize, Vec<u8>),
     NoGateway(bool),
-    /// Envoys refuse the route as it is published, if these are `true`, or else no route any longer.
-    Refuse(usize, bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -42,7 +39,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..NAMES).prop_map(Step::NoService),
         3 => (0..NAMES, proptest::collection::vec(1..9_u8, 0..4)).prop_map(|(name, hosts)| Step::Endpoints(name, hosts)),
         1 => any::<bool>().prop_map(Step::NoGateway),
-        3 => (0..NAMES, prop::bool::weighted(0.8)).prop_map(|(name, refuses)| Step::Refuse(name, refuses)),
     ]
 }
 
@@ -130,7 +126,6 @@ impl World {
                 self.endpoints.insert(name(&format!("v{service}")), endpoints);
             }
             Step::NoGateway(is_gone) => self.gateway(!is_gone),
-            Step::Refuse(..) => {}
         }
     }
 
@@ -145,16 +140,6 @@ impl World {
 
     fn publish_keeping(&self, publisher: &mut Publisher) -> Reports {
         self.publish_at(publisher, false, Instant::now())
-    }
-
-    /// Builds and publishes. Returns how often the model was built.
-    fn attempts(&self, publisher: &mut Publisher) -> usize {
-        let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new())));
-        let builder = publisher.builder(inputs, false);
-        let built = builder.build(Arc::new(self.objects.clone()), &Settings::default());
-        let attempts = built.attempts;
-        publisher.publish(built, |service, _| self.endpoints(service));
-        attempts
     }
 
     fn publish_at(&self, publisher: &mut Publisher, drops_retained: bool, now: Instant) -> Reports {
@@ -181,23 +166,6 @@ fn published(publisher: &Publisher) -> (BTreeMap<String, Vec<String>>, BTreeSet<
     let served = publisher.clusters.values().flatten();
     let served = served.map(|served| format!("{} {} {:?}", served.cluster, served.port_name, served.gateways));
     (sent.collect(), publisher.book.services(), served.collect())
-}
-
-/// Envoys refuse what is published of a route, whatever else they refuse.
-fn refuse(publisher: &mut Publisher, route: &ObjectName) {
-    let unit = format!("httproute/{route}");
-    let units = publisher.built.iter();
-    let units = units.filter_map(|(gateway, resources)| Some((gateway, resources.unit(&unit)?)));
-    let refusals = units.map(|(gateway, unit)| Disapproval {
-        group: gateway.to_string().into(),
-        unit: Arc::clone(unit.name()),
-        version: unit.version(),
-        node: "one".into(),
-        message: "no".into(),
-        refusing: 1,
-    });
-    let refusals = refusals.collect();
-    Arc::make_mut(&mut publisher.quarantine).note(refusals, |_| 1);
 }
 
 /// A route of both Gateways, with a session of this name.
@@ -272,89 +240,25 @@ fn many_changes_left_policies_without_end() {
     assert_eq!(change(2 * MOST + 1, YOUNG * 2), 1);
 }
 
-#[test]
-fn each_build_with_refused_routes_was_two() {
-    let (mut world, (mut publisher, _)) = (World::new(), publisher());
-    let to = |route: usize, service: usize| Step::Route(route, route, vec![service], true, [true, false]);
-    for number in 0..NAMES {
-        world.change(&Step::Service(number, 80));
-        world.change(&to(number, number));
-    }
-    assert_eq!(world.attempts(&mut publisher), 1);
-    let quarantined = |publisher: &Publisher| {
-        publisher
-            .quarantined
-            .iter()
-            .map(|of| of.name.clone())
-            .collect::<Vec<_>>()
-    };
-    let [first, second] = [0, 1].map(|number: usize| name(&number));
-    world.change(&to(0, 3));
-    assert_eq!(world.attempts(&mut publisher), 1);
-    for route in [&first, &second] {
-        refuse(&mut publisher, route);
-    }
-    assert_eq!(
-        world.attempts(&mut publisher),
-        2,
-        "one has its former version, the other one status 500"
-    );
-    assert_eq!(quarantined(&publisher), [first.clone(), second.clone()]);
-    // What has nothing to do with them.
-    world.change(&Step::Service(2, 81));
-    assert_eq!(world.attempts(&mut publisher), 1);
-    // What the refused version leads to, and not what is in its place.
-    world.change(&Step::Service(3, 81));
-    assert_eq!(world.attempts(&mut publisher), 3, "it may be mended, and is not");
-    // The former version is refused as well.
-    refuse(&mut publisher, &first);
-    assert_eq!(world.attempts(&mut publisher), 2);
-    assert_eq!(world.attempts(&mut publisher), 1);
-    assert_eq!(quarantined(&publisher), [first, second.clone()]);
-    world.change(&to(0, 2));
-    assert_eq!(world.attempts(&mut publisher), 1);
-    assert_eq!(quarantined(&publisher), [second]);
-    publisher.quarantine = Arc::default();
-    assert_eq!(world.attempts(&mut publisher), 1);
-    assert_eq!(quarantined(&publisher), []);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
 
     #[test]
     fn many_builds_publish_what_one_would(turns in proptest::collection::vec(proptest::collection::vec(step(), 1..3), 1..12)) {
         let (mut world, (mut kept, _)) = (World::new(), publisher());
-        let mut changed = BTreeSet::new();
         for steps in turns {
             let mut services = BTreeSet::new();
             for step in &steps {
-                if let Step::Route(route, ..) = step
-                    && world.objects.http_routes.contains_key(&name(route))
-                {
-                    changed.insert(name(route));
-                }
                 world.change(step);
-                match step {
-                    Step::Endpoints(service, _) => drop(services.insert(name(&format!("v{service}")))),
-                    Step::Refuse(route, true) => refuse(&mut kept, &name(route)),
-                    Step::Refuse(_, false) => kept.quarantine = Arc::default(),
-                    _ => {}
+                if let Step::Endpoints(service, _) = step {
+                    services.insert(name(&format!("v{service}")));
                 }
             }
             kept.publish_endpoints(&services, |service, _| world.endpoints(service));
             world.publish(&mut kept);
             // Policies that are not used any more are retained until now.
             let reports = world.publish(&mut kept);
-            // A former version that was refused as well is tried again with the route, not when it may be mended.
-            let is_worse = |(route, of): (&ObjectRef, &Quarantined)| {
-                of.serves != InPlace::Former && changed.contains(&route.name)
-            };
-            if kept.stages.tried.quarantined.iter().any(is_worse) {
-                continue;
-            }
             let (mut anew, _) = publisher();
-            anew.quarantine = Arc::clone(&kept.quarantine);
             prop_assert_eq!(reports, world.publish(&mut anew));
             prop_assert_eq!(published(&kept), published(&anew));
         }

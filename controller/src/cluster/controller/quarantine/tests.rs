@@ -40,12 +40,6 @@ fn refusal(content: &str) -> Disapproval {
     }
 }
 
-/// A route that Envoys of others refuse.
-fn no(object: ObjectRef) -> BTreeMap<ObjectRef, Refusal> {
-    let (words, is_own) = ("no".into(), false);
-    [(object, Refusal { words, is_own })].into()
-}
-
 fn gateway() -> ObjectName {
     ObjectName::new("shop", "web")
 }
@@ -61,9 +55,15 @@ fn one(_: &str) -> usize {
     1
 }
 
+/// A route that Envoys of others refuse.
+fn no(object: ObjectRef) -> BTreeMap<ObjectRef, Refusal> {
+    let (words, is_own) = ("no".into(), false);
+    [(object, Refusal { words, is_own })].into()
+}
+
 /// The routes of `content` that were refused, where these Gateways have Envoys.
-fn found(quarantine: &Quarantine, content: &str, hits: &mut Hits) -> BTreeMap<ObjectRef, Refusal> {
-    quarantine.of(&resources(content), &[gateway()].into(), &BTreeSet::new(), hits)
+fn found(quarantine: &Quarantine, content: &str, hits: &mut BTreeSet<(Name, Version)>) -> BTreeMap<ObjectRef, Refusal> {
+    quarantine.of(&resources(content), &[gateway()].into(), hits)
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn a_refused_route_gets_the_next_best_until_taken() {
     let (before, now) = (objects(1, 1), objects(2, 1));
     let mut quarantine = Quarantine::default();
     quarantine.remember(&before, &now, |_| Standing::Accepted);
-    let mut tried = Arc::new(now.clone());
+    let mut tried = now.clone();
     let mut refused = || {
-        let is_changed = quarantine.replace(&mut tried, no(a()), &mut BTreeSet::new());
+        let is_changed = quarantine.replace(&mut tried, &now, no(a()));
         let quarantined = &tried.quarantined[&a()];
         assert_eq!((quarantined.generation, quarantined.words.as_str()), (2, "no"));
         let served = tried.http_routes[&a().name].meta.generation;
@@ -90,8 +90,8 @@ fn a_refused_route_gets_the_next_best_until_taken() {
 #[test]
 fn without_a_former_version_a_route_answers_500() {
     let now = objects(1, 1);
-    let mut tried = Arc::new(now);
-    assert!(Quarantine::default().replace(&mut tried, no(a()), &mut BTreeSet::new()));
+    let mut tried = now.clone();
+    assert!(Quarantine::default().replace(&mut tried, &now, no(a())));
     assert_eq!(tried.quarantined[&a()].serves, InPlace::Status500);
 }
 
@@ -116,7 +116,7 @@ fn a_refusal_counts_as_long_as_it_is_in_the_way() {
     let mut quarantine = Quarantine::default();
     assert!(quarantine.note(vec![refusal("bad"), refusal("worse")], one));
     assert!(!quarantine.note(vec![refusal("bad")], one), "it is known");
-    let mut hits = Hits::new();
+    let mut hits = BTreeSet::new();
     let refused = found(&quarantine, "bad", &mut hits);
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
     assert!(refused[&a()].words.len() <= WORDS, "the words are bounded");
@@ -125,7 +125,7 @@ fn a_refusal_counts_as_long_as_it_is_in_the_way() {
     let known = quarantine.clone();
     quarantine.note(vec![refusal("new")], one);
     quarantine.forget(&known, &hits);
-    let mut is_refused = |content| !found(&quarantine, content, &mut Hits::new()).is_empty();
+    let mut is_refused = |content| !found(&quarantine, content, &mut BTreeSet::new()).is_empty();
     assert_eq!(["bad", "worse", "new"].map(&mut is_refused), [true, false, true]);
 }
 
@@ -136,7 +136,7 @@ fn all_are_asked_again_when_most_have_had_no_say() {
     assert!(!quarantine.note(vec![], one));
     assert!(!quarantine.note(vec![], |_| 0), "nobody is there to say otherwise");
     assert!(quarantine.note(vec![], |_| 2));
-    assert!(found(&quarantine, "bad", &mut Hits::new()).is_empty());
+    assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
     assert!(!quarantine.note(vec![], |_| 2));
     let all = Disapproval {
         refusing: 2,
@@ -156,9 +156,9 @@ fn other_replicas_count_where_no_envoy_is_connected() {
         ..Said::default()
     };
     assert!(quarantine.note_elsewhere(&[("other".to_owned(), said)].into()));
-    let refused = quarantine.of(&resources("bad"), &BTreeSet::new(), &BTreeSet::new(), &mut Hits::new());
+    let refused = quarantine.of(&resources("bad"), &BTreeSet::new(), &mut BTreeSet::new());
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
-    assert!(found(&quarantine, "bad", &mut Hits::new()).is_empty());
+    assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
 }
 
 #[test]
@@ -178,9 +178,9 @@ fn a_refused_ingress_route_gets_its_former_version() {
     assert_eq!(object.key(), "ingressroute/shop/a");
     let mut quarantine = Quarantine::default();
     quarantine.remember(&before, &now, |_| Standing::Accepted);
-    let mut tried = Arc::new(now.clone());
+    let mut tried = now.clone();
     let mut refused = || {
-        let is_changed = quarantine.replace(&mut tried, no(object.clone()), &mut BTreeSet::new());
+        let is_changed = quarantine.replace(&mut tried, &now, no(object.clone()));
         let host = tried.ingress_routes[&object.name].spec.virtualhost.clone();
         (
             is_changed,
@@ -232,10 +232,16 @@ fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
     let replaced = |refusals: &[Disapproval], gateway: &ObjectName| {
         let mut quarantine = Quarantine::default();
         quarantine.note(refusals.to_vec(), one);
-        let mut hits = Hits::new();
-        let refused = quarantine.of(&units(gateway), &BTreeSet::new(), &BTreeSet::new(), &mut hits);
-        let mut tried = Arc::new(objects.clone());
-        quarantine.replace(&mut tried, refused, &mut BTreeSet::new());
+        let mut hits = BTreeSet::new();
+        let refused = quarantine.of(&units(gateway), &BTreeSet::new(), &mut hits);
+        let mut tried = objects.clone();
+        quarantine.replace(&mut tried, &objects, refused.clone());
+        // The next turn finds those that were not replaced again.
+        let quarantined = tried.quarantined.len();
+        let mut left = refused;
+        left.retain(|object, _| !tried.quarantined.contains_key(object));
+        assert!(!quarantine.replace(&mut tried, &objects, left));
+        assert_eq!(tried.quarantined.len(), quarantined);
         // All of them are known further on.
         assert_eq!(hits.len(), refusals.len());
         tried.quarantined.len()
