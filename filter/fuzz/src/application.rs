@@ -200,7 +200,7 @@ fn header(site: &Site, fields: &[&[u8]]) {
     // A field with a token in front of its second value did not come from an application alone.
     let has_inner = |field: &&&[u8]| {
         let mut elements = field.split(|byte| *byte == b',').skip(1).map(<[u8]>::trim_ascii_start);
-        elements.any(|element| starts_with_token(element))
+        elements.any(starts_with_token)
     };
     if set.iter().any(|field| has_inner(&field)) {
         return;

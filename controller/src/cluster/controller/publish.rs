@@ -100,7 +100,11 @@ impl Publisher {
             published: self.published.clone(),
             quarantine: Arc::clone(&self.quarantine),
             asked: self.asked(),
-            drops_retained: drops_retained.then(|| self.needless_retained()).unwrap_or_default(),
+            drops_retained: if drops_retained {
+                self.needless_retained()
+            } else {
+                BTreeSet::new()
+            },
             now: Instant::now(),
             stages: std::mem::take(&mut self.stages),
         }

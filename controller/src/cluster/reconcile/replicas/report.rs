@@ -337,7 +337,7 @@ mod tests {
             settled: 0,
             refusals: vec![words.to_owned()],
         };
-        let refused = |namespace: &str, words: &str| RefusedRoute {
+        let route = |namespace: &str, words: &str| RefusedRoute {
             unit: format!("httproute/{namespace}/a"),
             version: "01".to_owned(),
             words: words.to_owned(),
@@ -347,12 +347,12 @@ mod tests {
         let few = ("few/web".to_owned(), refuses("no"));
         let own = Own {
             envoys: many.chain([few]).collect(),
-            refused_routes: [refused("a-many", &long), refused("few", "no")].into(),
+            refused_routes: [route("a-many", &long), route("few", "no")].into(),
             ..Own::default()
         };
         let (_, said) = Said::read(&own.text("leader", 1, 10_000)).unwrap();
         assert_eq!(said.envoys["few/web"].refusals, ["no"]);
-        assert!(said.refused_routes.contains(&refused("few", "no")));
+        assert!(said.refused_routes.contains(&route("few", "no")));
         assert_eq!(said.untold, 0);
     }
 
