@@ -162,12 +162,14 @@ impl Builder {
         let graph = Arc::new(graph);
         let used = self.used(&graph);
         let retained = self.retained(&used);
+        // Of use to other control planes.
+        let retained_policies = self.plane.as_ref().map(|_| policies_of(&retained));
         let source = Source {
             objects,
             graph: &graph,
             options: &self.options,
             inputs: &self.inputs,
-            retained_policies: &policies_of(&retained),
+            retained_policies: &retained_policies.unwrap_or_default(),
         };
         let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
         let managed = self.managed.as_ref();

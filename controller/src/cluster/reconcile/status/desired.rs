@@ -5,9 +5,9 @@ use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
 use crate::cluster::kube::{Digest, status_digest};
 use crate::cluster::reconcile::manifests::NO_RESOURCES;
 use crate::cluster::reconcile::services::Refused;
-use limpet_api::{Kind, ObjectName};
-use limpet_model::Reports;
+use limpet_api::{Kind, ObjectName, ParentRef};
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
+use limpet_model::{Map, Reports};
 use limpet_resources::changes;
 
 /// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays as
@@ -34,20 +34,38 @@ pub(crate) struct Facts {
 /// The reason of an `XBackend` whose Service may not be written.
 pub(super) const SERVICE_REFUSED: &str = "ServiceRefused";
 
-/// Makes statuses of reports.
-pub(crate) fn desired(reports: &Reports, facts: &Facts) -> Desired {
-    let mut desired = Desired::new();
-    catch_up(&mut desired, &Reports::default(), reports, facts);
-    desired
+impl Facts {
+    /// The Gateways of which something else is known than before.
+    fn changed_gateways(&self, before: &Self) -> BTreeSet<ObjectName> {
+        let mut changed = differing(&before.programmed, &self.programmed);
+        changed.extend(differing(&before.without_envoys, &self.without_envoys));
+        changed
+    }
 }
 
-/// Brings statuses up to date that were made of `before` and the same facts. Returns whose these are.
+fn differing<V: PartialEq>(before: &BTreeMap<ObjectName, V>, now: &BTreeMap<ObjectName, V>) -> BTreeSet<ObjectName> {
+    let names = before.keys().chain(now.keys());
+    names
+        .filter(|name| before.get(*name) != now.get(*name))
+        .cloned()
+        .collect()
+}
+
+/// Brings statuses up to date that were made of reports and facts `before`. Returns whose these are.
 pub(crate) fn catch_up(
     desired: &mut Desired,
-    before: &Reports,
-    reports: &Reports,
-    facts: &Facts,
+    (before, facts_before): (&Reports, &Facts),
+    (reports, facts): (&Reports, &Facts),
 ) -> BTreeSet<(Kind, ObjectName)> {
+    let gateways = facts.changed_gateways(facts_before);
+    let services = differing(&facts_before.without_service, &facts.without_service);
+    let of_gateways = |name: &ObjectName, report: &PolicyReport| {
+        let mut ancestors = report
+            .ancestors
+            .iter()
+            .map(|ancestor| gateway_of(&ancestor.ancestor_ref, name));
+        ancestors.any(|gateway| gateways.contains(&gateway))
+    };
     let mut changed = BTreeSet::new();
     // The object may be gone, and its status may not be known yet.
     let mut set = |kind: Kind, name: &ObjectName, wanted: Option<Option<Wanted>>| {
@@ -70,7 +88,8 @@ pub(crate) fn catch_up(
         });
         set(Kind::GatewayClass, &ObjectName::new("", name), wanted.map(Some));
     }
-    for (name, _, report) in changes(&before.gateways, &reports.gateways) {
+    let others = reports.gateways.iter().filter(|(name, _)| gateways.contains(*name));
+    for (name, report) in changed_or(&before.gateways, &reports.gateways, others) {
         set(Kind::Gateway, name, report.map(|_| gateway(reports, name, facts)));
     }
     for (kind, before, after) in [
@@ -81,14 +100,20 @@ pub(crate) fn catch_up(
             set(kind, name, report.map(|report| Some(route(report))));
         }
     }
-    for (name, _, report) in changes(&before.session_policies, &reports.session_policies) {
+    let all = reports.session_policies.iter();
+    let others = all.filter(|(name, report)| of_gateways(&name.name, report));
+    for (name, report) in changed_or(&before.session_policies, &reports.session_policies, others) {
         let wanted = report.map(|report| policy(&name.name, report, facts));
         set(name.kind.into(), &name.name, wanted);
     }
-    for (name, _, report) in changes(&before.backends, &reports.backends) {
+    let all = reports.backends.iter();
+    let others = all.filter(|(name, report)| services.contains(*name) || of_gateways(name, report));
+    for (name, report) in changed_or(&before.backends, &reports.backends, others) {
         set(Kind::XBackend, name, report.map(|report| backend(name, report, facts)));
     }
-    for (name, _, report) in changes(&before.backend_tls_policies, &reports.backend_tls_policies) {
+    let all = reports.backend_tls_policies.iter();
+    let others = all.filter(|(name, report)| of_gateways(name, report));
+    for (name, report) in changed_or(&before.backend_tls_policies, &reports.backend_tls_policies, others) {
         set(
             Kind::BackendTlsPolicy,
             name,
@@ -104,6 +129,22 @@ pub(crate) fn catch_up(
         set(Kind::IngressRoute, name, wanted.map(Some));
     }
     changed
+}
+
+/// What differs, and `others`, each as it is now.
+fn changed_or<'m, N: Ord + Clone, V: PartialEq>(
+    before: &'m Map<N, V>,
+    now: &'m Map<N, V>,
+    others: impl Iterator<Item = (&'m N, &'m Arc<V>)>,
+) -> BTreeMap<&'m N, Option<&'m Arc<V>>> {
+    let changed = changes(before, now).map(|(name, _, now)| (name, now));
+    changed.chain(others.map(|(name, now)| (name, Some(now)))).collect()
+}
+
+/// The Gateway that this names in an object.
+fn gateway_of(reference: &ParentRef, object: &ObjectName) -> ObjectName {
+    let namespace = reference.namespace.as_deref().unwrap_or(&object.namespace);
+    ObjectName::new(namespace, &reference.name)
 }
 
 fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted> {
@@ -170,14 +211,12 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wan
     let entry = |ancestor: &limpet_model::reports::AncestorReport| {
         let mut conditions = ancestor.conditions.clone();
         let reference = &ancestor.ancestor_ref;
-        let namespace = reference.namespace.as_deref().unwrap_or(&name.namespace);
-        let gateway = ObjectName::new(namespace, &reference.name);
         let accepted = conditions
             .iter()
             .any(|known| known.kind == "Accepted" && known.is_true());
         let known = conditions.iter().position(|known| known.kind == "Programmed");
         if accepted && reference.kind == "Gateway" {
-            let of_gateway = facts.programmed.get(&gateway)?;
+            let of_gateway = facts.programmed.get(&gateway_of(reference, name))?;
             match known.and_then(|known| conditions.get_mut(known)) {
                 // A policy is not partially programmed if its Gateway is not programmed at all.
                 Some(known) if known.is_true() && !of_gateway.is_true() => *known = of_gateway.clone(),
@@ -216,8 +255,8 @@ fn backend(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wa
 mod tests {
     use super::*;
 
-    use limpet_model::Map;
     use limpet_model::reports::{AncestorReport, GatewayReport, ListenerReport};
+    use limpet_model::{SessionPolicyKind, SessionPolicyName};
 
     /// Of a Gateway with this condition, whose listener is valid.
     fn wanted(accepted: Condition) -> (Vec<Condition>, Vec<Condition>) {
@@ -320,21 +359,108 @@ mod tests {
         assert_eq!(of(Condition::holds("Programmed", "Programmed", "")), "Programmed");
     }
 
-    #[test]
-    fn an_xbackend_without_its_service_says_which_role_is_missing() {
-        let name = ObjectName::new("shop", "blue");
-        let ancestor_ref = limpet_api::ParentRef {
+    /// The report of a policy whose only rules are those of this Gateway.
+    fn of_gateway(name: &str) -> PolicyReport {
+        let ancestor_ref = ParentRef {
             kind: "Gateway".to_owned(),
-            name: "web".to_owned(),
-            ..limpet_api::ParentRef::default()
+            name: name.to_owned(),
+            ..ParentRef::default()
         };
-        let report = PolicyReport {
+        PolicyReport {
             ancestors: vec![AncestorReport {
                 ancestor_ref,
                 conditions: vec![Condition::holds("Accepted", "Accepted", "")],
             }],
             ..PolicyReport::default()
+        }
+    }
+
+    #[test]
+    fn what_one_gateway_acknowledged_made_the_statuses_of_all_again() {
+        const GATEWAYS: [&str; 3] = ["a", "b", "c"];
+        let name = |name: &str| ObjectName::new("shop", name);
+        let session_policy = |name: &str| SessionPolicyName {
+            kind: SessionPolicyKind::BackendLbPolicy,
+            name: ObjectName::new("shop", name),
         };
+        let report = |gateway: &str| Arc::new(of_gateway(gateway));
+        let reports = Reports {
+            gateways: GATEWAYS
+                .map(|gateway| (name(gateway), Arc::default()))
+                .into_iter()
+                .collect(),
+            http_routes: GATEWAYS
+                .map(|route| (name(route), Arc::default()))
+                .into_iter()
+                .collect(),
+            session_policies: GATEWAYS
+                .map(|of| (session_policy(of), report(of)))
+                .into_iter()
+                .collect(),
+            backends: GATEWAYS.map(|of| (name(of), report(of))).into_iter().collect(),
+            backend_tls_policies: GATEWAYS.map(|of| (name(of), report(of))).into_iter().collect(),
+            ..Reports::default()
+        };
+        let mut facts = Facts {
+            programmed: GATEWAYS
+                .map(|gateway| (name(gateway), Condition::fails("Programmed", "Pending", "")))
+                .into(),
+            ..Facts::default()
+        };
+        let mut desired = Desired::new();
+        let nothing = (&Reports::default(), &Facts::default());
+        assert_eq!(
+            catch_up(&mut desired, nothing, (&reports, &facts)).len(),
+            5 * GATEWAYS.len()
+        );
+        let mut after = |change: &dyn Fn(&mut Facts)| {
+            let before = facts.clone();
+            change(&mut facts);
+            let changed = catch_up(&mut desired, (&reports, &before), (&reports, &facts));
+            let mut anew = Desired::new();
+            catch_up(&mut anew, nothing, (&reports, &facts));
+            let digests = |desired: &Desired| {
+                let all = desired.iter().flat_map(|(kind, of_kind)| {
+                    of_kind
+                        .iter()
+                        .map(move |(name, of)| (*kind, name.clone(), of.as_ref().map(|(digest, _)| *digest)))
+                });
+                all.collect::<Vec<_>>()
+            };
+            assert!(digests(&desired) == digests(&anew), "{changed:?}");
+            changed
+                .into_iter()
+                .map(|(kind, name)| format!("{kind} {}", name.name))
+                .collect::<Vec<_>>()
+        };
+        let of_b = ["Gateway b", "XBackend b", "BackendTLSPolicy b", "BackendLBPolicy b"];
+        let is_of_b = |changed: Vec<String>| {
+            assert_eq!(changed.iter().map(String::as_str).collect::<BTreeSet<_>>(), of_b.into());
+        };
+        let programmed = || Condition::holds("Programmed", "Programmed", "");
+        is_of_b(after(&|facts| drop(facts.programmed.insert(name("b"), programmed()))));
+        is_of_b(after(&|facts| drop(facts.programmed.remove(&name("b")))));
+        is_of_b(after(&|facts| {
+            drop(
+                facts
+                    .without_envoys
+                    .insert(name("b"), Condition::fails("Programmed", "x", "")),
+            )
+        }));
+        assert_eq!(
+            after(&|facts| drop(facts.without_service.insert(name("c"), "no".to_owned()))),
+            ["XBackend c"]
+        );
+        assert_eq!(
+            after(&|facts| drop(facts.stuck.insert(name("c"), "no".to_owned()))),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn an_xbackend_without_its_service_says_which_role_is_missing() {
+        let name = ObjectName::new("shop", "blue");
+        let report = of_gateway("web");
         let gateway = ObjectName::new("shop", "web");
         let programmed = Condition::holds("Programmed", "Programmed", "");
         let mut facts = Facts {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tower::limit::RateLimit;
 use tower::limit::rate::Rate;
 
-use super::desired::{Desired, Facts, catch_up, desired};
+use super::desired::{Desired, Facts, catch_up};
 use super::events::{EventRecorder, Problem, Regarding, problem, problems};
 use super::metrics::StatusMetrics;
 use super::programmed::{Programmed, seen};
@@ -225,27 +225,19 @@ impl Reconciler {
             without_envoys: envoys.conditions,
             stuck: envoys.stuck,
         };
-        let same_facts = facts == self.facts;
-        if !is_known || !same_facts {
+        if !is_known || facts != self.facts {
             self.log_refusals(&facts.programmed);
-            self.facts = facts;
-            self.want(&reported.reports, same_facts);
+            self.want(&reported.reports, facts);
             self.is_due = true;
         }
         again
     }
 
-    /// Makes the statuses of reports. `same_facts`: of those alone that changed.
-    fn want(&mut self, reports: &Arc<Reports>, same_facts: bool) {
+    /// Makes the statuses of what has changed.
+    fn want(&mut self, reports: &Arc<Reports>, facts: Facts) {
         let before = self.of.replace(Arc::clone(reports)).unwrap_or_default();
-        let mut changed: BTreeSet<(Kind, ObjectName)> = BTreeSet::new();
-        if same_facts {
-            changed.extend(catch_up(&mut self.desired, &before, reports, &self.facts));
-        } else {
-            let former = std::mem::replace(&mut self.desired, desired(reports, &self.facts));
-            let all = [&former, &self.desired].into_iter().flatten();
-            changed.extend(all.flat_map(|(kind, of_kind)| of_kind.keys().map(|name| (*kind, name.clone()))));
-        }
+        let facts_before = std::mem::replace(&mut self.facts, facts);
+        let changed = catch_up(&mut self.desired, (&before, &facts_before), (reports, &self.facts));
         for of in &changed {
             let wanted = self.desired.get(&of.0).and_then(|of_kind| of_kind.get(&of.1));
             let problems = wanted
