@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Error;
 use tokio::sync::watch;
+use tracing::Level;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Diagnostic {
@@ -62,6 +63,16 @@ impl Reason {
     pub(crate) fn is_news(self) -> bool {
         self == Self::Revoked
     }
+
+    /// How loud it is in the log. A revocation that somebody asked for, and what a rotation does by itself, are no
+    /// errors.
+    fn level(self) -> Level {
+        match self {
+            Self::Invalid | Self::ReadRefused | Self::WriteRefused | Self::DeleteRefused => Level::ERROR,
+            Self::CertificateEnds | Self::RotationWaits | Self::RotationGoesOn | Self::Revoking => Level::WARN,
+            Self::Revoked => Level::INFO,
+        }
+    }
 }
 
 /// What news are about.
@@ -79,8 +90,13 @@ impl Diagnostics {
     /// As [`Diagnostics::set`], and logs what is new.
     pub(crate) fn complain(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         for diagnostic in diagnostics.difference(&self.of(about)) {
-            let Diagnostic { kind, name, .. } = diagnostic;
-            tracing::error!(kind, name, reason = diagnostic.reason.name(), "{}", diagnostic.message);
+            let (kind, name, message) = (diagnostic.kind, &diagnostic.name, &diagnostic.message);
+            let reason = diagnostic.reason.name();
+            match diagnostic.reason.level() {
+                Level::ERROR => tracing::error!(kind, name, reason, "{message}"),
+                Level::WARN => tracing::warn!(kind, name, reason, "{message}"),
+                _ => tracing::info!(kind, name, reason, "{message}"),
+            }
         }
         self.set(about, diagnostics);
     }
@@ -154,6 +170,12 @@ mod tests {
         assert!(follower.has_changed().unwrap());
         assert_eq!(diagnostics.of("ConfigMap").len(), 1);
         assert_eq!(diagnostics.of("Secret").len(), 0);
+    }
+
+    #[test]
+    fn a_revocation_that_somebody_asked_for_was_logged_as_an_error() {
+        assert_eq!(Reason::Revoking.level(), Level::WARN);
+        assert_eq!(Reason::WriteRefused.level(), Level::ERROR);
     }
 
     #[test]

@@ -57,7 +57,10 @@ pub(super) fn are_revoked(ids: &BTreeSet<u8>) -> String {
 /// Not every Envoy has the keyring.
 pub(super) fn under_way(ids: &BTreeSet<u8>) -> String {
     let (revoked, keys) = (are_revoked(ids), ids::keys(ids));
-    format!("{revoked}; until every Envoy knows, some may honour tokens of {keys}")
+    format!(
+        "{revoked}: sessions with such tokens end, and clients get new ones; until every Envoy knows, some may honour \
+         tokens of {keys}"
+    )
 }
 
 /// Every connected Envoy has the keyring.
@@ -76,7 +79,8 @@ mod tests {
     fn one_key_is_revoked_and_several_are() {
         assert_eq!(are_revoked(&[3].into()), "key 3 is revoked");
         assert_eq!(are_revoked(&[5, 3, 4].into()), "keys 3, 4 and 5 are revoked");
-        let expected = "keys 3 and 4 are revoked; until every Envoy knows, some may honour tokens of keys 3 and 4";
+        let expected = "keys 3 and 4 are revoked: sessions with such tokens end, and clients get new ones; until every \
+                        Envoy knows, some may honour tokens of keys 3 and 4";
         assert_eq!(under_way(&[3, 4].into()), expected);
     }
 }
