@@ -22,6 +22,10 @@ use limpet_core::time::Timestamp;
 use pod::{Deletion, DrainedPod};
 use wait::{Counted, End, Step, Wait};
 
+/// What is not known without a look at controllers.
+const UNSEEN: &str =
+    ": it gets no new sessions once a controller has read it, and `limpet sessions` shows the state draining then";
+
 pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<Verdict, Failure> {
     let Some(name) = &args.pod else {
         return envoy::run(&args.envoy, form);
@@ -58,9 +62,9 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Fa
             pod.annotate(None).await?;
         }
         report.tell(if drained {
-            "takes new sessions again"
+            "has no annotation to drain any more: it takes new sessions again once a controller has read that"
         } else {
-            "does not drain"
+            "has no annotation to drain"
         })?;
         report.set("drains", false);
         return report.end(Verdict::Good);
@@ -78,10 +82,15 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Fa
         pod.annotate(Some(&now)).await?;
     }
     let names = services.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    match &since {
-        Some(since) => report.tell(&format!("drains since {} (Services: {names})", printable(since)))?,
-        None => report.tell(&format!("drains (Services: {names})"))?,
-    }
+    // Without --wait, nobody has looked for a controller.
+    let (drains, note) = if args.wait {
+        ("drains", "")
+    } else {
+        ("has the annotation to drain", UNSEEN)
+    };
+    let since_when = since.as_deref().map(|since| format!(" since {}", printable(since)));
+    let since_when = since_when.unwrap_or_default();
+    report.tell(&format!("{drains}{since_when} (Services: {names}){note}"))?;
     report.set("drains", true);
     report.set("since", since.unwrap_or(now));
     report.set("services", json!(services));
