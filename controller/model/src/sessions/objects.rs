@@ -117,6 +117,9 @@ pub(super) fn read<'a>(objects: &'a Objects, settings: &Settings) -> Vec<PolicyO
     policies
 }
 
+/// How many policies of a target count: each rule that leads to it has an outcome for each of them.
+const MOST_OF_TARGET: usize = 64;
+
 impl<'p> PolicyTargets<'p> {
     /// `policies` must be sorted.
     pub(super) fn new(policies: &'p [PolicyObject<'p>]) -> Self {
@@ -124,7 +127,10 @@ impl<'p> PolicyTargets<'p> {
         for policy in policies {
             let targets: BTreeSet<&RuleBackend> = policy.targets.iter().map(|(_, target)| target).collect();
             for target in targets {
-                by_target.entry(target).or_default().push(policy);
+                let of_target = by_target.entry(target).or_default();
+                if of_target.len() < MOST_OF_TARGET {
+                    of_target.push(policy);
+                }
             }
         }
         Self(by_target)

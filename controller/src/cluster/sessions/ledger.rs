@@ -29,6 +29,9 @@ const TELLING: usize = 4 << 20;
 /// in the namespace with most.
 const ENDED: usize = 1024;
 
+/// How often a lack of room makes it look for backends whose last session is over, at most.
+const FORGETTING: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(super) struct Ledger {
     /// By host.
@@ -39,6 +42,8 @@ pub(super) struct Ledger {
     by_namespace: HashMap<Text, usize>,
     /// How many they may take.
     room: usize,
+    /// When backends were forgotten whose last session was over. To look for them goes through all accounts.
+    forgot: Timestamp,
     /// The hosts of which not all that was told is known, and until when a session may live that is not counted.
     incomplete: HashMap<HostKey, Timestamp>,
     /// By stream of load reports.
@@ -88,6 +93,7 @@ impl Ledger {
             bytes: 0,
             by_namespace: HashMap::new(),
             room,
+            forgot: Timestamp::default(),
             incomplete: HashMap::new(),
             loads: HashMap::new(),
             ended: BTreeMap::new(),
@@ -183,7 +189,8 @@ impl Ledger {
             .iter()
             .map(|window| WINDOW + window.sketch.len().saturating_mul(2).min(MANY));
         let added = windows.fold(if is_known { 0 } else { ACCOUNT }, usize::saturating_add);
-        if !self.fits(added, namespace) {
+        let was_just_now = self.forgot <= now && now.since(self.forgot) < FORGETTING;
+        if !self.fits(added, namespace) && !was_just_now {
             self.forget(now);
         }
         self.fits(added, namespace)
@@ -372,6 +379,7 @@ impl Ledger {
 
     /// Forgets backends whose last session is over.
     pub(super) fn forget(&mut self, now: Timestamp) {
+        self.forgot = now;
         let mut by_namespace: HashMap<Text, usize> = HashMap::new();
         self.accounts.retain(|_, accounts| {
             accounts.retain(|(live_for, _), account| {
@@ -519,6 +527,25 @@ mod tests {
         }
         let counted = [1, 2].map(|last| ledger.streams_of(host(last)));
         assert_eq!(counted, [4, ENDED as u64 - 4]);
+    }
+
+    #[test]
+    fn each_backend_without_room_went_through_all_accounts() {
+        let mut ledger = Ledger::with_room(0);
+        let now = Timestamp::from_unix_millis(1_000_000);
+        let change = BackendReport {
+            live_for: 600,
+            ..BackendReport::default()
+        };
+        let mut looks_at = |now| {
+            let before = ledger.forgot;
+            assert!(!ledger.has_room(&change, &"shop".into(), false, now));
+            ledger.forgot != before
+        };
+        let looks = [now, now.after(FORGETTING / 2), now.after(FORGETTING)].map(&mut looks_at);
+        assert_eq!(looks, [true, false, true]);
+        // The clock was set back.
+        assert!(looks_at(now));
     }
 
     #[test]

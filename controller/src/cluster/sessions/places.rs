@@ -211,7 +211,9 @@ impl Places {
             let groups = groups.collect();
             self.clusters.insert(published.cluster.clone(), Given { id, groups });
         }
-        for (id, cluster) in ids {
+        // Clusters of one base are given at once.
+        let bases: BTreeMap<ClusterId, &ClusterName> = ids.into_iter().collect();
+        for (id, cluster) in bases {
             self.give(id, cluster, now);
         }
     }

@@ -1,7 +1,7 @@
 //! Backends that Envoys told of before this replica knew them: an Envoy may have them from another replica. What was
 //! told of them is not taken. Once one of them is known, the Envoys of its Gateway tell everything again.
 //!
-//! Each Gateway has a share, so that the Envoys of one cannot fill another's.
+//! Each Gateway has a share, and those of a namespace have one, so that the Envoys of one cannot fill another's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -16,11 +16,17 @@ use crate::settling::SETTLING;
 
 /// How many of them a Gateway may have. Where there are more, its sessions are known to be incomplete.
 const SHARE: usize = 1000;
+/// How many of them the Gateways of a namespace may have.
+const SHARE_OF_NAMESPACE: usize = 4 * SHARE;
 /// The longest time that an entry stays. The idle bound in a report is not to be trusted.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Default)]
-pub(super) struct Strays(BTreeMap<String, OfGateway>);
+pub(super) struct Strays {
+    gateways: BTreeMap<String, OfGateway>,
+    /// How much was known when these were looked up last.
+    additions: u64,
+}
 
 #[derive(Debug, Default)]
 struct OfGateway {
@@ -38,21 +44,27 @@ struct OfGateway {
 impl Strays {
     /// Keeps those of a report.
     pub(super) fn note(&mut self, group: &str, report: &Report, places: &Places, now: Timestamp) {
-        if let Some(of_gateway) = self.0.get_mut(group) {
+        if let Some(of_gateway) = self.gateways.get_mut(group) {
             of_gateway.forget(now);
         }
+        let namespace = group.split_once('/').map_or("", |(namespace, _)| namespace);
+        let of_namespace = self.gateways.range(namespace.to_owned()..);
+        let of_namespace = of_namespace.take_while(|(group, _)| group.starts_with(namespace));
+        let of_namespace = of_namespace.filter(|(group, _)| group.as_bytes().get(namespace.len()) == Some(&b'/'));
+        let mut kept: usize = of_namespace.map(|(_, of_gateway)| of_gateway.backends.len()).sum();
         let told = report.backends.iter().filter_map(BackendReport::backend);
         for backend in told.filter(|backend| !backend.is_others()) {
             if !places.find(group, backend, now).is_empty() {
                 continue;
             }
             let until = now.after(Duration::from_secs(u64::from(backend.live_for)).min(LONGEST));
-            let of_gateway = match self.0.get_mut(group) {
+            let of_gateway = match self.gateways.get_mut(group) {
                 Some(of_gateway) => of_gateway,
-                None => self.0.entry(group.to_owned()).or_default(),
+                None => self.gateways.entry(group.to_owned()).or_default(),
             };
-            if of_gateway.backends.len() < SHARE || of_gateway.backends.contains_key(&backend) {
-                of_gateway.backends.insert(backend, until);
+            let has_room = of_gateway.backends.len() < SHARE && kept < SHARE_OF_NAMESPACE;
+            if has_room || of_gateway.backends.contains_key(&backend) {
+                kept += usize::from(of_gateway.backends.insert(backend, until).is_none());
             } else {
                 of_gateway.beyond = of_gateway.beyond.max(Some(until));
                 of_gateway.additions = places.additions();
@@ -63,9 +75,10 @@ impl Strays {
     /// Asks the Envoys of those Gateways of whose backends one is known by now.
     pub(super) fn ask(&mut self, places: &Places, now: Timestamp) {
         let additions = places.additions();
-        for (group, of_gateway) in &mut self.0 {
+        let is_more_known = additions != std::mem::replace(&mut self.additions, additions);
+        for (group, of_gateway) in &mut self.gateways {
             let mut backends = of_gateway.backends.keys();
-            let is_known = backends.any(|backend| !places.find(group, *backend, now).is_empty());
+            let is_known = is_more_known && backends.any(|backend| !places.find(group, *backend, now).is_empty());
             // What is new may be one of those that had no room. A Gateway with too many is not asked all the time.
             let may_be_known = of_gateway.beyond.is_some() && additions > of_gateway.additions;
             if is_known || (may_be_known && !of_gateway.is_asked(now)) {
@@ -80,13 +93,13 @@ impl Strays {
 
     /// How often the Envoys of a Gateway were asked to tell everything again.
     pub(super) fn asked(&self, group: &str) -> u64 {
-        self.0.get(group).map_or(0, |of_gateway| of_gateway.asked)
+        self.gateways.get(group).map_or(0, |of_gateway| of_gateway.asked)
     }
 
     /// Why not all sessions of a Gateway are known.
     pub(super) fn gaps(&self, group: &str, now: Timestamp) -> Gaps {
         let mut gaps = Gaps::default();
-        let Some(of_gateway) = self.0.get(group) else {
+        let Some(of_gateway) = self.gateways.get(group) else {
             return gaps;
         };
         if of_gateway.is_asked(now) {
@@ -96,7 +109,7 @@ impl Strays {
         }
         if of_gateway.beyond.is_some_and(|until| until > now) {
             gaps.push(format!(
-                "Envoys of the Gateway {group} tell of more than {SHARE} backends that the controller does not know"
+                "Envoys of the Gateway {group} tell of more backends than the controller keeps that it does not know"
             ));
         }
         gaps
@@ -104,7 +117,7 @@ impl Strays {
 
     /// Forgets Gateways that nothing is published for, and backends whose last session is over.
     pub(super) fn forget(&mut self, places: &Places, now: Timestamp) {
-        self.0.retain(|group, of_gateway| {
+        self.gateways.retain(|group, of_gateway| {
             of_gateway.forget(now);
             places.knows(group)
         });
@@ -112,7 +125,7 @@ impl Strays {
 
     /// The clock was set.
     pub(super) fn set_clock(&mut self) {
-        for of_gateway in self.0.values_mut() {
+        for of_gateway in self.gateways.values_mut() {
             *of_gateway = OfGateway {
                 asked: of_gateway.asked,
                 ..OfGateway::default()
