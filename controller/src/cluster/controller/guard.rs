@@ -11,13 +11,14 @@ use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::fences::{self, Fences, List, RoutedPort};
 use crate::time_format;
 use limpet_api::ObjectName;
+use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::{FewSet, Map};
 use limpet_resources::changes;
 
 /// How often to check whether Envoys have the fence of an address that is held back.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often to look for fences that have expired, which makes room for others.
+/// How often to look for owners and fences that have expired, which makes room for others.
 const CLEAN: Duration = Duration::from_secs(60);
 
 /// Holds endpoints back whose address has a new owner, until Envoys have its fence.
@@ -30,6 +31,8 @@ pub(crate) struct Guard {
     wanted: watch::Sender<Option<List>>,
     delivery: Delivery,
     look: Instant,
+    /// When to look for what has expired.
+    clean: Instant,
     /// Whether an address was held back since `newly_held` was called last.
     held: bool,
 }
@@ -58,6 +61,7 @@ impl Guard {
             wanted,
             delivery,
             look: Instant::now(),
+            clean: Instant::now(),
             held: false,
         }
     }
@@ -130,28 +134,52 @@ impl Guard {
             everywhere: self.delivery.has(published_filter),
         });
         let services = self.fences.release(of, now);
-        if let Some(published_filter) = published_filter {
-            self.fences.forget(published_filter.life, now);
-            let wanted = self.fences.wanted(published_filter.life, now);
-            let excess = wanted.as_ref().map_or(0, |(_, excess)| *excess);
-            let wanted = wanted.map(|(list, _)| list);
-            self.wanted.send_if_modified(|known| {
-                let changed = *known != wanted;
-                if changed && excess > 0 {
-                    tracing::warn!(
-                        excess,
-                        "too many fences: the oldest of the namespaces with most of them are dropped, and their \
-                         addresses' sessions may reach new owners"
-                    );
-                }
-                *known = wanted;
-                changed
-            });
+        let cleans = self.clean <= Instant::now();
+        if cleans {
+            self.clean = Instant::now() + CLEAN;
         }
-        // Who writes the wanted list waits for nothing here, and there may never be room for a fence.
+        if let Some(published_filter) = published_filter {
+            if cleans {
+                self.fences.forget(published_filter.life, now);
+            }
+            if cleans || self.fences.is_due(now) {
+                self.want(published_filter.life, now);
+            }
+        }
+        let turns = self.fences.late().values().map(|turn| Instant::now() + turn.since(now));
+        // Who writes the wanted list waits for nothing here.
         let holds = !self.fences.held_back().is_empty();
-        self.look = Instant::now() + if holds { LOOK } else { CLEAN };
+        let look = Instant::now() + if holds { LOOK } else { CLEAN };
+        self.look = turns.chain([look]).fold(self.clean, Instant::min);
         services
+    }
+
+    /// Says what the list of the ConfigMap should be.
+    fn want(&mut self, life: Duration, now: Timestamp) {
+        let before = self.fences.late().clone();
+        let wanted = self.fences.wanted(life, now);
+        let late = self.fences.late().keys();
+        for namespace in late.filter(|namespace| !before.contains_key(*namespace)) {
+            tracing::warn!(
+                namespace = &**namespace,
+                "its addresses change their owners too often: their fences come within a minute, and until then their \
+                 addresses' sessions may reach new owners"
+            );
+        }
+        let excess = wanted.as_ref().map_or(0, |(_, excess)| *excess);
+        let wanted = wanted.map(|(list, _)| list);
+        self.wanted.send_if_modified(|known| {
+            let changed = *known != wanted;
+            if changed && excess > 0 {
+                tracing::warn!(
+                    excess,
+                    "too many fences: the oldest of the namespaces with most of them are dropped, and their \
+                     addresses' sessions may reach new owners"
+                );
+            }
+            *known = wanted;
+            changed
+        });
     }
 
     pub(crate) fn fences(&self) -> &Fences {
@@ -170,10 +198,12 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::ops::Range;
 
     use limpet_outputs::{FilterInputs, FilterKeys};
 
     use super::*;
+    use crate::cluster::reconcile::fences::looked;
     use crate::cluster::reconcile::manifests::Written;
     use limpet_model::endpoints::EndpointState;
 
@@ -181,45 +211,74 @@ mod tests {
         ObjectName::new(namespace, "shop")
     }
 
-    fn endpoints(count: u32, owner: &str) -> Vec<Endpoint> {
+    fn endpoints(addresses: Range<u32>, owner: &str) -> Vec<Endpoint> {
         let endpoint = |n: u32| Endpoint {
             address: (std::net::Ipv4Addr::from(n), 80).into(),
             state: EndpointState::Ready,
             owner: Some(owner.into()),
             pod: None,
         };
-        (0..count).map(endpoint).collect()
+        addresses.map(endpoint).collect()
     }
 
-    #[test]
-    fn fences_without_room_are_not_looked_at_all_the_time() {
+    fn published() -> PublishedFilter {
+        PublishedFilter {
+            inputs: Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new()))),
+            life: Duration::from_secs(3600),
+            versions: BTreeMap::new(),
+            generation: 0,
+        }
+    }
+
+    /// Takes in so many addresses whose owner changes. No Service waits for them, because another namespace shows the new
+    /// owner. The leader writes what it should.
+    fn crowded(count: u32) -> (Guard, watch::Sender<Option<List>>, watch::Receiver<Option<List>>) {
         let (keep, kept) = watch::channel(None);
         let (wanted, wants) = watch::channel(None);
         let delivery = Delivery::Objects {
             written: watch::channel(Written::default()).1,
             leads: watch::channel(true).1,
         };
-        let published = PublishedFilter {
-            inputs: Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new()))),
-            life: Duration::from_secs(3600),
-            versions: BTreeMap::new(),
-            generation: 0,
-        };
         let mut guard = Guard::new(kept, wanted, delivery);
         let from: FewSet<Arc<str>> = [Arc::from("routes")].into_iter().collect();
         let led_from = ["first", "second"].map(|name| (service(name), Arc::new(from.clone())));
         guard.lead(led_from.into_iter().collect());
-        // One more than there is room for. Nobody waits for them: another namespace shows the new owner.
-        guard.endpoints(&service("first"), "http", endpoints(5001, "a"));
+        guard.endpoints(&service("first"), "http", endpoints(0..count, "a"));
         guard.endpoints(&service("first"), "http", Vec::new());
-        guard.endpoints(&service("second"), "http", endpoints(5001, "heir"));
+        guard.endpoints(&service("second"), "http", endpoints(0..count, "heir"));
         assert!(guard.due() <= Instant::now(), "a change is looked at once");
-        guard.look(Some(&published));
+        guard.look(Some(&published()));
         let list = wants.borrow().clone();
         assert_eq!(list.as_ref().map(List::len), Some(5000));
         keep.send_replace(list);
-        guard.look(Some(&published));
+        guard.look(Some(&published()));
         assert!(wants.borrow().is_none(), "all there is room for is kept");
+        (guard, keep, wants)
+    }
+
+    #[test]
+    fn fences_without_room_are_not_looked_at_all_the_time() {
+        let (guard, ..) = crowded(5001);
         assert!(guard.due() > Instant::now() + CLEAN / 2);
+    }
+
+    #[test]
+    fn while_an_address_was_held_back_each_look_went_through_all_changes() {
+        const LOOKS: usize = 50;
+        let (mut guard, _keep, wants) = crowded(10_000);
+        for owner in ["a", "heir"] {
+            guard.endpoints(&service("first"), "http", endpoints(20_000..20_001, owner));
+        }
+        guard.look(Some(&published()));
+        assert!(wants.borrow().is_some(), "a change is looked at once");
+        assert_eq!(guard.figures().held_back, 1);
+        looked::take();
+        for _ in 0..LOOKS {
+            guard.look(Some(&published()));
+        }
+        let looked = looked::take();
+        assert!(looked <= 2 * LOOKS, "{looked}");
+        assert!(guard.due() <= Instant::now() + LOOK);
+        assert_eq!(guard.figures().held_back, 1);
     }
 }

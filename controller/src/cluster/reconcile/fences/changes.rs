@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::list::{Fence, List};
 use super::owners::{Changed, Owner, Owners, RoutedAddress, RoutedPort};
+use super::pace::Pace;
 use limpet_api::ObjectName;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
@@ -48,6 +49,13 @@ pub(crate) struct Fences {
     owners: Owners,
     list: List,
     changes: BTreeMap<RoutedAddress, Change>,
+    /// Those of them whose address is held back.
+    held: BTreeSet<RoutedAddress>,
+    pace: Pace,
+    /// Whether anything has changed since `wanted` was called last.
+    changed: bool,
+    /// The namespaces of Services whose changes wait for a turn, and until when.
+    late: BTreeMap<Arc<str>, Timestamp>,
     unacknowledged: u64,
 }
 
@@ -55,10 +63,12 @@ pub(crate) struct Fences {
 #[derive(Debug)]
 struct Change {
     owner: Owner,
-    /// The namespace of the Services that are published without the address while it is held back.
+    /// The namespace of the Services that show the new owner. They are published without the address while it is held
+    /// back.
     keeper: Arc<str>,
     seen: Timestamp,
-    held: bool,
+    /// Whether there was no room for its fence.
+    left_out: bool,
 }
 
 impl Change {
@@ -86,11 +96,21 @@ impl Fences {
     /// Takes in the list of the ConfigMap. Call it before `observe`: the list tells who had addresses before this
     /// process started.
     pub(crate) fn set_list(&mut self, list: List, now: Timestamp) {
+        let mut namespaces = BTreeSet::new();
         for fence in list.iter() {
-            self.owners.remember(&fence.at(), fence.owner.as_str().into(), now);
+            let at = fence.at();
+            self.owners.remember(&at, fence.owner.as_str().into(), now);
+            // The address may have yet another owner by now: the fence was published all the same.
+            let is_new = self.list.get(&at) != Some(fence);
+            let change = self.changes.get(&at).filter(|_| is_new);
+            namespaces.extend(change.map(|change| Arc::clone(&change.keeper)));
         }
         self.list = list;
+        for namespace in namespaces {
+            self.pace.take(namespace, now);
+        }
         self.settle();
+        self.changed = true;
     }
 
     /// Takes in the endpoints of a Service's port. Returns whether an address changed its owner. If the same namespace
@@ -121,15 +141,21 @@ impl Fences {
             same_keeper,
         } in new
         {
+            // Another namespace, which may say anything, must not keep a Service from its pods.
+            if same_keeper {
+                self.held.insert(at.clone());
+            } else {
+                self.held.remove(&at);
+            }
             let change = Change {
                 owner,
                 keeper,
                 seen: now,
-                // Another namespace, which may say anything, must not keep a Service from its pods.
-                held: same_keeper,
+                left_out: false,
             };
             self.changes.insert(at, change);
         }
+        self.changed |= changed;
         if self.owners.make_room() {
             self.settle();
         }
@@ -138,27 +164,23 @@ impl Fences {
 
     /// Whether an address of a Service is held back.
     pub(crate) fn holds(&self, service: &ObjectName, address: SocketAddr) -> bool {
-        // This is called for every endpoint, and usually there is no change.
-        !self.changes.is_empty()
-            && self
-                .of(address)
-                .any(|change| change.held && *change.keeper == *service.namespace)
+        // This is called for every endpoint, and usually none is held back.
+        !self.held.is_empty() && self.held_at(address).any(|change| *change.keeper == *service.namespace)
     }
 
-    /// The changes of an address, in all namespaces.
-    fn of(&self, address: SocketAddr) -> impl Iterator<Item = &Change> {
+    /// The changes for which an address is held back, in all namespaces.
+    fn held_at(&self, address: SocketAddr) -> impl Iterator<Item = &Change> {
         let first = RoutedAddress {
             address,
             namespace: Arc::from(""),
         };
-        let from = self.changes.range(first..);
-        from.take_while(move |(at, _)| at.address == address)
-            .map(|(_, change)| change)
+        let held = self.held.range(first..).take_while(move |at| at.address == address);
+        held.filter_map(|at| self.changes.get(at))
     }
 
     /// The addresses that are held back.
     pub(crate) fn held_back(&self) -> BTreeSet<SocketAddr> {
-        self.held().map(|(at, _)| at.address).collect()
+        self.held.iter().map(|at| at.address).collect()
     }
 
     /// The same, each with the namespace of the Services that are published without it.
@@ -168,7 +190,7 @@ impl Fences {
     }
 
     fn held(&self) -> impl Iterator<Item = (&RoutedAddress, &Change)> {
-        self.changes.iter().filter(|(_, change)| change.held)
+        self.held.iter().filter_map(|at| self.changes.get_key_value(at))
     }
 
     /// The Services with addresses that are held back.
@@ -179,11 +201,10 @@ impl Fences {
     /// Releases the addresses whose fence has begun and is on all Envoys, and those that have waited for too long.
     /// Returns the Services whose endpoints must be published again.
     pub(crate) fn release(&mut self, published: Option<PublishedFences<'_>>, now: Timestamp) -> BTreeSet<ObjectName> {
-        let is_any_held = self.held().next().is_some();
-        let everywhere = published.filter(|published| published.everywhere && is_any_held);
+        let everywhere = published.filter(|published| published.everywhere && !self.held.is_empty());
         let begins = everywhere.map(PublishedFences::begins).unwrap_or_default();
-        let mut released = BTreeSet::new();
-        for (at, change) in self.changes.iter_mut().filter(|(_, change)| change.held) {
+        let mut released = BTreeMap::new();
+        for (at, change) in self.held() {
             let is_published = |fence: &Fence| {
                 let key = (fence.namespace.as_str(), fence.address.to_string());
                 begins.get(&key).is_some_and(|begins| *begins >= fence.not_before)
@@ -191,32 +212,79 @@ impl Fences {
             let fence = change.fence_in(at, &self.list);
             let is_fenced = fence.is_some_and(|fence| now.unix_seconds() >= fence.not_before && is_published(fence));
             if is_fenced || change.is_late(now) {
-                change.held = false;
-                self.unacknowledged += u64::from(!is_fenced);
-                released.insert((Arc::clone(&change.keeper), at.address));
+                released.insert(at.clone(), (Arc::clone(&change.keeper), is_fenced));
             }
         }
+        if released.is_empty() {
+            return BTreeSet::new();
+        }
+        self.held.retain(|at| !released.contains_key(at));
         self.settle();
-        self.owners.services(&released)
+        let unfenced = released.values().filter(|(_, is_fenced)| !is_fenced).count();
+        self.unacknowledged += u64::try_from(unfenced).unwrap_or_default();
+        let released = released.into_iter().map(|(at, (keeper, _))| (keeper, at.address));
+        self.owners.services(&released.collect())
+    }
+
+    /// Whether `wanted` may have another answer than before, but for fences that have expired.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        self.changed || self.late.values().any(|turn| *turn <= now)
+    }
+
+    /// The namespaces of Services whose changes wait for a turn, and until when.
+    pub(crate) fn late(&self) -> &BTreeMap<Arc<str>, Timestamp> {
+        &self.late
     }
 
     /// The list that the leader should write, and how many fences it had to leave out. `None`: the list need not
-    /// change.
-    pub(crate) fn wanted(&self, life: Duration, now: Timestamp) -> Option<(List, usize)> {
-        let missing = self
-            .changes
-            .iter()
-            .filter(|(at, change)| change.fence_in(at, &self.list).is_none());
-        let new: Vec<Fence> = missing.map(|(at, change)| change.fence(at)).collect();
-        self.list.with(&new, life, now)
+    /// change. Changes of namespaces that have no turn wait for it.
+    pub(crate) fn wanted(&mut self, life: Duration, now: Timestamp) -> Option<(List, usize)> {
+        self.changed = false;
+        self.late.clear();
+        let mut new = Vec::new();
+        for (at, change) in &self.changes {
+            #[cfg(test)]
+            super::looked::at_one();
+            if change.left_out || change.fence_in(at, &self.list).is_some() {
+                continue;
+            }
+            let turn = self.pace.next(&change.keeper, now);
+            if turn > now {
+                self.late.insert(Arc::clone(&change.keeper), turn);
+            } else {
+                new.push(change.fence(at));
+            }
+        }
+        let wanted = self.list.with(&new, life, now);
+        self.leave_out(&new, wanted.as_ref().map(|(list, _)| list));
+        wanted
     }
 
-    /// Forgets owners whose tokens have all expired, and changes that no token is about any more: there may never have
-    /// been room for their fences.
+    /// Notes for which of these fences there was no room in a list, or in the present one.
+    fn leave_out(&mut self, new: &[Fence], list: Option<&List>) {
+        let list = list.unwrap_or(&self.list);
+        let mut is_any_left_out = false;
+        for at in new.iter().map(Fence::at) {
+            if let Some(change) = self.changes.get_mut(&at)
+                && change.fence_in(&at, list).is_none()
+            {
+                change.left_out = true;
+                is_any_left_out = true;
+            }
+        }
+        if is_any_left_out {
+            self.settle();
+        }
+    }
+
+    /// Forgets owners whose tokens have all expired, and changes that no token is about any more: they may never have
+    /// been written.
     pub(crate) fn forget(&mut self, life: Duration, now: Timestamp) {
         self.owners.forget(life, now);
+        self.pace.forget(now);
+        let held = &self.held;
         self.changes
-            .retain(|at, change| change.held || !change.fence(at).is_over(life, now));
+            .retain(|at, change| held.contains(at) || !change.fence(at).is_over(life, now));
     }
 
     /// The list of the ConfigMap.
@@ -229,10 +297,15 @@ impl Fences {
         self.unacknowledged
     }
 
-    /// Forgets changes whose fence is in the list, or whose address is forgotten, once the address is released.
+    /// Forgets changes whose fence is in the list or has no room there, or whose address is forgotten, once the address
+    /// is released.
     fn settle(&mut self) {
-        let (list, owners) = (&self.list, &self.owners);
-        self.changes
-            .retain(|at, change| change.held || (change.fence_in(at, list).is_none() && owners.knows(at)));
+        let (held, list, owners) = (&self.held, &self.list, &self.owners);
+        self.changes.retain(|at, change| {
+            #[cfg(test)]
+            super::looked::at_one();
+            let is_open = || !change.left_out && change.fence_in(at, list).is_none() && owners.knows(at);
+            held.contains(at) || is_open()
+        });
     }
 }

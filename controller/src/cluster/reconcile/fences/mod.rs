@@ -3,6 +3,7 @@
 //! - `owners`: the owners of addresses, as EndpointSlices tell them to the routes of each namespace. Pure.
 //! - `list`: the list of fences in the ConfigMap and in the filter's configuration. Pure.
 //! - `changes`: [`Fences`], which holds an address with a new owner back from Envoys until they have its fence. Pure.
+//! - `pace`: how often the list may change for a namespace. Pure.
 //!
 //! Every replica watches addresses and holds them back. All replicas publish the list in the ConfigMap and nothing
 //! else, so they publish the same. The leader writes the list: everything that changed within a second at once, since
@@ -11,6 +12,7 @@
 mod changes;
 mod list;
 mod owners;
+mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -18,9 +20,9 @@ pub(crate) use changes::{Fences, PublishedFences};
 pub(crate) use list::List;
 pub(crate) use owners::RoutedPort;
 
-/// How many ports and fences this thread has looked at, for tests of what many held addresses cost.
+/// How many ports, addresses, changes and fences this thread has looked at, for tests of what many of them cost.
 #[cfg(test)]
-mod looked {
+pub(crate) mod looked {
     use std::cell::Cell;
 
     thread_local! {
@@ -32,7 +34,7 @@ mod looked {
     }
 
     /// How many since the last call.
-    pub(super) fn take() -> usize {
+    pub(crate) fn take() -> usize {
         COUNT.replace(0)
     }
 }

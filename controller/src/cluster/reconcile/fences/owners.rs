@@ -165,7 +165,11 @@ impl Owners {
     /// Forgets addresses that nobody has shown for the time `life`: no session of theirs is alive.
     pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
         let is_alive = |owned: &Owned| owned.left.is_none_or(|left| now.since(left) < life);
-        self.addresses.retain(|_, owned| is_alive(owned));
+        self.addresses.retain(|_, owned| {
+            #[cfg(test)]
+            super::looked::at_one();
+            is_alive(owned)
+        });
         self.left = self.addresses.values().filter(|owned| owned.left.is_some()).count();
     }
 

@@ -261,7 +261,7 @@ fn a_namespace_with_many_fences_evicts_its_own() {
 
 /// Who may write EndpointSlices may change more addresses than there is room for.
 #[test]
-fn a_change_without_room_is_forgotten_with_its_tokens() {
+fn a_change_without_room_is_forgotten_with_its_release() {
     let mut fences = Fences::default();
     let addresses: Vec<String> = (0..=5000).map(|n| format!("10.0.{}.{}:80", n / 256, n % 256)).collect();
     let owned_by = |owner: &'static str| addresses.iter().map(move |at| (at.as_str(), owner)).collect::<Vec<_>>();
@@ -270,16 +270,146 @@ fn a_change_without_room_is_forgotten_with_its_tokens() {
     let (list, dropped) = fences.wanted(LIFE, at(0)).unwrap();
     assert_eq!((list.len(), dropped), (5000, 1));
     fences.set_list(list, at(0));
+    assert!(fences.wanted(LIFE, at(0)).is_none(), "there is no room for more");
+    assert_eq!(fences.held_back().len(), 5001);
     release(&mut fences, false, 5000);
-    assert!(fences.wanted(LIFE, at(5000)).is_none(), "there is no room for more");
+    assert!(fences.held_back().is_empty());
+    looked::take();
+    assert!(fences.wanted(LIFE, at(5000)).is_none());
+    assert_eq!(looked::take(), 0, "it is forgotten");
+}
 
+#[test]
+fn a_change_that_could_not_be_written_is_forgotten_with_its_tokens() {
+    let mut fences = Fences::default();
+    observe(&mut fences, "shop", &[(A, "a")], 0);
+    observe(&mut fences, "shop", &[(A, "heir")], 0);
+    release(&mut fences, false, 5000);
     let over = 2000 + 3_600_000;
     fences.forget(LIFE, at(over - 1));
-    fences.set_list(List::default(), at(over - 1));
-    let kept = fences.wanted(LIFE, at(over - 1)).map(|(list, _)| list.len());
-    assert_eq!(kept, Some(1), "now there is room");
+    assert!(fences.wanted(LIFE, at(over - 1)).is_some());
     fences.forget(LIFE, at(over));
     assert!(fences.wanted(LIFE, at(over)).is_none(), "no session is so old");
+}
+
+/// Lets the leader write what it should, if anything.
+fn publish(fences: &mut Fences, millis: u64) -> bool {
+    let list = fences.wanted(LIFE, at(millis));
+    let is_any = list.is_some();
+    if let Some((list, _)) = list {
+        fences.set_list(list, at(millis));
+    }
+    release(fences, true, millis);
+    is_any
+}
+
+#[test]
+fn an_owner_that_changed_each_second_had_a_publication_each_second() {
+    let mut fences = Fences::default();
+    let mut publications = 0;
+    for second in 0..=600 {
+        observe(&mut fences, "shop", &[(A, &format!("{second}"))], second * 1000);
+        publications += u64::from(publish(&mut fences, second * 1000));
+        // Another namespace waits for nothing.
+        if second % 100 == 0 {
+            observe_from(
+                &mut fences,
+                "other",
+                "other",
+                &[(A, &format!("{second}"))],
+                second * 1000 + 500,
+            );
+            assert_eq!(publish(&mut fences, second * 1000 + 500), second > 0);
+            assert!(!publish(&mut fences, second * 1000 + 500));
+            assert!(!fences.is_due(at(second * 1000 + 500)), "nothing has changed");
+        }
+    }
+    assert_eq!(publications, 10 + 9, "ten in a row, then one a minute");
+}
+
+#[test]
+fn an_owner_that_changed_while_its_fence_was_written_took_no_turn() {
+    let mut fences = Fences::default();
+    let mut publications = 0;
+    for second in 0..30 {
+        observe(&mut fences, "shop", &[(A, &format!("{second}"))], second * 1000);
+        if let Some((list, _)) = fences.wanted(LIFE, at(second * 1000)) {
+            observe(
+                &mut fences,
+                "shop",
+                &[(A, &format!("{second}, at once"))],
+                second * 1000 + 1,
+            );
+            fences.set_list(list, at(second * 1000 + 2));
+            publications += 1;
+        }
+    }
+    assert_eq!(publications, 10);
+}
+
+#[test]
+fn many_pods_at_once_take_one_turn() {
+    let mut fences = Fences::default();
+    let port = port("web", service("shop"));
+    fences.observe(&port, &many(0, "0"), at(0));
+    for (turn, owner) in ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]
+        .into_iter()
+        .enumerate()
+    {
+        let millis = 3000 * u64::try_from(turn).unwrap();
+        fences.observe(&port, &many(0, owner), at(millis));
+        assert!(publish(&mut fences, millis));
+        assert_eq!(fences.held_back().len(), 1000);
+        release(&mut fences, true, millis + 2500);
+        assert_eq!((fences.held_back().len(), fences.unacknowledged()), (0, 0));
+    }
+    // The first turn was taken at 0.
+    fences.observe(&port, &many(0, "11"), at(30_000));
+    assert!(!publish(&mut fences, 30_000));
+    assert_eq!(fences.late().values().collect::<Vec<_>>(), [&at(60_000)]);
+    assert!(
+        !release(&mut fences, true, 34_999),
+        "addresses wait as long as for an Envoy"
+    );
+    assert!(release(&mut fences, true, 35_000));
+    assert_eq!((fences.held_back().len(), fences.unacknowledged()), (0, 1000));
+    assert!(!fences.is_due(at(59_999)) && fences.is_due(at(60_000)));
+    assert!(
+        publish(&mut fences, 60_000),
+        "all of its fences are written with the next turn"
+    );
+    assert!(fences.list().iter().all(|fence| &*fence.owner == "11"));
+    assert!(fences.late().is_empty());
+}
+
+#[test]
+fn a_namespace_that_routes_lead_to_takes_no_turn_of_theirs() {
+    let mut fences = Fences::default();
+    observe_from(&mut fences, "routes", "routes", &[(A, "a")], 0);
+    for n in 0..20_u64 {
+        observe_from(&mut fences, "routes", "other", &[(B, &format!("{n}"))], n);
+        publish(&mut fences, n);
+    }
+    assert!(fences.late().contains_key("other"));
+    observe_from(&mut fences, "routes", "routes", &[(A, "heir")], 20);
+    assert!(publish(&mut fences, 20));
+    assert!(!fences.late().contains_key("routes"));
+}
+
+#[test]
+fn a_clock_that_goes_back_makes_no_namespace_wait_for_its_turn() {
+    let mut fences = Fences::default();
+    for n in 0..20_u64 {
+        observe(&mut fences, "shop", &[(A, &format!("{n}"))], 3_600_000);
+        publish(&mut fences, 3_600_000);
+    }
+    assert!(fences.late().contains_key("web"));
+    assert!(publish(&mut fences, 0));
+    for n in 20..40_u64 {
+        observe(&mut fences, "shop", &[(A, &format!("{n}"))], 0);
+        publish(&mut fences, 0);
+    }
+    assert_eq!(fences.late().values().collect::<Vec<_>>(), [&at(60_000)]);
 }
 
 #[test]
@@ -471,6 +601,7 @@ fn each_address_that_was_held_back_looked_at_all_ports_and_fences() {
         fences: &list,
         everywhere: true,
     };
+    looked::take();
     assert!(
         fences.release(Some(published), at(0)).is_empty(),
         "their time has not come"
