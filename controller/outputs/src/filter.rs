@@ -2,24 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limpet_api::Text;
 use limpet_core::config::schema::{FenceConfig, FilterConfig, KeyConfig, PolicyConfig, WrappedKeysConfig};
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::time::GatewayDuration;
 
-/// The filter's configuration with these policies.
+/// The filter's configuration with these policies, and the fences for sessions of these namespaces.
 #[must_use]
 pub fn filter_config(
     policies: BTreeMap<String, PolicyConfig>,
+    namespaces: &BTreeSet<Text>,
     access_log: bool,
     inputs: &FilterInputs,
 ) -> FilterConfig {
-    let policies = inputs.retained_policies.clone().into_iter().chain(policies).collect();
+    let retained = &inputs.retained;
+    let policies = retained.policies.clone().into_iter().chain(policies).collect();
     let mut config = FilterConfig::without_keys(policies);
     match &inputs.keys {
         FilterKeys::Wrapped(keys) => config.wrapped_keys = Some(keys.clone()),
         FilterKeys::Listed(keys) => config.keys = Some(keys.clone()),
     }
-    config.fences.clone_from(&inputs.fences);
+    // Envoys read the whole configuration again with each change, so they get no fences of others.
+    let is_served = |namespace: &str| namespaces.contains(namespace) || retained.namespaces.contains(namespace);
+    let fences = inputs.fences.iter();
+    let fences = fences.filter(|fence| fence.namespace.as_deref().is_none_or(is_served));
+    config.fences = fences.cloned().collect();
     config.access_log = access_log;
     config.max_idle = inputs.max_idle.unwrap_or(config.max_idle);
     config.clock_skew = inputs.clock_skew.unwrap_or(config.clock_skew);
@@ -61,9 +68,8 @@ pub struct FilterInputs {
     pub max_idle: Option<GatewayDuration>,
     /// `clockSkew`: how far clocks may differ. The filter's default if `None`.
     pub clock_skew: Option<GatewayDuration>,
-    /// Policies that no route uses any more, kept for Envoys that still have old routes. Without them, such a route
-    /// would have no sessions until Envoy has its successor.
-    pub retained_policies: BTreeMap<String, PolicyConfig>,
+    /// What the Gateway's routes do not need any more.
+    pub retained: Retained,
     /// Whether Envoys of ours tell the controller of the sessions that they see.
     pub report_sessions: bool,
 }
@@ -77,10 +83,19 @@ impl FilterInputs {
             fences: Vec::new(),
             max_idle: None,
             clock_skew: None,
-            retained_policies: BTreeMap::new(),
+            retained: Retained::default(),
             report_sessions: false,
         }
     }
+}
+
+/// What no route of a Gateway needs any more, kept for Envoys that still have old routes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Retained {
+    /// Policies. Without them, such a route would have no sessions until Envoy has its successor.
+    pub policies: BTreeMap<String, PolicyConfig>,
+    /// Namespaces of sessions. Without their fences, such a route would lead sessions to new owners of addresses.
+    pub namespaces: BTreeSet<Text>,
 }
 
 /// The keyring in the filter's configuration.

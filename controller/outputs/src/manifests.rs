@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use limpet_core::config::schema::PolicyConfig;
 use serde_json::{Value, json};
 
 use limpet_api::ObjectName;
 use limpet_model::{Extent, Graph, Objects, Unsupported};
 
-use super::FilterInputs;
 use super::envoy::EnvoyOptions;
+use super::{FilterInputs, Retained};
 
 pub use limpet_model::{MANAGED_BY, MANAGER};
 
@@ -28,8 +27,8 @@ pub struct Source<'a> {
     pub options: &'a EnvoyOptions,
     /// The keyring and the fences.
     pub inputs: &'a FilterInputs,
-    /// Retained policies by Gateway: proxies may still have routes for them.
-    pub retained_policies: &'a BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>>,
+    /// What is retained, by Gateway: proxies may still have routes for it.
+    pub retained: &'a BTreeMap<ObjectName, Retained>,
 }
 
 /// The objects that should exist.

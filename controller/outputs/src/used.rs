@@ -111,6 +111,8 @@ pub(crate) enum Reference {
     Session(ClusterName, Text),
     /// The authorities that vouch for a cluster, by the name of their secret.
     Authorities(String),
+    /// The namespace of sessions.
+    Namespace(Text),
 }
 
 /// Where a reference is, and the ends of all that are places.
@@ -198,6 +200,22 @@ impl Used {
             })
     }
 
+    /// Whether a virtual host has sessions of the namespace.
+    #[must_use]
+    pub fn has_namespace(&self, namespace: &str) -> bool {
+        self.has(&Reference::Namespace(namespace.into()))
+    }
+
+    /// The namespaces of sessions.
+    pub(crate) fn namespaces(&self) -> BTreeSet<Text> {
+        let references = self.each(&Reference::Namespace(Text::default()));
+        let namespaces = references.filter_map(|reference| match reference {
+            Reference::Namespace(namespace) => Some(namespace.clone()),
+            _ => None,
+        });
+        namespaces.collect()
+    }
+
     /// The policies with their content.
     pub(crate) fn policies_of(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
         let used = self.policies().filter_map(|name| graph.policies.get_key_value(name));
@@ -266,6 +284,19 @@ impl Used {
             _ => None,
         });
         changed.filter(|policy| !self.has_policy(policy)).cloned().collect()
+    }
+
+    /// The namespaces of sessions that virtual hosts of `before` have, and none of these.
+    #[must_use]
+    pub fn dropped_namespaces(&self, before: &Self) -> BTreeSet<Text> {
+        let changed = self.changes(before).filter_map(|reference| match reference {
+            Reference::Namespace(namespace) => Some(namespace),
+            _ => None,
+        });
+        changed
+            .filter(|namespace| !self.has_namespace(namespace))
+            .cloned()
+            .collect()
     }
 
     /// To what virtual hosts refer otherwise than in `before`, more than once at times.
@@ -341,6 +372,7 @@ fn add_forward(all: &mut BTreeSet<Reference>, graph: &Graph, forward: &Forward) 
         Session::None => {}
         Session::Rule(session) | Session::EachDestination(session) => {
             all.insert(Reference::Policy(session.policy.clone()));
+            all.insert(Reference::Namespace(session.namespace()));
             all.extend(clusters().map(|cluster| Reference::Session(cluster.clone(), session.policy.clone())));
         }
         Session::Destinations => {
@@ -348,6 +380,7 @@ fn add_forward(all: &mut BTreeSet<Reference>, graph: &Graph, forward: &Forward) 
                 let session = graph.clusters.get(cluster).and_then(|cluster| cluster.session.as_ref());
                 if let Some(session) = session {
                     all.insert(Reference::Policy(session.policy.clone()));
+                    all.insert(Reference::Namespace(session.namespace()));
                     all.insert(Reference::Session(cluster.clone(), session.policy.clone()));
                 }
             }

@@ -31,6 +31,12 @@ pub struct SessionUse {
 }
 
 impl SessionUse {
+    /// The namespace in the scope. Fences hold for namespaces.
+    #[must_use]
+    pub fn namespace(&self) -> Text {
+        self.scope.split('/').nth(1).unwrap_or_default().into()
+    }
+
     /// The same at the cluster with this base, where each destination has sessions of its own.
     #[must_use]
     pub fn at(&self, base: &str) -> Self {

@@ -142,7 +142,7 @@ fn filter_resource(
     options: &EnvoyOptions,
     inputs: &FilterInputs,
 ) -> Resource {
-    let mut filter = filter_config(used.policies_of(graph), options.access_log, inputs);
+    let mut filter = filter_config(used.policies_of(graph), &used.namespaces(), options.access_log, inputs);
     match options.elsewhere(gateway) {
         Some(elsewhere) => filter.routes = elsewhere.table(graph, gateway),
         None => filter.report_sessions = reports(gateway, inputs),

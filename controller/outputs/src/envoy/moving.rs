@@ -60,7 +60,7 @@ impl MovingFilter {
         Some(Self {
             config: FilterConfig {
                 report_sessions: reports(gateway, inputs),
-                ..filter_config(used.policies_of(graph), options.access_log, inputs)
+                ..filter_config(used.policies_of(graph), &used.namespaces(), options.access_log, inputs)
             },
             clusters,
             options: Arc::new(options.into_owned()),

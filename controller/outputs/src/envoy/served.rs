@@ -108,7 +108,9 @@ impl Served {
         let policies = || changes(&self.graph.policies, &graph.policies).map(|(name, ..)| name);
         let other_filter = self.inputs != *inputs
             || policies().any(|name| used.has_policy(name))
-            || swapped.iter().any(|of| matches!(of, Reference::Policy(_)));
+            || swapped
+                .iter()
+                .any(|of| matches!(of, Reference::Policy(_) | Reference::Namespace(_)));
         if other_filter {
             resources.insert(filter_resource(graph, &self.gateway, &used, &options, inputs));
         }

@@ -1,13 +1,13 @@
 //! `EnvoyExtensionPolicy`: the filter with its configuration, for a rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_core::config::schema::{DefaultConfig, PolicyConfig};
 use limpet_core::envoy::FILTER_NAME;
 use serde_json::{Value, json};
 
+use crate::filter_config;
 use crate::manifests::{Manifest, Owner, Source, Stage};
-use crate::{FilterInputs, filter_config};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::short_hash;
 
@@ -64,11 +64,8 @@ fn config(source: &Source<'_>, rule: &SessionRule<'_>) -> Value {
         .map(|content| (policy.to_string(), PolicyConfig::clone(content)))
         .into_iter()
         .collect();
-    let inputs = FilterInputs {
-        retained_policies: BTreeMap::new(),
-        ..source.inputs.clone()
-    };
-    let mut config = filter_config(policies, source.options.access_log, &inputs);
+    let namespaces = BTreeSet::from([rule.session.namespace()]);
+    let mut config = filter_config(policies, &namespaces, source.options.access_log, source.inputs);
     config.default = Some(DefaultConfig {
         policy: policy.to_string(),
         scope: Some(rule.session.scope.to_string()),

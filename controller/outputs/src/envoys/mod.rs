@@ -457,7 +457,7 @@ mod tests {
                 graph,
                 options: &EnvoyOptions::default(),
                 inputs: &FilterInputs::with_keys(FilterKeys::Listed(Vec::new())),
-                retained_policies: &BTreeMap::new(),
+                retained: &BTreeMap::new(),
             };
             let built = made.catch_up(&source, &ManagedOptions::default());
             assert_eq!(built, super::manifests(&source, &ManagedOptions::default()));

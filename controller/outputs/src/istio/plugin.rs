@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::filter::{FilterInputs, filter_config, variables};
 use crate::manifests::{Manifest, Source, Stage};
-use crate::used_policies;
+use crate::used::Used;
 use limpet_api::ObjectName;
 
 use super::{IstioOptions, Module, WASM_PLUGIN, object_name, owned_by_gateway, target_refs};
@@ -18,16 +18,17 @@ pub(super) fn manifest(
     gateway: &ObjectName,
     module: &Module,
 ) -> Option<Manifest> {
-    let policies = used_policies(source.graph, gateway);
-    let retained_policies = source.retained_policies.get(gateway).cloned().unwrap_or_default();
-    if policies.is_empty() && retained_policies.is_empty() {
+    let used = Used::by(source.graph, gateway);
+    let policies = used.policies_of(source.graph);
+    let retained = source.retained.get(gateway).cloned().unwrap_or_default();
+    if policies.is_empty() && retained.policies.is_empty() {
         return None;
     }
     let inputs = FilterInputs {
-        retained_policies,
+        retained,
         ..source.inputs.clone()
     };
-    let config = filter_config(policies, source.options.access_log, &inputs);
+    let config = filter_config(policies, &used.namespaces(), source.options.access_log, &inputs);
     let env: Vec<Value> = variables(&config)
         .into_iter()
         .map(|name| json!({"name": name, "valueFrom": "HOST"}))

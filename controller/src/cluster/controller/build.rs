@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::quarantine::Quarantine;
-use super::retained_policies::{RetainedPolicies, UsedByGateway, configs, policies_of, retained_policies};
+use super::retained_policies::{RetainedByGateway, UsedByGateway, for_filters, retained_policies};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
@@ -80,7 +80,7 @@ pub(super) struct Made {
     /// What they use.
     pub(super) used: UsedByGateway,
     pub(super) inputs: Arc<FilterInputs>,
-    pub(super) retained: RetainedPolicies,
+    pub(super) retained: RetainedByGateway,
     pub(super) manifests: Option<Arc<Manifests>>,
     /// The Envoys that the controller keeps.
     pub(super) envoys: Option<Arc<Manifests>>,
@@ -97,7 +97,7 @@ pub(crate) struct Builder {
     pub(super) quarantine: Arc<Quarantine>,
     /// The Gateways whose Envoys say themselves what they refuse.
     pub(super) asked: BTreeSet<ObjectName>,
-    /// The Gateways whose Envoys all have the published routes, and need no policies of earlier ones.
+    /// The Gateways whose Envoys all have the published routes, and need nothing for earlier ones.
     pub(super) drops_retained: BTreeSet<ObjectName>,
     pub(super) now: Instant,
     pub(super) stages: Stages,
@@ -163,13 +163,13 @@ impl Builder {
         let used = self.used(&graph);
         let retained = self.retained(&used);
         // Of use to other control planes.
-        let retained_policies = self.plane.as_ref().map(|_| policies_of(&retained));
+        let for_plane = self.plane.as_ref().map(|_| for_filters(&retained));
         let source = Source {
             objects,
             graph: &graph,
             options: &self.options,
             inputs: &self.inputs,
-            retained_policies: &retained_policies.unwrap_or_default(),
+            retained: &for_plane.unwrap_or_default(),
         };
         let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
         let managed = self.managed.as_ref();
@@ -207,9 +207,9 @@ impl Builder {
         self.stages.used.clone()
     }
 
-    fn retained(&self, used: &UsedByGateway) -> RetainedPolicies {
+    fn retained(&self, used: &UsedByGateway) -> RetainedByGateway {
         let Some(published) = &self.published else {
-            return RetainedPolicies::new();
+            return RetainedByGateway::new();
         };
         let mut kept = published.retained.clone();
         kept.retain(|gateway, _| !self.drops_retained.contains(gateway));
@@ -249,7 +249,7 @@ impl Builder {
             return Arc::clone(&self.inputs);
         };
         Arc::new(FilterInputs {
-            retained_policies: configs(retained),
+            retained: retained.for_filter(),
             ..FilterInputs::clone(&self.inputs)
         })
     }

@@ -417,7 +417,7 @@ impl Publisher {
             return;
         };
         self.generation += 1;
-        let config = filter_config(BTreeMap::new(), false, &made.inputs);
+        let config = filter_config(BTreeMap::new(), &BTreeSet::new(), false, &made.inputs);
         objects.wanted.send_replace(Some(Arc::new(Wanted {
             generation: self.generation,
             manifests: Arc::clone(manifests),

@@ -5,11 +5,13 @@
 //! lose their sessions for that moment. So the policies of the last published routes are retained until all connected
 //! Envoys of the Gateway have the new routes. One that acknowledges nothing makes no configuration grow without end:
 //! beyond [`MOST`], only what the changes of the last minute have left is retained.
+//!
+//! The same holds for namespaces that no route has sessions of any more: their fences are for the former routes, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_model::Graph;
 use limpet_outputs::Used;
@@ -19,12 +21,19 @@ pub(super) const MOST: usize = 64;
 /// Longer than Envoys that answer need for new routes, and than these wait for the answers of others.
 pub(super) const YOUNG: Duration = Duration::from_secs(60);
 
-/// By Gateway, and by the policy's name.
-pub(super) type RetainedPolicies = BTreeMap<ObjectName, BTreeMap<String, Retained>>;
+pub(super) type RetainedByGateway = BTreeMap<ObjectName, Retained>;
+
+/// What no published route of a Gateway needs any more.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Retained {
+    /// By name.
+    pub(super) policies: BTreeMap<String, RetainedPolicy>,
+    pub(super) namespaces: BTreeSet<Text>,
+}
 
 /// A policy that no published route names any more.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Retained {
+pub(super) struct RetainedPolicy {
     pub(super) policy: PolicyConfig,
     pub(super) since: Instant,
 }
@@ -32,51 +41,57 @@ pub(super) struct Retained {
 /// What Gateways use.
 pub(super) type UsedByGateway = BTreeMap<ObjectName, Used>;
 
-/// By the policy's name.
-pub(super) fn configs(retained: &BTreeMap<String, Retained>) -> BTreeMap<String, PolicyConfig> {
-    let configs = retained.iter();
-    configs
-        .map(|(name, retained)| (name.clone(), retained.policy.clone()))
-        .collect()
+impl Retained {
+    pub(super) fn for_filter(&self) -> limpet_outputs::Retained {
+        let policies = self.policies.iter();
+        limpet_outputs::Retained {
+            policies: policies
+                .map(|(name, retained)| (name.clone(), retained.policy.clone()))
+                .collect(),
+            namespaces: self.namespaces.clone(),
+        }
+    }
 }
 
-/// By Gateway, and by the policy's name.
-pub(super) fn policies_of(all: &RetainedPolicies) -> BTreeMap<ObjectName, BTreeMap<String, PolicyConfig>> {
+pub(super) fn for_filters(all: &RetainedByGateway) -> BTreeMap<ObjectName, limpet_outputs::Retained> {
     let all = all.iter();
-    all.map(|(gateway, retained)| (gateway.clone(), configs(retained)))
+    all.map(|(gateway, retained)| (gateway.clone(), retained.for_filter()))
         .collect()
 }
 
-/// The policies of `published`, and of what it retains in `kept`, that the Gateways of a graph do not use. `before` and
-/// `now`: what those of both use. `at`: the time.
+/// What the routes of `published`, and of what it retains in `kept`, need and the Gateways of a graph do not use.
+/// `before` and `now`: what those of both use. `at`: the time.
 pub(super) fn retained_policies(
     published: &Graph,
-    kept: &RetainedPolicies,
+    kept: &RetainedByGateway,
     before: &UsedByGateway,
     now: &UsedByGateway,
     at: Instant,
-) -> RetainedPolicies {
-    let mut retained = RetainedPolicies::new();
+) -> RetainedByGateway {
+    let mut all = RetainedByGateway::new();
     for (gateway, used) in now {
         let Some(before) = before.get(gateway) else {
             continue;
         };
-        let mut policies = kept.get(gateway).cloned().unwrap_or_default();
+        let mut retained = kept.get(gateway).cloned().unwrap_or_default();
+        let policies = &mut retained.policies;
         policies.retain(|name, _| !used.has_policy(name));
         if policies.len() > MOST {
             policies.retain(|_, retained| at.duration_since(retained.since) < YOUNG);
         }
         for name in used.dropped_policies(before) {
             let policy = published.policies.get(&name);
-            let retain = |policy| Retained {
+            let retain = |policy| RetainedPolicy {
                 policy: PolicyConfig::clone(policy),
                 since: at,
             };
             policies.extend(policy.map(|policy| (name.to_string(), retain(policy))));
         }
-        if !policies.is_empty() {
-            retained.insert(gateway.clone(), policies);
+        retained.namespaces.extend(used.dropped_namespaces(before));
+        retained.namespaces.retain(|namespace| !used.has_namespace(namespace));
+        if retained != Retained::default() {
+            all.insert(gateway.clone(), retained);
         }
     }
-    retained
+    all
 }

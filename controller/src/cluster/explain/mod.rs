@@ -262,14 +262,17 @@ fn judged(
         Err(why) => (Vec::new(), Some(why.as_str())),
     };
     let inputs = FilterInputs {
-        fences: sources.fences.clone(),
         max_idle: sources.config.max_idle(),
         clock_skew: sources.config.clock_skew,
         ..FilterInputs::with_keys(FilterKeys::Listed(keys))
     };
     let endpoints = |to: &DestinationExplanation| endpoints(sources, to);
+    let config = FilterConfig {
+        fences: sources.fences.clone(),
+        ..filter_config(all_policies(graph), &BTreeSet::new(), false, &inputs)
+    };
     let judge = Judge {
-        config: Rc::new(filter_config(all_policies(graph), false, &inputs)),
+        config: Rc::new(config),
         no_keys,
         graph,
         rules,

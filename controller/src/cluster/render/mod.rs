@@ -95,7 +95,7 @@ pub fn render(
         graph: &graph,
         options,
         inputs,
-        retained_policies: &BTreeMap::new(),
+        retained: &BTreeMap::new(),
     };
     let manifests = plane.map(|plane| plane.manifests(&source)).unwrap_or_default();
     let managed = options.managed.as_ref().filter(|_| settings.managed.is_some());

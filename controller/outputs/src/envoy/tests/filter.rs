@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use limpet_core::Filter;
@@ -6,11 +7,15 @@ use limpet_core::config::schema::{FenceConfig, KeyEncryptionKeyConfig, WrappedKe
 use serde_json::{Value, json};
 
 use super::{forward, gateway, graph, inputs, module, only, route, to, with_session};
-use crate::envoy::{EnvoyOptions, FilterBuild, RemoteFile, WasmFilter, extension_config};
+use crate::envoy::{EnvoyOptions, FilterBuild, MovingFilter, RemoteFile, WasmFilter, extension_config, resources};
+use crate::envoy_gateway::EnvoyGatewayOptions;
+use crate::istio::IstioOptions;
 use crate::json::typed;
-use crate::{FilterInputs, FilterKeys, filter_config, used_policies};
-use limpet_model::Graph;
-use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
+use crate::manifests::Source;
+use crate::{ControlPlane, FilterInputs, FilterKeys, Retained, filter_config, used_policies};
+use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_model::graph::{Action, AskedBy, ClusterName, RuleName, RuleOrigin, Session, SessionUse};
+use limpet_model::{FewSet, Graph, Objects};
 use limpet_resources::ResourceType;
 
 fn with_sessions() -> Graph {
@@ -32,7 +37,12 @@ fn the_filter_accepts_the_configuration_of_the_used_policies() {
         not_before: 1_790_000_000,
     }];
     inputs.max_idle = Some("24h".parse().unwrap());
-    let config = filter_config(used_policies(&with_sessions(), &gateway()), false, &inputs);
+    let config = filter_config(
+        used_policies(&with_sessions(), &gateway()),
+        &BTreeSet::new(),
+        false,
+        &inputs,
+    );
     assert_eq!(config.policies.keys().collect::<Vec<_>>(), ["web"]);
     let text = serde_json::to_vec(&config).unwrap();
     let key: Environment<'_> = &|_: &str| Some("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".to_owned());
@@ -50,7 +60,7 @@ fn sessions_of_destinations_bring_their_policies() {
     };
     Arc::make_mut(graph.clusters.get_mut(&ClusterName("v2".into())).unwrap()).session = Some(used);
     let policies = |graph: &Graph| {
-        let config = filter_config(used_policies(graph, &gateway()), false, &inputs());
+        let config = filter_config(used_policies(graph, &gateway()), &BTreeSet::new(), false, &inputs());
         config.policies.into_keys().collect::<Vec<_>>()
     };
     assert_eq!(policies(&graph), ["web"]);
@@ -61,6 +71,86 @@ fn sessions_of_destinations_bring_their_policies() {
     let host = Arc::make_mut(hosts.get_mut(&limpet_model::graph::Hostname::Any).unwrap());
     host.routes.push(super::acting(Action::Forward(action)));
     assert_eq!(policies(&graph), ["strict", "web"]);
+}
+
+/// The namespaces of the fences in each configuration that a text has.
+fn fenced(text: &str) -> BTreeSet<String> {
+    let fences: Vec<&str> = text.split(r#""namespace":""#).skip(1).collect();
+    let end = |rest: &&str| rest.split('"').next().unwrap_or_default().to_owned();
+    fences.iter().map(end).collect()
+}
+
+#[test]
+fn all_envoys_had_the_fences_of_all_namespaces() {
+    let mut graph = graph(vec![with_session(forward(vec![to("v1", 1)]), "moving")]);
+    let origin = RuleOrigin {
+        route: ObjectRef {
+            kind: Kind::HttpRoute,
+            name: gateway(),
+        },
+        index: 0,
+        name: Some("rule".to_owned()),
+        gateways: FewSet::from_iter([gateway()]),
+        asked_by: AskedBy::Backends(Vec::new()),
+    };
+    let rule = RuleName("HTTPRoute/shop/web/rule".into());
+    graph.rules.insert(rule, Arc::new(origin));
+    let fence = |namespace: &str| FenceConfig {
+        address: "10.0.0.7:80".to_owned(),
+        namespace: Some(namespace.to_owned()),
+        not_before: 1_790_000_000,
+    };
+    let mut inputs = inputs();
+    inputs.fences = ["gone", "other", "shop"].map(fence).to_vec();
+    let options = EnvoyOptions::default();
+    let ours = |inputs: &FilterInputs| {
+        let all = resources(&graph, &gateway(), &options, inputs);
+        let moving = MovingFilter::of(&graph, &gateway(), &options, inputs).unwrap();
+        let filters = all
+            .iter()
+            .filter(|one| one.resource_type() == ResourceType::ExtensionConfig);
+        let moving = moving.with(&BTreeMap::new());
+        let filters = filters.chain([&moving]);
+        let text = |filter| read(&crate::json::resource(filter).unwrap()["typed_config"]["config"]["configuration"]);
+        filters
+            .map(|filter| fenced(&text(filter).to_string()))
+            .collect::<Vec<_>>()
+    };
+    let shop = BTreeSet::from(["shop".to_owned()]);
+    assert_eq!(ours(&inputs), [shop.clone(), shop.clone()]);
+    let planes = [
+        ControlPlane::Istio(IstioOptions::default()),
+        ControlPlane::EnvoyGateway(EnvoyGatewayOptions::default()),
+    ];
+    let theirs = |plane: &ControlPlane, retained: &BTreeMap<ObjectName, Retained>| {
+        let source = Source {
+            objects: &Objects::default(),
+            graph: &graph,
+            options: &options,
+            inputs: &inputs,
+            retained,
+        };
+        let made = plane.manifests(&source);
+        let filters = made.objects.iter().filter(|one| one.definition == plane.keyring_kind());
+        let texts: Vec<String> = filters.map(|one| one.spec.to_string()).collect();
+        assert_eq!(texts.len(), 1, "{texts:?}");
+        fenced(&texts.concat())
+    };
+    for plane in &planes {
+        assert_eq!(theirs(plane, &BTreeMap::new()), shop, "{}", plane.name());
+    }
+    // Envoys may still have routes of another one.
+    let retained = Retained {
+        namespaces: BTreeSet::from(["gone".into()]),
+        ..Retained::default()
+    };
+    let both = BTreeSet::from(["gone".to_owned(), "shop".to_owned()]);
+    assert_eq!(
+        theirs(&planes[0], &BTreeMap::from([(gateway(), retained.clone())])),
+        both
+    );
+    inputs.retained = retained;
+    assert_eq!(ours(&inputs), [both.clone(), both]);
 }
 
 #[test]
@@ -78,7 +168,12 @@ fn the_wasm_filter_gets_the_variables_that_its_keys_are_in() {
         access_log: true,
         ..EnvoyOptions::default()
     };
-    let config = filter_config(used_policies(&with_sessions(), &gateway()), true, &wrapped);
+    let config = filter_config(
+        used_policies(&with_sessions(), &gateway()),
+        &BTreeSet::new(),
+        true,
+        &wrapped,
+    );
     let made = typed(&extension_config(&config, &options)).unwrap();
     assert_eq!(made["name"], "limpet.wasm");
     let plugin = &made["typed_config"]["config"];

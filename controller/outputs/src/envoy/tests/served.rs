@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use limpet_core::config::schema::PolicyConfig;
+use limpet_core::config::schema::{FenceConfig, PolicyConfig};
 use proptest::prelude::*;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -76,7 +76,8 @@ fn some_policy(name: usize, strict: bool) -> Arc<PolicyConfig> {
 
 fn some_route(index: usize, (object, destinations, session): &RouteSeed) -> Route {
     let mut made = route(destinations.iter().map(|name| to(CLUSTERS[*name], 1)).collect());
-    made.rule = RuleName(format!("httproute/shop/{object}/{index}").into());
+    let namespace = if *object == 2 { "other" } else { "shop" };
+    made.rule = RuleName(format!("httproute/{namespace}/{object}/{index}").into());
     if let (Action::Forward(forward), Some(session)) = (&mut made.action, session) {
         forward.session = session.map_or(Session::Destinations, |policy| {
             Session::Rule(SessionUse {
@@ -161,7 +162,7 @@ fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
             let mut made = cluster(CLUSTERS[*index]);
             made.session = policy.map(|policy| SessionUse {
                 policy: POLICIES[policy].into(),
-                scope: "xbackend/shop/own".into(),
+                scope: format!("xbackend/{}/own", CLUSTERS[*index]).into(),
             });
             made.never_begins = *never_begins;
             made.tls = tls.then(|| BackendTls {
@@ -187,7 +188,7 @@ fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
         }
         Step::Retained(some) => {
             let retained = some.then(|| ("retained".to_owned(), policy(json!({"cookie": {"name": "retained"}}))));
-            Arc::make_mut(inputs).retained_policies = retained.into_iter().collect();
+            Arc::make_mut(inputs).retained.policies = retained.into_iter().collect();
         }
         Step::TlsOf(index, has) => listener(*index, &mut |listener| {
             listener.certificates = Some(has.then(secret).into_iter().collect());
@@ -230,7 +231,14 @@ proptest! {
     #[test]
     fn what_is_patched_is_what_would_be_made_anew(turns in proptest::collection::vec(proptest::collection::vec(step(), 1..4), 1..30)) {
         let (mut graph, options) = (start(), Arc::new(EnvoyOptions::default()));
-        let mut inputs = Arc::new(inputs());
+        let mut inputs = inputs();
+        let fence = |namespace: &str| FenceConfig {
+            address: "10.0.0.7".to_owned(),
+            namespace: Some(namespace.to_owned()),
+            not_before: 1_790_000_000,
+        };
+        inputs.fences = ["other", "shop", CLUSTERS[0]].map(fence).to_vec();
+        let mut inputs = Arc::new(inputs);
         let mut used = Used::by(&graph, &gateway());
         let mut kept = Served::new(&graph, &gateway(), used.clone(), &options, &inputs);
         for steps in turns {

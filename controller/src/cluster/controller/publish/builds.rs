@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::tests::publisher;
 use super::*;
 use crate::cluster::controller::retained_policies::{MOST, YOUNG};
+use limpet_core::config::schema::FenceConfig;
 use limpet_model::Settings;
 use limpet_model::endpoints::EndpointState;
 use limpet_outputs::FilterKeys;
@@ -59,6 +60,7 @@ fn object(kind: &str, name: &ObjectName, spec: &Value) -> Value {
 struct World {
     objects: Objects,
     endpoints: BTreeMap<ObjectName, Vec<Endpoint>>,
+    fences: Vec<FenceConfig>,
 }
 
 const GATEWAYS: [&str; 2] = ["web", "inside"];
@@ -80,7 +82,8 @@ impl World {
 
     fn gateway(&mut self, second: bool) {
         for gateway in GATEWAYS.into_iter().take(1 + usize::from(second)) {
-            let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
+            let allowed = json!({"namespaces": {"from": "All"}});
+            let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP", "allowedRoutes": allowed}]);
             let spec = json!({"gatewayClassName": "limpet", "listeners": listeners});
             let made = Arc::new(limpet_api::object(&object("Gateway", &name(&gateway), &spec)).unwrap());
             self.objects.gateways.insert(name(&gateway), made);
@@ -143,10 +146,13 @@ impl World {
     }
 
     fn publish_at(&self, publisher: &mut Publisher, drops_retained: bool, now: Instant) -> Reports {
-        let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new())));
+        let inputs = FilterInputs {
+            fences: self.fences.clone(),
+            ..FilterInputs::with_keys(FilterKeys::Listed(Vec::new()))
+        };
         let builder = Builder {
             now,
-            ..publisher.builder(inputs, drops_retained)
+            ..publisher.builder(Arc::new(inputs), drops_retained)
         };
         let built = builder.build(Arc::new(self.objects.clone()), &Settings::default());
         publisher.publish(built, |service, _| self.endpoints(service)).0
@@ -182,7 +188,7 @@ fn retained(publisher: &Publisher) -> BTreeMap<ObjectName, usize> {
     let retained = &publisher.published.as_ref().unwrap().retained;
     retained
         .iter()
-        .map(|(gateway, policies)| (gateway.clone(), policies.len()))
+        .map(|(gateway, retained)| (gateway.clone(), retained.policies.len()))
         .collect()
 }
 
@@ -238,6 +244,66 @@ fn many_changes_left_policies_without_end() {
         );
     }
     assert_eq!(change(2 * MOST + 1, YOUNG * 2), 1);
+}
+
+/// A route of a namespace with a session, at this Gateway.
+fn routed(world: &mut World, namespace: &str, gateway: &str) {
+    let named = |name: &str| ObjectName::new(namespace, name);
+    let service = json!({"ports": [{"name": "http", "port": 80}]});
+    let service = object("Service", &named("own"), &service);
+    let service = Arc::new(limpet_api::object(&service).unwrap());
+    world.objects.services.insert(named("own"), service);
+    let persistence = json!({"sessionName": namespace});
+    let rule = json!({"backendRefs": [{"name": "own", "port": 80}], "sessionPersistence": persistence});
+    let parents = json!([{"namespace": "shop", "name": gateway}]);
+    let host = format!("{namespace}.example");
+    let route = object(
+        "HTTPRoute",
+        &named("own"),
+        &json!({"parentRefs": parents, "hostnames": [host], "rules": [rule]}),
+    );
+    let route = Arc::new(limpet_api::object(&route).unwrap());
+    world.objects.http_routes.insert(named("own"), route);
+}
+
+/// Which of these namespaces have a fence in the filter of each Gateway.
+fn fenced(publisher: &Publisher, namespaces: [&str; 2]) -> [Vec<String>; 2] {
+    GATEWAYS.map(|gateway| {
+        let mut filters = publisher.sent[&name(&gateway)].of_type(ResourceType::ExtensionConfig);
+        let filter = String::from_utf8_lossy(filters.next().unwrap().body()).into_owned();
+        let has = |namespace: &&str| filter.contains(&format!(r#""namespace":"{namespace}""#));
+        namespaces.into_iter().filter(has).map(str::to_owned).collect()
+    })
+}
+
+#[test]
+fn a_fence_of_one_namespace_made_the_envoys_of_all_gateways_read_their_filters_again() {
+    let (mut world, (mut publisher, _)) = (World::new(), publisher());
+    let of = |namespace: &str, not_before: u64| FenceConfig {
+        address: "10.0.0.7:80".to_owned(),
+        namespace: Some(namespace.to_owned()),
+        not_before,
+    };
+    routed(&mut world, "one", GATEWAYS[0]);
+    routed(&mut world, "two", GATEWAYS[1]);
+    let versions = |publisher: &Publisher| publisher.published_filter().unwrap().versions.clone();
+    world.fences = vec![of("one", 1), of("two", 1)];
+    world.publish(&mut publisher);
+    let before = versions(&publisher);
+    assert_eq!(fenced(&publisher, ["one", "two"]), [["one"], ["two"]]);
+    world.fences = vec![of("one", 1), of("two", 2)];
+    world.publish(&mut publisher);
+    let after = versions(&publisher);
+    let changed = GATEWAYS.map(|gateway| before[&*name(&gateway).to_string()] != after[&*name(&gateway).to_string()]);
+    assert_eq!(changed, [false, true]);
+
+    // Envoys may have the former routes of a namespace for a moment.
+    world.objects.http_routes.remove(&ObjectName::new("two", "own"));
+    world.publish_keeping(&mut publisher);
+    world.publish_keeping(&mut publisher);
+    assert_eq!(fenced(&publisher, ["one", "two"]), [vec!["one"], vec!["two"]]);
+    world.publish(&mut publisher);
+    assert_eq!(fenced(&publisher, ["one", "two"]), [vec!["one"], vec![]]);
 }
 
 proptest! {
