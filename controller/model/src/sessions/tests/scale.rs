@@ -43,6 +43,16 @@ fn large(count: usize, per_route: usize, per_service: usize, policies: usize) ->
     world
 }
 
+#[test]
+fn policies_of_one_service_were_multiplied_by_its_rules() {
+    let world = large(20, 5, 20, 200);
+    let rules = world.rules();
+    crate::looked::take();
+    let _ = sessions_of(&world, &rules);
+    let looked = crate::looked::take();
+    assert!(looked < 20 * 200, "{looked}");
+}
+
 /// No run time is quadratic. Twenty times as many rules take 25 times as long, and may take 150 times as long on a busy
 /// machine. Quadratic would be four hundred times.
 #[test]

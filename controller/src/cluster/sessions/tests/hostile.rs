@@ -471,6 +471,30 @@ fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
 }
 
 #[test]
+fn gateways_of_one_namespace_kept_any_number_of_unknown_backends() {
+    let shop = Shop::new();
+    let report = invented(&shop, 900);
+    let content = &mut *shop.book.content();
+    let (places, strays, now) = (&content.places, &mut content.attendance.strays, now());
+    for gateway in [
+        "greedy/1",
+        "greedy/2",
+        "greedy/3",
+        "greedy/4",
+        "greedy/5",
+        "greedy-too/1",
+    ] {
+        strays.note(gateway, &report, places, now);
+    }
+    let has_gap = |gateway: &&str| !strays.gaps(gateway, now).is_complete();
+    let gaps: Vec<&str> = ["greedy/4", "greedy/5", "greedy-too/1"]
+        .into_iter()
+        .filter(has_gap)
+        .collect();
+    assert_eq!(gaps, ["greedy/5"]);
+}
+
+#[test]
 fn more_unknown_backends_than_are_kept_are_a_gap_until_their_sessions_are_over() {
     let shop = Shop::new();
     shop.book.hear(GROUP, Told::Sessions(invented(&shop, 1001))).unwrap();
