@@ -1,5 +1,5 @@
-//! What objects said of their sessions when that could be followed last. That a route said nothing is remembered as well
-//! while others gave it sessions.
+//! What objects said of their sessions when that could be followed last. That a route said nothing is remembered as
+//! well while others gave it sessions.
 //!
 //! An object that cannot be followed any more keeps these sessions (`stand_in.rs`). So does a policy that an upgrade of
 //! the Gateway API takes fields from (`sessions/former.rs`). Sessions that an object renames go on, because what they

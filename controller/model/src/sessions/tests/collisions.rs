@@ -70,7 +70,7 @@ fn another_teams_route_renamed_a_cookie_in_use() {
         assert_eq!(cookies(&sessions), expected, "{name}");
         let younger = usize::from(name == "z");
         let notes = [&sessions.rules[younger].notes, &sessions.rules[1 - younger].notes];
-        let told = "which sessions of httproute/shop/web/0 have had before";
+        let told = "because sessions of httproute/shop/web/0 had the name \"s\" before";
         assert!(notes[0].iter().any(|note| note.contains(told)), "{notes:?}");
         assert!(notes[1].is_empty(), "{notes:?}");
         world.objects.http_routes.remove(&ObjectName::new("shop", name));

@@ -441,11 +441,8 @@ mod tests {
         is_of_b(after(&|facts| drop(facts.programmed.insert(name("b"), programmed()))));
         is_of_b(after(&|facts| drop(facts.programmed.remove(&name("b")))));
         is_of_b(after(&|facts| {
-            drop(
-                facts
-                    .without_envoys
-                    .insert(name("b"), Condition::fails("Programmed", "x", "")),
-            )
+            let pending = Condition::fails("Programmed", "x", "");
+            facts.without_envoys.insert(name("b"), pending);
         }));
         assert_eq!(
             after(&|facts| drop(facts.without_service.insert(name("c"), "no".to_owned()))),
