@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh RUNS [TARGET...]: runs targets of filter/fuzz with libFuzzer, RUNS times each, and writes what reaches new
-# code into the corpus, minimised. A crash ends it, with its input in filter/fuzz/artifacts. Prints a line for each target:
-# executions, executions per second, edges, inputs kept.
+# code into the corpus, minimised. A crash ends it, with its input in filter/fuzz/artifacts. Prints a line for each
+# target: executions, executions per second, edges, inputs kept.
 #
 # libFuzzer needs unstable flags of rustc, which RUSTC_BOOTSTRAP turns on in the installed one. Without a sanitizer,
 # because nothing here is unsafe code: twice as fast.

@@ -175,7 +175,7 @@ fn objects_for_others(generated: &GeneratedObjects, objects: &Objects) -> Vec<(&
         graph: &graph,
         options: &EnvoyOptions::default(),
         inputs: &FilterInputs::with_keys(FilterKeys::Listed(Vec::new())),
-        retained_policies: &BTreeMap::new(),
+        retained: &BTreeMap::new(),
     };
     let istio = IstioOptions {
         url: Some("oci://registry.example/limpet".to_owned()),

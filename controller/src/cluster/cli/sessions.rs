@@ -7,8 +7,8 @@ use crate::exit::EXIT_CODES;
 /// Show where sessions live: for each pod its sessions, its streams, and when it was used last
 ///
 /// The controller is asked through the API server, with the rights of the kubeconfig: to list pods in the controller's
-/// namespace, and to get `pods/proxy` there. A session counts until its idle bound is over. Requests are those since the
-/// controllers started, or since the pod got sessions after a time without any.
+/// namespace, and to get `pods/proxy` there. A session counts until its idle bound is over. Requests are those since
+/// the controllers started, or since the pod got sessions after a time without any.
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct SessionsArgs {

@@ -230,8 +230,8 @@ mod tests {
         }
     }
 
-    /// Takes in so many addresses whose owner changes. No Service waits for them, because another namespace shows the new
-    /// owner. The leader writes what it should.
+    /// Takes in so many addresses whose owner changes. No Service waits for them, because another namespace shows the
+    /// new owner. The leader writes what it should.
     fn crowded(count: u32) -> (Guard, watch::Sender<Option<List>>, watch::Receiver<Option<List>>) {
         let (keep, kept) = watch::channel(None);
         let (wanted, wants) = watch::channel(None);

@@ -100,8 +100,8 @@ impl PodSessions {
     }
 }
 
-/// What the pages of all controllers say together, by namespace, pod and Service, pods that are no backends last. `pages` has
-/// those of the replicas of each controller.
+/// What the pages of all controllers say together, by namespace, pod and Service, pods that are no backends last.
+/// `pages` has those of the replicas of each controller.
 ///
 /// Replicas tell each other what they count, so the largest number is the nearest. Several controllers in a namespace
 /// have Envoys of their own, so their numbers add up.

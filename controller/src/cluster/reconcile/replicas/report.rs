@@ -122,8 +122,8 @@ impl Own {
     }
 
     /// The report of the replica of this name, in at most `room` bytes. If they do not suffice, refusals are left out
-    /// first, then Gateways. Namespaces take turns, so that one with many of them, or with long words, leaves others their
-    /// room.
+    /// first, then Gateways. Namespaces take turns, so that one with many of them, or with long words, leaves others
+    /// their room.
     pub(super) fn text(&self, replica: &str, beat: u64, room: usize) -> String {
         let (keyring, waits_for) = match self.keyring.clone() {
             Some(KeyringDelivery::Has(keyring)) => (Some(keyring), None),
