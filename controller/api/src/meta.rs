@@ -26,6 +26,12 @@ impl ObjectName {
             name: name.into(),
         }
     }
+
+    /// The namespace in a name as it is displayed; empty if there is none.
+    #[must_use]
+    pub fn namespace_in(displayed: &str) -> &str {
+        displayed.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
 }
 
 /// As text, so that it can be the key of a map.

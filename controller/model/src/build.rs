@@ -122,6 +122,7 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
         note_unnamed(route, sessions);
     }
 
+    // Also those with sessions that no policy or rule asks for, by `sessionAffinity`: these have no name.
     let has_any = |sessions: &[RuleSession]| sessions.iter().any(|rule| rule.session != Session::None);
     let has_sessions = routes.iter().zip(&of_routes).filter(|(_, sessions)| has_any(sessions));
     let has_sessions: BTreeSet<&ObjectRef> = has_sessions.map(|(route, _)| &route.object).collect();

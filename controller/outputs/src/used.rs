@@ -279,24 +279,25 @@ impl Used {
     /// The policies that virtual hosts of `before` refer to, and none of these.
     #[must_use]
     pub fn dropped_policies(&self, before: &Self) -> BTreeSet<Text> {
-        let changed = self.changes(before).filter_map(|reference| match reference {
-            Reference::Policy(policy) => Some(policy),
+        let dropped = self.dropped(before).filter_map(|reference| match reference {
+            Reference::Policy(policy) => Some(policy.clone()),
             _ => None,
         });
-        changed.filter(|policy| !self.has_policy(policy)).cloned().collect()
+        dropped.collect()
     }
 
     /// The namespaces of sessions that virtual hosts of `before` have, and none of these.
     #[must_use]
     pub fn dropped_namespaces(&self, before: &Self) -> BTreeSet<Text> {
-        let changed = self.changes(before).filter_map(|reference| match reference {
-            Reference::Namespace(namespace) => Some(namespace),
+        let dropped = self.dropped(before).filter_map(|reference| match reference {
+            Reference::Namespace(namespace) => Some(namespace.clone()),
             _ => None,
         });
-        changed
-            .filter(|namespace| !self.has_namespace(namespace))
-            .cloned()
-            .collect()
+        dropped.collect()
+    }
+
+    fn dropped<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u Reference> {
+        self.changes(before).filter(|reference| !self.has(reference))
     }
 
     /// To what virtual hosts refer otherwise than in `before`, more than once at times.

@@ -147,7 +147,7 @@ impl Guard {
             }
         }
         let turns = self.fences.late().values().map(|turn| Instant::now() + turn.since(now));
-        // Who writes the wanted list waits for nothing here.
+        // The leader, which writes the wanted list, waits for nothing here.
         let holds = !self.fences.held_back().is_empty();
         let look = Instant::now() + if holds { LOOK } else { CLEAN };
         self.look = turns.chain([look]).fold(self.clean, Instant::min);

@@ -122,8 +122,8 @@ impl Quarantine {
             let (name, version) = key;
             let Some(object) = object_of(name) else { continue };
             let own = self.refused.get(key);
-            let by = own.and_then(|decided| decided.gateway.split_once('/'));
-            let is_own = by.is_some_and(|(namespace, _)| *namespace == *object.name.namespace);
+            let by = own.map(|decided| ObjectName::namespace_in(&decided.gateway));
+            let is_own = by == Some(&*object.name.namespace);
             let own = own.map(|decided| &decided.words);
             let elsewhere = self.elsewhere.get(key);
             let has_it = |resources: &Resources| resources.unit(name).is_some_and(|unit| unit.version() == *version);

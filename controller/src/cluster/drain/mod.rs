@@ -82,7 +82,7 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Fa
         pod.annotate(Some(&now)).await?;
     }
     let names = services.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    // Without --wait, nobody has looked for a controller.
+    // Without --wait, the command has not looked for a controller.
     let (drains, note) = if args.wait {
         ("drains", "")
     } else {

@@ -64,7 +64,7 @@ impl Reason {
         self == Self::Revoked
     }
 
-    /// How loud it is in the log. A revocation that somebody asked for, and what a rotation does by itself, are no
+    /// How loud it is in the log. A revocation that a user asked for, and what a rotation does by itself, are no
     /// errors.
     fn level(self) -> Level {
         match self {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revocation_that_somebody_asked_for_was_logged_as_an_error() {
+    fn a_revocation_that_a_user_asked_for_was_logged_as_an_error() {
         assert_eq!(Reason::Revoking.level(), Level::WARN);
         assert_eq!(Reason::WriteRefused.level(), Level::ERROR);
     }

@@ -130,7 +130,7 @@ impl Account {
         is_alive(live_for, self.last_use, now)
     }
 
-    /// How many of the sessions that live here, as sketches have it, began anew elsewhere.
+    /// How many of the sessions that live here, as sketches have it, have begun again elsewhere.
     pub(super) fn left(&self, live_for: u32, now: Timestamp) -> u64 {
         let since = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
         let all = std::iter::once(&self.rebalanced).chain(self.rebalanced_of_others.values());

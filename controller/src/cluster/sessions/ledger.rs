@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_api::Text;
+use limpet_api::{ObjectName, Text};
 use limpet_core::census::report::{BackendReport, Report, Restart};
 use limpet_core::census::{Backend, Sketch, is_alive};
 use limpet_core::outcome::RequestOutcome;
@@ -75,11 +75,6 @@ pub(super) struct Summary {
     pub(super) last_use: Option<Timestamp>,
     /// When the oldest session began.
     pub(super) oldest: Option<Timestamp>,
-}
-
-/// The namespace of the Gateway that a group of Envoys is of; "" for other groups.
-fn namespace(group: &str) -> &str {
-    group.split_once('/').map_or("", |(namespace, _)| namespace)
 }
 
 impl Ledger {
@@ -240,10 +235,10 @@ impl Ledger {
         }
         let (mut of_namespace, mut of_group): (HashMap<_, usize>, HashMap<_, usize>) = Default::default();
         for (group, _) in self.ended.values() {
-            *of_namespace.entry(namespace(group)).or_default() += 1;
+            *of_namespace.entry(ObjectName::namespace_in(group)).or_default() += 1;
             *of_group.entry(&**group).or_default() += 1;
         }
-        let counts = |group: &str| (of_namespace.get(namespace(group)), of_group.get(group));
+        let counts = |group: &str| (of_namespace.get(ObjectName::namespace_in(group)), of_group.get(group));
         let most = self.ended.values().map(|(group, _)| counts(group)).max();
         let mut oldest = self.ended.iter();
         let oldest = oldest.find(|(_, (group, _))| Some(counts(group)) == most);
@@ -510,20 +505,24 @@ mod tests {
         assert_eq!(ledger.streams_of(host), 42);
     }
 
+    fn host(last: u8) -> HostKey {
+        (ClusterId([last; 16]), ([10, 0, 0, last], 80).into())
+    }
+
+    /// A stream of a group that told of a request at a host has ended.
+    fn end(ledger: &mut Ledger, stream: usize, group: &str, last: u8) {
+        ledger.loads.insert(stream as u64, HashMap::from([(host(last), 1)]));
+        ledger.end_load(group, stream as u64, Timestamp::from_unix_millis(1_000_000));
+    }
+
     #[test]
     fn ended_streams_of_many_gateways_in_one_namespace_took_the_places_of_others() {
         let mut ledger = Ledger::new();
-        let now = Timestamp::from_unix_millis(1_000_000);
-        let host = |last: u8| -> HostKey { (ClusterId([last; 16]), ([10, 0, 0, last], 80).into()) };
-        let mut end = |stream: u64, group: &str, last: u8| {
-            ledger.loads.insert(stream, HashMap::from([(host(last), 1)]));
-            ledger.end_load(group, stream, now);
-        };
         for stream in 0..4 {
-            end(stream, "shop/web", 1);
+            end(&mut ledger, stream, "shop/web", 1);
         }
-        for stream in 0..ENDED as u64 + 50 {
-            end(stream + 4, &format!("greedy/web-{stream}"), 2);
+        for stream in 0..ENDED + 50 {
+            end(&mut ledger, stream + 4, &format!("greedy/web-{stream}"), 2);
         }
         let counted = [1, 2].map(|last| ledger.streams_of(host(last)));
         assert_eq!(counted, [4, ENDED as u64 - 4]);
@@ -551,21 +550,15 @@ mod tests {
     #[test]
     fn ended_streams_of_one_gateway_took_the_places_of_others() {
         let mut ledger = Ledger::new();
-        let now = Timestamp::from_unix_millis(1_000_000);
-        let host = |last: u8| -> HostKey { (ClusterId([last; 16]), ([10, 0, 0, last], 80).into()) };
-        let mut end = |stream: u64, group: &str, last: u8| {
-            ledger.loads.insert(stream, HashMap::from([(host(last), 1)]));
-            ledger.end_load(group, stream, now);
-        };
-        end(0, "shop/early", 1);
-        for stream in 0..ENDED as u64 + 50 {
-            end(stream + 1, "greedy/web", 2);
+        end(&mut ledger, 0, "shop/early", 1);
+        for stream in 0..ENDED + 50 {
+            end(&mut ledger, stream + 1, "greedy/web", 2);
         }
-        end(5000, "shop/late", 3);
+        end(&mut ledger, 5000, "shop/late", 3);
         assert_eq!(ledger.ended.len(), ENDED);
         let counted = [1, 2, 3].map(|last| ledger.streams_of(host(last)));
         assert_eq!(counted, [1, ENDED as u64 - 2, 1]);
-        ledger.forget_loads(now.after(SETTLING));
+        ledger.forget_loads(Timestamp::from_unix_millis(1_000_000).after(SETTLING));
         assert!(ledger.ended.is_empty() && ledger.loads.is_empty());
     }
 }

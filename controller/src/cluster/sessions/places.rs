@@ -104,7 +104,7 @@ pub(super) enum Standing {
     Draining,
     /// None: it is no endpoint any more.
     Gone,
-    /// None: no route leads to its Service any more, so nobody looks at its endpoints.
+    /// None: no route leads to its Service any more, so its endpoints are not looked at.
     Unrouted,
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use limpet_api::ObjectName;
 use limpet_core::census::Backend;
 use limpet_core::census::report::{BackendReport, Report};
 use limpet_core::time::Timestamp;
@@ -47,10 +48,9 @@ impl Strays {
         if let Some(of_gateway) = self.gateways.get_mut(group) {
             of_gateway.forget(now);
         }
-        let namespace = group.split_once('/').map_or("", |(namespace, _)| namespace);
-        let of_namespace = self.gateways.range(namespace.to_owned()..);
-        let of_namespace = of_namespace.take_while(|(group, _)| group.starts_with(namespace));
-        let of_namespace = of_namespace.filter(|(group, _)| group.as_bytes().get(namespace.len()) == Some(&b'/'));
+        let namespace = format!("{}/", ObjectName::namespace_in(group));
+        let of_namespace = self.gateways.range(namespace.clone()..);
+        let of_namespace = of_namespace.take_while(|(group, _)| group.starts_with(&namespace));
         let mut kept: usize = of_namespace.map(|(_, of_gateway)| of_gateway.backends.len()).sum();
         let told = report.backends.iter().filter_map(BackendReport::backend);
         for backend in told.filter(|backend| !backend.is_others()) {

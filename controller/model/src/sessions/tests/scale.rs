@@ -48,9 +48,11 @@ fn policies_of_one_service_were_multiplied_by_its_rules() {
     let world = large(20, 5, 20, 200);
     let rules = world.rules();
     crate::looked::take();
-    let _ = sessions_of(&world, &rules);
+    let sessions = sessions_of(&world, &rules);
     let looked = crate::looked::take();
     assert!(looked < 20 * 200, "{looked}");
+    let reports = sessions.session_policies.values();
+    assert_eq!(reports.filter(|report| !report.ancestors.is_empty()).count(), 64);
 }
 
 /// No run time is quadratic. Twenty times as many rules take 25 times as long, and may take 150 times as long on a busy

@@ -417,8 +417,8 @@ mod tests {
             let before = facts.clone();
             change(&mut facts);
             let changed = catch_up(&mut desired, (&reports, &before), (&reports, &facts));
-            let mut anew = Desired::new();
-            catch_up(&mut anew, nothing, (&reports, &facts));
+            let mut fresh = Desired::new();
+            catch_up(&mut fresh, nothing, (&reports, &facts));
             let digests = |desired: &Desired| {
                 let all = desired.iter().flat_map(|(kind, of_kind)| {
                     of_kind
@@ -427,7 +427,7 @@ mod tests {
                 });
                 all.collect::<Vec<_>>()
             };
-            assert!(digests(&desired) == digests(&anew), "{changed:?}");
+            assert!(digests(&desired) == digests(&fresh), "{changed:?}");
             changed
                 .into_iter()
                 .map(|(kind, name)| format!("{kind} {}", name.name))
