@@ -63,6 +63,7 @@ pub(super) struct Subscriber {
     last_nonce: u64,
     /// Clusters that are new to the node, and whose endpoints it does not have yet.
     awaited: BTreeSet<Name>,
+    clusters_held: Hold,
     updates_held: Hold,
     removals_held: Hold,
     preflight: Preflight,
@@ -121,6 +122,7 @@ impl Subscriber {
             types,
             last_nonce: 0,
             awaited: BTreeSet::new(),
+            clusters_held: Hold::default(),
             updates_held: Hold::default(),
             removals_held: Hold::default(),
             preflight: Preflight::default(),

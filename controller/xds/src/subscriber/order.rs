@@ -1,7 +1,10 @@
 //! The order between types: make before break (xDS protocol, "Eventual consistency considerations").
 //!
+//! - Filter configurations are sent before the clusters that may refer to them: the metadata of a cluster with sessions
+//!   of its own name a policy.
 //! - Clusters, their endpoints, filter configurations and secrets are sent before the listeners and routes that may
-//!   refer to them. Those wait until the node has acknowledged the former.
+//!   refer to them.
+//! - What refers to others waits until the node has acknowledged these.
 //! - Resources that listeners and routes may still refer to are removed after the listeners and routes are replaced.
 //! - A filter configuration is not removed from a node that asks for it: the connections of a replaced listener still
 //!   need it while they drain. The node stops asking when they are gone.
@@ -56,7 +59,7 @@ impl Subscriber {
     /// When to look again for something to send, even if no event comes. A wait that is over asks for nothing: what it
     /// held back may wait for an answer that never comes.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        let holds = [&self.updates_held, &self.removals_held].into_iter();
+        let holds = [&self.clusters_held, &self.updates_held, &self.removals_held].into_iter();
         let holds = holds.chain(self.preflight.holds()).filter_map(|hold| hold.since);
         let ends = holds.map(|since| since + PATIENCE);
         let ends = ends.chain(self.preflight.limit()).chain(self.listeners_again);
@@ -83,6 +86,9 @@ impl Subscriber {
 
     /// Whether changed resources of this type may be sent now.
     pub(super) fn may_update(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> bool {
+        if resource_type == ResourceType::Cluster {
+            return self.may_update_clusters(now);
+        }
         if !REFERRING.contains(&resource_type) {
             return true;
         }
@@ -108,6 +114,15 @@ impl Subscriber {
             return false;
         }
         true
+    }
+
+    fn may_update_clusters(&mut self, now: Instant) -> bool {
+        let waits = self.types[ResourceType::Cluster].has_updates();
+        if !waits || !self.types[ResourceType::ExtensionConfig].is_updating() {
+            self.clusters_held.end();
+            return true;
+        }
+        self.clusters_held.is_over(now)
     }
 
     /// Whether resources of this type may be removed now. `updates` says whether they may be updated.

@@ -126,6 +126,41 @@ fn filters_and_secrets_come_before_listeners_and_routes() {
 }
 
 #[test]
+fn a_cluster_named_a_policy_that_the_filter_did_not_have_yet() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        let change = |bed: &mut Bed, content| {
+            bed.publish(&[
+                (Cluster, "a", content),
+                (ExtensionConfig, "filter", content),
+                (RouteConfiguration, "web", content),
+            ]);
+            assert_eq!(bed.responses(), [format!("ExtensionConfig filter={content}")]);
+        };
+        change(&mut bed, "2");
+        bed.ack(ExtensionConfig);
+        assert_eq!(bed.responses(), ["Cluster a=2", "ClusterLoadAssignment a=1"]);
+        bed.ack(Cluster);
+        assert_eq!(bed.responses(), ["RouteConfiguration web=2"]);
+        bed.ack(ClusterLoadAssignment);
+        bed.ack(RouteConfiguration);
+        assert!(bed.is_settled());
+
+        // A refused configuration, or a node that does not answer, holds back no cluster.
+        change(&mut bed, "3");
+        bed.nack(ExtensionConfig, "bad");
+        assert_eq!(bed.responses()[0], "Cluster a=3");
+        bed.ack(Cluster);
+        bed.ack(ClusterLoadAssignment);
+        bed.settle();
+        change(&mut bed, "4");
+        assert_eq!(bed.stream.deadline(bed.now), Some(bed.now + PATIENCE));
+        bed.wait(PATIENCE);
+        assert_eq!(bed.responses()[0], "Cluster a=4");
+    }
+}
+
+#[test]
 fn a_cluster_is_removed_after_its_routes_are_replaced() {
     for protocol in BOTH {
         let mut bed = served(protocol);
