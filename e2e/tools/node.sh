@@ -2,11 +2,10 @@
 # node.sh: prints a directory with the programs of a Kubernetes node and of the control plane's other half: kubelet,
 # kube-proxy, kube-scheduler, kube-controller-manager, containerd with its shim and ctr, CoreDNS, pause, and agnhost,
 # the application of a page. Everything else goes to stderr. Says first what this machine lacks for a node. Go builds
-# them from the modules that go.sum names in e2e/tools/kube, e2e/tools/containerd and e2e/tools/coredns. What is built
-# is kept in .tools of this checkout.
+# them from the modules that e2e/tools/kube/go.sum names. What is built is kept in .tools of this checkout.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-tools=$root/e2e/tools
+module=$root/e2e/tools/kube
 
 say() { echo "node: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -31,7 +30,7 @@ grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null ||
   die "this kernel has no overlayfs, which containerd needs"
 command -v go >/dev/null || die "Go is not installed; it builds the node's programs (https://go.dev/dl)"
 
-version=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit }' "$tools/kube/go.mod")
+version=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit }' "$module/go.mod")
 IFS=. read -r major minor _ <<<"${version#v}"
 
 mkdir -p "$root/.tools/node"
@@ -39,8 +38,7 @@ exec 9>"$root/.tools/node/lock"
 flock 9
 
 # The output depends on these files.
-sources=$(cd "$tools" && cat {kube,containerd,coredns}/go.{mod,sum} kube/{agnhost,node,pause}/*.go coredns/*.go |
-  sha256sum | cut -c -12)
+sources=$(cd "$module" && cat go.mod go.sum {agnhost,coredns,node,pause}/*.go | sha256sum | cut -c -12)
 kept=$root/.tools/node/$version-$sources
 if [[ ! -x $kept/kubelet ]]; then
   say "building the programs of a node with Kubernetes $version, containerd and CoreDNS with Go"
@@ -48,23 +46,23 @@ if [[ ! -x $kept/kubelet ]]; then
   tmp=$kept.tmp
   rm -rf "$tmp"
   mkdir "$tmp"
-  # build MODULE LDFLAGS OUTPUT PACKAGE...: as kube.sh does, so that both share what Go caches.
+  # build LDFLAGS OUTPUT PACKAGE...: as kube.sh does, so that both share what Go caches.
   build() {
-    (cd "$tools/$1" && CGO_ENABLED=0 GOGC=400 go build -mod=readonly -buildvcs=false -trimpath \
-      -gcflags=all=-dwarf=false -ldflags "-s -w $2" -o "$3" "${@:4}") >&2 || die "Go could not build it"
+    (cd "$module" && CGO_ENABLED=0 GOGC=400 go build -mod=readonly -buildvcs=false -trimpath -gcflags=all=-dwarf=false \
+      -ldflags "-s -w $1" -o "$2" "${@:3}") >&2 || die "Go could not build it"
   }
   component=k8s.io/component-base/version
-  build kube "-X $component.gitVersion=$version -X $component.gitMajor=$major -X $component.gitMinor=$minor" \
+  build "-X $component.gitVersion=$version -X $component.gitMajor=$major -X $component.gitMinor=$minor" \
     "$tmp/kubelet" ./node
   # One program, which looks at the name that it is called by.
   for name in kube-proxy kube-scheduler kube-controller-manager; do
     ln "$tmp/kubelet" "$tmp/$name"
   done
-  build kube '' "$tmp/pause" ./pause
-  build kube '' "$tmp/agnhost" ./agnhost
+  build '' "$tmp/pause" ./pause
+  build '' "$tmp/agnhost" ./agnhost
   containerd=github.com/containerd/containerd/v2/cmd
-  build containerd '' "$tmp/" "$containerd"/{containerd,containerd-shim-runc-v2,ctr}
-  build coredns '' "$tmp/coredns" .
+  build '' "$tmp/" "$containerd"/{containerd,containerd-shim-runc-v2,ctr}
+  build '' "$tmp/coredns" ./coredns
   rm -rf "$kept"
   mv "$tmp" "$kept"
   say "built in $SECONDS s"
