@@ -6,11 +6,12 @@
 //! live routes wait for them. Half is not enough: where as many accept a unit, to take it away would harm those who
 //! can serve it, and who refuses it loses no more than its virtual hosts, if it takes them one by one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::peer::Origin;
-use super::snapshots::GroupCell;
-use super::subscriber::Vote;
+use super::snapshots::{GroupCell, lock};
+use super::subscriber::{Overruled, Vote};
 use limpet_resources::{Name, Version};
 
 /// What the nodes of a group say together.
@@ -48,6 +49,31 @@ pub(super) fn judge(cell: &GroupCell, units: &[(Name, Version)]) -> Vec<Judgemen
         }
     };
     (0..units.len()).map(of_unit).collect()
+}
+
+/// The units that nodes of a group refuse and most accept. They are looked up once after each change, and not by each
+/// stream that refuses some.
+pub(super) fn overruled(cell: &GroupCell) -> Overruled {
+    let mut known = lock(&cell.overruled);
+    let changes = *cell.judgements.borrow();
+    if known.0 != changes {
+        *known = (changes, Arc::new(look_up_overruled(cell)));
+    }
+    Arc::clone(&known.1)
+}
+
+fn look_up_overruled(cell: &GroupCell) -> BTreeSet<(Name, Version)> {
+    let mut refused = BTreeSet::new();
+    for stream in cell.streams() {
+        let subscriber = stream.subscriber();
+        let disapprovals = subscriber.disapprovals();
+        refused.extend(disapprovals.map(|(name, version, _)| (Arc::clone(name), version)));
+    }
+    let refused: Vec<_> = refused.into_iter().collect();
+    let judged = judge(cell, &refused);
+    let judged = refused.into_iter().zip(judged);
+    let accepted = judged.filter(|(_, judged)| judged.vote == Some(Vote::Accepts));
+    accepted.map(|(unit, _)| unit).collect()
 }
 
 /// What is certain, whatever those say that have not answered yet.

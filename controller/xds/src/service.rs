@@ -21,12 +21,12 @@ use tonic::{Code, Request, Status, Streaming};
 use super::admission::Share;
 use super::connection::Client;
 use super::counters::TurnedAway;
-use super::judgement::judge;
+use super::judgement::overruled;
 use super::limits::{self, NAMES_OF_STREAM, Pace};
 use super::log_rate::LogRate;
 use super::permission::Permission;
 use super::snapshots::{Connected, GroupCell, Snapshots};
-use super::subscriber::{Abilities, Answer, Service, Subscriber, Vote};
+use super::subscriber::{Abilities, Answer, Service, Subscriber};
 use super::wire::Wire;
 use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType};
 
@@ -312,7 +312,7 @@ impl<W: Wire> StreamTask<W> {
         let shared = self.discovery.snapshots.shared();
         let judged = || {
             if has_voted {
-                shared.judgements_changed();
+                shared.judgements_changed(&live.cell);
             }
         };
         match answer {
@@ -381,7 +381,7 @@ impl<W: Wire> StreamTask<W> {
             shared.counters.preflight_ended(took);
         }
         if subscriber.is_silent() && !was_silent {
-            shared.judgements_changed();
+            shared.judgements_changed(&live.cell);
         }
         drop(subscriber);
         // A publication may leave nothing to send.
@@ -437,9 +437,9 @@ impl<W: Wire> StreamTask<W> {
         sequence.mark_changed();
         Ok(Live {
             connected,
+            judgements: cell.judgements.subscribe(),
             cell,
             sequence,
-            judgements: snapshots.shared().judgements.subscribe(),
         })
     }
 }
@@ -457,14 +457,9 @@ impl Live {
             return;
         }
         self.judgements.mark_unchanged();
-        let subscriber = self.connected.subscriber();
-        let refused = subscriber.disapprovals();
-        let refused: Vec<_> = refused.map(|(name, version, _)| (Arc::clone(name), version)).collect();
-        // The others are locked one by one, and this is one of them.
-        drop(subscriber);
-        let judged = refused.iter().cloned().zip(judge(&self.cell, &refused));
-        let overruled = judged.filter_map(|(unit, judged)| (judged.vote == Some(Vote::Accepts)).then_some(unit));
-        self.connected.subscriber().overrule(overruled.collect());
+        // The streams of the group are locked one by one for it, and this is one of them.
+        let overruled = overruled(&self.cell);
+        self.connected.subscriber().overrule(overruled);
     }
 }
 

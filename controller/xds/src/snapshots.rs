@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::counters::{Counters, Counts, PreflightCounts, TurnedAway};
 use super::group::Group;
 use super::peer::Origin;
-use super::subscriber::Subscriber;
+use super::subscriber::{Overruled, Subscriber};
 use super::validity::Validity;
 use limpet_resources::{Name, Resource, ResourceType, Resources};
 
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// Counts the changes that [`Status`](crate::Status) reports.
     pub(super) changes: watch::Sender<u64>,
-    /// Counts what may change what nodes say together to units of the preflight.
+    /// Counts what may change what the nodes of any group say together to units of the preflight.
     pub(super) judgements: watch::Sender<u64>,
 }
 
@@ -44,6 +44,10 @@ pub(super) struct GroupCell {
     /// The number of the group's last change.
     pub(super) sequence: watch::Sender<u64>,
     streams: Mutex<BTreeMap<u64, Arc<Connected>>>,
+    /// Counts what may change what the group's nodes say together to units of the preflight.
+    pub(super) judgements: watch::Sender<u64>,
+    /// After which of these changes they were looked up.
+    pub(super) overruled: Mutex<(u64, Overruled)>,
 }
 
 /// A stream of a node.
@@ -168,8 +172,9 @@ impl Shared {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// What nodes say together to units of the preflight may have changed.
-    pub(super) fn judgements_changed(&self) {
+    /// What the nodes of a group say together to units of the preflight may have changed.
+    pub(super) fn judgements_changed(&self, cell: &GroupCell) {
+        cell.judgements.send_modify(|judgements| *judgements += 1);
         self.judgements.send_modify(|judgements| *judgements += 1);
     }
 
@@ -223,7 +228,7 @@ impl Shared {
         drop(groups);
         self.drop_unused(&cell.name);
         self.status_changed();
-        self.judgements_changed();
+        self.judgements_changed(cell);
     }
 
     /// Drops a group that is not published and has no streams.
@@ -243,6 +248,8 @@ impl GroupCell {
             group: Mutex::default(),
             sequence: watch::Sender::default(),
             streams: Mutex::default(),
+            judgements: watch::Sender::default(),
+            overruled: Mutex::default(),
         }
     }
 

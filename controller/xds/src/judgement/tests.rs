@@ -183,3 +183,29 @@ fn a_vote_is_certain_before_all_have_answered() {
         assert_eq!(majority(votes.iter().copied()), together, "{votes:?}");
     }
 }
+
+#[test]
+fn each_stream_of_a_group_judged_all_refused_units() {
+    let fleet = Fleet::of(&[1, 2, 3], "1");
+    fleet.snapshots.publish(GROUP, published("bad"));
+    for (node, bad) in [(0, "bad"), (1, "nothing"), (2, "nothing")] {
+        fleet.answer(node, bad);
+    }
+    let cell = &fleet.nodes[0].1;
+    let shared = fleet.snapshots.shared();
+    shared.judgements_changed(cell);
+    let looked_up = overruled(cell);
+    let names: Vec<&str> = looked_up.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["new"]);
+    for (_, cell) in &fleet.nodes {
+        assert!(Arc::ptr_eq(&looked_up, &overruled(cell)), "looked up again");
+    }
+
+    // A change of another group is none of this one.
+    let other = Arc::clone(&fleet.nodes[0].0);
+    let other = shared.connect("default/other", 9, other).unwrap();
+    shared.judgements_changed(&other);
+    assert!(Arc::ptr_eq(&looked_up, &overruled(cell)));
+    shared.judgements_changed(cell);
+    assert!(!Arc::ptr_eq(&looked_up, &overruled(cell)));
+}

@@ -75,6 +75,9 @@ pub(super) struct Subscriber {
     listeners_again: Option<Instant>,
 }
 
+/// Units that some nodes of a group refuse and most accept. All streams of the group share them.
+pub(super) type Overruled = Arc<BTreeSet<(Name, Version)>>;
+
 /// A response to send.
 #[derive(Debug)]
 pub(super) struct Response {

@@ -16,13 +16,13 @@
 //! all units, is not believed. Whether a refusal counts is for the nodes of the group together: see `judgement`. A node
 //! whose refusals do not count gets the live routes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::order::{Hold, PATIENCE, REFERRING};
 use super::subscription::{Allowed, InFlight, Item, Refused, Subscription, version_of};
-use super::{Answer, Protocol, Response, Subscriber, Vote, catalogue};
+use super::{Answer, Overruled, Protocol, Response, Subscriber, Vote, catalogue};
 use crate::group::Group;
 use crate::hosts::with_hosts;
 use limpet_resources::{Name, PREFLIGHT, ResourceType, Version};
@@ -42,8 +42,7 @@ pub(super) struct Preflight {
     unanswered: Hold,
     is_silent: bool,
     canary: Canary,
-    /// What it refuses and most others accept.
-    overruled: BTreeSet<(Name, Version)>,
+    overruled: Overruled,
     /// When the first of the units that it is asked about was sent.
     began: Option<Instant>,
     /// The wait for the virtual hosts that the node has from an earlier stream.
@@ -166,8 +165,8 @@ impl Subscriber {
         self.preflight.is_believed() && refused.any(|(name, refused)| !is_overruled(name, refused.version))
     }
 
-    /// Says which of the units that the node refuses most others accept.
-    pub(crate) fn overrule(&mut self, units: BTreeSet<(Name, Version)>) {
+    /// Says which of the units that nodes of the group refuse most accept.
+    pub(crate) fn overrule(&mut self, units: Overruled) {
         self.preflight.overruled = units;
     }
 

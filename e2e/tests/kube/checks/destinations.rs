@@ -9,6 +9,7 @@
 //! - Draining endpoints MAY keep their sessions. Sessions SHOULD fall back when the endpoints do not serve any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use limpet_api::ObjectName;
@@ -87,6 +88,55 @@ async fn fifty_requests_of_a_session_reach_one_pod() -> Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+/// The metadata of the cluster name the policy, so the filter has to know it first.
+#[tokio::test]
+async fn requests_during_a_change_of_an_xbackends_sessions_reached_other_pods() -> Result<()> {
+    let site = GatewaySite::shared(Release::V1_7_0).await?;
+    let path = "/x-changed";
+    let apply = async |seconds: u32| {
+        let persistence = json!({
+            "type": "Cookie",
+            "absoluteTimeout": format!("{seconds}s"),
+            "cookie": {"name": "x-changed", "lifetimeType": "Permanent"},
+        });
+        let object = backend("x-changed", "v1", &persistence);
+        site.namespace.apply_object(&object).await
+    };
+    apply(3600).await?;
+    site.route("x-changed", &[to_backends(path, &[("x-changed", 1)])])
+        .await?;
+    site.until_sessions(path).await?;
+    let done = AtomicBool::new(false);
+    let requests = async {
+        let mut visitor = site.visitor();
+        let first = visitor.get(path).await?;
+        let mut count = 0;
+        while !done.load(Ordering::Relaxed) {
+            let answer = visitor.get(path).await?;
+            ensure!(answer.backend() == first.backend(), "request {count}: {answer:?}");
+            count += 1;
+        }
+        Ok(count)
+    };
+    let changes = async {
+        for seconds in 3601..3613 {
+            apply(seconds).await?;
+            let age = seconds.to_string();
+            let is_new = |answer: &Answer| {
+                let mut set = answer.set_cookies().into_iter();
+                set.any(|cookie| cookie.attribute("Max-Age") == Some(&*age))
+            };
+            site.until("the new lifetime", path, is_new).await?;
+        }
+        done.store(true, Ordering::Relaxed);
+        anyhow::Ok(())
+    };
+    let (count, all): (Result<u32>, _) = tokio::join!(requests, changes);
+    all?;
+    assert!(count? > 100);
     Ok(())
 }
 

@@ -202,7 +202,7 @@ fn a_node_that_most_others_overrule_gets_the_routes() {
     assert!(bed.stream.waits_for_judgement());
     let version = resource(VirtualHost, "b", "bad").version();
     assert_eq!(bed.stream.vote("b", version), Some(Vote::Refuses));
-    bed.stream.overrule([("b".into(), version)].into());
+    bed.stream.overrule(Arc::new([("b".into(), version)].into()));
     assert_eq!(bed.settle(), ["RouteConfiguration preflight=frame web=2"]);
     assert!(!bed.is_settled());
 }
