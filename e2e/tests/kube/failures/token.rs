@@ -54,6 +54,8 @@ const AT_HOME: &[&str] = &[
 const READABLE: &[&str] = &[
     "backendlbpolicies",
     "backendtlspolicies",
+    // Public certificates, which every service account may read from Kubernetes 1.37 on.
+    "clustertrustbundles",
     "customresourcedefinitions",
     "endpointslices",
     "envoydeployments",
