@@ -172,7 +172,7 @@ impl BoundPolicy {
         let idle = now.since(claims.last_seen);
         let (too_idle, lagging) = match self.policy.idle_bound {
             None => (false, false),
-            Some(IdleBound { bound, lag }) => (idle > bound + lag, idle > lag),
+            Some(bound) => (bound.ends(idle) && !self.spares(idle, bound, now), idle > bound.lag),
         };
         if too_idle {
             return Err(Refusal::Idle);
@@ -191,6 +191,13 @@ impl BoundPolicy {
             renew: lagging || key_retiring || claims.is_moving(),
             found,
         })
+    }
+
+    /// Whether a session goes on that the idle bound ends, because it had a longer one a moment ago.
+    fn spares(&self, idle: Duration, bound: IdleBound, now: Timestamp) -> bool {
+        let namespace = self.namespace.as_deref();
+        let mut former = self.policy.former_idle.iter();
+        former.any(|former| former.spares(namespace, idle, bound, now))
     }
 
     fn is_expired(&self, claims: &Claims, now: Timestamp) -> bool {

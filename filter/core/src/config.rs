@@ -130,10 +130,19 @@ pub fn read<T: DeserializeOwned>(json: &[u8], whole: &str) -> Result<T, ConfigEr
 /// this long.
 #[must_use]
 pub fn longest_life(config: &FilterConfig) -> Duration {
-    let lives = config.policies.values().map(|policy| life(policy, config.max_idle));
-    let longest = lives.max().unwrap_or(config.max_idle.get());
+    let lives = config.policies.values().flat_map(|policy| {
+        let former = policy.former_idle_timeouts.iter();
+        let former = former.map(|former| former.idle_timeout.get());
+        former.chain([life(policy, config.max_idle)])
+    });
+    honoured_for(lives.max().unwrap_or(config.max_idle.get()), config.clock_skew)
+}
+
+/// How long a token may be honoured after its session was last used, if it may stay unused for `idle`.
+#[must_use]
+pub fn honoured_for(idle: Duration, clock_skew: GatewayDuration) -> Duration {
     // `last_seen` lags by up to a tenth of the bound, and clocks differ.
-    longest + longest / 10 + config.clock_skew.get()
+    idle + idle / 10 + clock_skew.get()
 }
 
 /// How long sessions of a policy live after their last request, in the whole seconds that they are counted by
@@ -143,8 +152,18 @@ pub fn live_for(policy: &PolicyConfig, max_idle: GatewayDuration) -> u32 {
     whole_seconds(life(policy, max_idle))
 }
 
-fn life(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
+/// How long sessions of a policy live after their last request.
+#[must_use]
+pub fn life(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
     let timeout = policy.source.as_ref().map(|source| source.timeout);
     let bound = timeout.or(policy.idle_timeout).or(policy.absolute_timeout);
     bound.unwrap_or(max_idle).get()
+}
+
+/// After which time without use tokens of a policy are refused; `None` if only the time since the first one counts. An
+/// absolute timeout implies a bound: no session is idle for longer than it exists.
+#[must_use]
+pub fn idle_bound(policy: &PolicyConfig, max_idle: GatewayDuration) -> Option<Duration> {
+    let max_idle = policy.absolute_timeout.is_none().then_some(max_idle);
+    policy.idle_timeout.or(max_idle).map(GatewayDuration::get)
 }

@@ -69,6 +69,10 @@ fn with_cookie(cookie: &Value) -> Value {
     with_policy(&json!({"cookie": cookie, "absoluteTimeout": "1h"}))
 }
 
+fn with_former(idle_timeout: &Value) -> Value {
+    with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1m", "formerIdleTimeouts": [idle_timeout]}))
+}
+
 fn with_keys(keys: &Value) -> Value {
     json!({"keys": keys, "policies": {}})
 }
@@ -146,6 +150,10 @@ fn accepted() -> Vec<Value> {
         with_policy(&json!({"source": {}, "move": {"header": "m"}})),
         with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1h", "rebalance": "5m"})),
         with_policy(&json!({"query": {"name": "s"}, "tell": {"header": {"name": "t"}}, "rebalance": "5m"})),
+        with_policy(&json!({
+            "cookie": {"name": "s"}, "idleTimeout": "1m",
+            "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 1}, {"namespace": "n", "idleTimeout": "2h", "until": 0}],
+        })),
         with_policy(&json!({"source": {}})),
         with_policy(&json!({
             "source": {"prefixV4": 24, "prefixV6": 128, "timeout": "1s", "entries": 10_000_000},
@@ -222,6 +230,11 @@ fn refused() -> Vec<Value> {
         with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1d"})),
         with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": 60})),
         with_policy(&json!({"cookie": {"name": "s"}, "token": "plain"})),
+        with_former(&json!({"idleTimeout": "1h"})),
+        with_former(&json!({"until": 1})),
+        with_former(&json!({"idleTimeout": "1h", "until": -1})),
+        with_former(&json!({"idleTimeout": "1h", "until": 1, "namespace": ""})),
+        with_former(&json!({"idleTimeout": "1h", "until": 1, "scope": "s"})),
         with_policy(&json!({"cookie": {"name": "s", "lifetimeType": "Permanent"}})),
         with_cookie(&json!({"name": "s", "mode": "Prefix"})),
         with_cookie(&json!({"name": "s", "mode": "prefix", "path": "/a"})),
@@ -328,6 +341,7 @@ fn refused_sources() -> Vec<Value> {
         with_policy(&json!({"source": {}, "cacheControl": "keep"})),
         with_policy(&json!({"source": {}, "also": [{"header": {"name": "s"}}]})),
         with_policy(&json!({"source": {}, "tell": {"header": {"name": "s"}}})),
+        with_policy(&json!({"source": {}, "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 1}]})),
     ]
 }
 
@@ -441,10 +455,16 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
 /// `config` with this value in this field.
 fn with_field(config: &Value, field: &str, value: &Value) -> Value {
     let is_of = |part: &str| field.starts_with(&format!("policies.<name>.{part}"));
-    let policy = if ["query.", "also[]", "tell.", "move.", "begin.", "end."]
-        .into_iter()
-        .any(is_of)
-    {
+    let of_all = [
+        "query.",
+        "also[]",
+        "tell.",
+        "move.",
+        "begin.",
+        "end.",
+        "formerIdleTimeouts[]",
+    ];
+    let policy = if of_all.into_iter().any(is_of) {
         "all"
     } else if is_of("header.") {
         "api"
@@ -489,6 +509,7 @@ fn policies() -> Value {
             "begin": {},
             "end": {"cookie": "t"},
             "move": {"header": "m"},
+            "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 0}],
         },
     })
 }
@@ -538,6 +559,8 @@ fn a_policy_field_with_its_default_is_not_written() {
         "tell.header.name",
         "end.cookie",
         "move.header",
+        "formerIdleTimeouts[].idleTimeout",
+        "formerIdleTimeouts[].until",
     ]
     .map(|field| format!("policies.<name>.{field}"));
     let optional = fields

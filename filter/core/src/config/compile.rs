@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::compiled::{Compiled, Fence, Fences, IdleBound, Policy, PolicyUse, Route};
+use super::compiled::{Compiled, Fence, Fences, FormerIdle, IdleBound, Policy, PolicyUse, Route};
 use super::keys::given_of;
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{
-    Carrier, ConfigError, Hosts, Problem, begin_rules, carrier_rules, further_rules, is_policy_name, move_rules,
-    rebalance_rules, report_rules, source_rules,
+    Carrier, ConfigError, Hosts, Problem, begin_rules, carrier_rules, further_rules, idle_bound, is_policy_name,
+    move_rules, rebalance_rules, report_rules, source_rules,
 };
 use crate::name_watch::NameWatch;
 use crate::time::{GatewayDuration, Timestamp};
@@ -147,11 +147,7 @@ impl Compiler {
         }
         let timeout = |timeout: Option<GatewayDuration>| timeout.map(GatewayDuration::get);
         let absolute_timeout = timeout(config.absolute_timeout);
-        // Every token has an idle bound. An absolute timeout implies one: no session is idle for longer than it exists.
-        let idle_bound = timeout(config.idle_timeout).or(match absolute_timeout {
-            Some(_) => None,
-            None => Some(max_idle.get()),
-        });
+        let idle_bound = idle_bound(config, max_idle);
         // In redirects alone, a token is renewed by chance.
         let is_renewable = carrier.is_own() && (tell.is_some() || !matches!(carrier, Carrier::Query { .. }));
         let moves = move_rules::moves(&field, config, &carrier, is_renewable, &mut self.problems);
@@ -183,6 +179,7 @@ impl Compiler {
             strict_status: config.strict_status,
             absolute_timeout,
             idle_bound,
+            former_idle: self.former_idle(&field, config),
             form: match config.token {
                 TokenConfig::Sealed => Form::Sealed,
                 TokenConfig::Signed => Form::Signed,
@@ -191,6 +188,29 @@ impl Compiler {
             name_watch: NameWatch::default(),
         };
         self.policies.insert(name.to_owned(), Arc::new(policy));
+    }
+
+    fn former_idle(&mut self, field: &str, config: &PolicyConfig) -> Vec<FormerIdle> {
+        let mut all = Vec::with_capacity(config.former_idle_timeouts.len());
+        for (i, former) in config.former_idle_timeouts.iter().enumerate() {
+            let field = format!("{field}.formerIdleTimeouts[{i}]");
+            if former.idle_timeout.get().is_zero() {
+                self.problem(&format!("{field}.idleTimeout"), "expected a duration greater than zero");
+            }
+            self.namespace(&field, former.namespace.as_deref());
+            all.push(FormerIdle {
+                namespace: former.namespace.as_deref().map(Box::from),
+                bound: IdleBound::new(former.idle_timeout.get(), true),
+                until: Timestamp::from_unix_seconds(former.until),
+            });
+        }
+        all
+    }
+
+    fn namespace(&mut self, field: &str, namespace: Option<&str>) {
+        if namespace == Some("") {
+            self.problem(&format!("{field}.namespace"), "expected a name, or no namespace");
+        }
     }
 
     fn policy_use(&mut self, field: &str, policy: &str, scope: Option<&str>) -> Option<PolicyUse> {
@@ -226,9 +246,7 @@ impl Compiler {
                     continue;
                 }
             };
-            if config.namespace.as_ref().is_some_and(String::is_empty) {
-                self.problem(&format!("fences[{i}].namespace"), "expected a name, or no namespace");
-            }
+            self.namespace(&format!("fences[{i}]"), config.namespace.as_deref());
             fences.0.entry(address.0).or_default().push(Fence {
                 port: address.1,
                 namespace: config.namespace.as_deref().map(Box::from),

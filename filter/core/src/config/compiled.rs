@@ -48,6 +48,7 @@ pub(crate) struct Policy {
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,
     pub(crate) idle_bound: Option<IdleBound>,
+    pub(crate) former_idle: Vec<FormerIdle>,
     pub(crate) form: Form,
     pub(crate) keep_cache_control: bool,
     pub(crate) name_watch: NameWatch,
@@ -234,6 +235,30 @@ impl IdleBound {
     pub(super) fn new(bound: Duration, is_renewable: bool) -> Self {
         let lag = if is_renewable { bound / 10 } else { Duration::ZERO };
         Self { bound, lag }
+    }
+
+    /// Whether a session is over whose token was last seen `idle` ago.
+    pub(crate) fn ends(self, idle: Duration) -> bool {
+        idle > self.bound + self.lag
+    }
+}
+
+/// A longer idle bound that sessions had, whose tokens lag as it lets them.
+#[derive(Debug)]
+pub(crate) struct FormerIdle {
+    pub(super) namespace: Option<Box<str>>,
+    pub(super) bound: IdleBound,
+    pub(super) until: Timestamp,
+}
+
+impl FormerIdle {
+    /// Whether a session goes on whose token was last seen `idle` ago, although `bound` ends it. `namespace` is that of
+    /// its scope. A session that was in use at `until` has until then plus `bound`. Its token may lag by a tenth of the
+    /// former bound, which is longer, so that one never ends it before.
+    pub(crate) fn spares(&self, namespace: Option<&str>, idle: Duration, bound: IdleBound, now: Timestamp) -> bool {
+        (self.namespace.is_none() || self.namespace.as_deref() == namespace)
+            && !self.bound.ends(idle)
+            && !bound.ends(now.since(self.until))
     }
 }
 

@@ -4,6 +4,7 @@ mod begin;
 #[cfg(feature = "schema")]
 mod constraints;
 mod duration;
+mod former_idle;
 mod further;
 mod keys;
 mod moving;
@@ -20,6 +21,7 @@ use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 
 pub use begin::{BeginConfig, BeginWhenConfig, BeginWordConfig, EndConfig};
+pub use former_idle::FormerIdleTimeoutConfig;
 pub use further::{
     FurtherConfig, FurtherFieldConfig, FurtherParameterConfig, QueryConfig, TellConfig, TellHeaderConfig,
 };

@@ -57,6 +57,40 @@ fn timeouts_are_greater_than_zero() {
 }
 
 #[test]
+fn a_former_idle_timeout_is_greater_than_zero_and_names_a_namespace_or_none() {
+    let former = |fields: Value| {
+        let mut config = changed(&[(
+            "/policies/shop/formerIdleTimeouts",
+            json!([{"idleTimeout": "1h", "until": 7}]),
+        )]);
+        for (field, value) in fields.as_object().unwrap() {
+            config["policies"]["shop"]["formerIdleTimeouts"][0][field] = value.clone();
+        }
+        fields_of(&config)
+    };
+    assert_eq!(former(json!({})), "");
+    assert_eq!(former(json!({"namespace": "shop", "until": 0})), "");
+    assert_eq!(former(json!({"idleTimeout": "0s"})), "idleTimeout");
+    assert_eq!(former(json!({"namespace": ""})), "namespace");
+    let source = json!({"source": {}, "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 7}]});
+    assert_eq!(
+        found(source),
+        ["formerIdleTimeouts: remove it with source: there are no tokens"]
+    );
+}
+
+/// The fields of a former idle timeout that are wrong.
+fn fields_of(config: &Value) -> String {
+    let fields = fields(config);
+    let of_former = |field: &String| {
+        field
+            .trim_start_matches("policies.shop.formerIdleTimeouts[0].")
+            .to_owned()
+    };
+    fields.iter().map(of_former).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
 fn a_strict_status_is_an_error_status() {
     for status in [400, 503, 599] {
         right("/policies/shop/strictStatus", json!(status));

@@ -33,7 +33,8 @@ const LONGEST: [&str; 4] = [
         r#""forward":true},"also":[{"cookie":{"name":"t","forward":true}},{"header":{"name":"t","forward":true}},"#,
         r#"{"query":{"name":"t","forward":true}}],"tell":{"header":{"name":"t"}},"#,
         r#""begin":{"cookie":"t","methods":["POST","PUT"]},"end":{"cookie":"t"},"strict":true,"strictStatus":421,"#,
-        r#""absoluteTimeout":"1h","idleTimeout":"1m","token":"signed","cacheControl":"keep"}"#
+        r#""absoluteTimeout":"1h","idleTimeout":"1m","formerIdleTimeouts":[{"namespace":"n","idleTimeout":"1h","#,
+        r#""until":7}],"token":"signed","cacheControl":"keep"}"#
     ),
     concat!(
         r#"{"header":{"name":"s","mode":"prefix","forward":true},"begin":{"header":"t"},"strict":true,"#,

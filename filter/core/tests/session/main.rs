@@ -23,6 +23,7 @@ mod cookie;
 mod cost;
 mod end;
 mod fences;
+mod former_idle;
 mod header;
 mod issuing;
 mod keys;

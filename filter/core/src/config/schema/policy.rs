@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::begin::{BeginConfig, EndConfig};
 use super::moving::MoveConfig;
 use super::source::SourceConfig;
-use super::{FurtherConfig, QueryConfig, TellConfig, is_false, word};
+use super::{FormerIdleTimeoutConfig, FurtherConfig, QueryConfig, TellConfig, is_false, word};
 use crate::time::GatewayDuration;
 use crate::token::CarrierMode;
 
@@ -92,6 +92,10 @@ pub struct PolicyConfig {
     /// How long a session may stay unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<GatewayDuration>,
+    /// Longer idle timeouts that sessions had, so that a shorter one ends none that is in use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = [])))]
+    pub former_idle_timeouts: Vec<FormerIdleTimeoutConfig>,
     /// Whether the content of tokens is hidden from clients.
     #[serde(default, deserialize_with = "word")]
     pub token: TokenConfig,
@@ -118,6 +122,7 @@ impl Default for PolicyConfig {
             strict_status: SERVICE_UNAVAILABLE,
             absolute_timeout: None,
             idle_timeout: None,
+            former_idle_timeouts: Vec::new(),
             token: TokenConfig::default(),
             cache_control: CacheControlConfig::default(),
         }

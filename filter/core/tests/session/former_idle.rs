@@ -1,0 +1,147 @@
+//! An idle timeout that became shorter: tokens may lag by a tenth of the former one.
+
+use limpet_core::outcome::RequestOutcome;
+use limpet_core::time::Timestamp;
+use limpet_core::token::Refusal;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::world::*;
+
+/// When the idle timeout became shorter.
+const CHANGE: u64 = 10_000;
+const FORMER: u64 = 3600;
+const IDLE: u64 = 20;
+/// A tenth of it.
+const LAG: u64 = 2;
+
+fn site(fields: Value) -> Site {
+    Site::new(cookie_policy(with(json!({ "idleTimeout": "20s" }), fields)))
+}
+
+fn former(namespace: Option<&str>) -> Value {
+    let mut former = json!({ "idleTimeout": "1h", "until": at(CHANGE).unix_seconds() });
+    if let Some(namespace) = namespace {
+        former["namespace"] = json!(namespace);
+    }
+    json!({ "formerIdleTimeouts": [former] })
+}
+
+/// What becomes of a session of this scope whose token was last seen then.
+fn request(site: &Site, scope: &str, last_seen: Timestamp, now: Timestamp) -> RequestOutcome {
+    let token = cookie_token(scope, &claims(A, at(0), last_seen));
+    let request = Request::new().session(format!("shop/{scope}"));
+    let request = request.cookie(&format!("{COOKIE}={token}"));
+    site.visit(&request, &Response::by(A), now).request
+}
+
+#[test]
+fn a_shorter_idle_timeout_ended_sessions_in_use() {
+    // The token of a session that is used each second is up to six minutes old.
+    let seen = at(CHANGE - FORMER / 10);
+    let idle = refused(Refusal::Idle);
+    assert_eq!(request(&site(json!({})), "cart", seen, at(CHANGE + 1)), idle);
+    let site = site(former(None));
+    for (now, expected) in [
+        (at(CHANGE), STEERED),
+        (at(CHANGE + 1), STEERED),
+        (at(CHANGE + IDLE + LAG), STEERED),
+        (at(CHANGE + IDLE + LAG).after(ms(1)), idle),
+    ] {
+        assert_eq!(request(&site, "cart", seen, now), expected, "{now:?}");
+    }
+    // It counts as any token from its first use on.
+    let client = site.client();
+    client.visit(A, seen);
+    assert_eq!(client.visit(A, at(CHANGE + 1)).outcomes(), (STEERED, RENEWED));
+    assert_eq!(client.visit(A, at(CHANGE + 2 + IDLE + LAG)).request, idle);
+}
+
+#[test]
+fn a_session_that_was_over_before_the_change_stays_over() {
+    let site = site(former(None));
+    let end = CHANGE - FORMER - FORMER / 10;
+    assert_eq!(request(&site, "cart", at(end), at(CHANGE)), STEERED);
+    for now in [CHANGE, CHANGE + 1] {
+        let over = request(&site, "cart", at(end).before(), at(now));
+        assert_eq!(over, refused(Refusal::Idle), "{now}");
+    }
+}
+
+#[test]
+fn a_token_from_after_the_change_has_the_idle_timeout() {
+    let site = site(former(None));
+    let seen = at(CHANGE + 5);
+    assert_eq!(request(&site, "cart", seen, at(CHANGE + 5 + IDLE + LAG)), STEERED);
+    let late = request(&site, "cart", seen, at(CHANGE + 5 + IDLE + LAG).after(ms(1)));
+    assert_eq!(late, refused(Refusal::Idle));
+}
+
+#[test]
+fn until_the_change_the_former_idle_timeout_counts() {
+    let site = site(former(None));
+    let seen = at(CHANGE - 1000);
+    assert_eq!(request(&site, "cart", seen, at(CHANGE - 500)), STEERED);
+    assert_eq!(
+        request(&site, "cart", at(CHANGE - 4000), at(CHANGE - 1)),
+        refused(Refusal::Idle)
+    );
+}
+
+#[test]
+fn a_former_idle_timeout_of_a_namespace_is_not_for_the_scopes_of_others() {
+    let outcome = |namespace, scope| request(&site(former(namespace)), scope, at(CHANGE - 300), at(CHANGE + 1));
+    let idle = refused(Refusal::Idle);
+    for (scope, of_shop) in [
+        ("httproute/shop/web/0", STEERED),
+        ("xbackend/shop/web", STEERED),
+        ("httproute/other/web/0", idle),
+        ("httproute/shop", idle),
+    ] {
+        assert_eq!(outcome(Some("shop"), scope), of_shop, "{scope}");
+        assert_eq!(outcome(None, scope), STEERED, "{scope}");
+    }
+}
+
+#[test]
+fn a_former_idle_timeout_leaves_other_limits_as_they_are() {
+    let strict = site(with(former(None), json!({ "absoluteTimeout": "2h" })));
+    let expired = request(&strict, "cart", at(CHANGE - 300), at(CHANGE + 1));
+    assert_eq!(expired, refused(Refusal::Expired));
+}
+
+proptest! {
+    /// The promise of `idleTimeout`, with tokens that lag as the former one lets them.
+    #[test]
+    fn a_session_that_is_used_within_the_shorter_idle_timeout_survives_the_change(
+        former in 2..5000_u64,
+        part in 0.0..1.0_f64,
+        pauses in prop::collection::vec(0.0..1.0_f64, 1..40),
+        change in 0..40_usize,
+    ) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
+        let part_of = |whole: u64, part: f64| (whole as f64 * part) as u64;
+        let shorter = part_of(former, part).max(1);
+        let long = Site::new(cookie_policy(json!({ "idleTimeout": format!("{former}s") })));
+        let mut now = at(0);
+        let mut last_seen = now;
+        let mut until = None;
+        for (turn, pause) in pauses.into_iter().enumerate() {
+            if turn == change {
+                until = Some(now.unix_seconds() + 1);
+            }
+            now = now.after(ms(part_of(shorter * 1000, pause)));
+            let fields = until.map(|until| json!({
+                "idleTimeout": format!("{shorter}s"),
+                "formerIdleTimeouts": [{ "idleTimeout": format!("{former}s"), "until": until }],
+            }));
+            let short = fields.map(|fields| Site::new(cookie_policy(fields)));
+            let site = short.as_ref().unwrap_or(&long);
+            let visit = site.visit(&bringing(&claims(A, at(0), last_seen)), &Response::by(A), now);
+            prop_assert_eq!(visit.request, STEERED, "unused for {} ms", now.since(last_seen).as_millis());
+            if visit.response == RENEWED {
+                last_seen = now;
+            }
+        }
+    }
+}
