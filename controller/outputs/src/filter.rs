@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_api::Text;
-use limpet_core::config::schema::{FenceConfig, FilterConfig, KeyConfig, PolicyConfig, WrappedKeysConfig};
+use limpet_core::config::schema::{
+    FenceConfig, FilterConfig, FormerIdleTimeoutConfig, KeyConfig, PolicyConfig, WrappedKeysConfig,
+};
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::time::GatewayDuration;
 
@@ -16,7 +18,8 @@ pub fn filter_config(
     inputs: &FilterInputs,
 ) -> FilterConfig {
     let retained = &inputs.retained;
-    let policies = retained.policies.clone().into_iter().chain(policies).collect();
+    let mut policies = retained.policies.clone().into_iter().chain(policies).collect();
+    retained.add_former_idle_timeouts(&mut policies);
     let mut config = FilterConfig::without_keys(policies);
     match &inputs.keys {
         FilterKeys::Wrapped(keys) => config.wrapped_keys = Some(keys.clone()),
@@ -96,6 +99,19 @@ pub struct Retained {
     pub policies: BTreeMap<String, PolicyConfig>,
     /// Namespaces of sessions. Without their fences, such a route would lead sessions to new owners of addresses.
     pub namespaces: BTreeSet<Text>,
+    /// By the policy that has a shorter idle timeout now. Without them, sessions that are in use would end.
+    pub former_idle_timeouts: BTreeMap<Text, Vec<FormerIdleTimeoutConfig>>,
+}
+
+impl Retained {
+    /// Adds the idle timeouts that sessions of these policies had to them.
+    pub(crate) fn add_former_idle_timeouts(&self, policies: &mut BTreeMap<String, PolicyConfig>) {
+        for (policy, former) in &self.former_idle_timeouts {
+            if let Some(policy) = policies.get_mut(&**policy) {
+                policy.former_idle_timeouts.clone_from(former);
+            }
+        }
+    }
 }
 
 /// The keyring in the filter's configuration.

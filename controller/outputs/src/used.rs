@@ -13,7 +13,7 @@ use limpet_core::time::GatewayDuration;
 use limpet_api::{ObjectName, Text};
 use limpet_model::Graph;
 use limpet_model::graph::{
-    Action, ClusterName, Forward, Gateway, Hostname, Session, Target, TrustedAuthorities, VirtualHost,
+    Action, ClusterName, Forward, Gateway, Hostname, Session, SessionUse, Target, TrustedAuthorities, VirtualHost,
 };
 
 /// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may have
@@ -329,7 +329,7 @@ pub(crate) fn moves(graph: &Graph, policy: &str) -> bool {
 }
 
 /// The virtual hosts of a Gateway.
-fn hosts(gateway: &Gateway) -> impl Iterator<Item = (Place, &Arc<VirtualHost>)> {
+pub(crate) fn hosts(gateway: &Gateway) -> impl Iterator<Item = (Place, &Arc<VirtualHost>)> {
     gateway.ports.iter().flat_map(|(port, listeners)| {
         listeners.iter().enumerate().flat_map(move |(index, listener)| {
             listener.virtual_hosts.iter().map(move |(hostname, host)| {
@@ -354,6 +354,24 @@ pub(crate) fn references(graph: &Graph, host: &VirtualHost) -> BTreeSet<Referenc
         }
     }
     all
+}
+
+/// The sessions of the routes of a virtual host.
+pub(crate) fn sessions<'g>(graph: &'g Graph, host: &'g VirtualHost) -> impl Iterator<Item = &'g SessionUse> {
+    let forwards = host.routes.iter().filter_map(|route| match &route.action {
+        Action::Forward(forward) => Some(forward),
+        Action::Redirect(_) | Action::Respond { .. } => None,
+    });
+    forwards.flat_map(|forward| {
+        let (of_rule, clusters) = match &forward.session {
+            Session::None => (None, None),
+            Session::Rule(session) | Session::EachDestination(session) => (Some(session), None),
+            Session::Destinations => (None, Some(forward.clusters())),
+        };
+        let clusters = clusters.into_iter().flatten();
+        let of_clusters = clusters.filter_map(|cluster| graph.clusters.get(cluster)?.session.as_ref());
+        of_rule.into_iter().chain(of_clusters)
+    })
 }
 
 /// `<kind>/<namespace>/<route>` of a rule's name. Routes of no object have no name.

@@ -21,7 +21,7 @@ pub enum Session {
 }
 
 /// A policy, and the scope that it is used in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionUse {
     /// A name from [`policies`](super::Graph::policies).

@@ -47,7 +47,7 @@ use filter::reports;
 pub use managed::{EnvoysNamespace, ManagedOptions, Surroundings};
 pub use moving::{HostNames, MovingFilter, host_names};
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, Splits, WasmFilter};
-pub use served::Served;
+pub use served::{ReplacedPolicy, Served};
 pub use standalone::static_bootstrap;
 
 use crate::filter::{FilterInputs, filter_config};

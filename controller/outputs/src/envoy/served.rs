@@ -9,8 +9,8 @@ use super::options::EnvoyOptions;
 use super::routes::{Routes, configuration_name};
 use super::{backend_tls, certificate_resource, certificates, cluster_resource, filter_resource, preflight, resource};
 use crate::filter::FilterInputs;
-use crate::used::{Place, Reference, Used, moves, object_of, references};
-use limpet_api::ObjectName;
+use crate::used::{Place, Reference, Used, hosts, moves, object_of, references, sessions};
+use limpet_api::{ObjectName, Text};
 use limpet_model::Graph;
 use limpet_model::graph::{Cluster, ClusterName, Gateway, Hostname, Listener, Route, VirtualHost};
 use limpet_resources::{ResourceType, Resources, changes};
@@ -158,6 +158,52 @@ impl Used {
             }
         }
     }
+
+    /// The policies of scopes that have others in `after`. This is what the Gateway uses in `before`.
+    #[must_use]
+    pub fn replaced_policies(&self, gateway: &ObjectName, before: &Graph, after: &Graph) -> BTreeSet<ReplacedPolicy> {
+        let gateways = (before.gateways.get(gateway), after.gateways.get(gateway));
+        let (Some(from), Some(to)) = gateways else {
+            return BTreeSet::new();
+        };
+        let [was, is]: [BTreeSet<_>; 2] = if are_alike(from, to) {
+            let places = changed_places(self, (before, from), (after, to));
+            [(before, from), (after, to)].map(|(graph, gateway)| {
+                let hosts = places.keys().filter_map(|place| place.find(gateway));
+                hosts.flat_map(|host| sessions(graph, host)).collect()
+            })
+        } else {
+            [(before, from), (after, to)].map(|(graph, gateway)| {
+                let hosts = hosts(gateway);
+                hosts.flat_map(|(_, host)| sessions(graph, host)).collect()
+            })
+        };
+        let mut gone: BTreeMap<&Text, Vec<&Text>> = BTreeMap::new();
+        for former in was.difference(&is) {
+            gone.entry(&former.scope).or_default().push(&former.policy);
+        }
+        let mut replaced = BTreeSet::new();
+        for used in is.difference(&was) {
+            let former = gone.get(&used.scope).into_iter().flatten();
+            replaced.extend(former.map(|former| ReplacedPolicy {
+                namespace: used.namespace(),
+                before: Text::clone(former),
+                after: used.policy.clone(),
+            }));
+        }
+        replaced
+    }
+}
+
+/// A policy that scopes of a namespace had, and the one that they have now.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReplacedPolicy {
+    /// The namespace.
+    pub namespace: Text,
+    /// The name of the former one.
+    pub before: Text,
+    /// The name of the other one.
+    pub after: Text,
 }
 
 /// Whether all but the virtual hosts is the same. It seldom is not; then everything is made anew.

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::former_idle::Bounds;
 use super::quarantine::Quarantine;
-use super::retained_policies::{RetainedByGateway, UsedByGateway, for_filters, retained_policies};
+use super::retained_policies::{
+    Moment, Retained, RetainedByGateway, UsedByGateway, Uses, for_filters, retained_policies,
+};
 use limpet_api::{ObjectName, ObjectRef, Text};
-use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::config::{honoured_for, longest_life};
 use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
 use limpet_outputs::envoys;
@@ -46,8 +49,8 @@ pub(crate) struct Stages {
     used: UsedByGateway,
     served: BTreeMap<ObjectName, Served>,
     envoys: envoys::Made,
-    /// Of these policies and inputs.
-    life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Duration)>,
+    /// Of these policies and inputs, and of the longest idle timeout that became shorter.
+    life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Option<Duration>, Duration)>,
 }
 
 #[derive(Debug)]
@@ -99,7 +102,7 @@ pub(crate) struct Builder {
     pub(super) asked: BTreeSet<ObjectName>,
     /// The Gateways whose Envoys all have the published routes, and need nothing for earlier ones.
     pub(super) drops_retained: BTreeSet<ObjectName>,
-    pub(super) now: Instant,
+    pub(super) now: Moment,
     pub(super) stages: Stages,
 }
 
@@ -128,7 +131,7 @@ impl Builder {
         } = attempt;
         let is_published = self.published.as_ref().is_some_and(|published| *published == made);
         let changes = (!is_published).then(|| Changes {
-            life: self.life(&made.graph),
+            life: self.life(&made),
             resources: resources.unwrap_or_else(|| self.resources(&made)),
             moving: self.moving(),
             made,
@@ -161,7 +164,7 @@ impl Builder {
         let gateways: BTreeSet<ObjectName> = gateways.cloned().collect();
         let graph = Arc::new(graph);
         let used = self.used(&graph);
-        let retained = self.retained(&used);
+        let retained = self.retained(&graph, &used);
         // Of use to other control planes.
         let for_plane = self.plane.as_ref().map(|_| for_filters(&retained));
         let source = Source {
@@ -207,13 +210,23 @@ impl Builder {
         self.stages.used.clone()
     }
 
-    fn retained(&self, used: &UsedByGateway) -> RetainedByGateway {
+    fn retained(&self, graph: &Graph, used: &UsedByGateway) -> RetainedByGateway {
         let Some(published) = &self.published else {
             return RetainedByGateway::new();
         };
         let mut kept = published.retained.clone();
-        kept.retain(|gateway, _| !self.drops_retained.contains(gateway));
-        retained_policies(&published.graph, &kept, &published.used, used, self.now)
+        for gateway in &self.drops_retained {
+            kept.entry(gateway.clone()).and_modify(Retained::drop_earlier_routes);
+        }
+        let uses = |graph, used, inputs: &FilterInputs| Uses {
+            bounds: Bounds {
+                graph,
+                max_idle: inputs.max_idle,
+            },
+            used,
+        };
+        let before = uses(&published.graph, &published.used, &published.inputs);
+        retained_policies(&kept, &before, &uses(graph, used, &self.inputs), self.now)
     }
 
     /// Empty if a control plane gets objects instead.
@@ -254,17 +267,25 @@ impl Builder {
         })
     }
 
-    fn life(&mut self, graph: &Graph) -> Duration {
-        if let Some((policies, inputs, life)) = &self.stages.life
-            && (policies, inputs) == (&graph.policies, &self.inputs)
+    fn life(&mut self, made: &Made) -> Duration {
+        let former = made
+            .retained
+            .values()
+            .filter_map(|retained| retained.former_idle.longest());
+        let former = former.max();
+        let graph = &made.graph;
+        if let Some((policies, inputs, of, life)) = &self.stages.life
+            && (policies, inputs, of) == (&graph.policies, &self.inputs, &former)
         {
             return *life;
         }
         let mut config = FilterConfig::without_keys(all_policies(graph));
         config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
         config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
-        let life = longest_life(&config);
-        self.stages.life = Some((graph.policies.clone(), Arc::clone(&self.inputs), life));
+        // Tokens from before an idle timeout became shorter are honoured, too.
+        let of_former = former.map(|idle| honoured_for(idle, config.clock_skew));
+        let life = longest_life(&config).max(of_former.unwrap_or_default());
+        self.stages.life = Some((graph.policies.clone(), Arc::clone(&self.inputs), former, life));
         life
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - `control`: the event loop.
 //! - `build`: from objects to resources. `publish`: publishes them. `target`: who gets them. `retained_policies`:
-//!   policies of earlier routes.
+//!   policies of earlier routes. `former_idle`: idle timeouts that became shorter.
 //! - `quarantine`: what Envoys refused, and what is served in its place.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
@@ -23,6 +23,7 @@ mod contour;
 mod control;
 mod debug;
 mod deletion_costs;
+mod former_idle;
 mod gauges;
 mod guard;
 mod hosts;

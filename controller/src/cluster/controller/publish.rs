@@ -3,12 +3,12 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::build::{Builder, Built, ByGateway, Changes, Made, Stages};
 use super::hosts::MovingGateways;
 use super::metrics::Metrics;
 use super::quarantine::{Quarantine, Standing};
+use super::retained_policies::{Moment, Retained};
 use super::target::Target;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::manifests::Wanted;
@@ -105,7 +105,7 @@ impl Publisher {
             } else {
                 BTreeSet::new()
             },
-            now: Instant::now(),
+            now: Moment::now(),
             stages: std::mem::take(&mut self.stages),
         }
     }
@@ -128,7 +128,7 @@ impl Publisher {
     pub(crate) fn has_retained(&self) -> bool {
         self.published
             .as_ref()
-            .is_some_and(|published| !published.retained.is_empty())
+            .is_some_and(|published| published.retained.values().any(Retained::is_for_earlier_routes))
     }
 
     /// The Gateways whose retained policies no Envoy needs any more, because all of theirs have the published routes.
@@ -139,8 +139,9 @@ impl Publisher {
             (delivery, Some(published_filter)) => delivery.has_all(published_filter),
             (_, None) => true,
         };
-        let retained = self.published.iter().flat_map(|published| published.retained.keys());
-        retained.filter(has_all).cloned().collect()
+        let retained = self.published.iter().flat_map(|published| &published.retained);
+        let awaited = retained.filter(|(_, retained)| retained.is_for_earlier_routes());
+        awaited.map(|(gateway, _)| gateway).filter(has_all).cloned().collect()
     }
 
     /// Publishes a build. Resources that did not change are not sent again. Returns the reports, and the Services whose

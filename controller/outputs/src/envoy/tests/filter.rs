@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use limpet_core::Filter;
 use limpet_core::config::Environment;
-use limpet_core::config::schema::{FenceConfig, KeyEncryptionKeyConfig, WrappedKeysConfig};
+use limpet_core::config::schema::{FenceConfig, FormerIdleTimeoutConfig, KeyEncryptionKeyConfig, WrappedKeysConfig};
 use serde_json::{Value, json};
 
 use super::{forward, gateway, graph, inputs, module, only, route, to, with_session};
@@ -80,9 +80,15 @@ fn fenced(text: &str) -> BTreeSet<String> {
     fences.iter().map(end).collect()
 }
 
-#[test]
-fn all_envoys_had_the_fences_of_all_namespaces() {
-    let mut graph = graph(vec![with_session(forward(vec![to("v1", 1)]), "moving")]);
+fn planes() -> [ControlPlane; 2] {
+    [
+        ControlPlane::Istio(IstioOptions::default()),
+        ControlPlane::EnvoyGateway(EnvoyGatewayOptions::default()),
+    ]
+}
+
+/// Adds the rule of the sessions to what rules there are.
+fn add_rule(graph: &mut Graph) {
     let origin = RuleOrigin {
         route: ObjectRef {
             kind: Kind::HttpRoute,
@@ -95,6 +101,60 @@ fn all_envoys_had_the_fences_of_all_namespaces() {
     };
     let rule = RuleName("HTTPRoute/shop/web/rule".into());
     graph.rules.insert(rule, Arc::new(origin));
+}
+
+/// The one object with a filter that another control plane gets.
+fn manifest(
+    plane: &ControlPlane,
+    graph: &Graph,
+    inputs: &FilterInputs,
+    retained: &BTreeMap<ObjectName, Retained>,
+) -> Value {
+    let source = Source {
+        objects: &Objects::default(),
+        graph,
+        options: &EnvoyOptions::default(),
+        inputs,
+        retained,
+    };
+    let made = plane.manifests(&source);
+    let filters = made.objects.iter().filter(|one| one.definition == plane.keyring_kind());
+    let specs: Vec<&Value> = filters.map(|one| &one.spec).collect();
+    assert_eq!(specs.len(), 1, "{specs:?}");
+    specs[0].clone()
+}
+
+#[test]
+fn policies_have_the_longer_idle_timeouts_that_sessions_had() {
+    let mut graph = with_sessions();
+    add_rule(&mut graph);
+    let former = |namespace: &str| FormerIdleTimeoutConfig {
+        namespace: Some(namespace.to_owned()),
+        idle_timeout: "1h".parse().unwrap(),
+        until: 1_790_000_060,
+    };
+    let former = ["other", "shop"].map(former).to_vec();
+    let retained = Retained {
+        former_idle_timeouts: ["gone", "web"].map(|policy| (policy.into(), former.clone())).into(),
+        ..Retained::default()
+    };
+    let mut inputs = inputs();
+    let retained = BTreeMap::from([(gateway(), retained)]);
+    let [istio, envoy_gateway] = planes().map(|plane| manifest(&plane, &graph, &inputs, &retained));
+    let of = |config: &Value| config["policies"]["web"]["formerIdleTimeouts"].clone();
+    assert_eq!(of(&istio["pluginConfig"]), json!(former));
+    // One for each rule, which has a namespace.
+    assert_eq!(of(&envoy_gateway["dynamicModule"][0]["config"]), json!([former[1]]));
+    inputs.retained = retained[&gateway()].clone();
+    let ours = filter_config(used_policies(&graph, &gateway()), &BTreeSet::new(), false, &inputs);
+    assert_eq!(of(&json!(ours)), json!(former));
+    assert_eq!(ours.policies.len(), 1);
+}
+
+#[test]
+fn all_envoys_had_the_fences_of_all_namespaces() {
+    let mut graph = graph(vec![with_session(forward(vec![to("v1", 1)]), "moving")]);
+    add_rule(&mut graph);
     let fence = |namespace: &str| FenceConfig {
         address: "10.0.0.7:80".to_owned(),
         namespace: Some(namespace.to_owned()),
@@ -118,23 +178,9 @@ fn all_envoys_had_the_fences_of_all_namespaces() {
     };
     let shop = BTreeSet::from(["shop".to_owned()]);
     assert_eq!(ours(&inputs), [shop.clone(), shop.clone()]);
-    let planes = [
-        ControlPlane::Istio(IstioOptions::default()),
-        ControlPlane::EnvoyGateway(EnvoyGatewayOptions::default()),
-    ];
+    let planes = planes();
     let theirs = |plane: &ControlPlane, retained: &BTreeMap<ObjectName, Retained>| {
-        let source = Source {
-            objects: &Objects::default(),
-            graph: &graph,
-            options: &options,
-            inputs: &inputs,
-            retained,
-        };
-        let made = plane.manifests(&source);
-        let filters = made.objects.iter().filter(|one| one.definition == plane.keyring_kind());
-        let texts: Vec<String> = filters.map(|one| one.spec.to_string()).collect();
-        assert_eq!(texts.len(), 1, "{texts:?}");
-        fenced(&texts.concat())
+        fenced(&manifest(plane, &graph, &inputs, retained).to_string())
     };
     for plane in &planes {
         assert_eq!(theirs(plane, &BTreeMap::new()), shop, "{}", plane.name());

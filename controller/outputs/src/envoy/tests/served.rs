@@ -1,6 +1,6 @@
 //! What is patched is what would have been made anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use limpet_core::config::schema::{FenceConfig, PolicyConfig};
@@ -9,8 +9,8 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{EnvoyOptions, cluster, gateway, inputs, policy, route, to};
-use crate::envoy::{Served, served};
-use crate::used::Used;
+use crate::envoy::{ReplacedPolicy, Served, served};
+use crate::used::{Used, hosts, sessions};
 use crate::{FilterInputs, used_policies};
 use limpet_api::ObjectName;
 use limpet_model::graph::{
@@ -225,6 +225,71 @@ fn a_unit_follows_a_cluster_beside_a_route_that_changes() {
     );
 }
 
+/// The policies that scopes of the whole Gateway had before only, with those that they have now only.
+fn all_replaced(before: &Graph, after: &Graph) -> BTreeSet<ReplacedPolicy> {
+    let uses = |graph: &Graph| -> BTreeSet<SessionUse> {
+        let gateway = graph.gateways.get(&gateway());
+        let hosts = gateway.into_iter().flat_map(|gateway| hosts(gateway));
+        hosts.flat_map(|(_, host)| sessions(graph, host).cloned()).collect()
+    };
+    let (was, is) = (uses(before), uses(after));
+    let gone = was.difference(&is);
+    let pairs = gone.flat_map(|gone| is.difference(&was).map(move |new| (gone, new)));
+    pairs
+        .filter(|(gone, new)| gone.scope == new.scope)
+        .map(|(gone, new)| ReplacedPolicy {
+            namespace: new.namespace(),
+            before: gone.policy.clone(),
+            after: new.policy.clone(),
+        })
+        .collect()
+}
+
+#[test]
+fn another_policy_of_one_rule_among_others_that_have_both_was_not_seen() {
+    let (mut graph, mut inputs) = (start(), Arc::new(inputs()));
+    let route = |index, policy| (index, vec![0], Some(Some(policy)));
+    change(
+        &mut graph,
+        &mut inputs,
+        &Step::Host(0, 1, vec![route(0, 0), route(0, 1), route(0, 0)]),
+    );
+    let (before, used) = (graph.clone(), Used::by(&graph, &gateway()));
+    change(&mut graph, &mut inputs, &Step::Route(0, 1, 2, route(0, 1)));
+    let mut caught_up = used.clone();
+    caught_up.catch_up(&gateway(), &before, &graph);
+    assert_eq!(caught_up, used, "the host refers to the same policies");
+    let replaced = used.replaced_policies(&gateway(), &before, &graph);
+    let [namespace, web, strict] = ["shop", "web", "strict"].map(Into::into);
+    let expected = ReplacedPolicy {
+        namespace,
+        before: web,
+        after: strict,
+    };
+    assert_eq!(replaced, [expected].into());
+    assert_eq!(used.replaced_policies(&gateway(), &before, &before), BTreeSet::new());
+}
+
+#[test]
+fn another_policy_of_a_clusters_own_sessions_replaces_theirs() {
+    let (mut graph, mut inputs) = (start(), Arc::new(inputs()));
+    change(
+        &mut graph,
+        &mut inputs,
+        &Step::Host(0, 1, vec![(0, vec![0], Some(None))]),
+    );
+    change(&mut graph, &mut inputs, &Step::Cluster(0, Some(0), false, false));
+    let (before, used) = (graph.clone(), Used::by(&graph, &gateway()));
+    change(&mut graph, &mut inputs, &Step::Cluster(0, Some(1), false, false));
+    let [namespace, web, strict] = [CLUSTERS[0], "web", "strict"].map(Into::into);
+    let expected = ReplacedPolicy {
+        namespace,
+        before: web,
+        after: strict,
+    };
+    assert_eq!(used.replaced_policies(&gateway(), &before, &graph), [expected].into());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -245,6 +310,10 @@ proptest! {
             let before = graph.clone();
             for step in &steps {
                 change(&mut graph, &mut inputs, step);
+            }
+            let replaced = used.replaced_policies(&gateway(), &before, &graph);
+            for missed in all_replaced(&before, &graph).difference(&replaced) {
+                prop_assert!(false, "{missed:?} is not among {replaced:?}");
             }
             used.catch_up(&gateway(), &before, &graph);
             kept.catch_up(&graph, used.clone(), &options, &inputs);

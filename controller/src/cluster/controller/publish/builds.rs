@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -138,14 +138,14 @@ impl World {
 
     /// Builds and publishes.
     fn publish(&self, publisher: &mut Publisher) -> Reports {
-        self.publish_at(publisher, true, Instant::now())
+        self.publish_at(publisher, true, Moment::now())
     }
 
     fn publish_keeping(&self, publisher: &mut Publisher) -> Reports {
-        self.publish_at(publisher, false, Instant::now())
+        self.publish_at(publisher, false, Moment::now())
     }
 
-    fn publish_at(&self, publisher: &mut Publisher, drops_retained: bool, now: Instant) -> Reports {
+    fn publish_at(&self, publisher: &mut Publisher, drops_retained: bool, now: Moment) -> Reports {
         let inputs = FilterInputs {
             fences: self.fences.clone(),
             ..FilterInputs::with_keys(FilterKeys::Listed(Vec::new()))
@@ -233,7 +233,7 @@ fn many_changes_left_policies_without_end() {
     world.change(&Step::Service(0, 80));
     let mut change = |session: usize, after: Duration| {
         with_session(&mut world, session);
-        world.publish_at(&mut publisher, false, Instant::now() + after);
+        world.publish_at(&mut publisher, false, later(Moment::now(), after));
         retained(&publisher).into_values().max().unwrap_or_default()
     };
     for session in 0..=2 * MOST {
@@ -246,14 +246,24 @@ fn many_changes_left_policies_without_end() {
     assert_eq!(change(2 * MOST + 1, YOUNG * 2), 1);
 }
 
+fn later(than: Moment, by: Duration) -> Moment {
+    Moment {
+        instant: than.instant + by,
+        unix: than.unix + by,
+    }
+}
+
 /// A route of a namespace with a session, at this Gateway.
 fn routed(world: &mut World, namespace: &str, gateway: &str) {
+    routed_with(world, namespace, gateway, &json!({"sessionName": namespace}));
+}
+
+fn routed_with(world: &mut World, namespace: &str, gateway: &str, persistence: &Value) {
     let named = |name: &str| ObjectName::new(namespace, name);
     let service = json!({"ports": [{"name": "http", "port": 80}]});
     let service = object("Service", &named("own"), &service);
     let service = Arc::new(limpet_api::object(&service).unwrap());
     world.objects.services.insert(named("own"), service);
-    let persistence = json!({"sessionName": namespace});
     let rule = json!({"backendRefs": [{"name": "own", "port": 80}], "sessionPersistence": persistence});
     let parents = json!([{"namespace": "shop", "name": gateway}]);
     let host = format!("{namespace}.example");
@@ -304,6 +314,151 @@ fn a_fence_of_one_namespace_made_the_envoys_of_all_gateways_read_their_filters_a
     assert_eq!(fenced(&publisher, ["one", "two"]), [vec!["one"], vec!["two"]]);
     world.publish(&mut publisher);
     assert_eq!(fenced(&publisher, ["one", "two"]), [vec!["one"], vec![]]);
+}
+
+/// A publisher, and the routes of two namespaces at one Gateway. Times are seconds after the first publication.
+struct Timed {
+    world: World,
+    publisher: Publisher,
+    begin: Moment,
+}
+
+impl Timed {
+    /// Both namespaces have sessions with these timeouts.
+    fn new(timeouts: &Value) -> Self {
+        let mut timed = Self {
+            world: World::new(),
+            publisher: publisher().0,
+            begin: Moment {
+                unix: Duration::from_secs(1_790_000_000),
+                ..Moment::now()
+            },
+        };
+        timed.set("two", timeouts);
+        timed.change("one", timeouts, 0);
+        timed
+    }
+
+    fn set(&mut self, namespace: &str, timeouts: &Value) {
+        let mut persistence = timeouts.clone();
+        persistence["sessionName"] = json!("s");
+        routed_with(&mut self.world, namespace, GATEWAYS[0], &persistence);
+    }
+
+    fn change(&mut self, namespace: &str, timeouts: &Value, at: u64) -> Vec<String> {
+        self.set(namespace, timeouts);
+        self.publish(at)
+    }
+
+    /// What sessions had, as the filter reads it: `<namespace> <idle timeout> <until>`.
+    fn publish(&mut self, at: u64) -> Vec<String> {
+        let now = later(self.begin, Duration::from_secs(at));
+        self.world.publish_at(&mut self.publisher, false, now);
+        self.former()
+    }
+
+    fn former(&self) -> Vec<String> {
+        let mut filters = self.publisher.sent[&name(&GATEWAYS[0])].of_type(ResourceType::ExtensionConfig);
+        let filter = String::from_utf8_lossy(filters.next().unwrap().body()).into_owned();
+        let mut all = Vec::new();
+        for text in filter.split(r#""formerIdleTimeouts":"#).skip(1) {
+            let (list, _) = text.split_once(']').unwrap();
+            let list: Vec<Value> = serde_json::from_str(&format!("{list}]")).unwrap();
+            all.extend(list.iter().map(|former| {
+                let until = former["until"].as_u64().unwrap() - self.begin.unix.as_secs();
+                let text = |field: &str| former[field].as_str().unwrap();
+                format!("{} {} {until}", text("namespace"), text("idleTimeout"))
+            }));
+        }
+        all
+    }
+}
+
+fn idle(timeout: &str) -> Value {
+    json!({"idleTimeout": timeout})
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_shorter_idle_timeout_ended_sessions_in_use() {
+    let absolute = json!({"absoluteTimeout": "1h"});
+    let both = json!({"absoluteTimeout": "1h", "idleTimeout": "20s"});
+    for (before, after, expected) in [
+        (idle("1h"), idle("20s"), vec!["one 1h 70"]),
+        (idle("20s"), idle("1h"), vec![]),
+        // Tokens could stay unused for seven days.
+        (json!({}), idle("20s"), vec!["one 168h 70"]),
+        (idle("20s"), json!({}), vec![]),
+        (absolute.clone(), idle("20s"), vec!["one 1h 70"]),
+        (absolute.clone(), both, vec!["one 1h 70"]),
+        // It counts from the first token.
+        (idle("2h"), absolute, vec![]),
+    ] {
+        let mut timed = Timed::new(&before);
+        assert_eq!(timed.change("one", &after, 10), expected, "{before} {after}");
+    }
+}
+
+#[test]
+fn other_namespaces_with_the_same_policy_keep_their_idle_timeout() {
+    let mut timed = Timed::new(&idle("20s"));
+    timed.change("one", &idle("1h"), 0);
+    // It has the policy of `two` now.
+    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 1h 70"]);
+    assert_eq!(timed.publisher.published.as_ref().unwrap().graph.policies.len(), 1);
+    timed.change("two", &idle("1h"), 20);
+    assert_eq!(timed.change("two", &idle("20s"), 30), ["one 1h 70", "two 1h 90"]);
+}
+
+#[test]
+fn an_idle_timeout_that_became_shorter_twice_counts_from_the_longest() {
+    let mut timed = Timed::new(&idle("1h"));
+    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 1h 70"]);
+    // Envoys may have the former routes for a moment.
+    assert_eq!(timed.change("one", &idle("10s"), 15), ["one 1h 75", "one 1h 70"]);
+    // This is longer than the last one.
+    assert!(timed.change("one", &idle("1m"), 20).contains(&"one 1h 80".to_owned()));
+    // All sessions have tokens of a minute now.
+    assert_eq!(timed.change("one", &idle("30s"), 200), ["one 1m 260"]);
+}
+
+#[test]
+fn a_former_idle_timeout_goes_when_no_session_depends_on_it() {
+    let mut timed = Timed::new(&idle("1h"));
+    let life = |timed: &Timed| timed.publisher.published_filter().unwrap().life;
+    let of = |idle: u64| Duration::from_secs(idle + idle / 10 + 60);
+    timed.change("two", &idle("20s"), 10);
+    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 1h 70", "two 1h 70"]);
+    // Keys and fences have to stay for as long as tokens may be honoured.
+    assert_eq!(life(&timed), of(3600));
+    // Envoys have the routes, and need no policies of earlier ones.
+    assert!(timed.publisher.has_retained());
+    let now = later(timed.begin, Duration::from_secs(11));
+    timed.world.publish_at(&mut timed.publisher, true, now);
+    assert_eq!(timed.former().len(), 2);
+    assert!(!timed.publisher.has_retained(), "no build is needed for these");
+    assert_eq!(timed.publisher.needless_retained(), BTreeSet::new());
+    assert_eq!(timed.publish(92).len(), 2);
+    assert_eq!(timed.publish(93), NONE);
+    assert_eq!(life(&timed), of(20));
+}
+
+#[test]
+fn former_idle_timeouts_go_with_their_policies_and_namespaces() {
+    let mut timed = Timed::new(&idle("1h"));
+    for (at, timeout) in [(10, "20m"), (11, "20s")] {
+        timed.change("two", &idle(timeout), at);
+        timed.change("one", &idle(timeout), at);
+    }
+    assert_eq!(timed.former().len(), 4);
+    let now = later(timed.begin, Duration::from_secs(12));
+    timed.world.publish_at(&mut timed.publisher, true, now);
+    assert_eq!(timed.former(), ["one 1h 71", "two 1h 71"]);
+    timed.world.objects.http_routes.remove(&ObjectName::new("two", "own"));
+    timed.world.publish_at(&mut timed.publisher, true, now);
+    timed.world.publish_at(&mut timed.publisher, true, now);
+    assert_eq!(timed.former(), ["one 1h 71"]);
 }
 
 proptest! {
