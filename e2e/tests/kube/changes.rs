@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Proxy, Release};
 use limpet_e2e::{Visitor, poll};
 use serde_json::{Value, json};
 
+use crate::keyring::{KeyringSite, envoy_at};
 use crate::site::{POLICY, condition, site_objects};
 
 /// Much less than between two questions of a controller that may not watch definitions.
@@ -390,5 +391,36 @@ spec:
         (&unread["level"], &unread["kind"], &unread["field"]),
         (&json!("WARN"), &json!("HTTPRoute"), &json!("spec.rules[0].matches"))
     );
+    Ok(())
+}
+
+/// Tokens of sessions in use may be older than the new timeout: here by the clock of the Envoy that issued them.
+#[tokio::test]
+async fn a_shorter_idle_timeout_ends_no_session_that_is_in_use() -> Result<()> {
+    let mut site = KeyringSite::start_at("shorter-idle", "1m", "1h", [0, -100]).await?;
+    let mut visitors = Vec::new();
+    for _ in 0..8 {
+        visitors.push(site.session().await?);
+    }
+    site.envoy = envoy_at(&site.controller, &site.namespace, "two", 0).await?;
+    let mut issued = async || {
+        let mut issued = 0;
+        for (visitor, pod) in &mut visitors {
+            let answer = visitor.get("/").await?;
+            ensure!(answer.backend() == Some(pod), "the session ended: {answer:?}");
+            issued += answer.set_cookies().len();
+        }
+        anyhow::Ok(issued)
+    };
+    assert_eq!(issued().await?, 0, "these are within a tenth of the former timeout");
+    let annotation = json!({"metadata": {"annotations": {"session.limpet.dev/idle-timeout": "20s"}}});
+    site.namespace.merge("BackendLBPolicy", "web", &annotation).await?;
+    let mut renewed = 0;
+    let change = Instant::now();
+    while renewed < 8 && change.elapsed() < SOON {
+        renewed += issued().await?;
+    }
+    assert_eq!(renewed, 8, "all get the policy with the new timeout");
+    assert_eq!(issued().await?, 0, "a renewed token is as old as its last use");
     Ok(())
 }

@@ -67,6 +67,9 @@ impl FormerIdles {
         now: Duration,
     ) {
         self.0.retain(|_, former| now <= former.end);
+        if replaced.is_empty() {
+            return;
+        }
         let until = Duration::from_secs(now.as_secs()) + YOUNG;
         let kept = self.0.clone();
         for ReplacedPolicy {

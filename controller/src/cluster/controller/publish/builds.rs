@@ -370,6 +370,7 @@ impl Timed {
                 format!("{} {} {until}", text("namespace"), text("idleTimeout"))
             }));
         }
+        all.sort();
         all
     }
 }
@@ -416,7 +417,7 @@ fn an_idle_timeout_that_became_shorter_twice_counts_from_the_longest() {
     let mut timed = Timed::new(&idle("1h"));
     assert_eq!(timed.change("one", &idle("20s"), 10), ["one 1h 70"]);
     // Envoys may have the former routes for a moment.
-    assert_eq!(timed.change("one", &idle("10s"), 15), ["one 1h 75", "one 1h 70"]);
+    assert_eq!(timed.change("one", &idle("10s"), 15), ["one 1h 70", "one 1h 75"]);
     // This is longer than the last one.
     assert!(timed.change("one", &idle("1m"), 20).contains(&"one 1h 80".to_owned()));
     // All sessions have tokens of a minute now.
