@@ -49,8 +49,8 @@ pub(crate) struct Stages {
     used: UsedByGateway,
     served: BTreeMap<ObjectName, Served>,
     envoys: envoys::Made,
-    /// Of these policies and inputs, and of the longest idle timeout that became shorter.
-    life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Option<Duration>, Duration)>,
+    /// Of these policies and inputs.
+    life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Duration)>,
 }
 
 #[derive(Debug)]
@@ -218,15 +218,15 @@ impl Builder {
         for gateway in &self.drops_retained {
             kept.entry(gateway.clone()).and_modify(Retained::drop_earlier_routes);
         }
-        let uses = |graph, used, inputs: &FilterInputs| Uses {
+        let side = |graph, used, inputs: &FilterInputs| Uses {
             bounds: Bounds {
                 graph,
                 max_idle: inputs.max_idle,
             },
             used,
         };
-        let before = uses(&published.graph, &published.used, &published.inputs);
-        retained_policies(&kept, &before, &uses(graph, used, &self.inputs), self.now)
+        let before = side(&published.graph, &published.used, &published.inputs);
+        retained_policies(&kept, &before, &side(graph, used, &self.inputs), self.now)
     }
 
     /// Empty if a control plane gets objects instead.
@@ -267,25 +267,29 @@ impl Builder {
         })
     }
 
+    /// Tokens from before an idle timeout became shorter are honoured, too.
     fn life(&mut self, made: &Made) -> Duration {
         let former = made
             .retained
             .values()
             .filter_map(|retained| retained.former_idle.longest());
-        let former = former.max();
-        let graph = &made.graph;
-        if let Some((policies, inputs, of, life)) = &self.stages.life
-            && (policies, inputs, of) == (&graph.policies, &self.inputs, &former)
+        let default = || FilterConfig::without_keys(BTreeMap::new()).clock_skew;
+        let clock_skew = self.inputs.clock_skew.unwrap_or_else(default);
+        let of_former = former.max().map(|idle| honoured_for(idle, clock_skew));
+        self.life_of_policies(&made.graph).max(of_former.unwrap_or_default())
+    }
+
+    fn life_of_policies(&mut self, graph: &Graph) -> Duration {
+        if let Some((policies, inputs, life)) = &self.stages.life
+            && (policies, inputs) == (&graph.policies, &self.inputs)
         {
             return *life;
         }
         let mut config = FilterConfig::without_keys(all_policies(graph));
         config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
         config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
-        // Tokens from before an idle timeout became shorter are honoured, too.
-        let of_former = former.map(|idle| honoured_for(idle, config.clock_skew));
-        let life = longest_life(&config).max(of_former.unwrap_or_default());
-        self.stages.life = Some((graph.policies.clone(), Arc::clone(&self.inputs), former, life));
+        let life = longest_life(&config);
+        self.stages.life = Some((graph.policies.clone(), Arc::clone(&self.inputs), life));
         life
     }
 }
