@@ -15,7 +15,9 @@ use limpet_core::time::GatewayDuration;
 use limpet_model::Graph;
 use limpet_outputs::envoy::ReplacedPolicy;
 
-use super::retained_policies::YOUNG;
+/// For how long the former one counts after the change. Longer than Envoys that answer need for new routes, and than
+/// these wait for the answers of others.
+const UNTIL_ENVOYS_HAVE_IT: Duration = Duration::from_secs(60);
 
 /// An idle timeout that sessions had.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +72,7 @@ impl FormerIdles {
         if replaced.is_empty() {
             return;
         }
-        let until = Duration::from_secs(now.as_secs()) + YOUNG;
+        let until = Duration::from_secs(now.as_secs()) + UNTIL_ENVOYS_HAVE_IT;
         let kept = self.0.clone();
         for ReplacedPolicy {
             namespace,
