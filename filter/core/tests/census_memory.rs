@@ -1,16 +1,12 @@
 //! What counting sessions takes: memory by backend, and nothing in the steady state.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::alloc::System;
 use std::net::SocketAddr;
 
+use allocation_counter::measure;
 use limpet_core::census::{Backend, Census, Identity, Seen};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-
-#[global_allocator]
-static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const LIVE_FOR: u32 = 1200;
 
@@ -41,25 +37,25 @@ fn memory_by_backend_and_no_allocation_in_the_steady_state() {
     for (sessions, most) in [(1, 850), (10, 1_450), (100, 4_800), (1_000, 17_000), (10_000, 17_000)] {
         let backends = 200;
         let census = Census::new([0; 16], backends as usize);
-        let region = Region::new(COUNTING);
         // All of them in each of the sub-windows: it cannot take more.
-        for window in 0..5 {
-            for number in 0..backends {
-                for session in 0..sessions {
-                    census.see(&seen(number, session, window * u64::from(LIVE_FOR) / 4));
+        let filled = measure(|| {
+            for window in 0..5 {
+                for number in 0..backends {
+                    for session in 0..sessions {
+                        census.see(&seen(number, session, window * u64::from(LIVE_FOR) / 4));
+                    }
                 }
             }
-        }
-        let stats = region.change();
-        let bytes = (stats.bytes_allocated - stats.bytes_deallocated) / backends as usize;
+        });
+        let bytes = filled.bytes_current / i64::from(backends);
         println!("{sessions} sessions: {bytes} bytes for a backend");
         assert!(bytes <= most, "{sessions} sessions: {bytes} bytes for a backend");
 
-        let region = Region::new(COUNTING);
-        for session in 0..sessions {
-            census.see(&seen(0, session, u64::from(LIVE_FOR)));
-        }
-        let stats = region.change();
-        assert_eq!((stats.allocations, stats.reallocations), (0, 0), "{sessions} sessions");
+        let steady = measure(|| {
+            for session in 0..sessions {
+                census.see(&seen(0, session, u64::from(LIVE_FOR)));
+            }
+        });
+        assert_eq!(steady.count_total, 0, "{sessions} sessions");
     }
 }

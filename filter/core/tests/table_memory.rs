@@ -1,20 +1,16 @@
 //! The memory of a table of clients, which may come from anywhere and be as many as the policy allows.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::alloc::System;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use allocation_counter::measure;
 use limpet_core::source::{Key, Rules, SharedTable, Table};
 use limpet_core::time::Timestamp;
 use limpet_core::token::{Claims, Destination};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-
-#[global_allocator]
-static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// What an entry may take.
-const BYTES: usize = 120;
+const BYTES: i64 = 120;
 
 fn key(client: u32) -> Key {
     Key::of_client(u128::from(client).to_be_bytes(), 1)
@@ -34,30 +30,28 @@ fn claims(client: u32) -> Claims {
 #[test]
 fn an_entry_takes_at_most_120_bytes() {
     for entries in [1_000, 100_000, 1_000_000] {
-        let region = Region::new(COUNTING);
-        let taken = || {
-            let stats = region.change();
-            stats.bytes_allocated - stats.bytes_deallocated
-        };
-        let table = SharedTable::new(&Rules {
+        let mut table = None;
+        let rules = Rules {
             entries,
             ..Rules::DEFAULT
-        });
+        };
+        let mut taken = measure(|| table = Some(SharedTable::new(&rules))).bytes_current;
+        let table = table.unwrap();
+        let of_entry = |taken: i64| taken / i64::try_from(table.len()).unwrap();
         let mut most = 0;
         for client in 0..entries + entries / 2 {
-            table.put(&key(client), &claims(client)).unwrap();
+            taken += measure(|| _ = table.put(&key(client), &claims(client)).unwrap()).bytes_current;
             if client > entries / 16 && client % (entries / 128) == 0 {
-                most = most.max(taken() / table.len());
+                most = most.max(of_entry(taken));
             }
         }
         assert_eq!(table.len(), entries as usize);
         println!(
             "{entries}: at most {most} bytes for an entry, {} when it is full",
-            taken() / table.len()
+            of_entry(taken)
         );
         assert!(most <= BYTES, "{most} bytes for an entry of {entries}");
-        drop(table);
-        // The test harness has some of its own.
-        assert!(taken() < 32 * 1024, "{} bytes stay", taken());
+        taken += measure(|| drop(table)).bytes_current;
+        assert_eq!(taken, 0, "bytes that stay");
     }
 }
