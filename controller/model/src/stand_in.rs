@@ -17,6 +17,8 @@ pub(crate) enum Judged {
     /// They can, or it asks for none.
     Valid(Box<SessionSettings>),
     Wrong(Wrong),
+    /// It is a policy without any target that exists. What it said before of others is remembered further on.
+    WithoutTargets,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,7 +57,7 @@ pub(crate) fn remembered(
                 };
                 (has_others || !settings.is_empty()).then(session)
             }
-            Some(Judged::Wrong(_)) | None => known(),
+            Some(Judged::Wrong(_) | Judged::WithoutTargets) | None => known(),
         }
     };
     with_sessions(objects).filter_map(one).collect()
@@ -64,7 +66,7 @@ pub(crate) fn remembered(
 /// The objects that cannot be followed.
 pub(crate) fn all_wrong(judged: AllJudged) -> BTreeMap<ObjectRef, Wrong> {
     let wrong = judged.into_iter().filter_map(|(object, judged)| match judged {
-        Judged::Valid(_) => None,
+        Judged::Valid(_) | Judged::WithoutTargets => None,
         Judged::Wrong(wrong) => Some((object, wrong)),
     });
     wrong.collect()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::backends::Backends;
 use super::domains::{EXPECTED, foreign_domain};
+use super::naming::why_unusable;
 use super::objects::PolicyObject;
 use super::renamed::said_of_route;
 use super::rules::{Outcome, RuleChoice};
@@ -11,7 +12,7 @@ use crate::Objects;
 use crate::problem::{Problem, joined};
 use crate::remembered_sessions::SessionSettings;
 use crate::stand_in::{AllJudged, Judged, Wrong};
-use limpet_api::{Kind, ObjectName, ObjectRef};
+use limpet_api::{Kind, ObjectName, ObjectRef, PolicyTarget};
 
 /// Policies, the `XBackend`s that rules lead to, and routes.
 pub(super) fn judged(
@@ -23,7 +24,7 @@ pub(super) fn judged(
     let of_no_host = OfNoHost::find(backends, chosen);
     let mut all = AllJudged::new();
     for policy in policies {
-        let judged = of_policy(policy, &of_no_host);
+        let judged = of_policy(objects, policy, &of_no_host);
         all.insert(policy.name.object_ref(), judged);
     }
     for name in backends.0.keys() {
@@ -71,7 +72,7 @@ impl<'a> OfNoHost<'a> {
     }
 }
 
-fn of_policy(policy: &PolicyObject<'_>, of_none: &OfNoHost<'_>) -> Judged {
+fn of_policy(objects: &Objects, policy: &PolicyObject<'_>, of_none: &OfNoHost<'_>) -> Judged {
     let object = policy.object;
     match &policy.content {
         // It was written so on purpose: without sessions.
@@ -81,7 +82,38 @@ fn of_policy(policy: &PolicyObject<'_>, of_none: &OfNoHost<'_>) -> Judged {
         Err(problems) => wrong(problems),
         Ok(None) => Judged::Valid(Box::default()),
         Ok(Some(content)) if of_none.policies.get(policy) == Some(&true) => of_no_host(content.draft.config.domain()),
-        Ok(Some(content)) => Judged::Valid(Box::new(content.settings.clone())),
+        Ok(Some(content)) => {
+            let valid = || Judged::Valid(Box::new(content.settings.clone()));
+            of_new_targets(objects, policy).unwrap_or_else(valid)
+        }
+    }
+}
+
+/// What is said of targets that cannot be found, and that the last version did not have: a name is misspelt where this
+/// version had a target that can be. `None`: the policy counts as it is. A target that was there before was deleted.
+fn of_new_targets(objects: &Objects, policy: &PolicyObject<'_>) -> Option<Judged> {
+    let known = objects
+        .memory
+        .sessions
+        .of(&policy.name.object_ref(), &policy.object.meta);
+    let known = known.map_or(&[][..], |known| &known.settings.target_refs);
+    let why = |target: &PolicyTarget| why_unusable(objects, &policy.name.name.namespace, &target.name);
+    let now = &policy.object.spec.target_refs;
+    let new = now.iter().enumerate().filter(|(_, target)| !known.contains(target));
+    let missing = new.filter_map(|(index, target)| {
+        Some(Problem {
+            field: format!("spec.targetRefs[{index}].name"),
+            message: why(target)?,
+        })
+    });
+    let missing: Vec<Problem> = missing.collect();
+    let has_any = |targets: &[PolicyTarget]| targets.iter().any(|target| why(target).is_none());
+    if missing.is_empty() {
+        None
+    } else if has_any(known) {
+        Some(wrong(&missing))
+    } else {
+        (!has_any(now)).then_some(Judged::WithoutTargets)
     }
 }
 

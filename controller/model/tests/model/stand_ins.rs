@@ -144,6 +144,91 @@ fn a_typo_in_a_policy_ended_all_sessions() {
     }
 }
 
+/// A Service that is not there before.
+const SERVICE: &str = "
+kind: Service
+metadata: {namespace: shop, name: new}
+spec: {ports: [{name: web, port: 80}]}
+---
+";
+
+#[test]
+fn a_typo_in_the_name_of_a_target_ended_all_sessions() {
+    let and = |first: &str, second: &str| format!("{first}}}, {{group: '', kind: Service, name: {second}");
+    let to_second = route("HTTPRoute", 1, "", "").replace("name: v1", "name: v2");
+    for kind in ["BackendLBPolicy", "XBackendTrafficPolicy"] {
+        let version = |generation, targets: &str| {
+            let policy = policy(kind, generation, STRICT, NAMED, targets);
+            format!("{to_second}{policy}")
+        };
+        for (good, bad, index) in [
+            ("v1".to_owned(), "new".to_owned(), 0),
+            (and("v1", "v2"), and("v1", "new"), 1),
+            (and("v1", "v2"), and("new", "v2"), 0),
+            // One that was not there before either is not misspelt.
+            (and("v1", "later"), and("new", "later"), 0),
+        ] {
+            let (good, bad) = (version(1, &good), version(2, &bad));
+            let words = format!("spec.targetRefs[{index}].name: expected an existing Service, found shop/new");
+            for gone in [
+                "".to_owned(),
+                policy(kind, 3, STRICT, "", "v1"),
+                version(3, "v2"),
+                format!("{bad}{SERVICE}"),
+                bad.replace("name: p, uid: one", "name: p, uid: other"),
+            ] {
+                stays(&bad, &good, &bad, &words, Some(&gone));
+            }
+        }
+    }
+}
+
+/// Builds versions one after the other, and returns whether the last one is built as if there had been none before.
+fn is_as_without_memory(versions: &[&str]) -> bool {
+    let mut memory = Memory::default();
+    let mut last = None;
+    for version in versions {
+        let mut objects = read(version);
+        let without = built(&objects, &settings());
+        objects.memory = memory;
+        let with = built(&objects, &settings());
+        objects.memory = with.2.clone();
+        assert!(
+            built(&objects, &settings()) == with,
+            "{version}: it leads to something else"
+        );
+        last = Some((without.0 == with.0, without.1 == with.1));
+        memory = with.2;
+    }
+    last == Some((true, true))
+}
+
+#[test]
+fn targets_that_are_gone_or_never_were_there_are_no_typos() {
+    let version = |generation, target: &str| policy("BackendLBPolicy", generation, STRICT, NAMED, target);
+    let [never, other, good, bad] =
+        [(1, "never"), (2, "other"), (2, "new"), (3, "bad")].map(|(n, name)| version(n, name));
+    let annotated = good.replace("'true'", "'false'");
+    let found = format!("{good}{SERVICE}");
+    assert!(is_as_without_memory(&[&never, &other]), "it never worked");
+    assert!(is_as_without_memory(&[&found, &good]), "its Service is deleted");
+    assert!(
+        is_as_without_memory(&[&found, &good, &annotated]),
+        "its Service is deleted"
+    );
+    assert!(
+        is_as_without_memory(&[&found, &good, &bad]),
+        "its former Service does not exist either"
+    );
+    assert!(is_as_without_memory(&[&never, &found]), "it works at last");
+    // A Service that is deleted and created again is the same target.
+    let bad_found = format!("{bad}{SERVICE}");
+    assert!(
+        !is_as_without_memory(&[&found, &good, &bad, &bad_found]),
+        "it worked last with this Service"
+    );
+}
+
 #[test]
 fn a_younger_policy_takes_nothing_over_from_one_with_a_typo() {
     let younger = policy(
