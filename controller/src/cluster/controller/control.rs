@@ -21,10 +21,11 @@ use super::present::{Present, Question};
 use super::publish::Publisher;
 use crate::cluster::kube::{Change, Deletions, Observation, Reader, Store, Watched};
 use crate::cluster::reconcile::delivery::PublishedFilter;
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
 use crate::cluster::reconcile::replicas::Replicas;
 use crate::cluster::reconcile::reported::Reported;
-use limpet_api::ObjectName;
+use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::Graph;
 use limpet_model::{Reports, Settings};
 use limpet_outputs::needed_variables;
@@ -111,6 +112,7 @@ pub(crate) struct Control {
     publisher: Publisher,
     outlets: Outlets,
     metrics: Metrics,
+    diagnostics: Diagnostics,
     inputs: watch::Receiver<InputsOrReason>,
     guard: Guard,
     memory: KeptMemory,
@@ -256,6 +258,7 @@ impl Control {
             publisher,
             outlets,
             metrics,
+            diagnostics: context.diagnostics.clone(),
             inputs,
             guard,
             memory,
@@ -342,6 +345,29 @@ impl Control {
         let services = self.guard.look(self.publisher.published_filter());
         self.publish_endpoints(&services);
         self.metrics.set_fences(self.guard.figures());
+        self.tell_cut();
+    }
+
+    /// Tells of Services with endpoints that there is no room for.
+    fn tell_cut(&self) {
+        let objects = self.store.objects();
+        let diagnostic = |service: ObjectName| Diagnostic {
+            kind: Kind::Service.as_str(),
+            uid: objects
+                .services
+                .get(&service)
+                .map(|object| object.meta.uid.clone())
+                .unwrap_or_default(),
+            namespace: Some(service.namespace.to_string()),
+            name: service.name.to_string(),
+            reason: Reason::EndpointsLeftOut,
+            message:
+                "the Services of the namespace have more endpoints than their share, so some of this one are left \
+                      out: they get no requests, or no fences with another control plane"
+                    .to_owned(),
+        };
+        let all = self.guard.cut().into_iter().map(diagnostic).collect();
+        self.diagnostics.complain("endpoints", all);
     }
 
     fn tell_missing(&mut self) {
@@ -440,7 +466,7 @@ impl Control {
         });
         services.extend(changed);
         self.replicas.say_refused_routes(publisher.refused_routes());
-        guard.watch(&services, |service, port| publisher.serves(service, port));
+        guard.watch(&services, |service, port| publisher.clusters_of(service, port));
         if publisher.has_retained() {
             self.retained_check.get_or_insert(Instant::now() + RETAINED);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::endpoint_room::EndpointRoom;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::fences::{self, Fences, List, RoutedPort};
 use crate::time_format;
@@ -20,6 +21,8 @@ use limpet_resources::changes;
 const LOOK: Duration = Duration::from_millis(100);
 /// How often to look for owners and fences that have expired, which makes room for others.
 const CLEAN: Duration = Duration::from_secs(60);
+/// How often to publish the endpoints of others again because there is more or less room for them.
+const ROOM: Duration = Duration::from_secs(10);
 
 /// Holds endpoints back whose address has a new owner, until Envoys have its fence.
 #[derive(Debug)]
@@ -30,6 +33,9 @@ pub(crate) struct Guard {
     kept: watch::Receiver<Option<List>>,
     wanted: watch::Sender<Option<List>>,
     delivery: Delivery,
+    room: EndpointRoom,
+    /// When others may be told of other shares of it.
+    settle: Instant,
     look: Instant,
     /// When to look for what has expired.
     clean: Instant,
@@ -45,6 +51,8 @@ pub(crate) struct Figures {
     pub(crate) held_back: usize,
     /// How many addresses were published before every Envoy had their fence.
     pub(crate) unacknowledged: u64,
+    /// How many endpoints there is no room for.
+    pub(crate) left_out: usize,
 }
 
 impl Guard {
@@ -60,6 +68,8 @@ impl Guard {
             kept,
             wanted,
             delivery,
+            room: EndpointRoom::default(),
+            settle: Instant::now(),
             look: Instant::now(),
             clean: Instant::now(),
             held: false,
@@ -74,10 +84,16 @@ impl Guard {
         }
     }
 
-    /// Takes in all endpoints of a Service's port and returns those to publish.
+    /// Takes in all endpoints of a Service's port, in order, and returns those to publish. Of more than there is room
+    /// for, the first ones count.
     pub(crate) fn endpoints(&mut self, service: &ObjectName, port: &str, mut all: Vec<Endpoint>) -> Vec<Endpoint> {
         let now = time_format::now();
-        for namespace in self.led_from.get(service).into_iter().flat_map(|from| from.iter()) {
+        let from = || self.led_from.get(service).into_iter().flat_map(|from| from.iter());
+        all.truncate(self.room.take(service, port, from().count(), all.len()));
+        if self.room.has_unsettled() {
+            self.look = self.look.min(self.settle);
+        }
+        for namespace in from() {
             let port = RoutedPort {
                 service: service.clone(),
                 port: port.to_owned(),
@@ -101,13 +117,14 @@ impl Guard {
             .collect()
     }
 
-    /// Sets which ports of these Services are published from now on.
-    pub(crate) fn watch(&mut self, services: &BTreeSet<ObjectName>, watched: impl Fn(&ObjectName, &str) -> bool) {
+    /// Sets in how many clusters each port of these Services is published from now on.
+    pub(crate) fn watch(&mut self, services: &BTreeSet<ObjectName>, clusters: impl Fn(&ObjectName, &str) -> usize) {
         let led_from = &self.led_from;
         let is_watched = |port: &RoutedPort| {
             let leads = led_from.get(&port.service);
-            leads.is_some_and(|from| from.contains(&port.namespace)) && watched(&port.service, &port.port)
+            leads.is_some_and(|from| from.contains(&port.namespace)) && clusters(&port.service, &port.port) > 0
         };
+        self.room.watch(services, &clusters);
         self.fences.watch(services, is_watched, time_format::now());
     }
 
@@ -133,7 +150,11 @@ impl Guard {
             fences: &published_filter.inputs.fences,
             everywhere: self.delivery.has(published_filter),
         });
-        let services = self.fences.release(of, now);
+        let mut services = self.fences.release(of, now);
+        if self.settle <= Instant::now() && self.room.has_unsettled() {
+            self.settle = Instant::now() + ROOM;
+            services.extend(self.room.unsettled());
+        }
         let cleans = self.clean <= Instant::now();
         if cleans {
             self.clean = Instant::now() + CLEAN;
@@ -147,6 +168,7 @@ impl Guard {
             }
         }
         let turns = self.fences.late().values().map(|turn| Instant::now() + turn.since(now));
+        let turns = turns.chain(self.room.has_unsettled().then_some(self.settle));
         // The leader, which writes the wanted list, waits for nothing here.
         let holds = !self.fences.held_back().is_empty();
         let look = Instant::now() + if holds { LOOK } else { CLEAN };
@@ -191,7 +213,13 @@ impl Guard {
             fences: self.fences.list().len(),
             held_back: self.fences.held_back().len(),
             unacknowledged: self.fences.unacknowledged(),
+            left_out: self.room.left_out(),
         }
+    }
+
+    /// The Services with endpoints that there is no room for.
+    pub(crate) fn cut(&self) -> BTreeSet<ObjectName> {
+        self.room.cut()
     }
 }
 
@@ -280,5 +308,31 @@ mod tests {
         assert!(looked <= 2 * LOOKS, "{looked}");
         assert!(guard.due() <= Instant::now() + LOOK);
         assert_eq!(guard.figures().held_back, 1);
+    }
+
+    /// Those of the other one have a fair share, in whatever order they come.
+    #[test]
+    fn a_namespace_with_endpoints_without_number_left_no_room_for_those_of_another() {
+        let (mut guard, ..) = crowded(10_000);
+        let mut kept = |ports: u32, service: &ObjectName, count: u32| -> Vec<usize> {
+            let port = |port: u32| {
+                guard
+                    .endpoints(service, &port.to_string(), endpoints(100_000..100_000 + count, "a"))
+                    .len()
+            };
+            let kept = (0..ports).map(port).collect();
+            let again = guard.look(Some(&published()));
+            assert!(again.is_empty() || again == [self::service("first")].into());
+            kept
+        };
+        // Each endpoint has two entries: for its cluster, and for the namespace of routes.
+        assert_eq!(kept(10, &service("first"), 20_000), [20_000; 10]);
+        assert_eq!(kept(2, &service("second"), 30_000), [30_000; 2]);
+        // Of 500,000 entries, the other one leaves 360,000: it had 10,000 endpoints before.
+        assert_eq!(kept(10, &service("first"), 20_000), [18_000; 10]);
+        assert_eq!(guard.figures().left_out, 20_000);
+        assert_eq!(guard.cut(), [service("first")].into());
+        guard.watch(&[service("second")].into(), |_, _| 0);
+        assert_eq!(guard.room.unsettled(), [service("first")].into());
     }
 }

@@ -45,6 +45,7 @@ pub(crate) struct Metrics {
     keys: Family<KeyLabels, Gauge>,
     fences: Gauge,
     held_back: Gauge,
+    left_out_endpoints: Gauge,
     unacknowledged_fences: Counter,
 }
 
@@ -121,6 +122,7 @@ impl Metrics {
             keys: Family::default(),
             fences: Gauge::default(),
             held_back: Gauge::default(),
+            left_out_endpoints: Gauge::default(),
             unacknowledged_fences: Counter::default(),
         };
         metrics.key_created.set(f64::NAN);
@@ -252,6 +254,11 @@ impl Metrics {
             self.held_back.clone(),
         );
         registry.register(
+            "left_out_endpoints",
+            "Endpoints of Services that are not published, because their namespace has more than its share",
+            self.left_out_endpoints.clone(),
+        );
+        registry.register(
             "unacknowledged_fences",
             "Addresses that were published before all Envoys had acknowledged the fence",
             self.unacknowledged_fences.clone(),
@@ -280,6 +287,7 @@ impl Metrics {
     pub(crate) fn set_fences(&self, figures: guard::Figures) {
         self.fences.set(gauge(figures.fences));
         self.held_back.set(gauge(figures.held_back));
+        self.left_out_endpoints.set(gauge(figures.left_out));
         let counter = self.unacknowledged_fences.inner();
         counter.store(figures.unacknowledged, Ordering::Relaxed);
     }

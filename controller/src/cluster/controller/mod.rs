@@ -23,6 +23,7 @@ mod contour;
 mod control;
 mod debug;
 mod deletion_costs;
+mod endpoint_room;
 mod former_idle;
 mod gauges;
 mod guard;

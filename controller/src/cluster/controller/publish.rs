@@ -458,10 +458,10 @@ impl Publisher {
         self.published_filter.as_ref()
     }
 
-    /// Whether the endpoints of a Service's port are published.
-    pub(crate) fn serves(&self, service: &ObjectName, port: &str) -> bool {
+    /// In how many clusters the endpoints of a Service's port are published.
+    pub(crate) fn clusters_of(&self, service: &ObjectName, port: &str) -> usize {
         let clusters = self.clusters.get(service).into_iter().flatten();
-        clusters.into_iter().any(|served| served.port_name == port)
+        clusters.filter(|served| served.port_name == port).count()
     }
 
     /// Takes all resources from the Envoys of deleted Gateways.

@@ -34,6 +34,8 @@ pub(crate) enum Reason {
     DeleteRefused,
     /// A certificate that it uses ends soon.
     CertificateEnds,
+    /// There is no room for all endpoints of a Service.
+    EndpointsLeftOut,
     /// A rotation of its keys waits for a proxy.
     RotationWaits,
     /// A rotation of its keys has gone on without a proxy. These are news.
@@ -53,6 +55,7 @@ impl Reason {
             Self::WriteRefused => "WriteRefused",
             Self::DeleteRefused => "DeleteRefused",
             Self::CertificateEnds => "CertificateEnds",
+            Self::EndpointsLeftOut => "EndpointsLeftOut",
             Self::RotationWaits => "RotationWaits",
             Self::RotationGoesOn => "RotationGoesOn",
             Self::Revoking => "Revoking",
@@ -69,7 +72,11 @@ impl Reason {
     fn level(self) -> Level {
         match self {
             Self::Invalid | Self::ReadRefused | Self::WriteRefused | Self::DeleteRefused => Level::ERROR,
-            Self::CertificateEnds | Self::RotationWaits | Self::RotationGoesOn | Self::Revoking => Level::WARN,
+            Self::CertificateEnds
+            | Self::EndpointsLeftOut
+            | Self::RotationWaits
+            | Self::RotationGoesOn
+            | Self::Revoking => Level::WARN,
             Self::Revoked => Level::INFO,
         }
     }

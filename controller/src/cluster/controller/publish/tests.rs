@@ -75,8 +75,8 @@ fn what_dns_has_the_endpoints_of_gets_none_from_us() {
         Vec::new()
     });
     assert_eq!(asked, [service("inside")]);
-    assert!(publisher.serves(&service("inside"), "http"));
-    assert!(!publisher.serves(&service("outside"), "http"));
+    assert_eq!(publisher.clusters_of(&service("inside"), "http"), 1);
+    assert_eq!(publisher.clusters_of(&service("outside"), "http"), 0);
     let both = [service("inside"), service("outside")].into();
     assert_eq!(publisher.publish_endpoints(&both, |_, _| Vec::new()), 1);
 }

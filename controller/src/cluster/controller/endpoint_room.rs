@@ -1,0 +1,268 @@
+//! How many endpoints of each port there is room for.
+//!
+//! An endpoint takes memory for each port that is published: its owner for each namespace of routes that lead to it,
+//! and itself in each cluster. Where that is more than there is room for, each namespace of Services has a fair share,
+//! and in it each port. It depends on what is published only, so all replicas leave out the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_api::{ObjectName, Text};
+use limpet_model::fair_share;
+
+/// How many entries all have together. One takes up to 350 bytes.
+const MOST: usize = 500_000;
+
+/// What is published, by namespace of Services.
+#[derive(Debug)]
+pub(super) struct EndpointRoom {
+    most: usize,
+    namespaces: BTreeMap<Text, OfNamespace>,
+    entries: usize,
+    left_out: usize,
+    /// Whether other ports may have other shares than they were told.
+    has_changed: bool,
+}
+
+/// By the name of the Service and of the port.
+#[derive(Debug, Default)]
+struct OfNamespace {
+    ports: BTreeMap<(Text, String), Port>,
+    entries: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Port {
+    endpoints: usize,
+    /// How many of them are published.
+    kept: usize,
+    /// From how many namespaces routes lead there.
+    namespaces: usize,
+    clusters: usize,
+}
+
+impl Default for EndpointRoom {
+    fn default() -> Self {
+        Self {
+            most: MOST,
+            namespaces: BTreeMap::new(),
+            entries: 0,
+            left_out: 0,
+            has_changed: false,
+        }
+    }
+}
+
+impl Port {
+    /// What an endpoint takes.
+    fn weight(&self) -> usize {
+        (self.namespaces + self.clusters).max(1)
+    }
+
+    fn entries(&self) -> usize {
+        self.endpoints * self.weight()
+    }
+
+    /// How many endpoints to publish, if it has so many entries at most.
+    fn within(&self, share: usize) -> usize {
+        self.endpoints.min(share / self.weight())
+    }
+}
+
+impl OfNamespace {
+    /// How many entries a port has at most where the namespace has a share.
+    fn share_of_port(&self, share: usize) -> usize {
+        if self.entries <= share {
+            return usize::MAX;
+        }
+        fair_share(self.ports.values().map(Port::entries), share)
+    }
+}
+
+impl EndpointRoom {
+    /// Takes in how many endpoints a port has, and returns how many to publish. `namespaces`: from how many of them
+    /// routes lead there.
+    pub(super) fn take(&mut self, service: &ObjectName, port: &str, namespaces: usize, endpoints: usize) -> usize {
+        let key = (service.name.clone(), port.to_owned());
+        let of = self.namespaces.get(&service.namespace);
+        let clusters = of.and_then(|of| of.ports.get(&key)).map_or(1, |port| port.clusters);
+        let port = Port {
+            endpoints,
+            kept: endpoints,
+            namespaces,
+            clusters,
+        };
+        self.set(&service.namespace, key.clone(), port);
+        let share = self.share();
+        let of = self.namespaces.get_mut(&service.namespace);
+        let share = of.as_ref().map_or(usize::MAX, |of| of.share_of_port(share));
+        let Some(port) = of.and_then(|of| of.ports.get_mut(&key)) else {
+            return 0;
+        };
+        port.kept = port.within(share);
+        self.left_out += port.endpoints - port.kept;
+        port.kept
+    }
+
+    /// Takes in how many clusters each port of these Services has from now on.
+    pub(super) fn watch(&mut self, services: &BTreeSet<ObjectName>, clusters: impl Fn(&ObjectName, &str) -> usize) {
+        for service in services {
+            let Some(of) = self.namespaces.get(&service.namespace) else {
+                continue;
+            };
+            let ports = of.ports.range((service.name.clone(), String::new())..);
+            let ports = ports.take_while(|((name, _), _)| *name == service.name);
+            let ports: Vec<_> = ports.map(|(key, port)| (key.clone(), *port)).collect();
+            for (key, mut port) in ports {
+                port.clusters = clusters(service, &key.1);
+                if port.clusters == 0 {
+                    port.endpoints = 0;
+                    port.kept = 0;
+                }
+                self.set(&service.namespace, key, port);
+            }
+        }
+    }
+
+    /// Puts a port in its place. One without endpoints has none.
+    fn set(&mut self, namespace: &Text, key: (Text, String), port: Port) {
+        let of = self.namespaces.entry(namespace.clone()).or_default();
+        let before = if port.endpoints == 0 {
+            of.ports.remove(&key)
+        } else {
+            of.ports.insert(key, port)
+        };
+        let entries = |port: Option<&Port>| port.map_or(0, Port::entries);
+        let (was, is) = (entries(before.as_ref()), port.entries());
+        of.entries = of.entries + is - was;
+        self.entries = self.entries + is - was;
+        self.left_out = self.left_out + port.endpoints - port.kept;
+        self.left_out -= before.map_or(0, |before| before.endpoints - before.kept);
+        self.has_changed |= was != is;
+        if self.namespaces.get(namespace).is_some_and(|of| of.ports.is_empty()) {
+            self.namespaces.remove(namespace);
+        }
+    }
+
+    fn share(&self) -> usize {
+        if self.entries <= self.most {
+            return usize::MAX;
+        }
+        fair_share(self.namespaces.values().map(|of| of.entries), self.most)
+    }
+
+    /// Whether to ask for those that are [`Self::unsettled`].
+    pub(super) fn has_unsettled(&self) -> bool {
+        self.has_changed && (self.entries > self.most || self.left_out > 0)
+    }
+
+    /// The Services with another share than they were told, because others take more or less now.
+    pub(super) fn unsettled(&mut self) -> BTreeSet<ObjectName> {
+        if !self.has_unsettled() {
+            return BTreeSet::new();
+        }
+        self.has_changed = false;
+        let share = self.share();
+        self.services(|of| {
+            let share = of.share_of_port(share);
+            move |port| port.within(share) != port.kept
+        })
+    }
+
+    /// How many endpoints are left out.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// The Services that they are of.
+    pub(super) fn cut(&self) -> BTreeSet<ObjectName> {
+        if self.left_out == 0 {
+            return BTreeSet::new();
+        }
+        self.services(|_| |port: &Port| port.kept < port.endpoints)
+    }
+
+    fn services<P: Fn(&Port) -> bool>(&self, is_one: impl Fn(&OfNamespace) -> P) -> BTreeSet<ObjectName> {
+        let of_namespace = |(namespace, of): (&Text, &OfNamespace)| {
+            let is_one = is_one(of);
+            let ports = of.ports.iter().filter(|(_, port)| is_one(port));
+            let services = ports.map(|((name, _), _)| ObjectName::new(namespace, name));
+            services.collect::<Vec<_>>()
+        };
+        self.namespaces.iter().flat_map(of_namespace).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(namespace: &str, service: &str) -> ObjectName {
+        ObjectName::new(namespace, service)
+    }
+
+    fn room(most: usize) -> EndpointRoom {
+        EndpointRoom {
+            most,
+            ..EndpointRoom::default()
+        }
+    }
+
+    /// Tells all ports until nothing changes, and returns how many endpoints of each are published.
+    fn settled(room: &mut EndpointRoom, ports: &[(&ObjectName, &str, usize)]) -> Vec<usize> {
+        let take = |room: &mut EndpointRoom, (service, port, endpoints): &(&ObjectName, &str, usize)| {
+            room.take(service, port, 1, *endpoints)
+        };
+        let mut kept: Vec<usize> = ports.iter().map(|port| take(room, port)).collect();
+        let unsettled = room.unsettled();
+        for (port, kept) in ports.iter().zip(&mut kept) {
+            if unsettled.contains(port.0) {
+                *kept = take(room, port);
+            }
+        }
+        assert!(room.unsettled().is_empty());
+        kept
+    }
+
+    #[test]
+    fn endpoints_of_one_namespace_took_the_room_of_all() {
+        let (many, few) = (name("many", "a"), name("few", "a"));
+        let ports = [(&many, "1", 400), (&many, "2", 400), (&many, "3", 10), (&few, "1", 90)];
+        // Each has an entry for its cluster, and one for the only namespace of routes.
+        let mut all = room(1800);
+        assert_eq!(settled(&mut all, &ports), [400, 400, 10, 90]);
+        assert_eq!(all.left_out(), 0);
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+            let mut room = room(600);
+            let ports = order.map(|port| ports[port]);
+            let kept = settled(&mut room, &ports);
+            let expected = [100, 100, 10, 90];
+            assert_eq!(kept, order.map(|port| expected[port]), "in whatever order they come");
+            assert_eq!((room.left_out(), room.cut()), (600, [many.clone()].into()));
+        }
+    }
+
+    #[test]
+    fn what_others_leave_is_for_those_who_need_it() {
+        let mut room = room(600);
+        let (one, other) = (name("one", "a"), name("other", "a"));
+        assert_eq!(settled(&mut room, &[(&one, "", 300), (&other, "", 300)]), [150, 150]);
+        // It is no endpoint's port any more, and no cluster's.
+        room.watch(&[other.clone()].into(), |_, _| 0);
+        assert_eq!(room.unsettled(), [one.clone()].into());
+        assert_eq!(room.take(&one, "", 1, 300), 300);
+        assert_eq!((room.left_out(), room.entries), (0, 600));
+        assert_eq!(room.take(&one, "", 1, 0), 0);
+        assert!(room.namespaces.is_empty() && room.entries == 0 && room.unsettled().is_empty());
+    }
+
+    #[test]
+    fn clusters_and_namespaces_of_routes_count() {
+        let mut room = room(600);
+        let one = name("one", "a");
+        assert_eq!(room.take(&one, "", 2, 200), 200);
+        room.watch(&[one.clone()].into(), |_, _| 4);
+        assert_eq!(room.unsettled(), [one.clone()].into());
+        assert_eq!(room.take(&one, "", 2, 200), 100);
+        assert_eq!(room.take(&one, "", 11, 200), 40);
+    }
+}
