@@ -2,7 +2,8 @@
 //!
 //! - `control`: the event loop.
 //! - `build`: from objects to resources. `publish`: publishes them. `target`: who gets them. `retained_policies`:
-//!   policies of earlier routes. `former_idle`: idle timeouts that became shorter.
+//!   policies of earlier routes. `former_idle`: idle timeouts that became shorter. `endpoint_room`: how many endpoints
+//!   there is room for.
 //! - `quarantine`: what Envoys refused, and what is served in its place.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
 //! - `addresses`: what it listens on. `certificates`: when those of xDS end.
