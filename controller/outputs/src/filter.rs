@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_api::Text;
 use limpet_core::config::schema::{
-    FenceConfig, FilterConfig, FormerIdleTimeoutConfig, KeyConfig, PolicyConfig, WrappedKeysConfig,
+    FenceConfig, FilterConfig, FormerLagConfig, KeyConfig, PolicyConfig, WrappedKeysConfig,
 };
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::time::GatewayDuration;
@@ -19,7 +19,7 @@ pub fn filter_config(
 ) -> FilterConfig {
     let retained = &inputs.retained;
     let mut policies = retained.policies.clone().into_iter().chain(policies).collect();
-    retained.add_former_idle_timeouts(&mut policies);
+    retained.add_former_lags(&mut policies);
     let mut config = FilterConfig::without_keys(policies);
     match &inputs.keys {
         FilterKeys::Wrapped(keys) => config.wrapped_keys = Some(keys.clone()),
@@ -90,6 +90,13 @@ impl FilterInputs {
             report_sessions: false,
         }
     }
+
+    /// The idle bound of sessions without a timeout.
+    #[must_use]
+    pub fn max_idle(&self) -> GatewayDuration {
+        let default = || FilterConfig::without_keys(BTreeMap::new()).max_idle;
+        self.max_idle.unwrap_or_else(default)
+    }
 }
 
 /// What no route of a Gateway needs any more, kept for Envoys that still have old routes.
@@ -100,15 +107,15 @@ pub struct Retained {
     /// Namespaces of sessions. Without their fences, such a route would lead sessions to new owners of addresses.
     pub namespaces: BTreeSet<Text>,
     /// By the policy that has a shorter idle timeout now. Without them, sessions that are in use would end.
-    pub former_idle_timeouts: BTreeMap<Text, Vec<FormerIdleTimeoutConfig>>,
+    pub former_lags: BTreeMap<Text, Vec<FormerLagConfig>>,
 }
 
 impl Retained {
     /// Adds the idle timeouts that sessions of these policies had to them.
-    pub(crate) fn add_former_idle_timeouts(&self, policies: &mut BTreeMap<String, PolicyConfig>) {
-        for (policy, former) in &self.former_idle_timeouts {
+    pub(crate) fn add_former_lags(&self, policies: &mut BTreeMap<String, PolicyConfig>) {
+        for (policy, former) in &self.former_lags {
             if let Some(policy) = policies.get_mut(&**policy) {
-                policy.former_idle_timeouts.clone_from(former);
+                policy.former_lags.extend(former.iter().cloned());
             }
         }
     }

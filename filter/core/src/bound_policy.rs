@@ -172,7 +172,7 @@ impl BoundPolicy {
         let idle = now.since(claims.last_seen);
         let (too_idle, lagging) = match self.policy.idle_bound {
             None => (false, false),
-            Some(bound) => (bound.ends(idle) && !self.spares(idle, bound, now), idle > bound.lag),
+            Some(IdleBound { bound, lag }) => (idle > bound + lag && idle > bound + self.former_lag(now), idle > lag),
         };
         if too_idle {
             return Err(Refusal::Idle);
@@ -193,11 +193,11 @@ impl BoundPolicy {
         })
     }
 
-    /// Whether a session goes on that the idle bound ends, because it had a longer one a moment ago.
-    fn spares(&self, idle: Duration, bound: IdleBound, now: Timestamp) -> bool {
-        let namespace = self.namespace.as_deref();
-        let mut former = self.policy.former_idle.iter();
-        former.any(|former| former.spares(namespace, idle, bound, now))
+    /// By how much tokens may lag that were issued before the idle timeout became shorter.
+    fn former_lag(&self, now: Timestamp) -> Duration {
+        let all = self.policy.former_lags.iter();
+        let lags = all.filter(|former| now <= former.until && former.is_of(self.namespace.as_deref()));
+        lags.map(|former| former.lag).max().unwrap_or_default()
     }
 
     fn is_expired(&self, claims: &Claims, now: Timestamp) -> bool {
@@ -231,7 +231,7 @@ impl BoundPolicy {
         let Some(Rebalance { unseen }) = self.policy.rebalance else {
             return false;
         };
-        self.limits.counts && now.since(claims.last_seen) >= unseen && !claims.is_moving()
+        self.limits.counts && now.since(claims.last_seen) >= unseen + self.former_lag(now) && !claims.is_moving()
     }
 
     /// The backend of a session, as it is counted.

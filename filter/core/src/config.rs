@@ -130,19 +130,14 @@ pub fn read<T: DeserializeOwned>(json: &[u8], whole: &str) -> Result<T, ConfigEr
 /// this long.
 #[must_use]
 pub fn longest_life(config: &FilterConfig) -> Duration {
-    let lives = config.policies.values().flat_map(|policy| {
-        let former = policy.former_idle_timeouts.iter();
-        let former = former.map(|former| former.idle_timeout.get());
-        former.chain([life(policy, config.max_idle)])
+    let lives = config.policies.values().map(|policy| {
+        let life = life(policy, config.max_idle);
+        let former = policy.former_lags.iter().map(|former| former.lag.get());
+        life + former.fold(life / 10, Duration::max)
     });
-    honoured_for(lives.max().unwrap_or(config.max_idle.get()), config.clock_skew)
-}
-
-/// How long a token may be honoured after its session was last used, if it may stay unused for `idle`.
-#[must_use]
-pub fn honoured_for(idle: Duration, clock_skew: GatewayDuration) -> Duration {
+    let max_idle = config.max_idle.get();
     // `last_seen` lags by up to a tenth of the bound, and clocks differ.
-    idle + idle / 10 + clock_skew.get()
+    lives.max().unwrap_or(max_idle + max_idle / 10) + config.clock_skew.get()
 }
 
 /// How long sessions of a policy live after their last request, in the whole seconds that they are counted by
@@ -158,6 +153,17 @@ pub fn life(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
     let timeout = policy.source.as_ref().map(|source| source.timeout);
     let bound = timeout.or(policy.idle_timeout).or(policy.absolute_timeout);
     bound.unwrap_or(max_idle).get()
+}
+
+/// By how much tokens of sessions in use lag: they are renewed when they lag by a tenth of the idle bound. With an
+/// absolute timeout only, and in redirects only, they are not renewed.
+#[must_use]
+pub fn longest_lag(policy: &PolicyConfig, max_idle: GatewayDuration) -> Duration {
+    let is_renewed = policy.query.is_none() || policy.tell.is_some();
+    match idle_bound(policy, max_idle) {
+        Some(bound) if is_renewed => bound / 10,
+        _ => life(policy, max_idle),
+    }
 }
 
 /// After which time without use tokens of a policy are refused; `None` if only the time since the first one counts. An

@@ -69,8 +69,8 @@ fn with_cookie(cookie: &Value) -> Value {
     with_policy(&json!({"cookie": cookie, "absoluteTimeout": "1h"}))
 }
 
-fn with_former(idle_timeout: &Value) -> Value {
-    with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1m", "formerIdleTimeouts": [idle_timeout]}))
+fn with_former(lag: &Value) -> Value {
+    with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1m", "formerLags": [lag]}))
 }
 
 fn with_keys(keys: &Value) -> Value {
@@ -152,7 +152,7 @@ fn accepted() -> Vec<Value> {
         with_policy(&json!({"query": {"name": "s"}, "tell": {"header": {"name": "t"}}, "rebalance": "5m"})),
         with_policy(&json!({
             "cookie": {"name": "s"}, "idleTimeout": "1m",
-            "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 1}, {"namespace": "n", "idleTimeout": "2h", "until": 0}],
+            "formerLags": [{"lag": "1h", "until": 1}, {"namespace": "n", "lag": "2h", "until": 0}],
         })),
         with_policy(&json!({"source": {}})),
         with_policy(&json!({
@@ -230,11 +230,11 @@ fn refused() -> Vec<Value> {
         with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": "1d"})),
         with_policy(&json!({"cookie": {"name": "s"}, "idleTimeout": 60})),
         with_policy(&json!({"cookie": {"name": "s"}, "token": "plain"})),
-        with_former(&json!({"idleTimeout": "1h"})),
+        with_former(&json!({"lag": "1h"})),
         with_former(&json!({"until": 1})),
-        with_former(&json!({"idleTimeout": "1h", "until": -1})),
-        with_former(&json!({"idleTimeout": "1h", "until": 1, "namespace": ""})),
-        with_former(&json!({"idleTimeout": "1h", "until": 1, "scope": "s"})),
+        with_former(&json!({"lag": "1h", "until": -1})),
+        with_former(&json!({"lag": "1h", "until": 1, "namespace": ""})),
+        with_former(&json!({"lag": "1h", "until": 1, "scope": "s"})),
         with_policy(&json!({"cookie": {"name": "s", "lifetimeType": "Permanent"}})),
         with_cookie(&json!({"name": "s", "mode": "Prefix"})),
         with_cookie(&json!({"name": "s", "mode": "prefix", "path": "/a"})),
@@ -341,7 +341,7 @@ fn refused_sources() -> Vec<Value> {
         with_policy(&json!({"source": {}, "cacheControl": "keep"})),
         with_policy(&json!({"source": {}, "also": [{"header": {"name": "s"}}]})),
         with_policy(&json!({"source": {}, "tell": {"header": {"name": "s"}}})),
-        with_policy(&json!({"source": {}, "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 1}]})),
+        with_policy(&json!({"source": {}, "formerLags": [{"lag": "1h", "until": 1}]})),
     ]
 }
 
@@ -455,15 +455,7 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
 /// `config` with this value in this field.
 fn with_field(config: &Value, field: &str, value: &Value) -> Value {
     let is_of = |part: &str| field.starts_with(&format!("policies.<name>.{part}"));
-    let of_all = [
-        "query.",
-        "also[]",
-        "tell.",
-        "move.",
-        "begin.",
-        "end.",
-        "formerIdleTimeouts[]",
-    ];
+    let of_all = ["query.", "also[]", "tell.", "move.", "begin.", "end.", "formerLags[]"];
     let policy = if of_all.into_iter().any(is_of) {
         "all"
     } else if is_of("header.") {
@@ -509,7 +501,7 @@ fn policies() -> Value {
             "begin": {},
             "end": {"cookie": "t"},
             "move": {"header": "m"},
-            "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 0}],
+            "formerLags": [{"lag": "1h", "until": 0}],
         },
     })
 }
@@ -559,8 +551,8 @@ fn a_policy_field_with_its_default_is_not_written() {
         "tell.header.name",
         "end.cookie",
         "move.header",
-        "formerIdleTimeouts[].idleTimeout",
-        "formerIdleTimeouts[].until",
+        "formerLags[].lag",
+        "formerLags[].until",
     ]
     .map(|field| format!("policies.<name>.{field}"));
     let optional = fields

@@ -183,7 +183,8 @@ impl Used {
             gone.entry(&former.scope).or_default().push(&former.policy);
         }
         let mut replaced = BTreeSet::new();
-        for used in is.difference(&was) {
+        // Also what other rules with the scope had before.
+        for used in &is {
             let former = gone.get(&used.scope).into_iter().flatten();
             replaced.extend(former.map(|former| ReplacedPolicy {
                 namespace: used.namespace(),

@@ -68,12 +68,12 @@ fn config(source: &Source<'_>, rule: &SessionRule<'_>) -> Value {
     let mut config = filter_config(policies, &namespaces, source.options.access_log, source.inputs);
     let retained = { rule.origin.gateways.iter() }.filter_map(|gateway| source.retained.get(gateway));
     for retained in retained {
-        retained.add_former_idle_timeouts(&mut config.policies);
+        retained.add_former_lags(&mut config.policies);
     }
     for policy in config.policies.values_mut() {
         let is_own = |namespace: &String| namespaces.contains(&**namespace);
         policy
-            .former_idle_timeouts
+            .former_lags
             .retain(|former| former.namespace.as_ref().is_none_or(is_own));
     }
     config.default = Some(DefaultConfig {

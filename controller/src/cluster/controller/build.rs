@@ -4,14 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::former_idle::Bounds;
 use super::quarantine::Quarantine;
-use super::retained_policies::{
-    Moment, Retained, RetainedByGateway, UsedByGateway, Uses, for_filters, retained_policies,
-};
+use super::retained_policies::{Moment, Retained, RetainedByGateway, UsedByGateway, for_filters, retained_policies};
 use limpet_api::{ObjectName, ObjectRef, Text};
+use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
-use limpet_core::config::{honoured_for, longest_life};
 use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Settings};
 use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
 use limpet_outputs::envoys;
@@ -216,17 +213,12 @@ impl Builder {
         };
         let mut kept = published.retained.clone();
         for gateway in &self.drops_retained {
-            kept.entry(gateway.clone()).and_modify(Retained::drop_earlier_routes);
+            if let Some(retained) = kept.get_mut(gateway) {
+                retained.drop_earlier_routes();
+            }
         }
-        let side = |graph, used, inputs: &FilterInputs| Uses {
-            bounds: Bounds {
-                graph,
-                max_idle: inputs.max_idle,
-            },
-            used,
-        };
-        let before = side(&published.graph, &published.used, &published.inputs);
-        retained_policies(&kept, &before, &side(graph, used, &self.inputs), self.now)
+        let graphs = [(&*published.graph, &published.used), (graph, used)];
+        retained_policies(&kept, graphs, self.inputs.max_idle(), self.now)
     }
 
     /// Empty if a control plane gets objects instead.
@@ -272,11 +264,9 @@ impl Builder {
         let former = made
             .retained
             .values()
-            .filter_map(|retained| retained.former_idle.longest());
-        let default = || FilterConfig::without_keys(BTreeMap::new()).clock_skew;
-        let clock_skew = self.inputs.clock_skew.unwrap_or_else(default);
-        let of_former = former.max().map(|idle| honoured_for(idle, clock_skew));
-        self.life_of_policies(&made.graph).max(of_former.unwrap_or_default())
+            .filter_map(|retained| retained.former_lags.longest());
+        let longest = former.max().unwrap_or_default();
+        self.life_of_policies(&made.graph) + longest
     }
 
     fn life_of_policies(&mut self, graph: &Graph) -> Duration {

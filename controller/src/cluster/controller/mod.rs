@@ -2,7 +2,7 @@
 //!
 //! - `control`: the event loop.
 //! - `build`: from objects to resources. `publish`: publishes them. `target`: who gets them. `retained_policies`:
-//!   policies of earlier routes. `former_idle`: idle timeouts that became shorter. `endpoint_room`: how many endpoints
+//!   policies of earlier routes. `former_lags`: idle timeouts that became shorter. `endpoint_room`: how many endpoints
 //!   there is room for.
 //! - `quarantine`: what Envoys refused, and what is served in its place.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
@@ -25,7 +25,7 @@ mod control;
 mod debug;
 mod deletion_costs;
 mod endpoint_room;
-mod former_idle;
+mod former_lags;
 mod gauges;
 mod guard;
 mod hosts;

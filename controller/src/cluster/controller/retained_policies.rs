@@ -13,9 +13,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::PolicyConfig;
+use limpet_core::time::GatewayDuration;
+use limpet_model::Graph;
 use limpet_outputs::Used;
 
-use super::former_idle::{Bounds, FormerIdles};
+use super::former_lags::FormerLags;
 
 /// How many policies of earlier changes a Gateway retains, besides those of the last minute.
 pub(super) const MOST: usize = 64;
@@ -30,8 +32,8 @@ pub(super) struct Retained {
     /// By name.
     pub(super) policies: BTreeMap<String, RetainedPolicy>,
     pub(super) namespaces: BTreeSet<Text>,
-    /// It does not depend on what Envoys have: clients bring tokens from before for longer.
-    pub(super) former_idle: FormerIdles,
+    /// Kept even when all Envoys have the new routes: clients still have old tokens.
+    pub(super) former_lags: FormerLags,
 }
 
 /// A policy that no published route names any more.
@@ -52,7 +54,7 @@ impl Retained {
                 .map(|(name, retained)| (name.clone(), retained.policy.clone()))
                 .collect(),
             namespaces: self.namespaces.clone(),
-            former_idle_timeouts: self.former_idle.for_filter(),
+            former_lags: self.former_lags.for_filter(),
         }
     }
 
@@ -66,12 +68,6 @@ impl Retained {
         self.policies.clear();
         self.namespaces.clear();
     }
-}
-
-/// What Gateways of a graph use, and the bounds of their sessions.
-pub(super) struct Uses<'g> {
-    pub(super) bounds: Bounds<'g>,
-    pub(super) used: &'g UsedByGateway,
 }
 
 /// A time, on the clock that is never set and on the one of tokens.
@@ -96,18 +92,19 @@ pub(super) fn for_filters(all: &RetainedByGateway) -> BTreeMap<ObjectName, limpe
         .collect()
 }
 
-/// What the routes of `published`, and of what it retains in `kept`, need and the Gateways of a graph do not use, and
-/// what their sessions had. `at`: the time.
+/// What the routes of the published graph, and of what it retains in `kept`, need and the Gateways of another graph do
+/// not use, and how old tokens of their sessions may be. `graphs`: the published one and the other one, each with what
+/// its Gateways use. `at`: the time.
 pub(super) fn retained_policies(
     kept: &RetainedByGateway,
-    published: &Uses<'_>,
-    now: &Uses<'_>,
+    graphs: [(&Graph, &UsedByGateway); 2],
+    max_idle: GatewayDuration,
     at: Moment,
 ) -> RetainedByGateway {
     let mut all = RetainedByGateway::new();
-    let (was, is) = (&published.bounds, &now.bounds);
-    for (gateway, used) in now.used {
-        let Some(before) = published.used.get(gateway) else {
+    let [(was, used_before), (is, used_now)] = graphs;
+    for (gateway, used) in used_now {
+        let Some(before) = used_before.get(gateway) else {
             continue;
         };
         let mut retained = kept.get(gateway).cloned().unwrap_or_default();
@@ -117,7 +114,7 @@ pub(super) fn retained_policies(
             policies.retain(|_, retained| at.instant.duration_since(retained.since) < YOUNG);
         }
         for name in used.dropped_policies(before) {
-            let policy = was.graph.policies.get(&name);
+            let policy = was.policies.get(&name);
             let retain = |policy| RetainedPolicy {
                 policy: PolicyConfig::clone(policy),
                 since: at.instant,
@@ -126,10 +123,10 @@ pub(super) fn retained_policies(
         }
         retained.namespaces.extend(used.dropped_namespaces(before));
         retained.namespaces.retain(|namespace| !used.has_namespace(namespace));
-        let replaced = before.replaced_policies(gateway, was.graph, is.graph);
-        retained.former_idle.catch_up(&replaced, was, is, at.unix);
+        let replaced = before.replaced_policies(gateway, was, is);
+        retained.former_lags.catch_up(&replaced, (was, is), max_idle, at.unix);
         let (policies, namespaces) = (&retained.policies, &retained.namespaces);
-        retained.former_idle.retain(|policy, namespace| {
+        retained.former_lags.retain(|policy, namespace| {
             (used.has_policy(policy) || policies.contains_key(&**policy))
                 && (used.has_namespace(namespace) || namespaces.contains(namespace))
         });

@@ -4,7 +4,7 @@
 //!   of its own name a policy.
 //! - Clusters, their endpoints, filter configurations and secrets are sent before the listeners and routes that may
 //!   refer to them.
-//! - What refers to others waits until the node has acknowledged these.
+//! - What refers to others waits until the node has acknowledged these, if it has asked for them on this stream.
 //! - Resources that listeners and routes may still refer to are removed after the listeners and routes are replaced.
 //! - A filter configuration is not removed from a node that asks for it: the connections of a replaced listener still
 //!   need it while they drain. The node stops asking when they are gone.
@@ -22,6 +22,9 @@ use limpet_resources::{Name, ResourceType};
 /// The longest wait for resources that should come first. After that the node does not take them, or does not
 /// acknowledge them.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same for clusters, so that routes still wait for the clusters.
+pub(super) const CLUSTERS_PATIENCE: Duration = Duration::from_millis(2500);
 
 /// What refers to other resources.
 pub(super) const REFERRING: [ResourceType; 3] = [
@@ -46,8 +49,12 @@ impl Hold {
 
     /// Starts the wait, and returns whether it is over.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        self.is_over_after(PATIENCE, now)
+    }
+
+    fn is_over_after(&mut self, patience: Duration, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        now.saturating_duration_since(since) >= PATIENCE
+        now.saturating_duration_since(since) >= patience
     }
 
     pub(super) fn end(&mut self) {
@@ -59,10 +66,14 @@ impl Subscriber {
     /// When to look again for something to send, even if no event comes. A wait that is over asks for nothing: what it
     /// held back may wait for an answer that never comes.
     pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
-        let holds = [&self.clusters_held, &self.updates_held, &self.removals_held].into_iter();
+        let clusters = self.clusters_held.since.map(|since| since + CLUSTERS_PATIENCE);
+        let holds = [&self.updates_held, &self.removals_held].into_iter();
         let holds = holds.chain(self.preflight.holds()).filter_map(|hold| hold.since);
         let ends = holds.map(|since| since + PATIENCE);
-        let ends = ends.chain(self.preflight.limit()).chain(self.listeners_again);
+        let ends = ends
+            .chain(clusters)
+            .chain(self.preflight.limit())
+            .chain(self.listeners_again);
         ends.filter(|end| *end > now).min()
     }
 
@@ -122,7 +133,7 @@ impl Subscriber {
             self.clusters_held.end();
             return true;
         }
-        self.clusters_held.is_over(now)
+        self.clusters_held.is_over_after(CLUSTERS_PATIENCE, now)
     }
 
     /// Whether resources of this type may be removed now. `updates` says whether they may be updated.

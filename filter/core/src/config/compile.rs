@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use super::compiled::{Compiled, Fence, Fences, FormerIdle, IdleBound, Policy, PolicyUse, Route};
+use super::compiled::{Compiled, Fence, Fences, FormerLag, IdleBound, Policy, PolicyUse, Route};
 use super::keys::given_of;
 use super::schema::{CacheControlConfig, FenceConfig, FilterConfig, PolicyConfig, TokenConfig};
 use super::{
@@ -179,7 +179,7 @@ impl Compiler {
             strict_status: config.strict_status,
             absolute_timeout,
             idle_bound,
-            former_idle: self.former_idle(&field, config),
+            former_lags: self.former_lags(&field, config),
             form: match config.token {
                 TokenConfig::Sealed => Form::Sealed,
                 TokenConfig::Signed => Form::Signed,
@@ -190,17 +190,17 @@ impl Compiler {
         self.policies.insert(name.to_owned(), Arc::new(policy));
     }
 
-    fn former_idle(&mut self, field: &str, config: &PolicyConfig) -> Vec<FormerIdle> {
-        let mut all = Vec::with_capacity(config.former_idle_timeouts.len());
-        for (i, former) in config.former_idle_timeouts.iter().enumerate() {
-            let field = format!("{field}.formerIdleTimeouts[{i}]");
-            if former.idle_timeout.get().is_zero() {
-                self.problem(&format!("{field}.idleTimeout"), "expected a duration greater than zero");
+    fn former_lags(&mut self, field: &str, config: &PolicyConfig) -> Vec<FormerLag> {
+        let mut all = Vec::with_capacity(config.former_lags.len());
+        for (i, former) in config.former_lags.iter().enumerate() {
+            let field = format!("{field}.formerLags[{i}]");
+            if former.lag.get().is_zero() {
+                self.problem(&format!("{field}.lag"), "expected a duration greater than zero");
             }
             self.namespace(&field, former.namespace.as_deref());
-            all.push(FormerIdle {
+            all.push(FormerLag {
                 namespace: former.namespace.as_deref().map(Box::from),
-                bound: IdleBound::new(former.idle_timeout.get(), true),
+                lag: former.lag.get(),
                 until: Timestamp::from_unix_seconds(former.until),
             });
         }

@@ -48,7 +48,7 @@ pub(crate) struct Policy {
     pub(crate) strict_status: u16,
     pub(crate) absolute_timeout: Option<Duration>,
     pub(crate) idle_bound: Option<IdleBound>,
-    pub(crate) former_idle: Vec<FormerIdle>,
+    pub(crate) former_lags: Vec<FormerLag>,
     pub(crate) form: Form,
     pub(crate) keep_cache_control: bool,
     pub(crate) name_watch: NameWatch,
@@ -236,29 +236,20 @@ impl IdleBound {
         let lag = if is_renewable { bound / 10 } else { Duration::ZERO };
         Self { bound, lag }
     }
-
-    /// Whether a session is over whose token was last seen `idle` ago.
-    pub(crate) fn ends(self, idle: Duration) -> bool {
-        idle > self.bound + self.lag
-    }
 }
 
-/// A longer idle bound that sessions had, whose tokens lag as it lets them.
+/// How old tokens of sessions in use may be, because they were issued under a longer idle timeout.
 #[derive(Debug)]
-pub(crate) struct FormerIdle {
+pub(crate) struct FormerLag {
     pub(super) namespace: Option<Box<str>>,
-    pub(super) bound: IdleBound,
-    pub(super) until: Timestamp,
+    pub(crate) lag: Duration,
+    pub(crate) until: Timestamp,
 }
 
-impl FormerIdle {
-    /// Whether a session goes on whose token was last seen `idle` ago, although `bound` ends it. `namespace` is that of
-    /// its scope. A session that was in use at `until` has until then plus `bound`. Its token may lag by a tenth of the
-    /// former bound, which is longer, so that one never ends it before.
-    pub(crate) fn spares(&self, namespace: Option<&str>, idle: Duration, bound: IdleBound, now: Timestamp) -> bool {
-        (self.namespace.is_none() || self.namespace.as_deref() == namespace)
-            && !self.bound.ends(idle)
-            && !bound.ends(now.since(self.until))
+impl FormerLag {
+    /// Whether it applies to scopes of this namespace.
+    pub(crate) fn is_of(&self, namespace: Option<&str>) -> bool {
+        self.namespace.is_none() || self.namespace.as_deref() == namespace
     }
 }
 

@@ -4,7 +4,7 @@ mod begin;
 #[cfg(feature = "schema")]
 mod constraints;
 mod duration;
-mod former_idle;
+mod former_lag;
 mod further;
 mod keys;
 mod moving;
@@ -21,7 +21,7 @@ use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 
 pub use begin::{BeginConfig, BeginWhenConfig, BeginWordConfig, EndConfig};
-pub use former_idle::FormerIdleTimeoutConfig;
+pub use former_lag::FormerLagConfig;
 pub use further::{
     FurtherConfig, FurtherFieldConfig, FurtherParameterConfig, QueryConfig, TellConfig, TellHeaderConfig,
 };

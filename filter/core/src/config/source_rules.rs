@@ -40,7 +40,7 @@ pub(super) fn source(
     let message = "remove it with source: source.timeout says how long a session may stay unused";
     expect(policy.idle_timeout.is_none(), "idleTimeout", message.to_owned());
     let message = "remove it with source: there are no tokens".to_owned();
-    expect(policy.former_idle_timeouts.is_empty(), "formerIdleTimeouts", message);
+    expect(policy.former_lags.is_empty(), "formerLags", message);
     let message = "remove it with source: a session by address would move by chance, in one Envoy alone";
     expect(policy.rebalance.is_none(), "rebalance", message.to_owned());
     let nothing_sent = "remove it with source: nothing is sent to the client";

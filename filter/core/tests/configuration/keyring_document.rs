@@ -112,9 +112,9 @@ fn the_policy_with_the_longest_timeout_determines_longest_life() {
     assert_eq!(life(json!({"a": both})), hours(1));
     let shorter = json!({"cookie": cookie, "idleTimeout": "3h"});
     assert_eq!(life(json!({"a": both, "b": shorter})), hours(3));
-    let shortened = json!([{"idleTimeout": "5h", "until": 7}]);
-    let shortened = json!({"cookie": cookie, "idleTimeout": "1h", "formerIdleTimeouts": shortened});
-    assert_eq!(life(json!({"a": shortened, "b": shorter})), hours(5));
+    let lagging = json!([{"lag": "5h", "until": 7}]);
+    let lagging = json!({"cookie": cookie, "idleTimeout": "1h", "formerLags": lagging});
+    assert_eq!(life(json!({"a": lagging, "b": shorter})), 6 * 3600 + 30);
 }
 
 #[test]

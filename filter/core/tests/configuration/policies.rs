@@ -57,36 +57,29 @@ fn timeouts_are_greater_than_zero() {
 }
 
 #[test]
-fn a_former_idle_timeout_is_greater_than_zero_and_names_a_namespace_or_none() {
+fn a_former_lag_is_greater_than_zero_and_names_a_namespace_or_none() {
     let former = |fields: Value| {
-        let mut config = changed(&[(
-            "/policies/shop/formerIdleTimeouts",
-            json!([{"idleTimeout": "1h", "until": 7}]),
-        )]);
+        let mut config = changed(&[("/policies/shop/formerLags", json!([{"lag": "1h", "until": 7}]))]);
         for (field, value) in fields.as_object().unwrap() {
-            config["policies"]["shop"]["formerIdleTimeouts"][0][field] = value.clone();
+            config["policies"]["shop"]["formerLags"][0][field] = value.clone();
         }
         fields_of(&config)
     };
     assert_eq!(former(json!({})), "");
     assert_eq!(former(json!({"namespace": "shop", "until": 0})), "");
-    assert_eq!(former(json!({"idleTimeout": "0s"})), "idleTimeout");
+    assert_eq!(former(json!({"lag": "0s"})), "lag");
     assert_eq!(former(json!({"namespace": ""})), "namespace");
-    let source = json!({"source": {}, "formerIdleTimeouts": [{"idleTimeout": "1h", "until": 7}]});
+    let source = json!({"source": {}, "formerLags": [{"lag": "1h", "until": 7}]});
     assert_eq!(
         found(source),
-        ["formerIdleTimeouts: remove it with source: there are no tokens"]
+        ["formerLags: remove it with source: there are no tokens"]
     );
 }
 
-/// The fields of a former idle timeout that are wrong.
+/// The fields of a former lag that are wrong.
 fn fields_of(config: &Value) -> String {
     let fields = fields(config);
-    let of_former = |field: &String| {
-        field
-            .trim_start_matches("policies.shop.formerIdleTimeouts[0].")
-            .to_owned()
-    };
+    let of_former = |field: &String| field.trim_start_matches("policies.shop.formerLags[0].").to_owned();
     fields.iter().map(of_former).collect::<Vec<_>>().join(" ")
 }
 

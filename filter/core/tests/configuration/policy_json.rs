@@ -33,7 +33,7 @@ const LONGEST: [&str; 4] = [
         r#""forward":true},"also":[{"cookie":{"name":"t","forward":true}},{"header":{"name":"t","forward":true}},"#,
         r#"{"query":{"name":"t","forward":true}}],"tell":{"header":{"name":"t"}},"#,
         r#""begin":{"cookie":"t","methods":["POST","PUT"]},"end":{"cookie":"t"},"strict":true,"strictStatus":421,"#,
-        r#""absoluteTimeout":"1h","idleTimeout":"1m","formerIdleTimeouts":[{"namespace":"n","idleTimeout":"1h","#,
+        r#""absoluteTimeout":"1h","idleTimeout":"1m","formerLags":[{"namespace":"n","lag":"1h","#,
         r#""until":7}],"token":"signed","cacheControl":"keep"}"#
     ),
     concat!(

@@ -23,7 +23,7 @@ mod cookie;
 mod cost;
 mod end;
 mod fences;
-mod former_idle;
+mod former_lags;
 mod header;
 mod issuing;
 mod keys;

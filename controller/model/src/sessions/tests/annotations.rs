@@ -190,7 +190,7 @@ const NOT_IN_THE_TABLE: [&str; 8] = [
     // The controller decides it by the rules that share a name.
     "cookie.perScope",
     // The controller adds what rules had before.
-    "formerIdleTimeouts",
+    "formerLags",
 ];
 
 #[test]

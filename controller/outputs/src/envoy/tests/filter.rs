@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use limpet_core::Filter;
 use limpet_core::config::Environment;
-use limpet_core::config::schema::{FenceConfig, FormerIdleTimeoutConfig, KeyEncryptionKeyConfig, WrappedKeysConfig};
+use limpet_core::config::schema::{FenceConfig, FormerLagConfig, KeyEncryptionKeyConfig, WrappedKeysConfig};
 use serde_json::{Value, json};
 
 use super::{forward, gateway, graph, inputs, module, only, route, to, with_session};
@@ -125,23 +125,23 @@ fn manifest(
 }
 
 #[test]
-fn policies_have_the_longer_idle_timeouts_that_sessions_had() {
+fn policies_say_how_old_tokens_of_their_sessions_may_be() {
     let mut graph = with_sessions();
     add_rule(&mut graph);
-    let former = |namespace: &str| FormerIdleTimeoutConfig {
+    let former = |namespace: &str| FormerLagConfig {
         namespace: Some(namespace.to_owned()),
-        idle_timeout: "1h".parse().unwrap(),
+        lag: "6m".parse().unwrap(),
         until: 1_790_000_060,
     };
     let former = ["other", "shop"].map(former).to_vec();
     let retained = Retained {
-        former_idle_timeouts: ["gone", "web"].map(|policy| (policy.into(), former.clone())).into(),
+        former_lags: ["gone", "web"].map(|policy| (policy.into(), former.clone())).into(),
         ..Retained::default()
     };
     let mut inputs = inputs();
     let retained = BTreeMap::from([(gateway(), retained)]);
     let [istio, envoy_gateway] = planes().map(|plane| manifest(&plane, &graph, &inputs, &retained));
-    let of = |config: &Value| config["policies"]["web"]["formerIdleTimeouts"].clone();
+    let of = |config: &Value| config["policies"]["web"]["formerLags"].clone();
     assert_eq!(of(&istio["pluginConfig"]), json!(former));
     // One for each rule, which has a namespace.
     assert_eq!(of(&envoy_gateway["dynamicModule"][0]["config"]), json!([former[1]]));

@@ -330,7 +330,7 @@ impl Timed {
             world: World::new(),
             publisher: publisher().0,
             begin: Moment {
-                unix: Duration::from_secs(1_790_000_000),
+                unix: Duration::from_secs(1_790_000_040),
                 ..Moment::now()
             },
         };
@@ -350,7 +350,7 @@ impl Timed {
         self.publish(at)
     }
 
-    /// What sessions had, as the filter reads it: `<namespace> <idle timeout> <until>`.
+    /// How old tokens may be, as the filter reads it: `<namespace> <lag> <until>`.
     fn publish(&mut self, at: u64) -> Vec<String> {
         let now = later(self.begin, Duration::from_secs(at));
         self.world.publish_at(&mut self.publisher, false, now);
@@ -361,13 +361,13 @@ impl Timed {
         let mut filters = self.publisher.sent[&name(&GATEWAYS[0])].of_type(ResourceType::ExtensionConfig);
         let filter = String::from_utf8_lossy(filters.next().unwrap().body()).into_owned();
         let mut all = Vec::new();
-        for text in filter.split(r#""formerIdleTimeouts":"#).skip(1) {
+        for text in filter.split(r#""formerLags":"#).skip(1) {
             let (list, _) = text.split_once(']').unwrap();
             let list: Vec<Value> = serde_json::from_str(&format!("{list}]")).unwrap();
             all.extend(list.iter().map(|former| {
                 let until = former["until"].as_u64().unwrap() - self.begin.unix.as_secs();
                 let text = |field: &str| former[field].as_str().unwrap();
-                format!("{} {} {until}", text("namespace"), text("idleTimeout"))
+                format!("{} {} {until}", text("namespace"), text("lag"))
             }));
         }
         all.sort();
@@ -386,13 +386,14 @@ fn a_shorter_idle_timeout_ended_sessions_in_use() {
     let absolute = json!({"absoluteTimeout": "1h"});
     let both = json!({"absoluteTimeout": "1h", "idleTimeout": "20s"});
     for (before, after, expected) in [
-        (idle("1h"), idle("20s"), vec!["one 1h 70"]),
+        (idle("1h"), idle("20s"), vec!["one 6m 120"]),
         (idle("20s"), idle("1h"), vec![]),
         // Tokens could stay unused for seven days.
-        (json!({}), idle("20s"), vec!["one 168h 70"]),
+        (json!({}), idle("20s"), vec!["one 16h48m 120"]),
         (idle("20s"), json!({}), vec![]),
-        (absolute.clone(), idle("20s"), vec!["one 1h 70"]),
-        (absolute.clone(), both, vec!["one 1h 70"]),
+        // These were not renewed.
+        (absolute.clone(), idle("20s"), vec!["one 1h 120"]),
+        (absolute.clone(), both, vec!["one 1h 120"]),
         // It counts from the first token.
         (idle("2h"), absolute, vec![]),
     ] {
@@ -406,33 +407,33 @@ fn other_namespaces_with_the_same_policy_keep_their_idle_timeout() {
     let mut timed = Timed::new(&idle("20s"));
     timed.change("one", &idle("1h"), 0);
     // It has the policy of `two` now.
-    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 1h 70"]);
+    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 6m 120"]);
     assert_eq!(timed.publisher.published.as_ref().unwrap().graph.policies.len(), 1);
     timed.change("two", &idle("1h"), 20);
-    assert_eq!(timed.change("two", &idle("20s"), 30), ["one 1h 70", "two 1h 90"]);
+    assert_eq!(timed.change("two", &idle("20s"), 30), ["one 6m 120", "two 6m 120"]);
 }
 
 #[test]
 fn an_idle_timeout_that_became_shorter_twice_counts_from_the_longest() {
     let mut timed = Timed::new(&idle("1h"));
-    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 1h 70"]);
+    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 6m 120"]);
     // Envoys may have the former routes for a moment.
-    assert_eq!(timed.change("one", &idle("10s"), 15), ["one 1h 70", "one 1h 75"]);
+    assert_eq!(timed.change("one", &idle("10s"), 15), ["one 6m 120", "one 6m 120"]);
     // This is longer than the last one.
-    assert!(timed.change("one", &idle("1m"), 20).contains(&"one 1h 80".to_owned()));
+    assert!(timed.change("one", &idle("1m"), 20).contains(&"one 6m 180".to_owned()));
     // All sessions have tokens of a minute now.
-    assert_eq!(timed.change("one", &idle("30s"), 200), ["one 1m 260"]);
+    assert_eq!(timed.change("one", &idle("30s"), 200), ["one 6s 300"]);
 }
 
 #[test]
-fn a_former_idle_timeout_goes_when_no_session_depends_on_it() {
+fn a_former_lag_goes_when_no_session_depends_on_it() {
     let mut timed = Timed::new(&idle("1h"));
     let life = |timed: &Timed| timed.publisher.published_filter().unwrap().life;
     let of = |idle: u64| Duration::from_secs(idle + idle / 10 + 60);
     timed.change("two", &idle("20s"), 10);
-    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 1h 70", "two 1h 70"]);
+    assert_eq!(timed.change("one", &idle("20s"), 10), ["one 6m 120", "two 6m 120"]);
     // Keys and fences have to stay for as long as tokens may be honoured.
-    assert_eq!(life(&timed), of(3600));
+    assert_eq!(life(&timed), of(20) + Duration::from_secs(360));
     // Envoys have the routes, and need no policies of earlier ones.
     assert!(timed.publisher.has_retained());
     let now = later(timed.begin, Duration::from_secs(11));
@@ -440,13 +441,13 @@ fn a_former_idle_timeout_goes_when_no_session_depends_on_it() {
     assert_eq!(timed.former().len(), 2);
     assert!(!timed.publisher.has_retained(), "no build is needed for these");
     assert_eq!(timed.publisher.needless_retained(), BTreeSet::new());
-    assert_eq!(timed.publish(92).len(), 2);
-    assert_eq!(timed.publish(93), NONE);
+    assert_eq!(timed.publish(120).len(), 2);
+    assert_eq!(timed.publish(121), NONE);
     assert_eq!(life(&timed), of(20));
 }
 
 #[test]
-fn former_idle_timeouts_go_with_their_policies_and_namespaces() {
+fn former_lags_go_with_their_policies_and_namespaces() {
     let mut timed = Timed::new(&idle("1h"));
     for (at, timeout) in [(10, "20m"), (11, "20s")] {
         timed.change("two", &idle(timeout), at);
@@ -455,11 +456,11 @@ fn former_idle_timeouts_go_with_their_policies_and_namespaces() {
     assert_eq!(timed.former().len(), 4);
     let now = later(timed.begin, Duration::from_secs(12));
     timed.world.publish_at(&mut timed.publisher, true, now);
-    assert_eq!(timed.former(), ["one 1h 71", "two 1h 71"]);
+    assert_eq!(timed.former(), ["one 6m 120", "two 6m 120"]);
     timed.world.objects.http_routes.remove(&ObjectName::new("two", "own"));
     timed.world.publish_at(&mut timed.publisher, true, now);
     timed.world.publish_at(&mut timed.publisher, true, now);
-    assert_eq!(timed.former(), ["one 1h 71"]);
+    assert_eq!(timed.former(), ["one 6m 120"]);
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-use super::super::order::PATIENCE;
+use super::super::order::{CLUSTERS_PATIENCE, PATIENCE};
 use super::*;
 
 const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
@@ -154,9 +154,13 @@ fn a_cluster_named_a_policy_that_the_filter_did_not_have_yet() {
         bed.ack(ClusterLoadAssignment);
         bed.settle();
         change(&mut bed, "4");
-        assert_eq!(bed.stream.deadline(bed.now), Some(bed.now + PATIENCE));
-        bed.wait(PATIENCE);
-        assert_eq!(bed.responses()[0], "Cluster a=4");
+        assert_eq!(bed.stream.deadline(bed.now), Some(bed.now + CLUSTERS_PATIENCE));
+        bed.wait(CLUSTERS_PATIENCE);
+        assert_eq!(bed.responses(), ["Cluster a=4", "ClusterLoadAssignment a=1"]);
+        bed.ack(Cluster);
+        assert_eq!(bed.responses(), [""; 0], "the filter is still unanswered");
+        bed.wait(PATIENCE - CLUSTERS_PATIENCE);
+        assert_eq!(bed.responses(), ["RouteConfiguration web=4"]);
     }
 }
 

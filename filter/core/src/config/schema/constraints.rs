@@ -139,7 +139,7 @@ pub(super) fn nothing_of_tokens_with_source() -> Value {
         "if": {"properties": {"source": {"type": "object"}}, "required": ["source"]},
         "then": {"properties": {
             "idleTimeout": {"type": "null"},
-            "formerIdleTimeouts": {"maxItems": 0},
+            "formerLags": {"maxItems": 0},
             "rebalance": {"type": "null"},
             "also": {"maxItems": 0},
             "tell": {"type": "null"},

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::begin::{BeginConfig, EndConfig};
 use super::moving::MoveConfig;
 use super::source::SourceConfig;
-use super::{FormerIdleTimeoutConfig, FurtherConfig, QueryConfig, TellConfig, is_false, word};
+use super::{FormerLagConfig, FurtherConfig, QueryConfig, TellConfig, is_false, word};
 use crate::time::GatewayDuration;
 use crate::token::CarrierMode;
 
@@ -92,10 +92,10 @@ pub struct PolicyConfig {
     /// How long a session may stay unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<GatewayDuration>,
-    /// Longer idle timeouts that sessions had, so that a shorter one ends none that is in use.
+    /// How old tokens may be that were issued under a longer idle timeout, so that a shorter one ends no session in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = [])))]
-    pub former_idle_timeouts: Vec<FormerIdleTimeoutConfig>,
+    pub former_lags: Vec<FormerLagConfig>,
     /// Whether the content of tokens is hidden from clients.
     #[serde(default, deserialize_with = "word")]
     pub token: TokenConfig,
@@ -122,7 +122,7 @@ impl Default for PolicyConfig {
             strict_status: SERVICE_UNAVAILABLE,
             absolute_timeout: None,
             idle_timeout: None,
-            former_idle_timeouts: Vec::new(),
+            former_lags: Vec::new(),
             token: TokenConfig::default(),
             cache_control: CacheControlConfig::default(),
         }

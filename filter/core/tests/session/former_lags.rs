@@ -1,4 +1,4 @@
-//! An idle timeout that became shorter: tokens may lag by a tenth of the former one.
+//! An idle timeout that became shorter: tokens lag by a tenth of the former one.
 
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
@@ -8,23 +8,22 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-/// When the idle timeout became shorter.
-const CHANGE: u64 = 10_000;
-const FORMER: u64 = 3600;
+/// Until when older tokens count.
+const UNTIL: u64 = 10_000;
+/// A tenth of an hour.
+const FORMER_LAG: u64 = 360;
 const IDLE: u64 = 20;
-/// A tenth of it.
-const LAG: u64 = 2;
 
 fn site(fields: Value) -> Site {
     Site::new(cookie_policy(with(json!({ "idleTimeout": "20s" }), fields)))
 }
 
 fn former(namespace: Option<&str>) -> Value {
-    let mut former = json!({ "idleTimeout": "1h", "until": at(CHANGE).unix_seconds() });
+    let mut former = json!({ "lag": "6m", "until": at(UNTIL).unix_seconds() });
     if let Some(namespace) = namespace {
         former["namespace"] = json!(namespace);
     }
-    json!({ "formerIdleTimeouts": [former] })
+    json!({ "formerLags": [former] })
 }
 
 /// What becomes of a session of this scope whose token was last seen then.
@@ -38,59 +37,31 @@ fn request(site: &Site, scope: &str, last_seen: Timestamp, now: Timestamp) -> Re
 #[test]
 fn a_shorter_idle_timeout_ended_sessions_in_use() {
     // The token of a session that is used each second is up to six minutes old.
-    let seen = at(CHANGE - FORMER / 10);
+    let seen = at(UNTIL - FORMER_LAG);
     let idle = refused(Refusal::Idle);
-    assert_eq!(request(&site(json!({})), "cart", seen, at(CHANGE + 1)), idle);
+    assert_eq!(request(&site(json!({})), "cart", seen, at(UNTIL)), idle);
     let site = site(former(None));
-    for (now, expected) in [
-        (at(CHANGE), STEERED),
-        (at(CHANGE + 1), STEERED),
-        (at(CHANGE + IDLE + LAG), STEERED),
-        (at(CHANGE + IDLE + LAG).after(ms(1)), idle),
-    ] {
-        assert_eq!(request(&site, "cart", seen, now), expected, "{now:?}");
-    }
+    assert_eq!(request(&site, "cart", seen, at(UNTIL)), STEERED);
+    assert_eq!(request(&site, "cart", seen, at(UNTIL).after(ms(1))), idle);
     // It counts as any token from its first use on.
     let client = site.client();
     client.visit(A, seen);
-    assert_eq!(client.visit(A, at(CHANGE + 1)).outcomes(), (STEERED, RENEWED));
-    assert_eq!(client.visit(A, at(CHANGE + 2 + IDLE + LAG)).request, idle);
+    assert_eq!(client.visit(A, at(UNTIL)).outcomes(), (STEERED, RENEWED));
+    assert_eq!(client.visit(A, at(UNTIL + 2 + IDLE + IDLE / 10)).request, idle);
 }
 
 #[test]
-fn a_session_that_was_over_before_the_change_stays_over() {
+fn a_session_that_was_unused_for_longer_came_back() {
     let site = site(former(None));
-    let end = CHANGE - FORMER - FORMER / 10;
-    assert_eq!(request(&site, "cart", at(end), at(CHANGE)), STEERED);
-    for now in [CHANGE, CHANGE + 1] {
-        let over = request(&site, "cart", at(end).before(), at(now));
-        assert_eq!(over, refused(Refusal::Idle), "{now}");
-    }
+    let now = at(UNTIL);
+    assert_eq!(request(&site, "cart", at(UNTIL - FORMER_LAG - IDLE), now), STEERED);
+    let over = request(&site, "cart", at(UNTIL - FORMER_LAG - IDLE).before(), now);
+    assert_eq!(over, refused(Refusal::Idle));
 }
 
 #[test]
-fn a_token_from_after_the_change_has_the_idle_timeout() {
-    let site = site(former(None));
-    let seen = at(CHANGE + 5);
-    assert_eq!(request(&site, "cart", seen, at(CHANGE + 5 + IDLE + LAG)), STEERED);
-    let late = request(&site, "cart", seen, at(CHANGE + 5 + IDLE + LAG).after(ms(1)));
-    assert_eq!(late, refused(Refusal::Idle));
-}
-
-#[test]
-fn until_the_change_the_former_idle_timeout_counts() {
-    let site = site(former(None));
-    let seen = at(CHANGE - 1000);
-    assert_eq!(request(&site, "cart", seen, at(CHANGE - 500)), STEERED);
-    assert_eq!(
-        request(&site, "cart", at(CHANGE - 4000), at(CHANGE - 1)),
-        refused(Refusal::Idle)
-    );
-}
-
-#[test]
-fn a_former_idle_timeout_of_a_namespace_is_not_for_the_scopes_of_others() {
-    let outcome = |namespace, scope| request(&site(former(namespace)), scope, at(CHANGE - 300), at(CHANGE + 1));
+fn a_former_lag_of_a_namespace_is_not_for_the_scopes_of_others() {
+    let outcome = |namespace, scope| request(&site(former(namespace)), scope, at(UNTIL - 300), at(UNTIL));
     let idle = refused(Refusal::Idle);
     for (scope, of_shop) in [
         ("httproute/shop/web/0", STEERED),
@@ -104,9 +75,9 @@ fn a_former_idle_timeout_of_a_namespace_is_not_for_the_scopes_of_others() {
 }
 
 #[test]
-fn a_former_idle_timeout_leaves_other_limits_as_they_are() {
+fn a_former_lag_leaves_other_limits_as_they_are() {
     let strict = site(with(former(None), json!({ "absoluteTimeout": "2h" })));
-    let expired = request(&strict, "cart", at(CHANGE - 300), at(CHANGE + 1));
+    let expired = request(&strict, "cart", at(UNTIL - 300), at(UNTIL));
     assert_eq!(expired, refused(Refusal::Expired));
 }
 
@@ -128,12 +99,13 @@ proptest! {
         let mut until = None;
         for (turn, pause) in pauses.into_iter().enumerate() {
             if turn == change {
-                until = Some(now.unix_seconds() + 1);
+                // As the controller says it, at the least.
+                until = Some(now.unix_seconds() + 1 + shorter + shorter / 10 + 1);
             }
             now = now.after(ms(part_of(shorter * 1000, pause)));
             let fields = until.map(|until| json!({
                 "idleTimeout": format!("{shorter}s"),
-                "formerIdleTimeouts": [{ "idleTimeout": format!("{former}s"), "until": until }],
+                "formerLags": [{ "lag": format!("{}ms", former * 100), "until": until }],
             }));
             let short = fields.map(|fields| Site::new(cookie_policy(fields)));
             let site = short.as_ref().unwrap_or(&long);

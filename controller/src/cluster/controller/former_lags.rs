@@ -1,0 +1,99 @@
+//! Idle timeouts that became shorter.
+//!
+//! A token is renewed only when it lags by a tenth of its idle timeout, so a session in use may have a token that is
+//! older than a new, shorter timeout. The filter's configuration says how much older, until all sessions have other
+//! tokens or are over: for the policy that rules have now, and for the namespace of these rules only, because all who
+//! write the same share a policy. This is in the memory of a process: a controller that restarts meanwhile does not know
+//! it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use limpet_api::Text;
+use limpet_core::config::schema::FormerLagConfig;
+use limpet_core::config::{idle_bound, longest_lag};
+use limpet_core::time::GatewayDuration;
+use limpet_model::Graph;
+use limpet_outputs::envoy::ReplacedPolicy;
+
+/// How long Envoys may have the former policy after the change. Longer than Envoys that answer need for new routes, and
+/// than these wait for the answers of others.
+const UNTIL_ENVOYS_HAVE_IT: u64 = 60;
+/// Ends are whole minutes: replicas say the same of one change, and many changes of one minute are one configuration.
+const MINUTE: u64 = 60;
+
+/// How old tokens of sessions in use may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct FormerLag {
+    lag: Duration,
+    /// In Unix time: all sessions from before the change have other tokens, or are over.
+    until: u64,
+}
+
+/// Those of a Gateway's sessions, by the policy that they have now and their namespace.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct FormerLags(BTreeMap<(Text, Text), FormerLag>);
+
+impl FormerLags {
+    /// Forgets what is over, and adds what these policies leave that are replaced. `now` is in Unix time.
+    pub(super) fn catch_up(
+        &mut self,
+        replaced: &BTreeSet<ReplacedPolicy>,
+        (before, after): (&Graph, &Graph),
+        max_idle: GatewayDuration,
+        now: Duration,
+    ) {
+        self.0.retain(|_, former| now.as_secs() <= former.until);
+        let kept = self.0.clone();
+        for ReplacedPolicy {
+            namespace,
+            before: was,
+            after: is,
+        } in replaced
+        {
+            let with_tokens = |graph: &Graph, policy| {
+                let policy = graph.policies.get(policy).filter(|policy| policy.source.is_none());
+                policy.cloned()
+            };
+            let (Some(was_policy), Some(is_policy)) = (with_tokens(before, was), with_tokens(after, is)) else {
+                continue;
+            };
+            let Some(bound) = idle_bound(&is_policy, max_idle) else {
+                continue;
+            };
+            // Tokens may be from before an earlier change, too.
+            let earlier = kept.get(&(was.clone(), namespace.clone())).map(|former| former.lag);
+            let lag = longest_lag(&was_policy, max_idle).max(earlier.unwrap_or_default());
+            if lag <= longest_lag(&is_policy, max_idle) {
+                continue;
+            }
+            let end = now.as_secs() + UNTIL_ENVOYS_HAVE_IT + (bound + bound / 10).as_secs();
+            let until = end.next_multiple_of(MINUTE);
+            let known = self.0.get(&(is.clone(), namespace.clone()));
+            let lag = known.map_or(lag, |known| known.lag.max(lag));
+            self.0.insert((is.clone(), namespace.clone()), FormerLag { lag, until });
+        }
+    }
+
+    /// Keeps those of these policies and namespaces.
+    pub(super) fn retain(&mut self, has: impl Fn(&Text, &Text) -> bool) {
+        self.0.retain(|(policy, namespace), _| has(policy, namespace));
+    }
+
+    /// By how much the life of all tokens is longer.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        self.0.values().map(|former| former.lag).max()
+    }
+
+    pub(super) fn for_filter(&self) -> BTreeMap<Text, Vec<FormerLagConfig>> {
+        let mut all: BTreeMap<Text, Vec<_>> = BTreeMap::new();
+        for ((policy, namespace), former) in &self.0 {
+            all.entry(policy.clone()).or_default().push(FormerLagConfig {
+                namespace: Some(namespace.to_string()),
+                lag: former.lag.into(),
+                until: former.until,
+            });
+        }
+        all
+    }
+}
