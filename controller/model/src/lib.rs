@@ -74,6 +74,7 @@ pub use memory::Memory;
 pub use objects::{InPlace, Objects, Quarantined, RouteReferences, SessionPolicyKind, SessionPolicyName, StandIn};
 pub use references::{References, Referrer, is_ours, selector_service};
 pub use reports::Reports;
+pub use routes::gateways_of;
 pub use session_fields::{CookiePath, OrNone, ScopeName, SessionFields, SessionScope, SessionSplit};
 pub use sessions::{PRUNED_LIFETIME, PRUNED_NAME, check_defaults, costs_of_deletion};
 pub use settings::{CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, SessionLimits, Settings};

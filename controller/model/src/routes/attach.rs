@@ -1,13 +1,13 @@
 //! Which listeners a route attaches to (Gateway API, `ParentReference` and `AllowedRoutes`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rule::RouteInput;
-use crate::Objects;
 use crate::gateways::{GatewayState, ListenerState};
 use crate::graph::Hostname;
 use crate::reports::{Condition, UNSUPPORTED_VALUE};
-use limpet_api::{Kind, ObjectName, ParentRef};
+use crate::{Objects, Settings};
+use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 
 /// A listener that a route attaches to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,19 @@ pub(crate) struct Parent {
 pub(crate) fn gateway_name(namespace: &str, parent: &ParentRef) -> Option<ObjectName> {
     let is_gateway = Kind::find(&parent.group, &parent.kind) == Some(Kind::Gateway);
     is_gateway.then(|| ObjectName::new(parent.namespace.as_deref().unwrap_or(namespace), &parent.name))
+}
+
+/// The Gateways that may serve a route: those that it names, and of an `IngressRoute` the one that all of them have.
+#[must_use]
+pub fn gateways_of(objects: &Objects, settings: &Settings, route: &ObjectRef) -> BTreeSet<ObjectName> {
+    if route.kind == Kind::IngressRoute {
+        return settings.contour.iter().map(|contour| contour.gateway.clone()).collect();
+    }
+    let references = objects.route(route);
+    let parents = references.iter().flat_map(|route| route.parents);
+    parents
+        .filter_map(|parent| gateway_name(&route.name.namespace, parent))
+        .collect()
 }
 
 pub(super) fn attach(

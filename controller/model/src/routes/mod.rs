@@ -26,6 +26,7 @@ use super::sessions::{Place, RuleFacts, Schemes};
 use super::{InPlace, Objects, Quarantined, Settings};
 use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
+pub use attach::gateways_of;
 pub(super) use attach::{Attachment, Parent, gateway_name};
 pub(super) use rule::{RouteRule, RuleAction};
 

@@ -9,7 +9,7 @@ use super::retained_policies::{Moment, Retained, RetainedByGateway, UsedByGatewa
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
-use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Settings};
+use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Settings, gateways_of};
 use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{Manifests, Source};
@@ -113,7 +113,10 @@ impl Builder {
         let mut resources = None;
         while !self.quarantine.is_empty() {
             let of_attempt = &*resources.insert(self.resources(&attempt.made));
-            let refused = self.quarantine.of(of_attempt, &self.asked, &mut hits);
+            let refused = {
+                let gateways_of = |route: &ObjectRef| gateways_of(&tried, settings, route);
+                self.quarantine.of(of_attempt, gateways_of, &self.asked, &mut hits)
+            };
             if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
                 break;
             }

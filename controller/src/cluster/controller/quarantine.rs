@@ -110,10 +110,12 @@ impl Quarantine {
     }
 
     /// The routes with units that were refused, and the refusals that say so. Other replicas are believed for Gateways
-    /// that are not among `asked`: where this one has Envoys, these say it themselves.
+    /// that are not among `asked`: where this one has Envoys, these say it themselves. `gateways_of`: the Gateways that
+    /// may have the unit of a route.
     pub(crate) fn of(
         &self,
         resources: &BTreeMap<ObjectName, Resources>,
+        gateways_of: impl Fn(&ObjectRef) -> BTreeSet<ObjectName>,
         asked: &BTreeSet<ObjectName>,
         hits: &mut BTreeSet<(Name, Version)>,
     ) -> BTreeMap<ObjectRef, Refusal> {
@@ -126,10 +128,12 @@ impl Quarantine {
             let is_own = by == Some(&*object.name.namespace);
             let own = own.map(|decided| &decided.words);
             let elsewhere = self.elsewhere.get(key);
-            let has_it = |resources: &Resources| resources.unit(name).is_some_and(|unit| unit.version() == *version);
-            let gateways = resources.iter().filter(|(_, resources)| has_it(resources));
-            for (gateway, _) in gateways {
-                let words = own.or_else(|| elsewhere.filter(|_| !asked.contains(gateway)));
+            let has_it = |gateway: &ObjectName| {
+                let unit = resources.get(gateway).and_then(|resources| resources.unit(name));
+                unit.is_some_and(|unit| unit.version() == *version)
+            };
+            for gateway in gateways_of(&object).into_iter().filter(has_it) {
+                let words = own.or_else(|| elsewhere.filter(|_| !asked.contains(&gateway)));
                 if let Some(words) = words.cloned() {
                     let known = found.entry(object.clone()).or_insert(Refusal { words, is_own });
                     known.is_own &= is_own;

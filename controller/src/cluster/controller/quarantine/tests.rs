@@ -1,6 +1,7 @@
 use super::*;
 use crate::cluster::reconcile::replicas::Said;
 
+use limpet_model::{Settings, gateways_of};
 use limpet_resources::{Resource, ResourceType};
 use serde_json::json;
 
@@ -63,7 +64,7 @@ fn no(object: ObjectRef) -> BTreeMap<ObjectRef, Refusal> {
 
 /// The routes of `content` that were refused, where these Gateways have Envoys.
 fn found(quarantine: &Quarantine, content: &str, hits: &mut BTreeSet<(Name, Version)>) -> BTreeMap<ObjectRef, Refusal> {
-    quarantine.of(&resources(content), &[gateway()].into(), hits)
+    quarantine.of(&resources(content), |_| [gateway()].into(), &[gateway()].into(), hits)
 }
 
 #[test]
@@ -156,7 +157,8 @@ fn other_replicas_count_where_no_envoy_is_connected() {
         ..Said::default()
     };
     assert!(quarantine.note_elsewhere(&[("other".to_owned(), said)].into()));
-    let refused = quarantine.of(&resources("bad"), &BTreeSet::new(), &mut BTreeSet::new());
+    let gateways_of = |_: &ObjectRef| [gateway()].into();
+    let refused = quarantine.of(&resources("bad"), gateways_of, &BTreeSet::new(), &mut BTreeSet::new());
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
     assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
 }
@@ -233,7 +235,12 @@ fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
         let mut quarantine = Quarantine::default();
         quarantine.note(refusals.to_vec(), one);
         let mut hits = BTreeSet::new();
-        let refused = quarantine.of(&units(gateway), &BTreeSet::new(), &mut hits);
+        let refused = quarantine.of(
+            &units(gateway),
+            |_| [gateway.clone()].into(),
+            &BTreeSet::new(),
+            &mut hits,
+        );
         let mut tried = objects.clone();
         quarantine.replace(&mut tried, &objects, refused.clone());
         // The next turn finds those that were not replaced again.
@@ -250,5 +257,47 @@ fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
     assert_eq!(
         replaced(&of_others, &ObjectName::new("infra", "shared")),
         MOST_OF_OWN + 2
+    );
+}
+
+#[test]
+fn a_refused_route_was_looked_for_at_all_gateways() {
+    let mut quarantine = Quarantine::default();
+    quarantine.note(vec![refusal("bad")], one);
+    let at = |gateways: &[ObjectName]| {
+        let gateways_of = |_: &ObjectRef| gateways.iter().cloned().collect();
+        let refused = quarantine.of(&resources("bad"), gateways_of, &BTreeSet::new(), &mut BTreeSet::new());
+        refused.len()
+    };
+    let elsewhere = ObjectName::new("infra", "web");
+    assert_eq!([at(&[elsewhere.clone()]), at(&[gateway(), elsewhere])], [0, 1]);
+}
+
+#[test]
+fn a_route_may_be_at_the_gateways_that_it_names() {
+    let parents = json!([
+        {"name": "web", "sectionName": "one"},
+        {"name": "web", "sectionName": "two"},
+        {"name": "web", "namespace": "infra"},
+        {"name": "mesh", "group": "", "kind": "Service"},
+    ]);
+    let route = json!({"metadata": {"namespace": "shop", "name": "a"}, "spec": {"parentRefs": parents}});
+    let route: Object<HttpRouteSpec> = limpet_api::readable(&route);
+    let mut objects = Objects::default();
+    objects.http_routes.insert(route.meta.object_name(), route.into());
+    let contour = json!({"gateway": "limpet/contour"});
+    let settings = Settings {
+        contour: Some(serde_json::from_value(contour).unwrap()),
+        ..Settings::default()
+    };
+    let named = |object: &str| gateways_of(&objects, &settings, &object_of(object).unwrap());
+    assert_eq!(
+        named("httproute/shop/a"),
+        [gateway(), ObjectName::new("infra", "web")].into()
+    );
+    assert_eq!(named("httproute/shop/gone"), BTreeSet::new());
+    assert_eq!(
+        named("ingressroute/shop/a"),
+        [ObjectName::new("limpet", "contour")].into()
     );
 }
