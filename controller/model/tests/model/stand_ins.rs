@@ -171,7 +171,7 @@ fn a_typo_in_the_name_of_a_target_ended_all_sessions() {
             let (good, bad) = (version(1, &good), version(2, &bad));
             let words = format!("spec.targetRefs[{index}].name: expected an existing Service, found shop/new");
             for gone in [
-                "".to_owned(),
+                String::new(),
                 policy(kind, 3, STRICT, "", "v1"),
                 version(3, "v2"),
                 format!("{bad}{SERVICE}"),
