@@ -1,4 +1,4 @@
-//! What the nodes of a group say together to a unit of the preflight. Pure.
+//! What the nodes of a group say together to a unit of the preflight.
 //!
 //! What one node refuses is taken from all nodes of the group, so a single one decides only while it is alone. A
 //! refusal counts if more than half of the group's nodes refuse. An address has one vote, which is what most of its

@@ -481,7 +481,7 @@ async fn published(live: &mut Option<Live>) {
 /// Waits until nodes may have come to another judgement.
 async fn judged(judgements: Option<watch::Receiver<u64>>) {
     match judgements {
-        // The snapshots hold the sender, so the channel is open.
+        // The cell holds the sender, so the channel is open.
         Some(mut judgements) => drop(judgements.changed().await),
         None => std::future::pending().await,
     }

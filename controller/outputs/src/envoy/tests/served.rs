@@ -266,8 +266,14 @@ fn another_policy_of_one_rule_among_others_that_have_both_was_not_seen() {
         before: web,
         after: strict,
     };
-    assert_eq!(replaced, [expected].into());
+    assert_eq!(replaced, [expected.clone()].into());
     assert_eq!(used.replaced_policies(&gateway(), &before, &before), BTreeSet::new());
+
+    // All rules of the scope have the policy now that one of them had before.
+    let rules = vec![route(0, 1), route(0, 1), route(0, 1)];
+    change(&mut graph, &mut inputs, &Step::Host(0, 1, rules));
+    let replaced = used.replaced_policies(&gateway(), &before, &graph);
+    assert_eq!(replaced, [expected].into());
 }
 
 #[test]
