@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::quarantine::Quarantine;
-use super::retained_policies::{Moment, Retained, RetainedByGateway, UsedByGateway, for_filters, retained_policies};
+use super::retained_policies::{Moment, RetainedByGateway, UsedByGateway, for_filters, retained_policies};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
