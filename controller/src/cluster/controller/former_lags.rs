@@ -3,8 +3,8 @@
 //! A token is renewed only when it lags by a tenth of its idle timeout, so a session in use may have a token that is
 //! older than a new, shorter timeout. The filter's configuration says how much older, until all sessions have other
 //! tokens or are over: for the policy that rules have now, and for the namespace of these rules only, because all who
-//! write the same share a policy. This is in the memory of a process: a controller that restarts meanwhile does not know
-//! it.
+//! write the same share a policy. This is in the memory of a process: a controller that restarts meanwhile does not
+//! know it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +21,9 @@ use limpet_outputs::envoy::ReplacedPolicy;
 const UNTIL_ENVOYS_HAVE_IT: u64 = 60;
 /// Ends are whole minutes: replicas say the same of one change, and many changes of one minute are one configuration.
 const MINUTE: u64 = 60;
+
+/// Durations are written in milliseconds, and the filter refuses a lag of zero.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// How old tokens of sessions in use may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,7 +93,7 @@ impl FormerLags {
         for ((policy, namespace), former) in &self.0 {
             all.entry(policy.clone()).or_default().push(FormerLagConfig {
                 namespace: Some(namespace.to_string()),
-                lag: former.lag.into(),
+                lag: former.lag.max(LEAST).into(),
                 until: former.until,
             });
         }

@@ -105,7 +105,7 @@ proptest! {
             now = now.after(ms(part_of(shorter * 1000, pause)));
             let fields = until.map(|until| json!({
                 "idleTimeout": format!("{shorter}s"),
-                "formerLags": [{ "lag": format!("{}ms", former * 100), "until": until }],
+                "formerLags": [{ "lag": format!("{}s{}ms", former / 10, former % 10 * 100), "until": until }],
             }));
             let short = fields.map(|fields| Site::new(cookie_policy(fields)));
             let site = short.as_ref().unwrap_or(&long);

@@ -388,6 +388,8 @@ fn a_shorter_idle_timeout_ended_sessions_in_use() {
     for (before, after, expected) in [
         (idle("1h"), idle("20s"), vec!["one 6m 120"]),
         (idle("20s"), idle("1h"), vec![]),
+        // The filter refuses what is written as zero.
+        (idle("5ms"), idle("1ms"), vec!["one 1s 120"]),
         // Tokens could stay unused for seven days.
         (json!({}), idle("20s"), vec!["one 16h48m 120"]),
         (idle("20s"), json!({}), vec![]),

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::GatewayDuration;
 
-/// How old the tokens of sessions in use may be, because they were issued under a longer idle timeout. A token is renewed
-/// only when it is older than a tenth of the idle timeout.
+/// How old the tokens of sessions in use may be, because they were issued under a longer idle timeout. A token is
+/// renewed only when it is older than a tenth of the idle timeout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

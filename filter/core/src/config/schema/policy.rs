@@ -92,7 +92,8 @@ pub struct PolicyConfig {
     /// How long a session may stay unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<GatewayDuration>,
-    /// How old tokens may be that were issued under a longer idle timeout, so that a shorter one ends no session in use.
+    /// How old tokens may be that were issued under a longer idle timeout, so that a shorter one ends no session that
+    /// is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("default" = [])))]
     pub former_lags: Vec<FormerLagConfig>,
