@@ -166,18 +166,14 @@ impl Used {
         let (Some(from), Some(to)) = gateways else {
             return BTreeSet::new();
         };
-        let [was, is]: [BTreeSet<_>; 2] = if are_alike(from, to) {
-            let places = changed_places(self, (before, from), (after, to));
-            [(before, from), (after, to)].map(|(graph, gateway)| {
+        let changed = are_alike(from, to).then(|| changed_places(self, (before, from), (after, to)));
+        let [was, is]: [BTreeSet<_>; 2] = [(before, from), (after, to)].map(|(graph, gateway)| match &changed {
+            Some(places) => {
                 let hosts = places.keys().filter_map(|place| place.find(gateway));
                 hosts.flat_map(|host| sessions(graph, host)).collect()
-            })
-        } else {
-            [(before, from), (after, to)].map(|(graph, gateway)| {
-                let hosts = hosts(gateway);
-                hosts.flat_map(|(_, host)| sessions(graph, host)).collect()
-            })
-        };
+            }
+            None => hosts(gateway).flat_map(|(_, host)| sessions(graph, host)).collect(),
+        });
         let mut gone: BTreeMap<&Text, Vec<&Text>> = BTreeMap::new();
         for former in was.difference(&is) {
             gone.entry(&former.scope).or_default().push(&former.policy);

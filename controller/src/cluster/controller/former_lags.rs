@@ -2,9 +2,9 @@
 //!
 //! A token is renewed only when it lags by a tenth of its idle timeout, so a session in use may have a token that is
 //! older than a new, shorter timeout. The filter's configuration says how much older, until all sessions have other
-//! tokens or are over: for the policy that rules have now, and for the namespace of these rules only, because all who
-//! write the same share a policy. This is in the memory of a process: a controller that restarts meanwhile does not
-//! know it.
+//! tokens or are over: for the policy that rules have now, and for the namespace of these rules only, because equal
+//! policies of several namespaces are one. This is in the memory of a process: a controller that restarts meanwhile
+//! does not know it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use limpet_api::Text;
 use limpet_core::config::schema::FormerLagConfig;
 use limpet_core::config::{idle_bound, longest_lag};
-use limpet_core::time::GatewayDuration;
+use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_model::Graph;
 use limpet_outputs::envoy::ReplacedPolicy;
 
@@ -38,15 +38,15 @@ struct FormerLag {
 pub(super) struct FormerLags(BTreeMap<(Text, Text), FormerLag>);
 
 impl FormerLags {
-    /// Forgets what is over, and adds what these policies leave that are replaced. `now` is in Unix time.
+    /// Forgets what is over, and adds what the replaced policies leave.
     pub(super) fn catch_up(
         &mut self,
         replaced: &BTreeSet<ReplacedPolicy>,
         (before, after): (&Graph, &Graph),
         max_idle: GatewayDuration,
-        now: Duration,
+        now: Timestamp,
     ) {
-        self.0.retain(|_, former| now.as_secs() <= former.until);
+        self.0.retain(|_, former| now.unix_seconds() <= former.until);
         let kept = self.0.clone();
         for ReplacedPolicy {
             namespace,
@@ -70,7 +70,7 @@ impl FormerLags {
             if lag <= longest_lag(&is_policy, max_idle) {
                 continue;
             }
-            let end = now.as_secs() + UNTIL_ENVOYS_HAVE_IT + (bound + bound / 10).as_secs();
+            let end = now.unix_seconds() + UNTIL_ENVOYS_HAVE_IT + (bound + bound / 10).as_secs();
             let until = end.next_multiple_of(MINUTE);
             let known = self.0.get(&(is.clone(), namespace.clone()));
             let lag = known.map_or(lag, |known| known.lag.max(lag));

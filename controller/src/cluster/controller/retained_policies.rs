@@ -9,15 +9,16 @@
 //! The same holds for namespaces that no route has sessions of any more: their fences are for the former routes, too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::PolicyConfig;
-use limpet_core::time::GatewayDuration;
+use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_model::Graph;
 use limpet_outputs::Used;
 
 use super::former_lags::FormerLags;
+use crate::time_format;
 
 /// How many policies of earlier changes a Gateway retains, besides those of the last minute.
 pub(super) const MOST: usize = 64;
@@ -74,14 +75,14 @@ impl Retained {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
     pub(super) instant: Instant,
-    pub(super) unix: Duration,
+    pub(super) unix: Timestamp,
 }
 
 impl Moment {
     pub(super) fn now() -> Self {
         Self {
             instant: Instant::now(),
-            unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            unix: time_format::now(),
         }
     }
 }

@@ -90,7 +90,12 @@ proptest! {
         pauses in prop::collection::vec(0.0..1.0_f64, 1..40),
         change in 0..40_usize,
     ) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "small"
+        )]
         let part_of = |whole: u64, part: f64| (whole as f64 * part) as u64;
         let shorter = part_of(former, part).max(1);
         let long = Site::new(cookie_policy(json!({ "idleTimeout": format!("{former}s") })));

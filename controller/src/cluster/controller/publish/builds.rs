@@ -11,6 +11,7 @@ use super::tests::publisher;
 use super::*;
 use crate::cluster::controller::retained_policies::{MOST, YOUNG};
 use limpet_core::config::schema::FenceConfig;
+use limpet_core::time::Timestamp;
 use limpet_model::Settings;
 use limpet_model::endpoints::EndpointState;
 use limpet_outputs::FilterKeys;
@@ -249,7 +250,7 @@ fn many_changes_left_policies_without_end() {
 fn later(than: Moment, by: Duration) -> Moment {
     Moment {
         instant: than.instant + by,
-        unix: than.unix + by,
+        unix: than.unix.after(by),
     }
 }
 
@@ -330,7 +331,7 @@ impl Timed {
             world: World::new(),
             publisher: publisher().0,
             begin: Moment {
-                unix: Duration::from_secs(1_790_000_040),
+                unix: Timestamp::from_unix_seconds(1_790_000_040),
                 ..Moment::now()
             },
         };
@@ -365,7 +366,7 @@ impl Timed {
             let (list, _) = text.split_once(']').unwrap();
             let list: Vec<Value> = serde_json::from_str(&format!("{list}]")).unwrap();
             all.extend(list.iter().map(|former| {
-                let until = former["until"].as_u64().unwrap() - self.begin.unix.as_secs();
+                let until = former["until"].as_u64().unwrap() - self.begin.unix.unix_seconds();
                 let text = |field: &str| former[field].as_str().unwrap();
                 format!("{} {} {until}", text("namespace"), text("lag"))
             }));
