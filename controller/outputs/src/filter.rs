@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_api::Text;
 use limpet_core::config::schema::{
-    FenceConfig, FilterConfig, FormerLagConfig, KeyConfig, PolicyConfig, WrappedKeysConfig,
+    FenceConfig, FilterConfig, FormerLagConfig, KeyConfig, PolicyConfig, WrappedKeysConfig, default_clock_skew,
+    default_max_idle,
 };
 use limpet_core::keyring::wrapped::Wrapped;
 use limpet_core::time::GatewayDuration;
@@ -31,8 +32,8 @@ pub fn filter_config(
     let fences = fences.filter(|fence| fence.namespace.as_deref().is_none_or(is_served));
     config.fences = fences.cloned().collect();
     config.access_log = access_log;
-    config.max_idle = inputs.max_idle.unwrap_or(config.max_idle);
-    config.clock_skew = inputs.clock_skew.unwrap_or(config.clock_skew);
+    config.max_idle = inputs.max_idle;
+    config.clock_skew = inputs.clock_skew;
     config
 }
 
@@ -67,10 +68,10 @@ pub struct FilterInputs {
     pub keys: FilterKeys,
     /// Fences: addresses whose owner changed.
     pub fences: Vec<FenceConfig>,
-    /// `maxIdle`: the idle bound of sessions without a timeout. The filter's default if `None`.
-    pub max_idle: Option<GatewayDuration>,
-    /// `clockSkew`: how far clocks may differ. The filter's default if `None`.
-    pub clock_skew: Option<GatewayDuration>,
+    /// `maxIdle`: the idle bound of sessions without a timeout.
+    pub max_idle: GatewayDuration,
+    /// `clockSkew`: how far clocks may differ.
+    pub clock_skew: GatewayDuration,
     /// What the Gateway's routes do not need any more.
     pub retained: Retained,
     /// Whether Envoys of ours tell the controller of the sessions that they see.
@@ -84,18 +85,11 @@ impl FilterInputs {
         Self {
             keys,
             fences: Vec::new(),
-            max_idle: None,
-            clock_skew: None,
+            max_idle: default_max_idle(),
+            clock_skew: default_clock_skew(),
             retained: Retained::default(),
             report_sessions: false,
         }
-    }
-
-    /// The idle bound of sessions without a timeout.
-    #[must_use]
-    pub fn max_idle(&self) -> GatewayDuration {
-        let default = || FilterConfig::without_keys(BTreeMap::new()).max_idle;
-        self.max_idle.unwrap_or_else(default)
     }
 }
 

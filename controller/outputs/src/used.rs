@@ -7,7 +7,7 @@ use std::sync::Arc;
 use imbl::OrdSet;
 use imbl::ordset::DiffItem;
 use limpet_core::config::live_for;
-use limpet_core::config::schema::{FilterConfig, PolicyConfig};
+use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::GatewayDuration;
 
 use limpet_api::{ObjectName, Text};
@@ -252,15 +252,9 @@ impl Used {
     }
 
     /// The idle bounds of a cluster's sessions, in whole seconds: those that Envoys count them by. `max_idle` is that
-    /// of the filter's configuration, or its default.
+    /// of the filter's configuration.
     #[must_use]
-    pub fn idle_bounds(
-        &self,
-        graph: &Graph,
-        cluster: &ClusterName,
-        max_idle: Option<GatewayDuration>,
-    ) -> BTreeSet<u32> {
-        let max_idle = max_idle.unwrap_or_else(|| FilterConfig::without_keys(BTreeMap::new()).max_idle);
+    pub fn idle_bounds(&self, graph: &Graph, cluster: &ClusterName, max_idle: GatewayDuration) -> BTreeSet<u32> {
         let policies = self.policies_at(cluster);
         let bounds = policies.filter_map(|policy| Some(live_for(graph.policies.get(policy)?, max_idle)));
         bounds.collect()

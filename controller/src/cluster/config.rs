@@ -1,6 +1,5 @@
 //! The controller's configuration file, which `limpet controller` and `limpet render` read.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ use crate::cluster::reconcile::certificates::AuthorityConfig;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::{config_file, object_file};
 use crate::exit::Failure;
-use limpet_core::config::schema::FilterConfig;
+use limpet_core::config::schema::{default_clock_skew, default_max_idle};
 use limpet_core::time::GatewayDuration;
 use limpet_model::{
     ADMIN_PORT, CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, READY_PORT, SessionFields,
@@ -67,7 +66,7 @@ pub(crate) struct Config {
     /// The idle bound of sessions without a timeout (the filter's `maxIdle`).
     pub(crate) max_idle: Option<GatewayDuration>,
     /// How far the clocks of Envoys may differ (the filter's `clockSkew`).
-    pub(crate) clock_skew: Option<GatewayDuration>,
+    pub(crate) clock_skew: GatewayDuration,
     pub(crate) xds: XdsConfig,
     pub(crate) http: HttpConfig,
     /// Which of several replicas writes.
@@ -169,7 +168,7 @@ impl Default for Config {
             keyring: KeyringConfig::default(),
             fences: "limpet-fences".to_owned(),
             max_idle: None,
-            clock_skew: None,
+            clock_skew: default_clock_skew(),
             xds: XdsConfig::default(),
             http: HttpConfig::default(),
             leader_election: LeaderConfig::default(),
@@ -468,11 +467,10 @@ impl Config {
         }
     }
 
-    /// The idle bound of sessions without a timeout, where it is not the filter's own.
-    pub(crate) fn max_idle(&self) -> Option<GatewayDuration> {
-        let default = FilterConfig::without_keys(BTreeMap::new()).max_idle;
-        let is_shorter = self.max_session_life < default;
-        self.max_idle.or(is_shorter.then_some(self.max_session_life))
+    /// The idle bound of sessions without a timeout.
+    pub(crate) fn max_idle(&self) -> GatewayDuration {
+        let unsaid = || self.max_session_life.min(default_max_idle());
+        self.max_idle.unwrap_or_else(unsaid)
     }
 
     /// The controller's own authority for xDS, if it has one.

@@ -49,6 +49,7 @@ fn drained(controller: &str, timeout: &str) -> (Ran, Duration) {
     (ran, begun.elapsed())
 }
 
+/// Takes fifteen seconds, which is the moment: the command is a process.
 #[test]
 fn a_pod_without_sessions_is_held_for_a_moment() {
     let (ran, took) = drained(&controller(&[("200 OK", NOTHING)]), "30s");
@@ -57,6 +58,7 @@ fn a_pod_without_sessions_is_held_for_a_moment() {
     assert!(took < Duration::from_secs(25), "{took:?}");
 }
 
+/// Takes ten seconds: the command waits by the clock, and is a process.
 #[test]
 fn a_controller_that_does_not_know_all_is_not_believed() {
     let (ran, took) = drained(&controller(&[("200 OK", JUST_STARTED)]), "8s");
@@ -74,6 +76,7 @@ fn sessions_hold_it_until_the_time_is_over() {
     assert!(took >= Duration::from_secs(2), "{took:?}");
 }
 
+/// Takes ten seconds: the command waits by the clock, and is a process.
 #[test]
 fn a_controller_that_is_away_is_asked_again() {
     let answers = &[("503 Service Unavailable", ""), ("200 OK", "{"), ("200 OK", NOTHING)];

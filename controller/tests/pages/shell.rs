@@ -224,6 +224,7 @@ fn problems(path: &str, page: &Page) -> Vec<String> {
     problems
 }
 
+/// Takes seconds: bash runs each block of each page.
 #[test]
 fn every_command_of_the_pages_is_understood() {
     let problems: Vec<_> = pages().iter().flat_map(|(path, page)| problems(path, page)).collect();

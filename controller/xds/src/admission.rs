@@ -533,6 +533,7 @@ pub(super) mod tests {
     }
 
     /// Who gives way is found without a look at all addresses, and is the same that such a look would find.
+    /// Takes seconds: after each of 20,000 changes all addresses are looked at, too.
     #[test]
     fn ranks_follow_every_change() {
         let handshakes = Admission::of_handshakes();

@@ -31,6 +31,7 @@ fn seen(number: u32, session: u32, seconds: u64) -> Seen {
 }
 
 /// One test, because another one's allocations would count.
+/// Takes seconds: eleven million sessions are counted.
 #[test]
 fn memory_by_backend_and_no_allocation_in_the_steady_state() {
     // A run differs from another by up to 100 bytes: which of the map's shards have grown depends on a random seed.

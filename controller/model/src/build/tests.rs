@@ -111,6 +111,7 @@ fn objects(state: &State) -> Objects {
 
 proptest! {
     /// Replicas that have read the memory, and those that have not, serve the same.
+    /// Takes seconds: each of 256 cases builds up to six times, in two replicas.
     #[test]
     fn a_memory_without_room_leads_to_itself(states in prop::collection::vec(state(), 1..6)) {
         let mut memory = Memory::default();
@@ -131,6 +132,7 @@ proptest! {
     }
 
     /// What a namespace has within its share stays, whatever others do.
+    /// Takes seconds: each of 256 cases builds up to six times.
     #[test]
     fn other_namespaces_make_nothing_forgotten(states in prop::collection::vec(state(), 1..6)) {
         let mut memory = Memory::default();

@@ -184,6 +184,7 @@ fn matches(text: &str, value: &str) -> bool {
 }
 
 proptest! {
+    /// Takes seconds: each of 256 cases compiles two expressions.
     #[test]
     fn a_translation_matches_what_the_expression_matches(
         text in expressions(),

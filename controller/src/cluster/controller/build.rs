@@ -221,7 +221,7 @@ impl Builder {
             }
         }
         let graphs = [(&*published.graph, &published.used), (graph, used)];
-        retained_policies(&kept, graphs, self.inputs.max_idle(), self.now)
+        retained_policies(&kept, graphs, self.inputs.max_idle, self.now)
     }
 
     /// Empty if a control plane gets objects instead.
@@ -279,8 +279,8 @@ impl Builder {
             return *life;
         }
         let mut config = FilterConfig::without_keys(all_policies(graph));
-        config.max_idle = self.inputs.max_idle.unwrap_or(config.max_idle);
-        config.clock_skew = self.inputs.clock_skew.unwrap_or(config.clock_skew);
+        config.max_idle = self.inputs.max_idle;
+        config.clock_skew = self.inputs.clock_skew;
         let life = longest_life(&config);
         self.stages.life = Some((graph.policies.clone(), Arc::clone(&self.inputs), life));
         life

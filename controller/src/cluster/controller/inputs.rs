@@ -200,8 +200,8 @@ struct CombinedInputs {
     authority: Option<watch::Receiver<KnownAuthority>>,
     diagnostics: Diagnostics,
     followed: watch::Receiver<BTreeMap<&'static str, BTreeSet<Diagnostic>>>,
-    max_idle: Option<GatewayDuration>,
-    clock_skew: Option<GatewayDuration>,
+    max_idle: GatewayDuration,
+    clock_skew: GatewayDuration,
     report_sessions: bool,
     told: watch::Sender<InputsOrReason>,
 }

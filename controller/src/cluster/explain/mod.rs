@@ -19,7 +19,7 @@ mod presented;
 mod sources;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ use fetch::Answer;
 use judge::Judge;
 use judgement::{Judgement, Verdict};
 use limpet_api::{Kind, ObjectName, ObjectRef};
-use limpet_core::config::schema::FilterConfig;
+use limpet_core::config::schema::{FilterConfig, default_max_idle};
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::explanation::{
@@ -196,16 +196,17 @@ fn add_strayed_policies(rules: &mut [RuleExplanation], reports: &Reports) {
 
 /// Adds what bounds the sessions without any timeout. It is the controller's, and of no object.
 fn add_idle_bounds(rules: &mut [RuleExplanation], config: &Config) {
-    let of_config = config.max_idle();
-    let bound = of_config.unwrap_or_else(|| FilterConfig::without_keys(BTreeMap::new()).max_idle);
-    let from = match (config.max_idle, of_config) {
-        (None, None) => FieldOrigin::Filter,
-        (None, Some(_)) => FieldOrigin::Controller {
-            field: "maxSessionLife".to_owned(),
-        },
-        (Some(_), _) => FieldOrigin::Controller {
+    let bound = config.max_idle();
+    let from = if config.max_idle.is_some() {
+        FieldOrigin::Controller {
             field: "maxIdle".to_owned(),
-        },
+        }
+    } else if bound < default_max_idle() {
+        FieldOrigin::Controller {
+            field: "maxSessionLife".to_owned(),
+        }
+    } else {
+        FieldOrigin::Filter
     };
     for session in rules.iter_mut().flat_map(RuleExplanation::sessions_mut) {
         let SessionExplanation { config, fields, .. } = session;

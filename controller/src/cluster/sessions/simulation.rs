@@ -370,6 +370,7 @@ fn over_time(simulation: &mut Simulation, minutes: &[u64]) -> Vec<(u64, Vec<usiz
 }
 
 /// docs/how-to/rebalance.md has these rows.
+/// Takes seconds: an hour of 2,000 sessions is simulated, request by request.
 #[test]
 fn new_pods_get_their_share_and_then_nobody_moves() {
     let mut simulation = scaled_up(2000, true, 0);
@@ -404,6 +405,7 @@ fn without_it_new_pods_get_nobody_who_is_there() {
 }
 
 /// One in a hundred requests is a client's first one.
+/// Takes seconds: two hours of 200 sessions are simulated.
 #[test]
 fn clients_that_come_and_go_move_no_others() {
     let mut simulation = scaled_up(200, true, 10);
@@ -426,6 +428,7 @@ fn a_small_service_moves_a_session_now_and_then() {
 }
 
 /// Three of four pods are full.
+/// Takes seconds: an hour and a half of 400 sessions is simulated.
 #[test]
 fn every_session_goes_to_the_pod_that_lacks_it() {
     for sessions in [40, 400] {
@@ -445,6 +448,7 @@ fn every_session_goes_to_the_pod_that_lacks_it() {
 }
 
 /// Each of three Envoys learns that by a session, once in five minutes.
+/// Takes seconds: two hours of 200 sessions are simulated.
 #[test]
 fn a_pod_that_takes_no_session_costs_few_of_them() {
     let mut simulation = Simulation::new(200, true);

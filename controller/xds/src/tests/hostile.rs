@@ -171,6 +171,7 @@ async fn large_requests_of_an_address_come_one_by_one() {
     assert!(large.await.unwrap().is_empty());
 }
 
+/// Takes ten seconds, which a stream has for its first request.
 #[tokio::test]
 async fn a_stream_without_a_request_ends() {
     let snapshots = Snapshots::new();

@@ -331,6 +331,7 @@ fn a_budget_lets_as_many_sessions_leave() {
     assert_ne!(census.reporter(), Census::new(SEED, 10).reporter());
 }
 
+/// Takes seconds: 1,800,000 sessions at 400 backends, more than a report holds.
 #[test]
 fn every_backend_gets_its_turn_in_a_report() {
     let census = Census::new(SEED, 1000);

@@ -77,10 +77,10 @@ pub struct FilterConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_sessions: Option<ReportSessionsConfig>,
     /// How long a session may stay unused if its policy has neither `idleTimeout` nor `absoluteTimeout`.
-    #[serde(default = "seven_days")]
+    #[serde(default = "default_max_idle")]
     pub max_idle: GatewayDuration,
     /// How far the times of a token may be in the future, for Envoys whose clocks differ.
-    #[serde(default = "one_minute")]
+    #[serde(default = "default_clock_skew")]
     pub clock_skew: GatewayDuration,
     /// Addresses that have a new owner. Tokens for them that were issued earlier are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -105,8 +105,8 @@ impl FilterConfig {
             default: None,
             access_log: false,
             report_sessions: None,
-            max_idle: seven_days(),
-            clock_skew: one_minute(),
+            max_idle: default_max_idle(),
+            clock_skew: default_clock_skew(),
             fences: Vec::new(),
             hosts: BTreeMap::new(),
         }
@@ -221,10 +221,14 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-fn seven_days() -> GatewayDuration {
+/// `maxIdle` where a configuration does not say it: seven days.
+#[must_use]
+pub fn default_max_idle() -> GatewayDuration {
     std::time::Duration::from_secs(7 * 24 * 3600).into()
 }
 
-fn one_minute() -> GatewayDuration {
+/// `clockSkew` where a configuration does not say it: one minute.
+#[must_use]
+pub fn default_clock_skew() -> GatewayDuration {
     std::time::Duration::from_secs(60).into()
 }

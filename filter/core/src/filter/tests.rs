@@ -100,6 +100,7 @@ fn a_client_cannot_make_scopes() {
 }
 
 /// Routes come and go while a filter lives.
+/// Takes seconds: 100,000 scopes derive their keys.
 #[test]
 fn beyond_the_limit_each_scope_ends_one_that_is_not_used() {
     let filter = filter();

@@ -196,6 +196,7 @@ mod tests {
         (0..1000).map(|turn: u32| probes(turn * (entries / 1000))).sum::<f64>() / 1000.0
     }
 
+    /// Takes seconds: a table of a million entries is filled.
     #[test]
     fn a_lookup_in_a_million_looks_at_no_more_entries() {
         let [thousand, million] = [1_000, 1_000_000].map(|entries| (full(entries), entries));

@@ -38,6 +38,7 @@ fn every_flipped_bit_is_refused() {
     }
 }
 
+/// Takes seconds: each byte at each place of each example.
 #[test]
 fn every_other_character_in_any_place_is_refused() {
     for token in examples() {
@@ -66,6 +67,7 @@ fn every_truncation_is_malformed() {
     }
 }
 
+/// Takes seconds: each byte at each place of each example.
 #[test]
 fn every_extension_by_a_byte_is_malformed() {
     for token in examples() {

@@ -36,7 +36,7 @@ fn the_filter_accepts_the_configuration_of_the_used_policies() {
         namespace: None,
         not_before: 1_790_000_000,
     }];
-    inputs.max_idle = Some("24h".parse().unwrap());
+    inputs.max_idle = "24h".parse().unwrap();
     let config = filter_config(
         used_policies(&with_sessions(), &gateway()),
         &BTreeSet::new(),

@@ -299,6 +299,7 @@ fn another_policy_of_a_clusters_own_sessions_replaces_theirs() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
+    /// Takes seconds: all resources of a Gateway are made after each of thousands of changes.
     #[test]
     fn what_is_patched_is_what_would_be_made_anew(turns in proptest::collection::vec(proptest::collection::vec(step(), 1..4), 1..30)) {
         let (mut graph, options) = (start(), Arc::new(EnvoyOptions::default()));

@@ -165,6 +165,7 @@ fn value() -> BoxedStrategy<Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5000, ..ProptestConfig::default() })]
 
+    /// Takes seconds: 5,000 random patches, each by a search, too.
     #[test]
     fn what_is_looked_up_is_what_a_search_would_find(
         target in object(value()),

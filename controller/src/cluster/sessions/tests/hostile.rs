@@ -408,6 +408,7 @@ fn a_gateway_evens_out_its_own_sessions_alone() {
     assert!(budget(&shop, OTHER, 2, 60) > 100);
 }
 
+/// Takes seconds: an Envoy pretends to be 5,000.
 #[test]
 fn reporters_of_another_gateway_leave_what_is_there() {
     let (shop, _) = with_sessions(110);

@@ -177,6 +177,7 @@ fn a_replica_tells_only_of_what_is_published() {
     assert_eq!((shop.pod(1).unwrap().sessions, shop.pod(9).unwrap().sessions), (2, 1));
 }
 
+/// Takes seconds: more than a message may hold is 1,800 sketches.
 #[test]
 fn a_replica_that_knows_much_tells_it_in_parts() {
     let (shop, other, envoy) = (Shop::new(), Shop::new(), envoy());
