@@ -30,6 +30,15 @@ pub(super) struct Edge<'a> {
     pub(super) prefix: &'a str,
     /// Whom it delegates to, if it does.
     pub(super) to: Option<ObjectName>,
+    /// How many Services it leads to. In a split with a session, Envoy has a route for each.
+    pub(super) services: usize,
+}
+
+impl Edge<'_> {
+    /// How many routes it counts as.
+    fn routes(&self) -> usize {
+        self.services.max(1) + self.prefix.len() / BYTES_OF_PREFIX
+    }
 }
 
 impl<'a> Vertex<'a> {
@@ -146,6 +155,8 @@ pub(super) fn joined<'a>(names: impl Iterator<Item = &'a ObjectName>, between: &
     text
 }
 
+/// A route counts once more for each so many bytes of its prefix.
+const BYTES_OF_PREFIX: usize = 256;
 /// The most routes of a host, those of delegations included: whoever can delegate could ask for any number of them.
 pub(super) const MOST_ROUTES: usize = 10_000;
 /// The most routes of all hosts. Each takes some kilobytes of the controller's memory.
@@ -275,7 +286,7 @@ impl<'a> Walk<'a> {
             };
             let (name, given, route) = (at.name, at.given, at.next);
             at.next += 1;
-            steps += 1;
+            steps += edge.routes();
             if steps > most {
                 return None;
             }

@@ -11,15 +11,16 @@ mod matches;
 mod mirrors;
 mod rule;
 mod rule_name;
+mod size;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rule::{Refused, RouteInput, RuleInput, not_supported, quarantine};
+use rule::{Refused, RouteInput, RuleInput, not_supported, quarantine, refuse};
 
 use super::gateways::GatewayState;
-use super::graph::{HeaderChanges, Hostname, RuleName};
+use super::graph::{HeaderChanges, Hostname, Match, RuleName};
 use super::references::References;
 use super::rule_names::{RuleNames, Unnamed};
 use super::sessions::{Place, RuleFacts, Schemes};
@@ -126,6 +127,15 @@ fn route_state<'a>(
     let (attachments, parents) = attach::attach(input, &hostnames, objects, gateways);
     let rules = input.rules.iter().map(|rule| read_rule(input, rule, references));
     let mut rules: Vec<RouteRule<'_>> = rules.collect();
+    if let Some(problem) = size::problem(&rules, &attachments) {
+        for rule in &mut rules {
+            rule.otherwise.clear();
+            refuse(rule, &problem, true);
+        }
+        if let Some(first) = rules.first_mut().filter(|_| input.is_judged) {
+            first.otherwise.push(Match::default());
+        }
+    }
     let remembered = rule_name::name_rules(input.kind, input.meta, &mut rules, &objects.memory.rule_names);
     let object = ObjectRef {
         kind: input.kind,

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::InPlace;
 use crate::graph::{Cors, Destination, Forward, HeaderChanges, Match, Redirect, Retry, RuleName, Target};
 use crate::problem::Problem;
@@ -85,7 +87,7 @@ impl RouteRule<'_> {
 }
 
 /// What a rule does.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 #[expect(clippy::large_enum_variant, reason = "nearly all rules forward")]
 pub(crate) enum RuleAction {
     Redirect(Redirect),
@@ -164,7 +166,11 @@ pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: InPlace) {
         field: rule.field.clone(),
         message: "refused by Envoy".to_owned(),
     };
-    let drops_rule = serves == InPlace::Nothing;
+    refuse(rule, &problem, serves == InPlace::Nothing);
+}
+
+/// Takes out what the rule does, and its matches if `drops_rule`.
+pub(super) fn refuse(rule: &mut RouteRule<'_>, problem: &Problem, drops_rule: bool) {
     rule.action = RuleAction::Respond {
         status: 500,
         reason: problem.message.clone(),
@@ -179,7 +185,10 @@ pub(super) fn quarantine(rule: &mut RouteRule<'_>, serves: InPlace) {
     if drops_rule {
         rule.matches.clear();
     }
-    rule.refused.push(Refused { problem, drops_rule });
+    rule.refused.push(Refused {
+        problem: problem.clone(),
+        drops_rule,
+    });
 }
 
 /// Of a field that Limpet does not know.

@@ -1,6 +1,6 @@
 //! What routes, Gateways and policies say where rules are refused.
 
-use super::{condition, expect, routes, with_rules};
+use super::{SHOP, built, condition, expect, hosts, routes, with_rules};
 use limpet_api::ObjectName;
 use limpet_model::Reports;
 use limpet_model::graph::Action;
@@ -145,4 +145,57 @@ spec: {targetRefs: [{group: '', kind: Service, name: v1}], sessionPersistence: {
         assert_eq!(partly, [(True, "PartiallyProgrammed", words.to_owned())]);
     }
     assert_eq!(told(GOOD), []);
+}
+
+/// A header that is written once is in each route that Envoy gets. 140 KB made 260 MB.
+#[test]
+fn a_large_header_for_each_match_and_host_took_all_memory() {
+    let with = |value: usize, hosts: usize, backends: &str| {
+        let value = "x".repeat(value);
+        let matches: Vec<String> = (0..60)
+            .map(|number| format!("{{path: {{value: /{number}}}}}"))
+            .collect();
+        let matches = matches.join(", ");
+        let hosts: Vec<String> = (0..hosts).map(|number| format!("h{number}.example")).collect();
+        let hosts = hosts.join(", ");
+        built(&format!(
+            "{SHOP}
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  hostnames: [{hosts}]
+  rules:
+  - matches: [{matches}]
+    filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: x, value: {value}}}]}}}}]
+    backendRefs: [{backends}]
+  - backendRefs: [{{name: v1, port: 80}}]
+"
+        ))
+    };
+    let (one, two) = ("{name: v1, port: 80}", "{name: v1, port: 80}, {name: v2, port: 80}");
+    for (value, host, backends) in [(4096, 16, one), (1024, 16, two)] {
+        let (_, reports) = with(value, host, backends);
+        assert_eq!(
+            condition(&reports, "Accepted").status,
+            True,
+            "{value} {host} {backends}"
+        );
+    }
+    for (value, host, backends) in [(4096, 17, one), (4096, 16, two), (70_000, 1, one)] {
+        let (graph, reports) = with(value, host, backends);
+        let words = [
+            "spec.rules: expected at most 4194304 bytes of routes",
+            "one for each match, host and listener",
+        ];
+        let accepted = condition(&reports, "Accepted");
+        expect(accepted, False, "UnsupportedValue", &words);
+        assert_eq!(accepted.message.matches("spec.rules: ").count(), 1, "{accepted:?}");
+        // All other hosts have a virtual host without routes.
+        let routes: Vec<_> = hosts(&graph).into_iter().flat_map(|host| &host.routes).collect();
+        assert_eq!(routes.len(), host);
+        for all in routes {
+            assert!(matches!(all.action, Action::Respond { status: 500, .. }), "{all:?}");
+        }
+    }
 }

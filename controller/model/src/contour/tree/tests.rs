@@ -14,6 +14,7 @@ fn tree(objects: &[(&str, bool, Routes)]) -> (Vec<String>, Vec<String>) {
             index,
             prefix,
             to: to.map(name),
+            services: 1,
         });
         (name_of, Vertex::new(*is_root, false, edges.collect()))
     });
@@ -61,6 +62,7 @@ fn the_first_and_the_last_prefix_decide_as_all_do() {
                     index,
                     prefix,
                     to: None,
+                    services: 1,
                 });
                 let vertex = Vertex::new(false, false, edges.collect());
                 let expected = [one, two].iter().position(|prefix| !lies_within(prefix, given));
@@ -118,6 +120,7 @@ fn the_time_does_not_grow_with_the_ways() {
             index,
             prefix: "/",
             to: to.cloned(),
+            services: 1,
         };
         (of, Vertex::new(level == 0, false, vec![edge(0), edge(1)]))
     });
@@ -135,6 +138,7 @@ fn the_first_roots_have_room() {
         index: 0,
         prefix: "/",
         to: None,
+        services: 1,
     };
     let vertices = names.iter().map(|name| {
         (
@@ -156,16 +160,19 @@ fn delegates_that_are_not_there_cost_their_own_namespace() {
         index,
         prefix: "/",
         to: Some(nobody.clone()),
+        services: 1,
     };
     let to_many = || Edge {
         index: 0,
         prefix: "/",
         to: Some(many.clone()),
+        services: 1,
     };
     let plain = |index| Edge {
         index,
         prefix: "/",
         to: None,
+        services: 1,
     };
     let mut vertices: BTreeMap<&ObjectName, Vertex<'_>> = BTreeMap::new();
     vertices.insert(
@@ -195,12 +202,14 @@ fn a_root_reaches_no_more_routes_than_there_may_be() {
         index,
         prefix,
         to: Some(vertex.clone()),
+        services: 1,
     });
     let deepest = "/".repeat(201);
     let routes = (0..200).map(|index| Edge {
         index,
         prefix: &deepest,
         to: None,
+        services: 1,
     });
     let vertices = [
         (&root, Vertex::new(true, false, given.collect())),
@@ -210,4 +219,29 @@ fn a_root_reaches_no_more_routes_than_there_may_be() {
     let tree = Tree::of(&vertices, vertices.keys().copied());
     assert_eq!(tree.too_large, [&root].into());
     assert!(tree.served.is_empty() && tree.reached.is_empty());
+}
+
+/// In a split with a session, Envoy has a route for each Service.
+#[test]
+fn a_root_has_more_routes_with_many_services_and_long_prefixes() {
+    let (few, many, long) = (name("few"), name("many"), name("long"));
+    let prefix = "/".repeat(4 * BYTES_OF_PREFIX);
+    let edges = |count: usize, prefix: &'static str, services| {
+        let edge = |index| Edge {
+            index,
+            prefix,
+            to: None,
+            services,
+        };
+        Vertex::new(true, false, (0..count).map(edge).collect())
+    };
+    let prefix: &'static str = prefix.leak();
+    let vertices = [
+        (&few, edges(MOST_ROUTES / 10, "/", 10)),
+        (&many, edges(MOST_ROUTES / 10, "/", 11)),
+        (&long, edges(MOST_ROUTES / 4, prefix, 1)),
+    ];
+    let vertices = vertices.into_iter().collect();
+    let tree = Tree::of(&vertices, vertices.keys().copied());
+    assert_eq!(tree.too_large, [&many, &long].into());
 }

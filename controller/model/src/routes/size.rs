@@ -1,0 +1,68 @@
+//! How large what is made of one route may be: it says a header or a path once, and Envoy gets it for each match, host
+//! and listener.
+
+use std::io;
+
+use serde::Serialize;
+
+use super::Attachment;
+use super::rule::{RouteRule, RuleAction};
+use crate::problem::Problem;
+
+/// In JSON, which is about as large as what Envoy gets. 128 matches of 2 KiB each, for 16 hosts.
+pub(super) const MOST_BYTES: usize = 4 << 20;
+
+/// What is wrong with rules of which too much is made.
+pub(super) fn problem(rules: &[RouteRule<'_>], attachments: &[Attachment]) -> Option<Problem> {
+    let copies: usize = attachments.iter().map(|attachment| attachment.hostnames.len()).sum();
+    let bytes = rules.iter().map(of_rule).fold(0, usize::saturating_add);
+    let bytes = bytes.saturating_mul(copies);
+    (bytes > MOST_BYTES).then(|| Problem {
+        field: "spec.rules".to_owned(),
+        message: format!(
+            "expected at most {MOST_BYTES} bytes of routes with one for each match, host and listener, found {bytes}: \
+             name a listener (spec.parentRefs[].sectionName), or divide matches or hosts among several routes"
+        ),
+    })
+}
+
+fn of_rule(rule: &RouteRule<'_>) -> usize {
+    let RouteRule {
+        matches,
+        otherwise,
+        action,
+        request_headers,
+        response_headers,
+        cors,
+        ..
+    } = rule;
+    // In a split, Envoy has a route for each destination, by which it leads sessions there.
+    let destinations = match action {
+        RuleAction::Forward(forward) if forward.destinations.len() > 1 => forward.destinations.len(),
+        _ => 0,
+    };
+    let for_each = bytes((action, request_headers, response_headers, cors));
+    let for_each = for_each.saturating_mul(1 + destinations);
+    let of_matches = matches.iter().chain(otherwise).map(|found| for_each + bytes(found));
+    of_matches.fold(0, usize::saturating_add)
+}
+
+fn bytes(value: impl Serialize) -> usize {
+    let mut counted = Counter(0);
+    // It takes everything.
+    let _ = serde_json::to_writer(&mut counted, &value);
+    counted.0
+}
+
+struct Counter(usize);
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
