@@ -16,14 +16,22 @@ const ANY_OF_SESSIONS: &str = "session.limpet.dev/*";
 /// What the controller itself writes on Services.
 const DIGEST: &str = "limpet.dev/digest";
 
+/// Whether anything is read of an annotation of this name: what it says, or that it is misspelt.
+#[must_use]
+pub fn is_read(annotation: &str) -> bool {
+    is_ours(annotation) || contour::reads(annotation)
+}
+
+fn is_ours(annotation: &str) -> bool {
+    let domain = annotation.split_once('/').map(|(domain, _)| domain);
+    let below = domain.and_then(|domain| domain.strip_suffix(DOMAIN));
+    below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+}
+
 /// What is wrong with the annotations of our domains that are none of `known`; `None`: nothing.
 #[must_use]
 pub fn unknown_annotations<'a>(names: impl IntoIterator<Item = &'a String>, known: &[&str]) -> Option<String> {
-    let is_ours = |name: &&String| {
-        let below = name.split_once('/').and_then(|(domain, _)| domain.strip_suffix(DOMAIN));
-        below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
-    };
-    let names = names.into_iter().filter(is_ours);
+    let names = names.into_iter().filter(|name| is_ours(name));
     let expected = match known {
         [] => String::new(),
         known => format!(", but {}", known.join(", ")),

@@ -11,6 +11,11 @@ const ANNOTATIONS: [&str; 3] = [
     "kubernetes.io/ingress.class",
 ];
 
+/// Whether an object's class may stand in this annotation.
+pub(super) fn is_class(annotation: &str) -> bool {
+    ANNOTATIONS.contains(&annotation)
+}
+
 pub(super) fn is_ours(meta: &Meta, settings: &ContourSettings) -> bool {
     let mut classes = ANNOTATIONS.iter().filter_map(|name| meta.annotations.get(*name));
     match classes.next() {

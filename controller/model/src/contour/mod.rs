@@ -139,6 +139,11 @@ impl Contour {
     }
 }
 
+/// Whether an annotation of this name is read.
+pub(super) fn reads(annotation: &str) -> bool {
+    class::is_class(annotation) || services::is_annotation(annotation)
+}
+
 fn edge<'a>(rule: &Rule<'a>) -> Edge<'a> {
     Edge {
         index: rule.index,
@@ -146,6 +151,10 @@ fn edge<'a>(rule: &Rule<'a>) -> Edge<'a> {
         to: match &rule.does {
             Does::Delegate(to) => Some(to.clone()),
             Does::Forward(_) => None,
+        },
+        services: match &rule.does {
+            Does::Delegate(_) => 0,
+            Does::Forward(forwarding) => forwarding.services.len(),
         },
     }
 }
@@ -159,6 +168,7 @@ fn written<'a>(object: &'a Object<IngressRouteSpec>, index: usize, rule: &'a Ing
         to: delegate
             .filter(|_| rule.services.is_empty())
             .map(|delegate| read::delegate_of(object, delegate)),
+        services: rule.services.len(),
     })
 }
 

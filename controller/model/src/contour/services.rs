@@ -296,6 +296,12 @@ pub(super) fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
+/// Whether an annotation of this name may say something of a Service.
+pub(super) fn is_annotation(name: &str) -> bool {
+    name.split_once('/')
+        .is_some_and(|(domain, _)| DOMAINS.contains(&domain))
+}
+
 fn annotation<'o>(object: &'o Object<ServiceSpec>, name: &str) -> Option<(String, &'o str)> {
     DOMAINS.iter().find_map(|domain| {
         let name = format!("{domain}/{name}");

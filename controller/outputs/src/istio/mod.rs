@@ -25,6 +25,8 @@ use limpet_model::{Extent, Unsupported};
 use super::envoy::{FilterBuild, WasmFilter};
 use super::manifests::{Definition, Manifests, Owner, Proxies, Source};
 
+pub use rules::PERSISTENT_SESSION;
+
 /// The `controllerName`s of Istio's GatewayClasses.
 pub(super) const GATEWAY_CONTROLLERS: &[&str] = &["istio.io/gateway-controller", "istio.io/unmanaged-gateway"];
 

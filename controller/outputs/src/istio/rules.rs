@@ -28,7 +28,7 @@ const MOST_PATCHES: usize = 512;
 /// Istio's default for routes that do not set it.
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
 /// The Service label that makes Istio keep the endpoints of terminating pods.
-const DRAINING: &str = "istio.io/persistent-session";
+pub const PERSISTENT_SESSION: &str = "istio.io/persistent-session";
 
 /// The objects of a Gateway's rules, and what is unsupported.
 pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &IstioOptions, gateway: &ObjectName) {
@@ -256,11 +256,11 @@ impl<'a> RulePatches<'a> {
         let services: BTreeSet<&ObjectName> = clusters.map(|cluster| &cluster.service).collect();
         for service in services {
             let object = self.source.objects.services.get(service);
-            if object.is_some_and(|service| !service.meta.labels.contains_key(DRAINING)) {
+            if object.is_some_and(|service| !service.meta.labels.contains_key(PERSISTENT_SESSION)) {
                 unsupported.push((
                     Extent::Part,
                     format!(
-                        "Service {service}: expected the label {DRAINING}, with any value (without it Istio ends \
+                        "Service {service}: expected the label {PERSISTENT_SESSION}, with any value (without it Istio ends \
                          the sessions of a pod as soon as it \
                          is deleted)"
                     ),

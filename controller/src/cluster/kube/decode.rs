@@ -6,14 +6,15 @@ use serde_json::{Map, Value};
 
 use super::item::Item;
 use super::own_status::ObservedStatus;
-use super::pruned::{LAST_APPLIED, pruned};
+use super::pruned::pruned;
 use limpet_api::{
     BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec, GatewaySpec,
     GrpcRouteSpec, HttpRouteSpec, Ingress, IngressRouteSpec, Kind, Object, ObjectName, ReferenceGrantSpec, ServiceSpec,
     SessionPolicySpec, XBackendSpec, readable,
 };
-use limpet_model::SessionPolicyKind;
 use limpet_model::endpoints::EndpointSlice;
+use limpet_model::{MANAGED_BY, SessionPolicyKind, is_read};
+use limpet_outputs::istio::PERSISTENT_SESSION;
 
 /// An object as the store takes it.
 #[derive(Debug)]
@@ -134,13 +135,16 @@ fn ingress(status: &Value) -> Vec<Ingress> {
     all.and_then(Result::ok).unwrap_or_default()
 }
 
-/// The metadata that `limpet_api` reads. The rest is dropped to save memory.
+/// The metadata that is read. The rest is dropped to save memory: objects of a namespace could fill it with
+/// annotations, which may have 256 KiB each.
 fn ours(mut meta: ObjectMeta) -> Value {
     meta.managed_fields = None;
     meta.owner_references = None;
-    // kubectl keeps a whole copy of the object there.
     if let Some(annotations) = &mut meta.annotations {
-        annotations.remove(LAST_APPLIED);
+        annotations.retain(|name, _| is_read(name));
+    }
+    if let Some(labels) = &mut meta.labels {
+        labels.retain(|name, _| [MANAGED_BY, PERSISTENT_SESSION].contains(&name.as_str()));
     }
     serde_json::to_value(meta).unwrap_or_default()
 }
@@ -163,5 +167,45 @@ impl Content {
             Self::CertificateDelegation(object) => object.malformed.as_ref(),
             Self::Namespace(_) | Self::Slice(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// They may have 256 KiB in each object.
+    #[test]
+    fn annotations_that_nobody_reads_took_memory() {
+        let read = [
+            "limpet.dev/service",
+            "session.limpet.dev/strct",
+            "projectcontour.io/upstream-protocol.h2",
+            "kubernetes.io/ingress.class",
+        ];
+        let others = [
+            "kubectl.kubernetes.io/last-applied-configuration",
+            "notlimpet.dev/a",
+            "limpet.dev",
+            "a",
+        ];
+        let annotations: BTreeMap<&str, &str> = read.into_iter().chain(others).map(|name| (name, "x")).collect();
+        let labels = json!({MANAGED_BY: "limpet", PERSISTENT_SESSION: "", "app": "web"});
+        let item: Item = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "web", "annotations": annotations, "labels": labels},
+            "spec": {"ports": []},
+        }))
+        .unwrap();
+        let entry = entry(Kind::Service, ItemForm::Service, item, "limpet.dev/controller");
+        let Content::Service(service) = entry.content else {
+            panic!("expected a Service: {:?}", entry.content)
+        };
+        let kept: Vec<&str> = service.meta.annotations.keys().map(String::as_str).collect();
+        assert_eq!(kept.len(), read.len(), "{kept:?}");
+        assert!(read.iter().all(|name| kept.contains(name)), "{kept:?}");
+        let labels: Vec<&str> = service.meta.labels.keys().map(String::as_str).collect();
+        assert_eq!(labels, [MANAGED_BY, PERSISTENT_SESSION]);
     }
 }

@@ -10,7 +10,7 @@ use limpet_api::Kind;
 use limpet_model::{PRUNED_LIFETIME, PRUNED_NAME};
 
 /// What kubectl keeps a whole copy of the object in.
-pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The fields of a session policy that it had when it was written and has no more, with their values where kubectl
 /// applied them last and nobody has changed them in another way since. A policy that has the newer shape has been
