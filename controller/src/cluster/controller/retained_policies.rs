@@ -4,7 +4,7 @@
 //! configuration before the routes that name the new policy. Without the old policy, the routes that it still has would
 //! lose their sessions for that moment. So the policies of the last published routes are retained until all connected
 //! Envoys of the Gateway have the new routes. One that acknowledges nothing makes no configuration grow without end:
-//! beyond [`MOST`], only what the changes of the last minute have left is retained.
+//! beyond [`MOST`], only what the changes of the last minute have left is retained, and [`MOST_YOUNG`] of that.
 //!
 //! The same holds for namespaces that no route has sessions of any more: their fences are for the former routes, too.
 
@@ -22,6 +22,8 @@ use crate::time_format;
 
 /// How many policies of earlier changes a Gateway retains, besides those of the last minute.
 pub(super) const MOST: usize = 64;
+/// How many it retains in all. The oldest ones go.
+const MOST_YOUNG: usize = 1000;
 /// Longer than Envoys that answer need for new routes, and than these wait for the answers of others.
 pub(super) const YOUNG: Duration = Duration::from_secs(60);
 
@@ -122,6 +124,7 @@ pub(super) fn retained_policies(
             };
             policies.extend(policy.map(|policy| (name.to_string(), retain(policy))));
         }
+        drop_oldest(policies, MOST_YOUNG);
         retained.namespaces.extend(used.dropped_namespaces(before));
         retained.namespaces.retain(|namespace| !used.has_namespace(namespace));
         let replaced = before.replaced_policies(gateway, was, is);
@@ -136,4 +139,40 @@ pub(super) fn retained_policies(
         }
     }
     all
+}
+
+fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize) {
+    let Some(more) = policies.len().checked_sub(most).filter(|more| *more > 0) else {
+        return;
+    };
+    let mut by_age: Vec<(Instant, String)> = policies
+        .iter()
+        .map(|(name, retained)| (retained.since, name.clone()))
+        .collect();
+    by_age.sort_unstable();
+    for (_, name) in by_age.into_iter().take(more) {
+        policies.remove(&name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_within_a_minute_left_policies_without_end() {
+        let policy: PolicyConfig = serde_json::from_value(serde_json::json!({"cookie": {"name": "c"}})).unwrap();
+        let start = Instant::now();
+        let retained = |number: u64| RetainedPolicy {
+            policy: policy.clone(),
+            since: start + Duration::from_secs(number),
+        };
+        // The names are in another order than the times.
+        let name = |number: u64| format!("{}", 9 - number);
+        let mut policies: BTreeMap<_, _> = (0..5).map(|number| (name(number), retained(number))).collect();
+        drop_oldest(&mut policies, 5);
+        assert_eq!(policies.len(), 5);
+        drop_oldest(&mut policies, 2);
+        assert_eq!(policies.keys().collect::<Vec<_>>(), [&name(4), &name(3)]);
+    }
 }

@@ -73,6 +73,8 @@ pub(super) struct Subscriber {
     has_preflight: bool,
     /// When to offer refused listeners again.
     listeners_again: Option<Instant>,
+    /// When a filter configuration was last replaced by another one.
+    filters_changed: Option<Instant>,
 }
 
 /// Units that some nodes of a group refuse and most accept. All streams of the group share them.
@@ -132,6 +134,7 @@ impl Subscriber {
             takes_hosts: abilities.takes_hosts && protocol == Protocol::Delta,
             has_preflight: abilities.has_preflight,
             listeners_again: None,
+            filters_changed: None,
         }
     }
 
@@ -297,6 +300,10 @@ impl Subscriber {
         self.expect_endpoints(resource_type, &items, group);
         self.expect_hosts(resource_type, &items, group);
         let subscription = &mut self.types[resource_type];
+        let replaces = |item: &Item| item.resource.is_some() && subscription.has.contains_key(&item.name);
+        if resource_type == ResourceType::ExtensionConfig && items.iter().any(replaces) {
+            self.filters_changed = Some(now);
+        }
         subscription.sent_nonce = nonce;
         subscription.in_flight = Some(InFlight { nonce, items });
         Some(response)

@@ -26,6 +26,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The same for clusters, so that routes still wait for the clusters.
 pub(super) const CLUSTERS_PATIENCE: Duration = Duration::from_millis(2500);
 
+/// How often a node gets a changed filter configuration: to set up a filter, each worker stops for a moment, which
+/// grows with its policies, and changes of one namespace are changes for all.
+pub(super) const FILTERS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What refers to other resources.
 pub(super) const REFERRING: [ResourceType; 3] = [
     ResourceType::Listener,
@@ -72,6 +76,7 @@ impl Subscriber {
         let ends = holds.map(|since| since + PATIENCE);
         let ends = ends
             .chain(clusters)
+            .chain(self.next_filters())
             .chain(self.preflight.limit())
             .chain(self.listeners_again);
         ends.filter(|end| *end > now).min()
@@ -95,13 +100,20 @@ impl Subscriber {
         }
     }
 
+    /// When changed filter configurations may be sent, if there are any.
+    fn next_filters(&self) -> Option<Instant> {
+        let changed = self.filters_changed?;
+        let has_updates = self.types[ResourceType::ExtensionConfig].has_updates();
+        has_updates.then_some(changed + FILTERS_INTERVAL)
+    }
+
     /// Whether changed resources of this type may be sent now.
     pub(super) fn may_update(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> bool {
-        if resource_type == ResourceType::Cluster {
-            return self.may_update_clusters(now);
-        }
-        if !REFERRING.contains(&resource_type) {
-            return true;
+        match resource_type {
+            ResourceType::Cluster => return self.may_update_clusters(now),
+            ResourceType::ExtensionConfig => return self.next_filters().is_none_or(|next| next <= now),
+            _ if !REFERRING.contains(&resource_type) => return true,
+            _ => {}
         }
         let waiting = |each: ResourceType| self.types[each].has_updates() || self.types[each].owed_an_answer;
         if !REFERRING.into_iter().any(waiting) {

@@ -1,4 +1,4 @@
-use super::super::order::{CLUSTERS_PATIENCE, PATIENCE};
+use super::super::order::{CLUSTERS_PATIENCE, FILTERS_INTERVAL, PATIENCE};
 use super::*;
 
 const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
@@ -130,6 +130,7 @@ fn a_cluster_named_a_policy_that_the_filter_did_not_have_yet() {
     for protocol in BOTH {
         let mut bed = served(protocol);
         let change = |bed: &mut Bed, content| {
+            bed.wait(FILTERS_INTERVAL);
             bed.publish(&[
                 (Cluster, "a", content),
                 (ExtensionConfig, "filter", content),
@@ -161,6 +162,38 @@ fn a_cluster_named_a_policy_that_the_filter_did_not_have_yet() {
         assert_eq!(bed.responses(), [""; 0], "the filter is still unanswered");
         bed.wait(PATIENCE.saturating_sub(CLUSTERS_PATIENCE));
         assert_eq!(bed.responses(), ["RouteConfiguration web=4"]);
+    }
+}
+
+#[test]
+fn policies_that_changed_all_the_time_set_up_filters_all_the_time() {
+    for protocol in BOTH {
+        let mut bed = served(protocol);
+        let change = |bed: &mut Bed, content| {
+            bed.publish(&[
+                (ExtensionConfig, "filter", content),
+                (RouteConfiguration, "web", content),
+            ]);
+        };
+        change(&mut bed, "2");
+        assert_eq!(
+            bed.settle(),
+            ["ExtensionConfig filter=2", "RouteConfiguration web=2"],
+            "the first waits for nothing"
+        );
+        for content in ["3", "4", "5"] {
+            change(&mut bed, content);
+            assert_eq!(bed.responses(), [""; 0], "the route waits for its policy");
+            // What needs no other filter does not wait.
+            bed.publish(&[(ClusterLoadAssignment, "a", content)]);
+            assert_eq!(bed.responses(), [format!("ClusterLoadAssignment a={content}")]);
+            bed.ack(ClusterLoadAssignment);
+            bed.wait(FILTERS_INTERVAL / 4);
+        }
+        assert_eq!(bed.stream.deadline(bed.now), Some(bed.now + FILTERS_INTERVAL / 4));
+        bed.wait(FILTERS_INTERVAL / 4);
+        assert_eq!(bed.settle(), ["ExtensionConfig filter=5", "RouteConfiguration web=5"]);
+        assert_eq!(bed.stream.deadline(bed.now), None);
     }
 }
 
