@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// With more entries, a map becomes a tree.
 const FEW: usize = 16;
@@ -93,6 +94,20 @@ impl<K: Ord, V> FewMap<K, V> {
             }
             Entries::Many(many) => many.get_key_value(key),
         }
+    }
+
+    /// The entries with these keys, in their order.
+    pub fn range<'a>(&'a self, keys: RangeInclusive<&'a K>) -> impl Iterator<Item = (&'a K, &'a V)> {
+        let (few, many) = match &self.0 {
+            Entries::Few(few) => (few.as_slice(), None),
+            Entries::Many(many) => (Default::default(), Some(many)),
+        };
+        let (first, last) = keys.into_inner();
+        let few = few.iter().map(|(key, value)| (key, value));
+        let few = few.filter(move |(key, _)| (first..=last).contains(key));
+        // A tree panics where the first key is behind the last one.
+        let many = many.filter(|_| first <= last);
+        few.chain(many.into_iter().flat_map(move |many| many.range(first..=last)))
     }
 
     /// The value of a key, to change it.
@@ -289,6 +304,8 @@ mod tests {
                 prop_assert_eq!(map.len(), tree.len());
             }
             prop_assert!(map.iter().eq(tree.iter()));
+            prop_assert!(map.range(&10..=&20).eq(tree.range(10..=20)));
+            prop_assert!(map.range(&20..=&10).next().is_none());
             prop_assert_eq!(&map, &tree.iter().map(|(key, value)| (*key, *value)).collect());
             for value in map.values_mut() {
                 *value /= 2;

@@ -16,6 +16,8 @@ mod drain;
 mod explain;
 pub mod gateway_api;
 mod kube;
+#[cfg(test)]
+mod looked;
 mod migrate;
 mod reconcile;
 pub mod render;

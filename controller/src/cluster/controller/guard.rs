@@ -231,7 +231,7 @@ mod tests {
     use limpet_outputs::{FilterInputs, FilterKeys};
 
     use super::*;
-    use crate::cluster::reconcile::fences::looked;
+    use crate::cluster::looked;
     use crate::cluster::reconcile::manifests::Written;
     use limpet_model::endpoints::EndpointState;
 

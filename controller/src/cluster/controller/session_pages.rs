@@ -71,11 +71,12 @@ async fn own_sessions(
     State(pages): State<Arc<Pages>>,
     Extension(client): Extension<Client>,
     RawQuery(query): RawQuery,
-) -> Response {
+) -> Result<Response, Response> {
+    let _turn = pages.turns.take(client).await?;
     // A client that names another namespace is answered for that one: the answer is for this client alone.
     let namespace = query.as_deref().and_then(|query| query.strip_prefix("namespace="));
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
     let own = pages.book.at(client.address.ip().to_canonical(), namespace);
     // All keys are strings, so it serializes.
-    page(JSON, serde_json::to_vec(&own).unwrap_or_default().into())
+    Ok(page(JSON, serde_json::to_vec(&own).unwrap_or_default().into()))
 }

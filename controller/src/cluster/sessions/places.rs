@@ -421,6 +421,10 @@ impl Places {
 }
 
 impl Served {
+    pub(super) fn namespace(&self) -> &str {
+        &self.service.namespace
+    }
+
     /// Whether any Envoys have it.
     fn is_published(&self) -> bool {
         self.groups.values().any(|bounds| bounds.is_given)

@@ -13,7 +13,7 @@ use crate::time_format;
 use super::Content;
 use super::gaps::Gaps;
 use super::ledger::Summary;
-use super::places::{Served, Standing};
+use super::places::{Host, HostKey, Served, Standing};
 
 /// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -170,6 +170,8 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
 
 /// What lives now at the pod that has an address. It may have others, of another family. `namespace`: the pod's, so
 /// that EndpointSlices of others do not count; `None`: all count.
+///
+/// Any pod may ask, so only the hosts of the pod's own namespaces are all looked at.
 pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
     let Content { ledger, places, .. } = content;
     let gaps = GapsBy::new(content, now);
@@ -177,23 +179,41 @@ pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: T
         let served = places.served();
         served.filter(|(_, served)| namespace.is_none_or(|own| served.service.namespace == own))
     };
-    let hosts = || {
-        served().flat_map(|(cluster, served)| {
-            let hosts = served.hosts.iter();
-            hosts.map(move |(address, host)| (*cluster, served, *address, host))
+    let (first, last) = (SocketAddr::new(ip, 0), SocketAddr::new(ip, u16::MAX));
+    let at_address: Vec<(HostKey, &Served, &Host)> = served()
+        .flat_map(|(cluster, served)| {
+            let hosts = served.hosts.range(&first..=&last);
+            hosts.map(move |(address, host)| ((*cluster, *address), served, host))
         })
-    };
-    let at_address = || hosts().filter(|(_, _, address, _)| address.ip() == ip);
-    // A former pod may have had the address. A namespace's EndpointSlices say nothing of the pods of another one.
-    let reused: BTreeSet<&str> = at_address()
-        .filter(|(.., host)| host.is_backend() && host.owner.is_some())
-        .map(|(_, served, ..)| served.service.namespace.as_str())
         .collect();
-    let owners: HashSet<(&str, &Arc<str>)> = at_address()
-        .map(|(_, served, _, host)| (served.service.namespace.as_str(), host))
+    // A former pod may have had the address. A namespace's EndpointSlices say nothing of the pods of another one.
+    let reused: BTreeSet<&str> = at_address
+        .iter()
+        .filter(|(.., host)| host.is_backend() && host.owner.is_some())
+        .map(|(_, served, _)| served.namespace())
+        .collect();
+    let owners: HashSet<(&str, &Arc<str>)> = at_address
+        .iter()
+        .map(|(_, served, host)| (served.namespace(), host))
         .filter(|(namespace, host)| host.is_backend() || !reused.contains(namespace))
         .filter_map(|(namespace, host)| Some((namespace, host.owner.as_ref()?)))
         .collect();
+    let namespaces: BTreeSet<&str> = owners.iter().map(|(namespace, _)| *namespace).collect();
+    let of_owners = served()
+        .filter(|(_, served)| namespaces.contains(served.namespace()))
+        .flat_map(|(cluster, served)| {
+            let hosts = served.hosts.iter();
+            hosts.map(move |(address, host)| ((*cluster, *address), served, host))
+        })
+        .inspect(|_| {
+            #[cfg(test)]
+            crate::cluster::looked::at_one();
+        })
+        .filter(|(_, served, host)| {
+            let owner = host.owner.as_ref();
+            owner.is_some_and(|owner| owners.contains(&(served.namespace(), owner)))
+        });
+    let without_owner = at_address.iter().filter(|(.., host)| host.owner.is_none()).copied();
     let mut own = OwnSessions {
         known: false,
         sessions: 0,
@@ -201,16 +221,9 @@ pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: T
         since: content.since,
         gaps: Gaps::default(),
     };
-    for (cluster, served, address, host) in hosts() {
-        let is_own = match &host.owner {
-            Some(owner) => owners.contains(&(served.service.namespace.as_str(), owner)),
-            None => address.ip() == ip,
-        };
-        if !is_own {
-            continue;
-        }
-        let streams = ledger.streams_of((cluster, address));
-        let of_host = ledger.summary((cluster, address), now);
+    for (key, served, host) in without_owner.chain(of_owners) {
+        let streams = ledger.streams_of(key);
+        let of_host = ledger.summary(key, now);
         let (sessions, uncounted) = (count(&of_host), uncounted(&of_host));
         // Who is gone and has nothing left is not known any more.
         if !host.is_backend() && sessions == 0 && streams == 0 && uncounted.is_complete() {

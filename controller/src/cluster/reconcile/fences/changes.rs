@@ -33,7 +33,7 @@ impl<'a> PublishedFences<'a> {
         let mut all = HashMap::new();
         for fence in self.fences {
             #[cfg(test)]
-            super::looked::at_one();
+            crate::cluster::looked::at_one();
             if let Some(namespace) = &fence.namespace {
                 let begins = all.entry((namespace.as_str(), fence.address.clone())).or_default();
                 *begins = fence.not_before.max(*begins);
@@ -244,7 +244,7 @@ impl Fences {
         let mut new = Vec::new();
         for (at, change) in &self.changes {
             #[cfg(test)]
-            super::looked::at_one();
+            crate::cluster::looked::at_one();
             if change.left_out || change.fence_in(at, &self.list).is_some() {
                 continue;
             }
@@ -303,7 +303,7 @@ impl Fences {
         let (held, list, owners) = (&self.held, &self.list, &self.owners);
         self.changes.retain(|at, change| {
             #[cfg(test)]
-            super::looked::at_one();
+            crate::cluster::looked::at_one();
             let is_open = || !change.left_out && change.fence_in(at, list).is_none() && owners.knows(at);
             held.contains(at) || is_open()
         });

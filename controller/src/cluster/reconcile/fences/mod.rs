@@ -19,22 +19,3 @@ mod tests;
 pub(crate) use changes::{Fences, PublishedFences};
 pub(crate) use list::List;
 pub(crate) use owners::RoutedPort;
-
-/// How many ports, addresses, changes and fences this thread has looked at, for tests of what many of them cost.
-#[cfg(test)]
-pub(crate) mod looked {
-    use std::cell::Cell;
-
-    thread_local! {
-        static COUNT: Cell<usize> = const { Cell::new(0) };
-    }
-
-    pub(super) fn at_one() {
-        COUNT.set(COUNT.get() + 1);
-    }
-
-    /// How many since the last call.
-    pub(crate) fn take() -> usize {
-        COUNT.replace(0)
-    }
-}

@@ -167,7 +167,7 @@ impl Owners {
         let is_alive = |owned: &Owned| owned.left.is_none_or(|left| now.since(left) < life);
         self.addresses.retain(|_, owned| {
             #[cfg(test)]
-            super::looked::at_one();
+            crate::cluster::looked::at_one();
             is_alive(owned)
         });
         self.left = self.addresses.values().filter(|owned| owned.left.is_some()).count();
@@ -190,7 +190,7 @@ impl Owners {
             let ports = ports.take_while(|(port, _)| port.service.namespace == keeper);
             let with_any = ports.filter(|(_, seen)| {
                 #[cfg(test)]
-                super::looked::at_one();
+                crate::cluster::looked::at_one();
                 // The fewer are looked for among the others.
                 if seen.len() < addresses.len() {
                     seen.keys().any(|address| addresses.contains(address))

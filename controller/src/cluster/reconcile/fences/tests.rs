@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::changes::PublishedFences;
 use super::list::Fence;
-use super::{Fences, List, RoutedPort, looked};
+use super::{Fences, List, RoutedPort};
+use crate::cluster::looked;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::{Endpoint, EndpointState};

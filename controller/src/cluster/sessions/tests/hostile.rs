@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use limpet_core::census::report::{BackendReport, RebalancedReport, WindowReport};
 
 use super::*;
+use crate::cluster::looked;
 use crate::cluster::sessions::ledger::Ledger;
 use limpet_model::endpoints::Endpoint;
 
@@ -85,6 +86,24 @@ fn an_invented_uid_keeps_no_pod_of_another_namespace() {
         assert!(own(namespace).sessions >= 1, "{namespace:?}");
     }
     assert_eq!(own(Some("shop")).sessions, 1);
+}
+
+#[test]
+fn a_pod_that_asks_for_itself_made_the_controller_look_at_all_pods() {
+    let shop = Shop::new();
+    let pods: Vec<_> = (10..200).map(|number| (number, "pod")).collect();
+    show(&shop, "other", &pods);
+    let owned = |number| Endpoint {
+        owner: Some("one".into()),
+        ..endpoint(number, EndpointState::Ready)
+    };
+    shop.book.observe(&shop.cluster, &[owned(1), owned(2)]);
+    looked::take();
+    for number in [1, 10, 250] {
+        shop.book.at(address(number).ip(), Some("shop"));
+    }
+    shop.book.at(address(1).ip(), None);
+    assert_eq!(looked::take(), 2 + 2, "the pods of its own namespace");
 }
 
 #[test]
