@@ -421,7 +421,7 @@ impl Control {
         self.asked.answered();
         self.guard.refresh();
         self.metrics.count_objects(&self.store);
-        if self.store.set_memory(self.memory.kept()) {
+        if self.store.set_memory(self.memory.known()) {
             self.asked = Asked::at(Instant::now());
             self.reader.read_wanted(self.store.wanted());
             return self.mark();

@@ -1,18 +1,24 @@
 //! The memory in the event loop: what the ConfigMap has goes into a build, and what the build remembers is to be
 //! written.
 
+use std::collections::VecDeque;
+
 use tokio::sync::watch;
 
 use crate::cluster::reconcile::reconcile_loop::changed_or_never;
 use limpet_model::Memory;
+
+/// How many builds may remember something before the ConfigMap has it.
+const MOST: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct KeptMemory {
     /// `None`: the ConfigMap was not read yet.
     kept: watch::Receiver<Option<Memory>>,
     wanted: watch::Sender<Option<Memory>>,
-    /// What the last build remembered. It leads to the same graph, so it needs no other build when it is read again.
-    built: Option<Memory>,
+    /// What builds remembered since the ConfigMap had the first of it. The last one is newer than the ConfigMap, which
+    /// is written only now and then: an object may be changed for the worse before it was written for the first time.
+    built: VecDeque<Memory>,
 }
 
 impl KeptMemory {
@@ -21,25 +27,42 @@ impl KeptMemory {
         Self {
             kept,
             wanted,
-            built: None,
+            built: VecDeque::new(),
         }
     }
 
-    /// Waits for what the last build does not know.
+    /// Waits for what builds do not know.
     pub(crate) async fn changed(&mut self) {
         loop {
             changed_or_never(&mut self.kept).await;
-            if *self.kept.borrow_and_update() != self.built {
+            if self.read() {
                 return;
             }
-            // It is written. A wish that stayed would undo what somebody corrects in the ConfigMap later.
-            self.wanted.send_if_modified(|wanted| wanted.take().is_some());
         }
     }
 
     /// What to build with.
-    pub(crate) fn kept(&mut self) -> Memory {
-        self.kept.borrow_and_update().clone().unwrap_or_default()
+    pub(crate) fn known(&mut self) -> Memory {
+        if self.kept.has_changed().unwrap_or_default() {
+            self.read();
+        }
+        let built = self.built.back().cloned();
+        built.unwrap_or_else(|| self.kept.borrow().clone().unwrap_or_default())
+    }
+
+    /// Takes in what the ConfigMap has. Returns whether no build remembered that.
+    fn read(&mut self) -> bool {
+        let kept = self.kept.borrow_and_update();
+        let Some(place) = self.built.iter().rposition(|built| Some(built) == kept.as_ref()) else {
+            self.built.clear();
+            return true;
+        };
+        self.built.drain(..place);
+        if self.built.len() == 1 {
+            // It is written. A wish that stayed would undo what somebody corrects in the ConfigMap later.
+            self.wanted.send_if_modified(|wanted| wanted.take().is_some());
+        }
+        false
     }
 
     /// Takes in what a build remembers.
@@ -50,7 +73,12 @@ impl KeptMemory {
             *known = wanted;
             changed
         });
-        self.built = Some(memory);
+        if self.built.back() != Some(&memory) {
+            self.built.push_back(memory);
+        }
+        if self.built.len() > MOST {
+            self.built.pop_front();
+        }
     }
 }
 
@@ -71,5 +99,34 @@ mod tests {
         keeping.send_replace(Some(written));
         assert!(memory.changed().now_or_never().is_none(), "it is what was built");
         assert_eq!(*wanted.borrow(), None);
+    }
+
+    #[test]
+    fn what_was_not_written_yet_was_not_remembered() {
+        let memory_of = |name: &str| {
+            let text = format!(r#"{{"classes": [{{"name": "{name}", "controllerName": "limpet.dev/controller"}}]}}"#);
+            Memory::parts()
+                .find_map(|part| Memory::parse(part, &text).ok())
+                .unwrap()
+        };
+        let (first, second, third) = (memory_of("a"), memory_of("b"), memory_of("c"));
+        let (keeping, kept) = watch::channel(Some(Memory::default()));
+        let (wanting, wanted) = watch::channel(None);
+        let mut memory = KeptMemory::new(kept, wanting);
+        memory.remember(first.clone());
+        assert_eq!(memory.known(), first);
+        memory.remember(second.clone());
+        // The first one is written while the second one waits.
+        keeping.send_replace(Some(first));
+        assert!(memory.changed().now_or_never().is_none());
+        assert_eq!(memory.known(), second);
+        assert_eq!(*wanted.borrow(), Some(second.clone()));
+        keeping.send_replace(Some(second));
+        assert!(memory.changed().now_or_never().is_none());
+        assert_eq!(*wanted.borrow(), None);
+        // Somebody else writes.
+        keeping.send_replace(Some(third.clone()));
+        assert!(memory.changed().now_or_never().is_some());
+        assert_eq!(memory.known(), third);
     }
 }
