@@ -183,11 +183,10 @@ async fn a_moving_session_passes_a_backend_that_is_gone() -> Result<()> {
     for strict in [false, true] {
         let config = Config::load("cookie.yaml")?.policy(&policy(&json!({"strict": strict})));
         let mut site = Site::start(config.moving_strict_routes()).await?;
-        let first = site.envoy.get("/").send().await?;
         let mut visitor = site.visitor();
-        let [(gone, address), _] = others(&site, &first)?;
-        site.backend(&gone)?.stop().await;
+        let [(gone, address), _] = others(&site, &visitor.get("/").await?)?;
         moving(&site, &mut visitor, address).await?;
+        site.backend(&gone)?.stop().await;
         // Envoy tries it, and then another one.
         let passed = visitor.get("/").await?;
         assert_eq!(passed.status, 200, "strict: {strict}");
