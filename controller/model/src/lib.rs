@@ -79,7 +79,7 @@ pub use session_fields::{CookiePath, OrNone, ScopeName, SessionFields, SessionSc
 pub use sessions::{PRUNED_LIFETIME, PRUNED_NAME, check_defaults, costs_of_deletion};
 pub use settings::{CONTROLLER_NAME, ContourPorts, ContourSettings, Gateways, ManagedEnvoys, SessionLimits, Settings};
 pub use short_hash::short_hash;
-pub use unknown_annotations::{is_read, unknown_annotations};
+pub use unknown_annotations::{reads_annotation, unknown_annotations};
 pub use unsupported::{Extent, Unsupported};
 
 /// How many rules, members and grants this thread has looked at, for tests of what many of them cost.

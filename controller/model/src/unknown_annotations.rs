@@ -18,7 +18,7 @@ const DIGEST: &str = "limpet.dev/digest";
 
 /// Whether anything is read of an annotation of this name: what it says, or that it is misspelt.
 #[must_use]
-pub fn is_read(annotation: &str) -> bool {
+pub fn reads_annotation(annotation: &str) -> bool {
     is_ours(annotation) || contour::reads(annotation)
 }
 

@@ -10,7 +10,7 @@ use super::rule::{RouteRule, RuleAction};
 use crate::problem::Problem;
 
 /// In JSON, which is about as large as what Envoy gets. 128 matches of 2 KiB each, for 16 hosts.
-pub(super) const MOST_BYTES: usize = 4 << 20;
+const MOST_BYTES: usize = 4 << 20;
 
 /// What is wrong with rules of which too much is made.
 pub(super) fn problem(rules: &[RouteRule<'_>], attachments: &[Attachment]) -> Option<Problem> {

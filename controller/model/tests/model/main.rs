@@ -66,14 +66,21 @@ spec: {ports: [{name: web, port: 80}]}
 ---
 ";
 
-/// Builds an HTTPRoute `shop/shop` with these rules.
+/// Builds an HTTPRoute `shop/shop` for all hosts with these rules.
 fn with_rules(rules: &str) -> (Graph, Reports) {
+    with_hosts(&[], rules)
+}
+
+/// Builds an HTTPRoute `shop/shop` for these hosts with these rules.
+fn with_hosts(hosts: &[String], rules: &str) -> (Graph, Reports) {
+    let hosts = hosts.join(", ");
     built(&format!(
         "{SHOP}
 kind: HTTPRoute
 metadata: {{namespace: shop, name: shop}}
 spec:
   parentRefs: [{{name: web}}]
+  hostnames: [{hosts}]
   rules:
 {rules}"
     ))

@@ -1,6 +1,6 @@
 //! What routes, Gateways and policies say where rules are refused.
 
-use super::{SHOP, built, condition, expect, hosts, routes, with_rules};
+use super::{condition, expect, hosts, routes, with_hosts, with_rules};
 use limpet_api::ObjectName;
 use limpet_model::Reports;
 use limpet_model::graph::Action;
@@ -157,21 +157,15 @@ fn a_large_header_for_each_match_and_host_took_all_memory() {
             .collect();
         let matches = matches.join(", ");
         let hosts: Vec<String> = (0..hosts).map(|number| format!("h{number}.example")).collect();
-        let hosts = hosts.join(", ");
-        built(&format!(
-            "{SHOP}
-kind: HTTPRoute
-metadata: {{namespace: shop, name: shop}}
-spec:
-  parentRefs: [{{name: web}}]
-  hostnames: [{hosts}]
-  rules:
+        let rules = format!(
+            "
   - matches: [{matches}]
     filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: x, value: {value}}}]}}}}]
     backendRefs: [{backends}]
   - backendRefs: [{{name: v1, port: 80}}]
 "
-        ))
+        );
+        with_hosts(&hosts, &rules)
     };
     let (one, two) = ("{name: v1, port: 80}", "{name: v1, port: 80}, {name: v2, port: 80}");
     for (value, host, backends) in [(4096, 16, one), (1024, 16, two)] {

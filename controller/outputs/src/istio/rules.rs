@@ -260,9 +260,8 @@ impl<'a> RulePatches<'a> {
                 unsupported.push((
                     Extent::Part,
                     format!(
-                        "Service {service}: expected the label {PERSISTENT_SESSION}, with any value (without it Istio ends \
-                         the sessions of a pod as soon as it \
-                         is deleted)"
+                        "Service {service}: expected the label {PERSISTENT_SESSION}, with any value (without it \
+                         Istio ends the sessions of a pod as soon as it is deleted)"
                     ),
                 ));
             }

@@ -124,7 +124,7 @@ mod tests {
         keeping.send_replace(Some(second));
         assert!(memory.changed().now_or_never().is_none());
         assert_eq!(*wanted.borrow(), None);
-        // Somebody else writes.
+        // Another replica writes.
         keeping.send_replace(Some(third.clone()));
         assert!(memory.changed().now_or_never().is_some());
         assert_eq!(memory.known(), third);

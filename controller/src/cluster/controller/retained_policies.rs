@@ -142,9 +142,10 @@ pub(super) fn retained_policies(
 }
 
 fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize) {
-    let Some(more) = policies.len().checked_sub(most).filter(|more| *more > 0) else {
+    let more = policies.len().saturating_sub(most);
+    if more == 0 {
         return;
-    };
+    }
     let mut by_age: Vec<(Instant, String)> = policies
         .iter()
         .map(|(name, retained)| (retained.since, name.clone()))

@@ -13,7 +13,7 @@ use limpet_api::{
     SessionPolicySpec, XBackendSpec, readable,
 };
 use limpet_model::endpoints::EndpointSlice;
-use limpet_model::{MANAGED_BY, SessionPolicyKind, is_read};
+use limpet_model::{MANAGED_BY, SessionPolicyKind, reads_annotation};
 use limpet_outputs::istio::PERSISTENT_SESSION;
 
 /// An object as the store takes it.
@@ -141,7 +141,7 @@ fn ours(mut meta: ObjectMeta) -> Value {
     meta.managed_fields = None;
     meta.owner_references = None;
     if let Some(annotations) = &mut meta.annotations {
-        annotations.retain(|name, _| is_read(name));
+        annotations.retain(|name, _| reads_annotation(name));
     }
     if let Some(labels) = &mut meta.labels {
         labels.retain(|name, _| [MANAGED_BY, PERSISTENT_SESSION].contains(&name.as_str()));
@@ -178,7 +178,7 @@ mod tests {
 
     /// They may have 256 KiB in each object.
     #[test]
-    fn annotations_that_nobody_reads_took_memory() {
+    fn annotations_that_are_not_read_took_memory() {
         let read = [
             "limpet.dev/service",
             "session.limpet.dev/strct",

@@ -171,7 +171,7 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
 /// What lives now at the pod that has an address. It may have others, of another family. `namespace`: the pod's, so
 /// that EndpointSlices of others do not count; `None`: all count.
 ///
-/// Any pod may ask, so only the hosts of the pod's own namespaces are all looked at.
+/// Any pod may ask, so all hosts are looked at in the pod's own namespaces only.
 pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
     let Content { ledger, places, .. } = content;
     let gaps = GapsBy::new(content, now);

@@ -224,9 +224,7 @@ fn a_root_reaches_no_more_routes_than_there_may_be() {
 /// In a split with a session, Envoy has a route for each Service.
 #[test]
 fn a_root_has_more_routes_with_many_services_and_long_prefixes() {
-    let (few, many, long) = (name("few"), name("many"), name("long"));
-    let prefix = "/".repeat(4 * BYTES_OF_PREFIX);
-    let edges = |count: usize, prefix: &'static str, services| {
+    fn edges(count: usize, prefix: &str, services: usize) -> Vertex<'_> {
         let edge = |index| Edge {
             index,
             prefix,
@@ -234,12 +232,13 @@ fn a_root_has_more_routes_with_many_services_and_long_prefixes() {
             services,
         };
         Vertex::new(true, false, (0..count).map(edge).collect())
-    };
-    let prefix: &'static str = prefix.leak();
+    }
+    let (few, many, long) = (name("few"), name("many"), name("long"));
+    let prefix = "/".repeat(4 * BYTES_OF_PREFIX);
     let vertices = [
         (&few, edges(MOST_ROUTES / 10, "/", 10)),
         (&many, edges(MOST_ROUTES / 10, "/", 11)),
-        (&long, edges(MOST_ROUTES / 4, prefix, 1)),
+        (&long, edges(MOST_ROUTES / 4, &prefix, 1)),
     ];
     let vertices = vertices.into_iter().collect();
     let tree = Tree::of(&vertices, vertices.keys().copied());
