@@ -88,6 +88,23 @@ impl Crowd {
         .await
     }
 
+    /// Waits until the last token of every client is such a one. A worker takes a filter a moment after its Envoy has
+    /// acknowledged it.
+    ///
+    /// # Errors
+    /// If the token of a client is not.
+    pub async fn until_tokens(&self, what: &str, matches: impl Fn(&str) -> bool) -> Result<()> {
+        let has_such = |journey: &Arc<Mutex<Journey>>| {
+            let journey = lock(journey);
+            journey
+                .tokens()
+                .last()
+                .and_then(|visit| visit.token.as_deref())
+                .is_some_and(&matches)
+        };
+        poll::until(what, async || self.journeys.iter().all(has_such).then_some(())).await
+    }
+
     /// Stops all clients, each after the answer it is waiting for.
     pub async fn leave(mut self) -> Journeys {
         self.leaving.store(true, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use limpet_e2e::kube::{Cluster, Controller, Namespace, Pod, Proxy, Release};
-use limpet_e2e::{Build, Carrier, Crowd, Journeys, Visitor, clock_off_by, poll};
+use limpet_e2e::{Build, Carrier, Crowd, Visitor, clock_off_by, poll};
 use serde_json::{Value, json};
 
 use crate::kept::{event, until_event};
@@ -197,15 +197,20 @@ pub(crate) fn key_of(token: &str) -> Result<u64> {
     Ok(u64::from(*bytes.get(1).context("too short")?))
 }
 
-/// No request failed, no session moved, and each one's last token was made with this key.
-fn assert_stayed_with_key(journeys: &Journeys, key: u64) -> Result<()> {
+/// Waits until each client's token was made with this key.
+pub(crate) async fn until_signed_with(crowd: &Crowd, key: u64) -> Result<()> {
+    let what = format!("every token to be made with key {key}");
+    let is_made_with_it = |token: &str| key_of(token).is_ok_and(|found| found == key);
+    crowd.until_tokens(&what, is_made_with_it).await
+}
+
+/// Each client's token gets made with this key, no request fails, and no session moves.
+async fn assert_stays_and_gets_key(crowd: Crowd, key: u64) -> Result<()> {
+    until_signed_with(&crowd, key).await?;
+    crowd.rounds(3).await?;
+    let journeys = crowd.leave().await;
     journeys.none_failed()?;
-    journeys.all_stayed()?;
-    for journey in &journeys.0 {
-        let last = journey.tokens().last().and_then(|visit| visit.token.clone());
-        assert_eq!(key_of(&last.context("no token")?)?, key);
-    }
-    Ok(())
+    journeys.all_stayed()
 }
 
 #[tokio::test]
@@ -262,8 +267,7 @@ async fn an_annotation_rotates_the_key_and_no_session_is_lost() -> Result<()> {
     // The controller may see its own write later.
     let counted = async || (site.controller.metric("limpet_keys{state=\"retiring\"}").await.ok()? == "0").then_some(());
     poll::until("the metric to be 0", counted).await?;
-    crowd.rounds(3).await?;
-    assert_stayed_with_key(&crowd.leave().await, 2)?;
+    assert_stays_and_gets_key(crowd, 2).await?;
     let secret = site.namespace.get("v1/Secret", KEYRING).await?;
     assert_eq!(secret["metadata"]["annotations"]["limpet.dev/rotated"], "now");
     let log = site.controller.log()?;
@@ -407,7 +411,5 @@ async fn rotations_go_on_while_old_keys_retire() -> Result<()> {
     site.request_rotation("two").await?;
     site.until_keys(&[(1, "retiring"), (2, "retiring"), (3, "signing")])
         .await?;
-    crowd.rounds(3).await?;
-    assert_stayed_with_key(&crowd.leave().await, 3)?;
-    Ok(())
+    assert_stays_and_gets_key(crowd, 3).await
 }
