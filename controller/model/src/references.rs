@@ -8,6 +8,7 @@ use super::backend_tls::TlsPolicies;
 use super::graph::{BackendTls, Balance, Cluster, ClusterLimits, ClusterName, Protocol};
 use super::manager::{MANAGED_BY, MANAGER};
 use super::objects::RuleBackend;
+use super::pod_labels::pod_labels;
 use super::sessions::never_begins;
 use super::short_hash::short_hash;
 use limpet_api::{BackendRef, Kind, Object, ObjectName, ServiceSpec};
@@ -237,13 +238,7 @@ impl<'a> References<'a> {
         if let Some(mode) = tls.filter(|mode| *mode != "None") {
             return Err(unsupported(format!("spec.tls.mode: expected None, found {mode}")));
         }
-        let selector = backend.spec.endpoint_selector.as_ref();
-        if selector.is_none_or(|selector| selector.match_labels.is_empty()) {
-            // A Service without a selector has no endpoints.
-            return Err(unsupported(
-                "spec.endpointSelector.matchLabels: expected a label".to_owned(),
-            ));
-        }
+        pod_labels(&backend.spec).map_err(unsupported)?;
         let Some(port) = &backend.spec.port else {
             return Err(unsupported("spec.port: expected a port".to_owned()));
         };

@@ -199,7 +199,9 @@ impl<W: Wire> StreamTask<W> {
         if let Some(live) = &self.live {
             self.discovery.snapshots.shared().disconnect(&live.cell, self.number);
             let (node, group) = (&live.connected.node, &live.cell.name);
-            tracing::info!(%node, %group, "a stream of a node ended");
+            if let Some(left_out) = live.cell.comings.tell() {
+                tracing::info!(%node, %group, left_out, "a stream of a node ended");
+            }
         }
     }
 
@@ -330,27 +332,35 @@ impl<W: Wire> StreamTask<W> {
             Answer::Approved => judged(),
             Answer::Disbelieved(words) => {
                 judged();
-                let error = words.as_deref().unwrap_or("it refuses all routes");
-                tracing::warn!(%node, %group, error, "what a node refuses does not count");
-            }
-            Answer::Disapproved(of, unit, message) => {
-                judged();
-                if let Some(unit) = unit {
-                    shared.counters.unit_refused();
-                    tracing::warn!(%node, %group, %unit, error = %message, "a node refused the routes of this object");
-                } else {
-                    tracing::info!(%node, %group, of, error = %message, "a node refused the routes of some objects");
+                if let Some(left_out) = live.cell.refusals.tell() {
+                    let error = words.as_deref().unwrap_or("it refuses all routes");
+                    tracing::warn!(%node, %group, error, left_out, "what a node refuses does not count");
                 }
             }
-            Answer::Refused(resources, message) => {
+            Answer::Disapproved(of, unit, error) => {
+                judged();
+                if unit.is_some() {
+                    shared.counters.unit_refused();
+                }
+                if let Some(left_out) = live.cell.refusals.tell() {
+                    if let Some(unit) = unit {
+                        tracing::warn!(%node, %group, %unit, %error, left_out, "a node refused the routes of this object");
+                    } else {
+                        tracing::info!(%node, %group, of, %error, left_out, "a node refused the routes of some objects");
+                    }
+                }
+            }
+            Answer::Refused(resources, error) => {
                 shared.counters.refused(resource_type);
                 let count = resources.len();
                 for (name, version) in resources.into_iter().take(LOGGED_REFUSALS) {
-                    let version = version.map(tracing::field::display);
-                    tracing::warn!(
-                        %node, %group, %resource_type, %name, version, count, error = %message,
-                        "a node refused a response with this resource"
-                    );
+                    if let Some(left_out) = live.cell.refusals.tell() {
+                        let version = version.map(tracing::field::display);
+                        tracing::warn!(
+                            %node, %group, %resource_type, %name, version, count, %error, left_out,
+                            "a node refused a response with this resource"
+                        );
+                    }
                 }
             }
         }
@@ -425,13 +435,17 @@ impl<W: Wire> StreamTask<W> {
             (TurnedAway::Streams, Status::resource_exhausted(words))
         })?;
         let (node, group) = (&connected.node, &cell.name);
-        if cell.group().is_published() {
-            tracing::info!(%node, %group, protocol = ?W::PROTOCOL, service = ?self.service, "a node connected");
-        } else {
-            tracing::warn!(
-                %node, %group, protocol = ?W::PROTOCOL, service = ?self.service,
-                "a node connected whose group is not known: it waits"
-            );
+        let is_published = cell.group().is_published();
+        if let Some(left_out) = cell.comings.tell() {
+            let (protocol, service) = (W::PROTOCOL, self.service);
+            if is_published {
+                tracing::info!(%node, %group, ?protocol, ?service, left_out, "a node connected");
+            } else {
+                tracing::warn!(
+                    %node, %group, ?protocol, ?service, left_out,
+                    "a node connected whose group is not known: it waits"
+                );
+            }
         }
         let mut sequence = cell.sequence.subscribe();
         sequence.mark_changed();

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::counters::{Counters, Counts, PreflightCounts, TurnedAway};
 use super::group::Group;
+use super::log_rate::LogRate;
 use super::peer::Origin;
 use super::subscriber::{Overruled, Subscriber};
 use super::validity::Validity;
@@ -48,6 +49,9 @@ pub(super) struct GroupCell {
     pub(super) judgements: watch::Sender<u64>,
     /// After which of these changes they were looked up.
     pub(super) overruled: Mutex<(u64, Overruled)>,
+    /// Of its nodes: streams that come and go, and what is refused.
+    pub(super) comings: LogRate,
+    pub(super) refusals: LogRate,
 }
 
 /// A stream of a node.
@@ -250,6 +254,8 @@ impl GroupCell {
             streams: Mutex::default(),
             judgements: watch::Sender::default(),
             overruled: Mutex::default(),
+            comings: LogRate::default(),
+            refusals: LogRate::default(),
         }
     }
 

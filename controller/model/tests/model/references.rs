@@ -228,6 +228,10 @@ fn what_an_x_backend_cannot_be_is_told() {
             "{type: EndpointSelector, endpointSelector: {matchLabels: {}}, port: {number: 80}}",
             "spec.endpointSelector.matchLabels: expected a label",
         ),
+        (
+            "{type: EndpointSelector, endpointSelector: {matchLabels: {app: not valid!}}, port: {number: 80}}",
+            "spec.endpointSelector.matchLabels[app]: expected at most 63 letters",
+        ),
     ];
     for (spec, word) in cases {
         let (graph, reports) = with_backend(spec);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 use kube::core::ApiResource;
+use limpet_xds::LogRate;
 
 use super::decode::{Content, Entry};
 use super::kind::REQUIRED;
@@ -30,6 +31,7 @@ pub(crate) struct Store {
     counts: BTreeMap<Kind, usize>,
     /// Those that could not be read.
     malformed: BTreeSet<ObjectRef>,
+    logs: LogRate,
     served: BTreeMap<Kind, ApiResource>,
     /// The required kinds that are not served.
     unserved: BTreeSet<Kind>,
@@ -114,6 +116,7 @@ impl Store {
             observed: Arc::default(),
             counts: BTreeMap::new(),
             malformed: BTreeSet::new(),
+            logs: LogRate::default(),
             served: BTreeMap::new(),
             unserved: BTreeSet::new(),
             awaited,
@@ -406,16 +409,18 @@ impl Store {
                 change.statuses = true;
             }
         }
-        if let Some(error) = content.malformed() {
-            let (kind, field, error) = (kind.as_str(), &error.field, &error.message);
-            tracing::warn!(kind, object = %name, field, error, "cannot be read");
-        }
         let object = ObjectRef {
             kind,
             name: name.clone(),
         };
-        if content.malformed().is_some() {
-            self.malformed.insert(object);
+        if let Some(error) = content.malformed() {
+            // Its status or an Event says what else is wrong with it later.
+            if self.malformed.insert(object)
+                && let Some(left_out) = self.logs.tell()
+            {
+                let (kind, field, error) = (kind.as_str(), &error.field, &error.message);
+                tracing::warn!(kind, object = %name, field, error, left_out, "cannot be read");
+            }
         } else {
             self.malformed.remove(&object);
         }

@@ -149,6 +149,12 @@ pub(crate) fn refusal(error: &Error) -> Option<String> {
     }
 }
 
+/// Whether the API server refuses this object: for its content, for lack of a right, or by an admission webhook. Other
+/// objects do not wait for it then. What does not fit the schema of a kind of its own, it answers with 500.
+pub(crate) fn is_about_the_object(code: u16) -> bool {
+    (400..=500).contains(&code) && code != 429
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

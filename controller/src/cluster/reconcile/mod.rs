@@ -1,7 +1,8 @@
 //! Everything that is written to the cluster. A reconciler compares what is there with what is wanted, and writes the
 //! difference.
 //!
-//! - [`reconcile_loop`]: the loop that all of them run in.
+//! - [`reconcile_loop`]: the loop that all of them run in. `turns`: in which order they write what several namespaces
+//!   have.
 //! - [`status`]: statuses and Events. [`keyring`], [`fences`], `memory`: the Secret and the `ConfigMap`s that Limpet
 //!   keeps. [`config_map`]: how a ConfigMap is kept.
 //! - [`certificates`]: those of xDS, in Secrets. `own_secret`: how the Secrets of keyring and authority are written.
@@ -25,3 +26,6 @@ pub(super) mod replicas;
 pub(super) mod reported;
 pub(super) mod services;
 pub(super) mod status;
+#[cfg(test)]
+mod test_server;
+mod turns;

@@ -11,11 +11,12 @@ use prost::Message;
 use crate::settling::SETTLING;
 
 use super::gaps::Gaps;
+use super::places::Places;
 use super::strays::Strays;
 
 /// So long after its last report an Envoy counts as one that tells: three signs of life.
 const PRESENT: Duration = Duration::from_secs(30);
-/// How many reporters a Gateway may have. One too many does not count, as if it told nothing.
+/// How many reporters a Gateway may have. Where there are more, those that told nothing for longest do not count.
 const REPORTERS: usize = 4096;
 
 /// Who tells what.
@@ -26,11 +27,21 @@ pub(super) struct Attendance {
     /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
     connected: BTreeMap<String, BTreeSet<u64>>,
     /// Who told this replica, by Gateway.
-    reporters: BTreeMap<String, HashMap<u64, Reporter>>,
+    reporters: BTreeMap<String, Reporters>,
     /// What the other replicas tell of their Envoys, by replica and Gateway.
     elsewhere: BTreeMap<String, BTreeMap<String, Roll>>,
     pub(super) strays: Strays,
     replicas: Replicas,
+}
+
+/// The reporters of a Gateway.
+#[derive(Debug, Default)]
+struct Reporters {
+    present: HashMap<u64, Reporter>,
+    /// Until when sessions may live at backends that any of them did not tell apart, also one that is silent by now.
+    others_until: Option<Timestamp>,
+    /// When one that had more to tell gave way to another.
+    more: Option<Timestamp>,
 }
 
 /// Whoever sends reports: a process, or a worker of it.
@@ -39,8 +50,6 @@ struct Reporter {
     last: Timestamp,
     /// Whether there was more to tell than the last report had room for.
     more: bool,
-    /// Until when sessions may live at backends that it does not tell apart.
-    others_until: Timestamp,
     /// Of its last report.
     number: u64,
 }
@@ -87,9 +96,36 @@ impl Reporter {
     fn is_present(&self, now: Timestamp) -> bool {
         now.since(self.last) <= PRESENT
     }
+}
 
-    fn has_others(&self, now: Timestamp) -> bool {
-        now < self.others_until
+impl Reporters {
+    /// Makes room for another one.
+    fn make_room(&mut self, now: Timestamp) {
+        self.present.retain(|_, reporter| reporter.is_present(now));
+        if self.present.len() < REPORTERS {
+            return;
+        }
+        let oldest = self.present.iter().min_by_key(|(_, reporter)| reporter.last);
+        let Some(oldest) = oldest.map(|(number, _)| *number) else {
+            return;
+        };
+        if self.present.remove(&oldest).is_some_and(|reporter| reporter.more) {
+            self.more = Some(now);
+        }
+    }
+
+    fn present(&self, now: Timestamp) -> impl Iterator<Item = (&u64, &Reporter)> {
+        self.present
+            .iter()
+            .filter(move |(_, reporter)| reporter.is_present(now))
+    }
+
+    fn have_more(&self, now: Timestamp) -> bool {
+        self.more.is_some_and(|more| now.since(more) <= PRESENT) || self.present(now).any(|(_, reporter)| reporter.more)
+    }
+
+    fn have_others(&self, now: Timestamp) -> bool {
+        self.others_until.is_some_and(|until| now < until)
     }
 }
 
@@ -112,26 +148,30 @@ impl Attendance {
             Some(reporters) => reporters,
             None => self.reporters.entry(group.to_owned()).or_default(),
         };
-        reporters.retain(|_, reporter| reporter.is_present(now) || reporter.has_others(now));
-        let known = reporters.get(&report.reporter).copied();
-        if known.is_none() && reporters.len() >= REPORTERS {
-            return false;
+        let known = reporters.present.get(&report.reporter).copied();
+        if known.is_none() {
+            reporters.make_room(now);
         }
         let others = report.backends.iter().filter_map(|change| {
             let backend = change.backend().filter(Backend::is_others)?;
             let last_use = Timestamp::from_unix_millis(change.last_use).min(now);
             Some(last_use.after(Duration::from_secs(u64::from(backend.live_for) + 1)))
         });
-        let before = known.map_or(Timestamp::UNIX_EPOCH, |known| known.others_until);
+        reporters.others_until = reporters.others_until.into_iter().chain(others).max();
         let reporter = Reporter {
             last: now,
             more: report.more,
-            others_until: others.fold(before, Timestamp::max),
             number: report.number,
         };
-        reporters.insert(report.reporter, reporter);
+        reporters.present.insert(report.reporter, reporter);
         // A report without a number may be a new one.
         report.number > 0 && known.is_some_and(|known| known.number == report.number)
+    }
+
+    /// Forgets Gateways that nothing is published for.
+    pub(super) fn forget(&mut self, places: &Places, now: Timestamp) {
+        self.reporters.retain(|group, _| places.knows(group));
+        self.strays.forget(places, now);
     }
 
     /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
@@ -179,14 +219,14 @@ impl Attendance {
     }
 
     fn roll(&self, group: &str, now: Timestamp) -> Roll {
-        let reporters = || self.reporters.get(group).into_iter().flatten();
-        let present = || reporters().filter(|(_, reporter)| reporter.is_present(now));
+        let reporters = self.reporters.get(group);
+        let present = reporters.into_iter().flat_map(|reporters| reporters.present(now));
         Roll {
             group: group.to_owned(),
             connected: self.connected.get(group).into_iter().flatten().copied().collect(),
-            reporters: present().map(|(reporter, _)| *reporter).collect(),
-            more: present().any(|(_, reporter)| reporter.more),
-            others: reporters().any(|(_, reporter)| reporter.has_others(now)),
+            reporters: present.map(|(reporter, _)| *reporter).collect(),
+            more: reporters.is_some_and(|reporters| reporters.have_more(now)),
+            others: reporters.is_some_and(|reporters| reporters.have_others(now)),
             strays: !self.strays.gaps(group, now).is_complete(),
             asked: self.strays.asked(group),
         }
@@ -378,6 +418,52 @@ mod tests {
         ask(&mut one, &other, at(62));
         assert!(one.gaps_of(GROUP, at(62)).is_complete());
         assert!(other.gaps_of(GROUP, at(62)).is_complete());
+    }
+
+    #[test]
+    fn invented_reporters_took_the_places_of_those_that_there_are() {
+        let mut attendance = settled();
+        let others = BackendReport {
+            last_use: at(0).unix_millis(),
+            ..BackendReport::of(Backend {
+                live_for: 60,
+                ..Backend::OTHERS
+            })
+        };
+        let invented = |reporter: u64| Report {
+            more: true,
+            backends: vec![others.clone()],
+            ..report(reporter)
+        };
+        for reporter in 1..=REPORTERS as u64 {
+            attendance.hear(GROUP, &invented(reporter), at(0));
+        }
+        connect(&mut attendance, &[1]);
+        attendance.hear(GROUP, &report(0), at(1));
+        let own = attendance.roll(GROUP, at(1));
+        assert_eq!((own.reporters.len(), own.reporters.contains(&0)), (REPORTERS, true));
+        // They are silent, and leave no more behind than a time.
+        attendance.hear(GROUP, &report(0), at(40));
+        attendance.hear(GROUP, &report(9999), at(40));
+        assert_eq!(attendance.reporters[GROUP].present.len(), 2);
+        let gaps = attendance.gaps_of(GROUP, at(40));
+        assert!(gaps.words()[0].contains("at more backends"), "{gaps:?}");
+        assert!(attendance.gaps_of(GROUP, at(62)).is_complete());
+    }
+
+    #[test]
+    fn one_that_has_more_to_tell_and_gives_way_is_a_gap() {
+        let mut attendance = settled();
+        let more = Report {
+            more: true,
+            ..report(0)
+        };
+        attendance.hear(GROUP, &more, at(0));
+        for reporter in 1..=REPORTERS as u64 {
+            attendance.hear(GROUP, &report(reporter), at(1));
+        }
+        let expected = "an Envoy of the Gateway shop/web has more to tell";
+        assert_eq!(attendance.gaps_of(GROUP, at(1)).words(), [expected]);
     }
 
     #[test]

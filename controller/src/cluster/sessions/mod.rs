@@ -126,6 +126,7 @@ impl Book {
                 return Err("nothing is published for this group yet".to_owned());
             }
             Told::Sessions(mut report) => {
+                claims::bound_others(&mut report, || content.places.longest_of(group));
                 if content.attendance.hear(group, &report, now) {
                     report.without_counts();
                 }
@@ -376,7 +377,7 @@ impl Content {
         if self.clock.is_settled() {
             self.ledger.forget(now);
             self.places.forget(&self.ledger.hosts(), now);
-            self.attendance.strays.forget(&self.places, now);
+            self.attendance.forget(&self.places, now);
         }
     }
 

@@ -366,6 +366,12 @@ impl Places {
         clusters.filter(|id| self.served_to(group, **id).is_some()).count() > 1
     }
 
+    /// The longest idle bound that sessions of a group may have, in seconds.
+    pub(super) fn longest_of(&self, group: &str) -> u32 {
+        let bounds = self.served.values().filter_map(|served| served.groups.get(group));
+        bounds.map(Bounds::longest).max().unwrap_or_default()
+    }
+
     /// The longest idle bound that sessions of a cluster may have, in seconds.
     pub(super) fn longest(&self, id: ClusterId) -> u32 {
         let groups = self

@@ -7,7 +7,7 @@ use kube::Error;
 use limpet_xds::CertificateUse;
 
 use super::schedule::renewal;
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Reason, refusal};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, Reason, is_about_the_object, refusal};
 use limpet_api::ObjectName;
 
 /// The result of a round.
@@ -41,16 +41,35 @@ impl From<Error> for Obstacle {
     }
 }
 
-impl Found {
-    pub(super) fn failed(&mut self, secret: &ObjectName, reason: Reason, obstacle: &Obstacle) {
-        let words = match obstacle {
-            Obstacle::Taken => Some(format!(
+impl Obstacle {
+    /// What a person must mend; `None`: it may pass by itself.
+    pub(super) fn words(&self, secret: &ObjectName) -> Option<String> {
+        match self {
+            Self::Taken => Some(format!(
                 "expected no other Secret {secret}; the existing one belongs to somebody else"
             )),
-            Obstacle::Api(error) => refusal(error),
-        };
-        if let Some(words) = words {
-            self.refused.insert((secret.clone(), reason), words);
+            Self::Api(error) => refusal(error),
+        }
+    }
+
+    /// Whether other Secrets may be written nevertheless.
+    pub(super) fn is_about_the_object(&self) -> bool {
+        match self {
+            Self::Taken => true,
+            Self::Api(Error::Api(status)) => is_about_the_object(status.code),
+            Self::Api(_) => false,
+        }
+    }
+}
+
+impl Found {
+    pub(super) fn refuse(&mut self, secret: &ObjectName, reason: Reason, words: String) {
+        self.refused.insert((secret.clone(), reason), words);
+    }
+
+    pub(super) fn failed(&mut self, secret: &ObjectName, reason: Reason, obstacle: &Obstacle) {
+        if let Some(words) = obstacle.words(secret) {
+            self.refuse(secret, reason, words);
             return;
         }
         tracing::warn!(%secret, error = ?obstacle, "the certificate of Envoys cannot be kept");

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::content::{Authority, CERTIFICATE, KEY, TLS, TRUSTED, data};
 use super::schedule::renewal;
 use super::sign::{self, Pair};
-use crate::cluster::kube::{self, Wiped};
+use crate::cluster::kube::{self, Digest, Wiped};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::{envoys_certificate, envoys_keys, envoys_labels, envoys_uri};
 use limpet_outputs::manifests::CONTROLLER_LABEL;
@@ -93,14 +93,20 @@ impl Wanted {
     }
 
     /// The Secret with the key-encryption keys.
-    pub(super) fn keys_name(&self) -> String {
-        envoys_keys(&self.gateway)
+    pub(super) fn keys_name(&self) -> ObjectName {
+        ObjectName::new(&self.name.namespace, &envoys_keys(&self.gateway))
+    }
+
+    /// The digest of what a Secret is made from: the owner, and this.
+    pub(super) fn digest(&self, from: &[&str]) -> Digest {
+        let owner = self.owner.as_ref().map(|owner| owner.uid.as_str());
+        Digest::of([&[owner.unwrap_or_default()], from].concat().join("\n").as_bytes())
     }
 
     /// The Secret with the same key-encryption keys as this one.
     pub(super) fn keys(&self, own: &SecretObject) -> Wiped {
         Wiped::new(SecretObject {
-            metadata: self.metadata(&self.keys_name()),
+            metadata: self.metadata(&self.keys_name().name),
             type_: own.type_.clone(),
             data: own.data.clone(),
             ..SecretObject::default()

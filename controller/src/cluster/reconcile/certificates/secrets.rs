@@ -1,6 +1,9 @@
 //! Keeps a Secret with a certificate for the Envoys of each Gateway. In the namespaces of Gateways, it keeps a copy of
 //! the key-encryption keys beside it, because a pod can use no Secret of another namespace.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,17 +11,18 @@ use std::time::{Duration, Instant, SystemTime};
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Error};
-use limpet_xds::{CertificateRole, CertificateUse};
+use limpet_xds::{CertificateRole, CertificateUse, Validity};
 use tokio::sync::watch;
 
 use super::authority::{Everywhere, KnownAuthority};
 use super::content::Authority;
 use super::found::{Found, Obstacle};
 use super::gateways::{Place, Wanted};
-use crate::cluster::kube::{Backoff, FIELD_MANAGER, Wiped, delete};
+use crate::cluster::kube::{Backoff, Digest, FIELD_MANAGER, Wiped, delete};
 use crate::cluster::reconcile::diagnostics::{Diagnostics, Reason};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::turns::{Order, Waiting};
 use limpet_api::ObjectName;
 use limpet_model::{GATEWAY_NAME, MANAGED_BY, MANAGER};
 use limpet_outputs::manifests::CONTROLLER_LABEL;
@@ -44,7 +48,17 @@ pub(crate) struct Reconciler {
     compared: Option<Compared>,
     /// Where Secrets of ours may be.
     namespaces: BTreeSet<String>,
+    order: Order,
+    /// What cannot be written, by the Secret, with the API server's words if these are for a person.
+    waiting: Waiting<ObjectName, Option<String>>,
     backoff: Backoff,
+}
+
+/// What there is of a Gateway's Secrets.
+struct Kept {
+    wanted: Wanted,
+    certificate: Option<Wiped>,
+    keys: Option<Wiped>,
 }
 
 struct Compared {
@@ -91,7 +105,10 @@ impl Reconcile for Reconciler {
                 return Some(rest);
             }
         }
-        let found = self.round(&gateways, &authority).await;
+        let Some(found) = self.round(&gateways, &authority).await else {
+            self.compared = None;
+            return Some(Self::GATHER);
+        };
         let rest = self.conclude(found, &gateways, &authority);
         self.compared = Some(Compared {
             gateways,
@@ -126,6 +143,8 @@ impl Reconciler {
             figures,
             diagnostics,
             compared: None,
+            order: Order::default(),
+            waiting: Waiting::default(),
             backoff: Backoff::of_the_api(),
         };
         (reconciler, followed)
@@ -142,6 +161,7 @@ impl Reconciler {
     /// What somebody else does now.
     fn rest(&mut self) {
         self.compared = None;
+        self.waiting = Waiting::default();
         self.everywhere.send_replace(None);
         self.figures.send_replace(Figures::default());
         self.diagnostics.set(ABOUT, BTreeSet::new());
@@ -175,7 +195,8 @@ impl Reconciler {
         if refused { rest.min(REFUSED) } else { rest }
     }
 
-    async fn round(&mut self, gateways: &Gateways, authority: &Authority) -> Found {
+    /// Compares all Secrets. `None`: there is newer input.
+    async fn round(&mut self, gateways: &Gateways, authority: &Arc<Authority>) -> Option<Found> {
         let mut found = Found::default();
         let own_keys = match self.own_keys().await {
             Ok(own_keys) => own_keys,
@@ -183,24 +204,69 @@ impl Reconciler {
                 let name = ObjectName::new(&self.place.namespace, self.place.keys.as_deref().unwrap_or_default());
                 found.failed(&name, Reason::ReadRefused, &error.into());
                 found.is_partial = true;
-                return found;
+                return Some(found);
             }
         };
+        let (all, excess) = self.look(gateways, &mut found).await;
+        let names = |kept: &Kept| [kept.wanted.name.clone(), kept.wanted.keys_name()];
+        let known: BTreeSet<ObjectName> = all.iter().flat_map(names).chain(excess.iter().map(name_of)).collect();
+        self.waiting.retain(|secret| known.contains(secret));
+        for kept in self.order.begin(all, |kept| &kept.wanted.gateway.namespace) {
+            if found.is_partial {
+                return Some(found);
+            }
+            if self.is_outdated(gateways, authority) {
+                return None;
+            }
+            self.keep(&kept, (authority, own_keys.as_ref()), &mut found).await;
+        }
+        for secret in self.order.begin(excess, namespace_of) {
+            if found.is_partial {
+                return Some(found);
+            }
+            if self.is_outdated(gateways, authority) {
+                return None;
+            }
+            self.delete(&secret, &mut found).await;
+        }
+        Some(found)
+    }
+
+    /// Whether a round ends, because it has written enough, and other Gateways or another authority are there.
+    fn is_outdated(&mut self, gateways: &Gateways, authority: &Arc<Authority>) -> bool {
+        let has_changed = || Ok(self.reported.has_changed()? || self.known.has_changed()?);
+        let has_changed: Result<bool, watch::error::RecvError> = has_changed();
+        if !self.order.may_end() || !has_changed.unwrap_or(true) {
+            return false;
+        }
+        let known = self.known.borrow_and_update().authority.clone();
+        self.gateways().as_ref() != Some(gateways) || known.as_ref() != Some(authority)
+    }
+
+    /// Lists the Secrets of all namespaces. Returns those of Gateways where they can be read, and those that nobody
+    /// needs any more.
+    async fn look(&mut self, gateways: &Gateways, found: &mut Found) -> (Vec<Kept>, Vec<Wiped>) {
         let mut by_namespace: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
         for (gateway, uid) in gateways {
             let wanted = Wanted::new(gateway, uid.as_deref(), &self.place);
-            by_namespace
-                .entry(wanted.name.namespace.to_string())
-                .or_default()
-                .push(wanted);
+            let namespace = wanted.name.namespace.to_string();
+            by_namespace.entry(namespace).or_default().push(wanted);
         }
         self.namespaces.extend(by_namespace.keys().cloned());
+        let (mut all, mut excess, mut empty) = (Vec::new(), Vec::new(), BTreeSet::new());
         for namespace in &self.namespaces {
             let wanted = by_namespace.remove(namespace).unwrap_or_default();
             match self.list(namespace).await {
-                Ok(there) => {
-                    self.keep_all(there, &wanted, (authority, own_keys.as_ref()), &mut found)
-                        .await;
+                Ok(mut there) => {
+                    if there.is_empty() && wanted.is_empty() {
+                        empty.insert(namespace.clone());
+                    }
+                    all.extend(wanted.into_iter().map(|wanted| Kept {
+                        certificate: there.remove(wanted.name.name.as_str()),
+                        keys: there.remove(wanted.keys_name().name.as_str()),
+                        wanted,
+                    }));
+                    excess.extend(there.into_values());
                 }
                 // Nobody waits for it. What is left there goes with its owner.
                 Err(error) if wanted.is_empty() => {
@@ -218,41 +284,10 @@ impl Reconciler {
                 break;
             }
         }
-        found
-    }
-
-    /// Compares the Secrets of a namespace with what is wanted there.
-    async fn keep_all(
-        &self,
-        mut there: BTreeMap<String, Wiped>,
-        all: &[Wanted],
-        (authority, own_keys): (&Authority, Option<&Wiped>),
-        found: &mut Found,
-    ) {
-        for wanted in all {
-            let is = there.remove(wanted.name.name.as_str());
-            if let Err(obstacle) = self.keep(wanted, is.as_ref(), authority, found).await {
-                found.failed(&wanted.name, Reason::WriteRefused, &obstacle);
-                found.behind.insert(wanted.gateway.clone());
-            }
-            let Some(own) = own_keys.map(Wiped::object) else {
-                continue;
-            };
-            let is = there.remove(&wanted.keys_name());
-            let is_good = is.as_ref().is_some_and(|is| wanted.has_keys(is.object(), own));
-            if !is_good && let Err(obstacle) = self.apply(&wanted.keys(own), is.is_some()).await {
-                let name = ObjectName::new(&wanted.name.namespace, &wanted.keys_name());
-                found.failed(&name, Reason::WriteRefused, &obstacle);
-            }
-        }
-        for secret in there.into_values() {
-            if let Err(error) = self.delete(&secret).await {
-                let metadata = &secret.object().metadata;
-                let name = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
-                let [namespace, name] = name;
-                found.failed(&ObjectName::new(namespace, name), Reason::WriteRefused, &error.into());
-            }
-        }
+        // The Secrets of Gateways that are gone are, too.
+        self.namespaces
+            .retain(|namespace| !empty.contains(namespace) || *namespace == self.place.namespace);
+        (all, excess)
     }
 
     /// The Secret with the key-encryption keys, if it is copied and there.
@@ -282,42 +317,95 @@ impl Reconciler {
         Ok(named.collect())
     }
 
-    /// Writes the Secret if it is not as it should be.
-    async fn keep(
-        &self,
-        wanted: &Wanted,
-        is: Option<&Wiped>,
-        authority: &Authority,
-        found: &mut Found,
-    ) -> Result<(), Obstacle> {
+    /// Writes a Gateway's Secrets if they are not as they should be.
+    async fn keep(&mut self, kept: &Kept, (authority, own_keys): (&Authority, Option<&Wiped>), found: &mut Found) {
+        let Kept { wanted, keys, .. } = kept;
+        match self.keep_certificate(kept, authority, found).await {
+            Some(validity) => found.keeps(CertificateUse {
+                role: CertificateRole::Client,
+                whose: format!("the Secret {}", wanted.name),
+                validity,
+            }),
+            None => drop(found.behind.insert(wanted.gateway.clone())),
+        }
+        let Some(own) = own_keys.map(Wiped::object) else {
+            return;
+        };
+        let name = wanted.keys_name();
+        if keys.as_ref().is_some_and(|is| wanted.has_keys(is.object(), own)) {
+            self.waiting.done(&name);
+            return;
+        }
+        let input = wanted.digest(&[own.metadata.resource_version.as_deref().unwrap_or_default()]);
+        if self.waits(&name, input, found) {
+            return;
+        }
+        self.order.ask(&wanted.gateway.namespace);
+        match self.apply(&wanted.keys(own), keys.is_some()).await {
+            Ok(()) => self.waiting.done(&name),
+            Err(obstacle) => self.fail(name, input, &obstacle, found),
+        }
+    }
+
+    /// Returns how long the certificate in the Secret is valid; `None`: there is none, or it has not all that it should.
+    async fn keep_certificate(&mut self, kept: &Kept, authority: &Authority, found: &mut Found) -> Option<Validity> {
+        let Kept {
+            wanted, certificate, ..
+        } = kept;
         let now = SystemTime::now();
-        let is = is.map(Wiped::object);
+        let is = certificate.as_ref().map(Wiped::object);
         let good = is.and_then(|secret| wanted.certificate(secret, authority, now));
         let is_complete = is.is_some_and(|secret| wanted.is_complete(secret, authority));
         let is_new = good.is_none();
-        let made = match good {
-            Some(good) => Ok(good),
-            None => wanted.sign(authority, now, self.life),
-        };
+        if let Some((_, validity)) = good.as_ref().filter(|_| is_complete) {
+            self.waiting.done(&wanted.name);
+            return Some(*validity);
+        }
+        let input = wanted.digest(&[&authority.trusted, &authority.signing.certificate]);
+        // Before it is signed, which takes time.
+        if self.waits(&wanted.name, input, found) {
+            return None;
+        }
+        let made = good.map_or_else(|| wanted.sign(authority, now, self.life), Ok);
         let (pair, validity) = match made {
             Ok(made) => made,
             Err(error) => {
                 tracing::error!(secret = %wanted.name, %error, "a certificate cannot be signed");
                 found.failed = true;
                 found.is_partial = true;
-                return Ok(());
+                return None;
             }
         };
-        if is_new || !is_complete {
-            self.apply(&wanted.object(&pair, authority), is.is_some()).await?;
-            tracing::info!(secret = %wanted.name, gateway = %wanted.gateway, is_new, "wrote the certificate of Envoys");
+        self.order.ask(&wanted.gateway.namespace);
+        match self.apply(&wanted.object(&pair, authority), is.is_some()).await {
+            Ok(()) => {
+                tracing::info!(secret = %wanted.name, gateway = %wanted.gateway, is_new, "wrote the certificate of Envoys");
+                self.waiting.done(&wanted.name);
+                Some(validity)
+            }
+            Err(obstacle) => {
+                self.fail(wanted.name.clone(), input, &obstacle, found);
+                None
+            }
         }
-        found.keeps(CertificateUse {
-            role: CertificateRole::Client,
-            whose: format!("the Secret {}", wanted.name),
-            validity,
-        });
-        Ok(())
+    }
+
+    /// Whether the same was refused lately; the words are told again.
+    fn waits(&self, secret: &ObjectName, input: Digest, found: &mut Found) -> bool {
+        let words = self.waiting.outcome(secret, input, Instant::now());
+        if let Some(Some(words)) = words {
+            found.refuse(secret, Reason::WriteRefused, words.clone());
+        }
+        words.is_some()
+    }
+
+    /// A Secret cannot be written. If that is not the matter of others, it waits.
+    fn fail(&mut self, secret: ObjectName, input: Digest, obstacle: &Obstacle, found: &mut Found) {
+        found.failed(&secret, Reason::WriteRefused, obstacle);
+        if obstacle.is_about_the_object() {
+            let words = obstacle.words(&secret);
+            self.waiting.put_off(secret, input, words, Instant::now());
+        }
     }
 
     /// Writes a Secret, which is among ours or is not there yet.
@@ -326,36 +414,42 @@ impl Reconciler {
         if !*self.leads.borrow() {
             return Ok(());
         }
-        let metadata = &secret.object().metadata;
-        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
-        if !is_ours && !self.named(namespace, name).await?.is_empty() {
+        let ObjectName { namespace, name } = name_of(secret);
+        if !is_ours && !self.named(&namespace, &name).await?.is_empty() {
             return Err(Obstacle::Taken);
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(secret.object());
-        let written = self.api(namespace).patch(name, &params, &patch).await?;
+        let written = self.api(&namespace).patch(&name, &params, &patch).await?;
         drop(Wiped::new(written));
         Ok(())
     }
 
     /// Deletes the Secret of a Gateway that is not ours any more.
-    async fn delete(&self, secret: &Wiped) -> Result<(), Error> {
-        if !*self.leads.borrow() {
-            return Ok(());
+    async fn delete(&mut self, secret: &Wiped, found: &mut Found) {
+        let (name, metadata) = (name_of(secret), &secret.object().metadata);
+        let input = Digest::of(metadata.uid.as_deref().unwrap_or_default().as_bytes());
+        if !*self.leads.borrow() || self.waits(&name, input, found) {
+            return;
         }
-        let metadata = &secret.object().metadata;
-        let [namespace, name] = [&metadata.namespace, &metadata.name].map(|name| name.as_deref().unwrap_or_default());
-        if delete(&self.api(namespace), metadata).await? {
-            tracing::info!(
-                namespace,
-                secret = name,
-                "deleted the Secret of Envoys whose Gateway is gone"
-            );
+        self.order.ask(&name.namespace);
+        match delete(&self.api(&name.namespace), metadata).await {
+            Ok(true) => tracing::info!(secret = %name, "deleted the Secret of Envoys whose Gateway is gone"),
+            Ok(false) => {}
+            Err(error) => self.fail(name, input, &error.into(), found),
         }
-        Ok(())
     }
 
     fn api(&self, namespace: &str) -> Api<SecretObject> {
         Api::namespaced(self.client.clone(), namespace)
     }
+}
+
+fn namespace_of(secret: &Wiped) -> &str {
+    secret.object().metadata.namespace.as_deref().unwrap_or_default()
+}
+
+fn name_of(secret: &Wiped) -> ObjectName {
+    let name = secret.object().metadata.name.as_deref().unwrap_or_default();
+    ObjectName::new(namespace_of(secret), name)
 }

@@ -14,13 +14,17 @@ use crate::cluster::kube::{DELETION_COST, Deletion, Deletions, writer_of_costs};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::turns::Order;
 use crate::time_format::now;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 use limpet_model::{Objects, costs_of_deletion};
+use limpet_xds::LogRate;
 
 /// How often sessions are looked at.
 const TURN: Duration = Duration::from_secs(5);
+/// How soon that is where there is more to write: what is counted has changed since.
+const MORE: Duration = Duration::from_secs(1);
 /// When to try again what was refused: somebody may have granted the right, which no watch tells.
 const REFUSED: Duration = Duration::from_secs(10);
 const ABOUT: &str = "costs of deletion";
@@ -64,6 +68,8 @@ pub(crate) struct Reconciler<F> {
     last: BTreeMap<ObjectName, Timestamp>,
     /// The namespaces whose pods the API server refused to write, and when. A role counts for all of them.
     refused: BTreeMap<String, (Timestamp, Diagnostic)>,
+    order: Order,
+    logs: LogRate,
 }
 
 impl<F: Fn() -> Counts + Send + Sync> Reconcile for Reconciler<F> {
@@ -79,9 +85,9 @@ impl<F: Fn() -> Counts + Send + Sync> Reconcile for Reconciler<F> {
             self.complain();
             return None;
         }
-        self.round().await;
+        let is_all = self.round().await;
         self.complain();
-        Some(TURN)
+        Some(if is_all { TURN } else { MORE })
     }
 }
 
@@ -104,10 +110,13 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             diagnostics,
             last: BTreeMap::new(),
             refused: BTreeMap::new(),
+            order: Order::default(),
+            logs: LogRate::default(),
         }
     }
 
-    async fn round(&mut self) {
+    /// Returns whether all was written.
+    async fn round(&mut self) -> bool {
         let now = now();
         self.last.retain(|_, time| now.since(*time) < INTERVAL);
         self.refused.retain(|_, (time, _)| now.since(*time) < REFUSED);
@@ -117,7 +126,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             .as_ref()
             .map(|reported| Arc::clone(&reported.objects));
         let (Some(objects), Some(written)) = (objects, self.deletions.borrow().clone()) else {
-            return;
+            return true;
         };
         let asking: BTreeSet<ObjectName> = objects
             .services
@@ -128,17 +137,22 @@ impl<F: Fn() -> Counts> Reconciler<F> {
         let is_ours = |deletion: &Deletion| matches!(deletion, Deletion::Costs(cost) if cost.written.is_some());
         // To count takes time, and most clusters have neither.
         if asking.is_empty() && !written.values().any(is_ours) {
-            return;
+            return true;
         }
         let counts = (self.count)();
-        for (pod, write) in writes(&asking, &counts, &written, &self.last, now) {
+        let writes = writes(&asking, &counts, &written, &self.last, now);
+        for (pod, write) in self.order.begin(writes, |(pod, _)| &pod.namespace) {
             // The Lease may have been lost meanwhile.
             if !*self.leads.borrow() {
-                return;
+                return true;
             }
             if self.refused.contains_key(pod.namespace.as_str()) {
                 continue;
             }
+            if self.order.may_end() {
+                return false;
+            }
+            self.order.ask(&pod.namespace);
             match self.write(&pod, write.cost).await {
                 Ok(()) => drop(self.last.insert(pod, now)),
                 // It is gone.
@@ -146,12 +160,13 @@ impl<F: Fn() -> Counts> Reconciler<F> {
                 Err(error) => {
                     if let Some(words) = refusal(&error) {
                         self.refuse(&objects, &pod, &write, now, &words);
-                    } else {
-                        tracing::warn!(%pod, %error, "cannot write what it costs to delete a pod");
+                    } else if let Some(left_out) = self.logs.tell() {
+                        tracing::warn!(%pod, %error, left_out, "cannot write what it costs to delete a pod");
                     }
                 }
             }
         }
+        true
     }
 
     async fn write(&self, pod: &ObjectName, cost: Option<i32>) -> Result<(), Error> {

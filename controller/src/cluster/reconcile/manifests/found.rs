@@ -85,9 +85,10 @@ impl Found {
             .collect()
     }
 
-    /// Whether the next check may wait. A rollout changes nothing of what is written, and lasts.
+    /// Whether the next check may wait. A rollout changes nothing of what is written, and lasts; and what was refused is
+    /// tried again in its own time.
     pub(super) fn is_settled(&self) -> bool {
-        self.problems.is_empty() && self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
+        self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
     }
 
     /// What is wrong with the objects of a Gateway's Envoys, or why there are no Envoys.

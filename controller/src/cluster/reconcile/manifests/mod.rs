@@ -17,6 +17,8 @@ mod recipient;
 mod reconciler;
 mod rollout;
 mod scale;
+#[cfg(test)]
+mod tests;
 mod written;
 
 pub(crate) use complaints::Complaints;

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant as SteadyTime};
 
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject};
@@ -10,18 +10,21 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::complaints::Complaints;
-use super::difference::{Kept, Live, excess, is_as_wanted, keep};
+use super::difference::{Kept, Key, Live, excess, is_as_wanted, keep};
 use super::found::Found;
 use super::proxies;
 use super::recipient::Recipient;
 use super::scale;
 use super::written::{Wanted, Written};
-use crate::cluster::kube::{Backoff, FIELD_MANAGER, Shallow, delete};
+use crate::cluster::kube::{Backoff, Digest, FIELD_MANAGER, Shallow, delete};
+use crate::cluster::reconcile::diagnostics::is_about_the_object;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
+use crate::cluster::reconcile::turns::{Order, Waiting};
 use crate::cluster::timer::at;
 use limpet_api::ObjectName;
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Stage, controller_label};
+use limpet_xds::LogRate;
 
 /// How often objects are checked for changes by others, which are undone.
 const LOOK: Duration = Duration::from_secs(10);
@@ -42,6 +45,12 @@ pub(crate) struct Reconciler {
     /// When all proxies should have the generation that was written last.
     settles: Option<Instant>,
     kept: Kept,
+    order: Order,
+    /// What was refused.
+    waiting: Waiting<Key, Refused>,
+    /// What proxies lacked when they were looked at last.
+    lacking: BTreeMap<ObjectName, String>,
+    logs: LogRate,
 }
 
 /// What exists in the cluster.
@@ -85,6 +94,7 @@ impl Reconcile for Reconciler {
         let wanted = self.wanted.borrow_and_update().clone();
         let (true, Some(wanted)) = (leads, wanted) else {
             self.complaints.tell(&BTreeMap::new());
+            self.waiting = Waiting::default();
             return None;
         };
         match self.round(&wanted).await {
@@ -92,7 +102,10 @@ impl Reconcile for Reconciler {
             Ok(Round::Done(found)) => {
                 self.backoff.reset();
                 self.tell(&wanted, &found);
-                Some(if found.is_settled() { LOOK } else { LOOK / 5 })
+                let look = if found.is_settled() { LOOK } else { LOOK / 5 };
+                let rest = self.waiting.rest(SteadyTime::now());
+                // A look lists objects of all, so what is due comes with others.
+                Some(rest.map_or(look, |rest| rest.clamp(LOOK / 5, look)))
             }
             Err(error) => {
                 tracing::warn!(%error, "the objects for {} cannot be written", self.recipient.name());
@@ -125,6 +138,10 @@ impl Reconciler {
             backoff: Backoff::of_the_api(),
             settles: None,
             kept: Kept::new(),
+            order: Order::default(),
+            waiting: Waiting::default(),
+            lacking: BTreeMap::new(),
+            logs: LogRate::default(),
         };
         (reconciler, written)
     }
@@ -163,6 +180,9 @@ impl Reconciler {
         let there = self.live(wanted).await?;
         self.kept.retain(|key, _| there.live.contains_key(key));
         let manifests = &wanted.manifests.objects;
+        let keys: BTreeSet<Key> = manifests.iter().map(|manifest| key(manifest)).collect();
+        self.waiting
+            .retain(|key| keys.contains(key) || there.live.contains_key(key));
         for stage in [Stage::Filter, Stage::Routes] {
             let Some(wrote) = self.write_stage(stage, manifests, &there, &mut found).await? else {
                 return Ok(Round::Outdated);
@@ -176,8 +196,9 @@ impl Reconciler {
                 return Ok(Round::Outdated);
             }
         }
-        for (definition, name, object) in excess(&there.live, &wanted.manifests) {
-            if !*self.leads.borrow() {
+        let excess = excess(&there.live, &wanted.manifests).into_iter();
+        for (definition, name, object) in self.order.begin(excess, |(_, name, _)| &name.namespace) {
+            if self.is_outdated() {
                 return Ok(Round::Outdated);
             }
             self.delete(definition, name, object, &mut found).await?;
@@ -186,7 +207,12 @@ impl Reconciler {
         Ok(Round::Done(found))
     }
 
-    /// Returns whether an object was written; `None`: this replica does not lead any more.
+    /// Whether a round ends: the Lease was lost meanwhile, or there is newer input, and enough was written.
+    fn is_outdated(&self) -> bool {
+        !*self.leads.borrow() || self.order.may_end() && self.wanted.has_changed().unwrap_or(true)
+    }
+
+    /// Returns whether an object was written; `None`: the round ends.
     async fn write_stage(
         &mut self,
         stage: Stage,
@@ -195,9 +221,9 @@ impl Reconciler {
         found: &mut Found,
     ) -> Result<Option<bool>, Error> {
         let mut wrote = false;
-        for manifest in manifests.iter().filter(|manifest| manifest.stage == stage) {
-            // The Lease may have been lost meanwhile.
-            if !*self.leads.borrow() {
+        let of_stage = manifests.iter().filter(|manifest| manifest.stage == stage);
+        for manifest in self.order.begin(of_stage, |manifest| tenant(manifest)) {
+            if self.is_outdated() {
                 return Ok(None);
             }
             match self.keep(manifest, there).await? {
@@ -213,13 +239,13 @@ impl Reconciler {
                     }
                 }
                 Outcome::Written => wrote = true,
-                Outcome::Refused(problem) => {
+                Outcome::Refused(Refused { problem, is_invalid }) => {
                     found.behind.extend(self.stays(manifest, there, &problem));
-                    found.refuse(manifest, &problem);
-                }
-                Outcome::Invalid(problem) => {
-                    found.behind.extend(self.stays(manifest, there, &problem));
-                    found.invalidate(manifest, &problem);
+                    if is_invalid {
+                        found.invalidate(manifest, &problem);
+                    } else {
+                        found.refuse(manifest, &problem);
+                    }
                 }
             }
         }
@@ -234,22 +260,38 @@ impl Reconciler {
     }
 
     /// Finds proxies that lack environment variables. It runs after all writes, so that neither a rotation of keys nor
-    /// another Gateway waits for it.
-    async fn look_at_proxies(&self, wanted: &Wanted, found: &mut Found) {
+    /// another Gateway waits for it. Where it ends for newer input, what was found before counts for the others.
+    async fn look_at_proxies(&mut self, wanted: &Wanted, found: &mut Found) {
         let manifests = wanted.manifests.objects.iter();
         let with_objects: BTreeSet<&ObjectName> = manifests.flat_map(|manifest| &manifest.gateways).collect();
-        for gateway in wanted.gateways.iter().filter(|gateway| with_objects.contains(gateway)) {
+        let gateways = wanted.gateways.iter().filter(|gateway| with_objects.contains(gateway));
+        self.lacking.retain(|gateway, _| with_objects.contains(gateway));
+        for gateway in self.order.begin(gateways, |gateway| &gateway.namespace) {
             let Some(proxies) = self.recipient.proxies(gateway) else {
                 continue;
             };
-            match proxies::missing(&self.client, &proxies, &wanted.variables).await {
-                Ok(Some(missing)) => {
-                    found.refusals.entry(gateway.clone()).or_default().insert(missing);
-                }
-                Ok(None) => {}
-                // A missing right to read pods affects nothing else.
-                Err(error) => tracing::warn!(%gateway, %error, "cannot check the environment of the proxies"),
+            if self.is_outdated() {
+                break;
             }
+            self.order.ask(&gateway.namespace);
+            match proxies::missing(&self.client, &proxies, &wanted.variables).await {
+                Ok(Some(missing)) => drop(self.lacking.insert(gateway.clone(), missing)),
+                Ok(None) => drop(self.lacking.remove(gateway)),
+                // A missing right to read pods affects nothing else.
+                Err(error) => {
+                    self.lacking.remove(gateway);
+                    if let Some(left_out) = self.logs.tell() {
+                        tracing::warn!(%gateway, %error, left_out, "cannot check the environment of the proxies");
+                    }
+                }
+            }
+        }
+        for (gateway, missing) in &self.lacking {
+            found
+                .refusals
+                .entry(gateway.clone())
+                .or_default()
+                .insert(missing.clone());
         }
     }
 
@@ -342,34 +384,65 @@ impl Reconciler {
     async fn keep(&mut self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
         let There { live, not_served, .. } = there;
         if let Some(why) = there.unreadable.get(manifest.name.namespace.as_str()) {
-            return Ok(Outcome::Refused(why.clone()));
+            return Ok(Outcome::refused(why.clone()));
         }
         if not_served.contains(manifest.definition) {
             let Definition {
                 plural, group, version, ..
             } = manifest.definition;
-            return Ok(Outcome::Refused(format!(
+            return Ok(Outcome::refused(format!(
                 "expected the CustomResourceDefinition {plural}.{group} with version {version}, which is not there"
             )));
         }
         let mut object = self.object(manifest);
-        let key = (manifest.definition, manifest.name.clone());
-        if let Some(known) = live.get(&key).filter(|_| *manifest.definition == envoys::DEPLOYMENT) {
+        let key = key(manifest);
+        let known = live.get(&key);
+        if let Some(known) = known.filter(|_| *manifest.definition == envoys::DEPLOYMENT) {
             scale::leave(&mut object, known, there.autoscaled.contains(&manifest.name));
         }
         if self.is_there(manifest, &object, live) {
+            self.waiting.done(&key);
             return Ok(Outcome::Unchanged);
         }
+        let input = Digest::of(object.to_string().as_bytes());
+        if let Some(refused) = self.waiting.outcome(&key, input, SteadyTime::now()) {
+            return Ok(Outcome::Refused(refused.clone()));
+        }
+        self.order.ask(tenant(manifest));
+        let outcome = self.write(manifest, object, known).await?;
+        match &outcome {
+            Outcome::Refused(refused) => {
+                let now = SteadyTime::now();
+                if self.waiting.put_off(key, input, refused.clone(), now)
+                    && let Some(left_out) = self.logs.tell()
+                {
+                    // The message goes to a status.
+                    let (kind, error) = (manifest.definition.kind, &refused.problem);
+                    tracing::error!(kind, object = %manifest.name, error, left_out, "refused");
+                }
+            }
+            _ => self.waiting.done(&key),
+        }
+        Ok(outcome)
+    }
+
+    /// Writes an object, which is `known` if it is ours.
+    async fn write(
+        &mut self,
+        manifest: &Manifest,
+        mut object: Value,
+        known: Option<&DynamicObject>,
+    ) -> Result<Outcome, Error> {
         let api = self.api(manifest.definition, &manifest.name);
         // Without strict validation, the API server would silently drop unknown fields.
         let mut params = PatchParams::apply(FIELD_MANAGER).validation_strict();
         let (kind, name) = (manifest.definition.kind, &manifest.name);
         let taken = || {
-            Outcome::Refused(format!(
+            Outcome::refused(format!(
                 "expected no other {kind} {name}; the existing one belongs to somebody else"
             ))
         };
-        match live.get(&key) {
+        match known {
             Some(known) => {
                 // Overwrites what others changed, but not another object that has the same name now.
                 params = params.force();
@@ -381,7 +454,7 @@ impl Reconciler {
                 Ok(None) => {}
                 Ok(Some(_)) => return Ok(taken()),
                 Err(Error::Api(status)) if is_about_the_object(status.code) => {
-                    return Ok(Outcome::Refused(status.message));
+                    return Ok(Outcome::refused(status.message));
                 }
                 Err(error) => return Err(error),
             },
@@ -389,39 +462,47 @@ impl Reconciler {
         match api.patch(&name.name, &params, &Patch::Apply(&object)).await {
             Ok(written) => {
                 tracing::info!(kind, object = %name, "written");
-                keep(&mut self.kept, key, &object, &written);
+                keep(&mut self.kept, key(manifest), &object, &written);
                 Ok(Outcome::Written)
             }
             // Somebody else created it first.
             Err(Error::Api(status)) if status.code == 409 => Ok(taken()),
-            // The message goes to a status.
-            Err(Error::Api(status)) if is_about_the_object(status.code) => {
-                tracing::error!(kind, object = %name, error = status.message, "refused");
-                let message = format!("{kind} {name} was refused: {}", status.message);
-                Ok(if status.code == 422 {
-                    Outcome::Invalid(message)
-                } else {
-                    Outcome::Refused(message)
-                })
-            }
+            Err(Error::Api(status)) if is_about_the_object(status.code) => Ok(Outcome::Refused(Refused {
+                problem: format!("{kind} {name} was refused: {}", status.message),
+                is_invalid: status.code == 422,
+            })),
             Err(error) => Err(error),
         }
     }
 
     async fn delete(
-        &self,
+        &mut self,
         definition: &'static Definition,
         name: &ObjectName,
         object: &DynamicObject,
         found: &mut Found,
     ) -> Result<(), Error> {
-        let kind = definition.kind;
+        let (kind, key) = (definition.kind, (definition, name.clone()));
+        let input = Digest::of(object.metadata.uid.as_deref().unwrap_or_default().as_bytes());
+        if let Some(refused) = self.waiting.outcome(&key, input, SteadyTime::now()) {
+            found
+                .undeleted
+                .insert(format!("{kind} {name}"), refused.problem.clone());
+            return Ok(());
+        }
+        self.order.ask(&name.namespace);
         match delete(&self.api(definition, name), &object.metadata).await {
             Ok(true) => tracing::info!(kind, object = %name, "deleted"),
             Ok(false) => {}
             // The others are deleted nevertheless.
             Err(Error::Api(status)) if is_about_the_object(status.code) => {
-                found.undeleted.insert(format!("{kind} {name}"), status.message);
+                found.undeleted.insert(format!("{kind} {name}"), status.message.clone());
+                let problem = status.message;
+                let refused = Refused {
+                    problem,
+                    is_invalid: false,
+                };
+                self.waiting.put_off(key, input, refused, SteadyTime::now());
             }
             Err(error) => return Err(error),
         }
@@ -443,15 +524,32 @@ impl Reconciler {
 enum Outcome {
     Unchanged,
     Written,
-    Refused(String),
-    /// Refused for its content.
-    Invalid(String),
+    Refused(Refused),
 }
 
-/// Whether the API server refuses this object: for its content, for lack of a right, or by an admission webhook. Other
-/// objects do not wait for it then. What does not fit the schema of a kind of its own, it answers with 500.
-fn is_about_the_object(code: u16) -> bool {
-    (400..=500).contains(&code) && code != 429
+/// Why the API server refuses an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refused {
+    problem: String,
+    /// Whether it is for the object's content.
+    is_invalid: bool,
+}
+
+impl Outcome {
+    fn refused(problem: String) -> Self {
+        let is_invalid = false;
+        Self::Refused(Refused { problem, is_invalid })
+    }
+}
+
+fn key(manifest: &Manifest) -> Key {
+    (manifest.definition, manifest.name.clone())
+}
+
+/// The namespace that an object counts for: all objects of Envoys may be in one.
+fn tenant(manifest: &Manifest) -> &str {
+    let gateway = manifest.gateways.first();
+    &gateway.unwrap_or(&manifest.name).namespace
 }
 
 fn resource(definition: &Definition) -> ApiResource {

@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::reconcile::turns::in_turns;
 use limpet_api::ObjectName;
 use limpet_model::short_hash::hash;
 
@@ -148,7 +149,7 @@ impl Own {
             left -= if has_room { bytes } else { 0 };
             has_room
         };
-        for (name, envoys) in in_turns(self.envoys.iter(), |(name, _)| ObjectName::namespace_in(name)) {
+        for (name, envoys) in in_turns(&self.envoys, "", |(name, _)| ObjectName::namespace_in(name)) {
             let figures = (envoys.connected, envoys.settled);
             if has_room_for(name.len() + json_length(&figures) + 4) {
                 report.envoys.insert(name.clone(), figures);
@@ -157,7 +158,7 @@ impl Own {
             }
         }
         // Another replica finds out by itself what it is not told.
-        let routes = in_turns(self.refused_routes.iter(), |refused| {
+        let routes = in_turns(&self.refused_routes, "", |refused| {
             refused.unit.split('/').nth(1).unwrap_or_default()
         });
         for refused in routes.into_iter().take(ROUTES) {
@@ -167,7 +168,7 @@ impl Own {
         }
         let refusals = self.envoys.iter().filter(|(name, _)| report.envoys.contains_key(*name));
         let refusals = refusals.flat_map(|(name, envoys)| envoys.refusals.iter().map(move |words| (name, words)));
-        for (name, words) in in_turns(refusals, |(name, _)| ObjectName::namespace_in(name)) {
+        for (name, words) in in_turns(refusals, "", |(name, _)| ObjectName::namespace_in(name)) {
             let is_first = !report.refusals.contains_key(name);
             // `"":[],` or a comma.
             let besides = if is_first { name.len() + 6 } else { 1 };
@@ -177,18 +178,6 @@ impl Own {
         }
         report.text()
     }
-}
-
-/// The first of each namespace, then the second ones, and so on.
-fn in_turns<'a, T: Copy>(all: impl Iterator<Item = T>, namespace: impl Fn(T) -> &'a str) -> Vec<T> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut turns: BTreeMap<usize, Vec<T>> = BTreeMap::new();
-    for each in all {
-        let count = counts.entry(namespace(each)).or_default();
-        *count += 1;
-        turns.entry(*count).or_default().push(each);
-    }
-    turns.into_values().flatten().collect()
 }
 
 fn json_length(value: &impl Serialize) -> usize {

@@ -6,6 +6,8 @@
 //! - `reconciler`: creates, changes and deletes them.
 
 mod reconciler;
+#[cfg(test)]
+mod tests;
 mod wanted;
 
 pub(crate) use reconciler::{Reconciler, Refused};

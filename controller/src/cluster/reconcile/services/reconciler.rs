@@ -1,24 +1,23 @@
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Error};
+use limpet_xds::LogRate;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::wanted::{Change, changes, is_ours};
+use super::wanted::{Change, Changes, changes, is_ours};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Observation, delete};
-use crate::cluster::reconcile::diagnostics::refusal;
+use crate::cluster::reconcile::diagnostics::{is_about_the_object, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::turns::{Order, Waiting};
 use limpet_api::{Kind, ObjectName};
 
 /// The `XBackend`s whose Service the API server refuses to write, with its words.
 pub(crate) type Refused = BTreeMap<ObjectName, String>;
-
-/// When to try again what was refused: somebody may have granted the right, which no watch tells.
-const REFUSED: Duration = Duration::from_secs(10);
 
 pub(crate) struct Reconciler {
     client: Client,
@@ -26,7 +25,21 @@ pub(crate) struct Reconciler {
     observation: watch::Receiver<Observation>,
     leads: watch::Receiver<bool>,
     refused: watch::Sender<Refused>,
+    order: Order,
+    /// What waits, by the `XBackend`: what was refused, with the API server's words if these are for a person, and what
+    /// was written and is not seen yet.
+    waiting: Waiting<ObjectName, Option<String>>,
+    logs: LogRate,
     backoff: Backoff,
+}
+
+/// How a round ended.
+enum Round {
+    Done,
+    /// There is newer input.
+    Outdated,
+    /// The API server does not answer.
+    Failed,
 }
 
 impl Reconcile for Reconciler {
@@ -40,11 +53,15 @@ impl Reconcile for Reconciler {
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
-        if self.round().await {
+        let round = self.round().await;
+        if matches!(round, Round::Failed) {
             return Some(self.backoff.next());
         }
         self.backoff.reset();
-        (!self.refused.borrow().is_empty()).then_some(REFUSED)
+        match round {
+            Round::Outdated => Some(Self::GATHER),
+            _ => self.waiting.rest(Instant::now()),
+        }
     }
 }
 
@@ -62,48 +79,86 @@ impl Reconciler {
             observation,
             leads,
             refused,
+            order: Order::default(),
+            waiting: Waiting::default(),
+            logs: LogRate::default(),
             backoff: Backoff::of_the_api(),
         };
         (reconciler, told)
     }
 
-    /// Returns whether anything must be tried again soon.
-    async fn round(&mut self) -> bool {
+    async fn round(&mut self) -> Round {
         let Some(reported) = self.reported.borrow_and_update().clone() else {
-            return false;
+            return Round::Done;
         };
         let leads = *self.leads.borrow_and_update();
         let served = self.observation.borrow().served.get(&Kind::XBackend).cloned();
         let (true, Some(served)) = (leads, served) else {
-            self.refuse(Refused::new());
-            return false;
+            self.waiting = Waiting::default();
+            self.refuse();
+            return Round::Done;
         };
         let used = reported.reports.backends.keys();
-        let (mut failed, mut refused) = (false, Refused::new());
-        for (backend, change) in changes(&reported.objects, used, &served.api_version) {
-            match self.make(&change).await {
-                Ok(true) => tracing::info!(service = %change.service, "wrote the Service of an XBackend"),
-                Ok(false) => {}
-                Err(error) => {
-                    if let Some(words) = refusal(&error) {
-                        refused.insert(backend, words);
-                    } else {
-                        tracing::warn!(service = %change.service, %error, "cannot write the Service of an XBackend");
-                        failed = true;
-                    }
-                }
-            }
-        }
-        self.refuse(refused);
-        failed
+        let changes = changes(&reported.objects, used, &served.api_version);
+        self.waiting.retain(|backend| changes.contains_key(backend));
+        let round = self.write(changes).await;
+        self.refuse();
+        round
     }
 
-    /// Each refusal is logged once.
-    fn refuse(&self, refused: Refused) {
+    async fn write(&mut self, changes: Changes) -> Round {
+        let now = Instant::now();
+        let due = changes
+            .into_iter()
+            .map(|(backend, change)| (change.digest(), backend, change));
+        let due = due.filter(|(input, backend, _)| self.waiting.outcome(backend, *input, now).is_none());
+        for (input, backend, change) in self.order.begin(due, |(_, backend, _)| &backend.namespace) {
+            if self.order.may_end() && self.reported.has_changed().unwrap_or(true) {
+                return Round::Outdated;
+            }
+            self.order.ask(&backend.namespace);
+            let words = match self.make(&change).await {
+                Ok(is_written) => {
+                    if is_written {
+                        tracing::info!(service = %change.service, "wrote the Service of an XBackend");
+                    }
+                    None
+                }
+                Err(Error::Api(status)) if is_about_the_object(status.code) => {
+                    let error = Error::Api(status);
+                    let words = refusal(&error);
+                    if words.is_none() {
+                        self.warn(&change.service, &error.to_string());
+                    }
+                    words
+                }
+                Err(error) => {
+                    self.warn(&change.service, &error.to_string());
+                    return Round::Failed;
+                }
+            };
+            self.waiting.put_off(backend, input, words, Instant::now());
+        }
+        Round::Done
+    }
+
+    fn warn(&self, service: &ObjectName, error: &str) {
+        if let Some(left_out) = self.logs.tell() {
+            tracing::warn!(%service, error, left_out, "cannot write the Service of an XBackend");
+        }
+    }
+
+    /// Says what is refused. Each refusal is logged once.
+    fn refuse(&self) {
+        let refused = self.waiting.outcomes();
+        let refused = refused.filter_map(|(backend, words)| Some((backend.clone(), words.clone()?)));
+        let refused: Refused = refused.collect();
         self.refused.send_if_modified(|before| {
             for (backend, error) in &refused {
-                if before.get(backend) != Some(error) {
-                    tracing::warn!(%backend, error, "the Service of an XBackend may not be written");
+                if before.get(backend) != Some(error)
+                    && let Some(left_out) = self.logs.tell()
+                {
+                    tracing::warn!(%backend, error, left_out, "the Service of an XBackend may not be written");
                 }
             }
             let changed = *before != refused;
@@ -128,8 +183,10 @@ impl Reconciler {
         }
         let api = self.api(name);
         if let Some(other) = api.get_opt(&name.name).await?.filter(|there| !is_ours(there)) {
-            let labels = other.metadata.labels;
-            tracing::warn!(service = %name, ?labels, "left alone: this Service belongs to somebody else");
+            if let Some(left_out) = self.logs.tell() {
+                let labels = other.metadata.labels;
+                tracing::warn!(service = %name, ?labels, left_out, "left alone: this Service belongs to somebody else");
+            }
             return Ok(false);
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();

@@ -3,8 +3,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
+use crate::cluster::kube::Digest;
 use limpet_api::{Object, ObjectName, ServiceSpec, XBackendSpec};
-use limpet_model::{MANAGED_BY, MANAGER, Objects, selector_service};
+use limpet_model::{MANAGED_BY, MANAGER, Objects, pod_labels, selector_service};
 
 /// What has to be done to the Services of `XBackend`s, by the `XBackend`.
 pub(super) type Changes = BTreeMap<ObjectName, Change>;
@@ -15,6 +16,13 @@ pub(super) struct Change {
     pub(super) service: ObjectName,
     /// To create or change it: the object for a server-side apply. `None`: it is ours, and not needed any more.
     pub(super) object: Option<Value>,
+}
+
+impl Change {
+    pub(super) fn digest(&self) -> Digest {
+        let object = self.object.as_ref().map(Value::to_string);
+        Digest::of(object.unwrap_or_default().as_bytes())
+    }
 }
 
 /// Compares Services with the `XBackend`s that need one. `used` are those that our routes lead to, and `api_version` is
@@ -64,14 +72,10 @@ pub(super) fn is_ours(service: &Service) -> bool {
     label.is_some_and(|by| by == MANAGER)
 }
 
-/// The labels and the port of a backend's pods. `None` without labels, since such a Service would select nothing.
+/// The labels and the port of a backend's pods. `None` without labels, or with some that the API server would refuse.
 fn pods(spec: &XBackendSpec) -> Option<(&BTreeMap<String, String>, u16)> {
-    let selector = spec
-        .endpoint_selector
-        .as_ref()
-        .filter(|_| spec.kind == "EndpointSelector")?;
-    let port = spec.port.as_ref()?.number;
-    (!selector.match_labels.is_empty()).then_some((&selector.match_labels, port))
+    let labels = pod_labels(spec).ok().filter(|_| spec.kind == "EndpointSelector")?;
+    Some((labels, spec.port.as_ref()?.number))
 }
 
 fn matches(service: &Object<ServiceSpec>, selector: &BTreeMap<String, String>, port: u16) -> bool {

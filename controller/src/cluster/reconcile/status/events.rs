@@ -13,6 +13,7 @@ use super::shape::{Rest, Wanted, shortened};
 use crate::cluster::kube::{Backoff, Digest};
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, IngressRouteStatus};
+use limpet_xds::LogRate;
 
 /// The maximum length of a note (events.k8s.io/v1).
 const MAX_NOTE: usize = 1024;
@@ -128,6 +129,7 @@ pub(crate) struct EventRecorder {
     controller: String,
     instance: String,
     told: BTreeMap<Regarding, BTreeMap<Problem, Told>>,
+    logs: LogRate,
     backoff: Backoff,
     /// When to try failed writes again.
     again: Option<Instant>,
@@ -172,6 +174,7 @@ impl EventRecorder {
             controller,
             instance,
             told: BTreeMap::new(),
+            logs: LogRate::default(),
             backoff: Backoff::of_the_api(),
             again: None,
         }
@@ -223,7 +226,9 @@ impl EventRecorder {
                         Ok(()) => Told::Settled,
                         Err(error) => {
                             let Regarding { kind, name, .. } = &regarding;
-                            tracing::warn!(kind, object = %name, %error, "an Event cannot be written");
+                            if let Some(left_out) = self.logs.tell() {
+                                tracing::warn!(kind, object = %name, %error, left_out, "an Event cannot be written");
+                            }
                             match Failure::of(&error) {
                                 Failure::Refused => Told::Settled,
                                 Failure::Namespace => {

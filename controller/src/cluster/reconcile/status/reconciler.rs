@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use kube::Client;
+use limpet_xds::LogRate;
 use tokio::sync::watch;
 use tower::limit::RateLimit;
 use tower::limit::rate::Rate;
@@ -84,6 +85,7 @@ pub(crate) struct Reconciler {
     /// another version.
     written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
     recorder: EventRecorder,
+    logs: LogRate,
     /// When there are Events to write that were put off.
     tell_at: Option<Instant>,
     backoff: Backoff,
@@ -168,6 +170,7 @@ impl Reconciler {
     ) -> Self {
         Self {
             recorder,
+            logs: LogRate::default(),
             tell_at: None,
             client: paced(client),
             inputs,
@@ -257,8 +260,12 @@ impl Reconciler {
     /// The xDS server logs Envoy's words alone.
     fn log_refusals(&self, programmed: &BTreeMap<ObjectName, Condition>) {
         for (gateway, condition) in programmed {
-            if condition.reason == "Invalid" && self.facts.programmed.get(gateway) != Some(condition) {
-                tracing::warn!(kind = "Gateway", object = %gateway, reason = condition.message, "is not programmed");
+            if condition.reason == "Invalid"
+                && self.facts.programmed.get(gateway) != Some(condition)
+                && let Some(left_out) = self.logs.tell()
+            {
+                let reason = &condition.message;
+                tracing::warn!(kind = "Gateway", object = %gateway, reason, left_out, "is not programmed");
             }
         }
     }
@@ -394,11 +401,15 @@ impl Reconciler {
                 }
                 // It would be refused again.
                 Err(kube::Error::Api(status)) if status.code == 422 => {
-                    tracing::error!(kind, object = %name, error = status.message, "a status was refused");
+                    if let Some(left_out) = self.logs.tell() {
+                        tracing::error!(kind, object = %name, error = status.message, left_out, "a status was refused");
+                    }
                     true
                 }
                 Err(error) => {
-                    tracing::warn!(kind, object = %name, %error, "a status cannot be written");
+                    if let Some(left_out) = self.logs.tell() {
+                        tracing::warn!(kind, object = %name, %error, left_out, "a status cannot be written");
+                    }
                     false
                 }
             };

@@ -127,6 +127,25 @@ fn idle_bounds_that_no_policy_has_are_not_taken_in() {
 }
 
 #[test]
+fn a_report_of_others_that_live_for_ever_made_counts_incomplete_for_ever() {
+    let (shop, envoy) = with_sessions(1);
+    let others = Backend {
+        live_for: u32::MAX,
+        ..Backend::OTHERS
+    };
+    shop.book.hear(OTHER, Told::Sessions(nothing_of(others))).unwrap();
+    drop(envoy);
+    let has_gap = |now| {
+        let content = shop.book.content();
+        let gaps = content.attendance.gaps_of(OTHER, now);
+        gaps.words().iter().any(|words| words.contains("at more backends"))
+    };
+    assert!(has_gap(now()));
+    // The longest idle timeout of the Gateway is 600 s.
+    assert!(!has_gap(later(605)));
+}
+
+#[test]
 fn all_idle_bounds_that_policies_have_count() {
     let (shop, envoy) = (Shop::new(), envoy());
     let bounds: Vec<u32> = (600..640).collect();

@@ -1,0 +1,46 @@
+//! An API server for tests, which keeps nothing.
+
+use std::sync::{Arc, Mutex};
+
+use axum::http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// The method and the path of each request, with what it asks for.
+pub(super) type Asked = Arc<Mutex<Vec<String>>>;
+
+/// A client of an API server that answers so, by the request.
+pub(super) fn client(answer: impl Fn(&str) -> (u16, Value) + Clone + Send + Sync + 'static) -> (Client, Asked) {
+    let asked = Asked::default();
+    let asks = Arc::clone(&asked);
+    let serve = move |request: Request<Body>| {
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        let of_request = format!("{} {path}", request.method());
+        let (code, value) = answer(&of_request);
+        asks.lock().unwrap().push(of_request);
+        let response = Response::builder().status(code).body(value.to_string().into_bytes());
+        async move { Ok::<_, std::io::Error>(response.unwrap().map(Body::from)) }
+    };
+    (Client::new(tower::service_fn(serve), "default"), asked)
+}
+
+/// What was asked since this was called last.
+pub(super) fn take(asked: &Asked) -> Vec<String> {
+    std::mem::take(&mut asked.lock().unwrap())
+}
+
+/// An answer that refuses.
+pub(super) fn refusal(code: u16) -> (u16, Value) {
+    let reason = if code == 404 { "NotFound" } else { "" };
+    let status = json!({"kind": "Status", "status": "Failure", "message": "refused", "reason": reason, "code": code});
+    (code, status)
+}
+
+/// An answer with a list of these.
+pub(super) fn list(items: &[Value]) -> (u16, Value) {
+    (
+        200,
+        json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}),
+    )
+}
