@@ -665,3 +665,40 @@ fn a_class_that_is_gone_outlives_a_restart() {
     let (graph, _) = incremental.build(&after.objects(), &settings);
     assert_eq!(graph.memory, limpet_model::Memory::default());
 }
+
+/// The lines of the log.
+#[derive(Clone, Default)]
+struct Lines(Arc<std::sync::Mutex<usize>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        *self.0.lock().unwrap() += bytes.iter().filter(|byte| **byte == b'\n').count();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_read_was_logged_with_each_write() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let logs = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+    let write = |store: &mut Store, version: usize, hostnames: &Value| {
+        let rest = json!({"spec": {"hostnames": hostnames}});
+        let written = entry(Kind::HttpRoute, "shop", "web", &version.to_string(), &rest);
+        applied(store, Kind::HttpRoute, written);
+    };
+    tracing::subscriber::with_default(logs, || {
+        let mut store = store(&[]);
+        (0..100).for_each(|version| write(&mut store, version, &json!(version)));
+        assert_eq!(*lines.0.lock().unwrap(), 1);
+        for version in 100..200 {
+            write(&mut store, version, &json!(1));
+            write(&mut store, version, &json!([]));
+        }
+        assert_eq!(*lines.0.lock().unwrap(), 5);
+    });
+}

@@ -1,8 +1,16 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use limpet_model::Reports;
+use tokio::sync::watch;
 
 use super::costs::{Counts, Living, Write, writes};
-use super::reconciler::advice;
+use super::reconciler::{Reconciler, Writer, advice};
 use crate::cluster::kube::{Cost, Deletion, Deletions};
+use crate::cluster::reconcile::diagnostics::Diagnostics;
+use crate::cluster::reconcile::reconcile_loop::Reconcile as _;
+use crate::cluster::reconcile::test_server::{client, take};
+use crate::cluster::reconcile::turns::ROUND;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
 
@@ -291,4 +299,37 @@ fn a_pod_that_is_not_ready_keeps_its_cost_with_its_sessions() {
 fn more_sessions_than_a_cost_can_be_are_the_highest_cost() {
     let world = World::asking(&["web"]).counted("web", &[("a", u64::MAX), ("b", 1)]);
     assert_eq!(world.costs(), costs(&[("a", i32::MAX), ("b", 1)]));
+}
+
+#[tokio::test]
+async fn pods_of_a_namespace_with_many_were_written_before_all_others() {
+    let pods = (0..100).map(|number| ObjectName::new("many", &format!("{number:03}")));
+    let pods = pods.chain([ObjectName::new("other", "one")]);
+    let cost = Cost {
+        value: 1,
+        written: Some(at(0)),
+    };
+    let written: Deletions = pods.map(|pod| (pod, Deletion::Costs(cost.clone()))).collect();
+    let (client, asked) = client(|_| (200, serde_json::json!({"metadata": {}})));
+    let (_reporting, reported) = watch::channel(Some(Reports::default().into()));
+    let (_deleting, deletions) = watch::channel(Some(Arc::new(written)));
+    let (_leading, leads) = watch::channel(true);
+    let counts = || Counts {
+        since: Some(at(0)),
+        services: BTreeSet::new(),
+        pods: Vec::new(),
+    };
+    let writer = Writer::new(client, "c", "role".to_owned());
+    let mut reconciler = Reconciler::new(writer, counts, reported, deletions, leads, Diagnostics::new());
+    reconciler.reconcile().await;
+    let first = take(&asked);
+    assert_eq!(first.len(), ROUND);
+    assert!(
+        first[..2].iter().any(|request| request.contains("/other/")),
+        "{first:?}"
+    );
+    for left in [101 - ROUND, 0] {
+        reconciler.reconcile().await;
+        assert_eq!(take(&asked).len(), left);
+    }
 }
