@@ -1,9 +1,7 @@
 //! Logs by rate: what a client can cause any number of times is told a few times, then counted.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use super::snapshots::lock;
 
 /// How long [`LogRate::LINES`] last.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -23,13 +21,18 @@ impl LogRate {
     /// The lines of one window.
     pub(super) const LINES: u64 = 5;
 
+    fn window(&self) -> MutexGuard<'_, Window> {
+        // A panic leaves no half change that matters.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether to log now: `Some` with the number of lines that were left out since the last one.
     pub fn tell(&self) -> Option<u64> {
         self.tell_at(Instant::now())
     }
 
     fn tell_at(&self, now: Instant) -> Option<u64> {
-        let mut window = lock(&self.0);
+        let mut window = self.window();
         if window.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
             window.began = Some(now);
             window.told = 0;
@@ -48,7 +51,7 @@ impl LogRate {
     }
 
     fn rest_at(&self, now: Instant) -> Option<u64> {
-        let mut window = lock(&self.0);
+        let mut window = self.window();
         let over = window.began.is_some_and(|began| now.duration_since(began) >= WINDOW);
         (over && window.left_out > 0).then(|| std::mem::take(&mut window.left_out))
     }

@@ -28,7 +28,7 @@ use super::permission::Permission;
 use super::snapshots::{Connected, GroupCell, Snapshots};
 use super::subscriber::{Abilities, Answer, Service, Subscriber};
 use super::wire::Wire;
-use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType};
+use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType, Version};
 
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -342,26 +342,19 @@ impl<W: Wire> StreamTask<W> {
                 if unit.is_some() {
                     shared.counters.unit_refused();
                 }
-                if let Some(left_out) = live.cell.refusals.tell() {
-                    if let Some(unit) = unit {
+                match (live.cell.refusals.tell(), unit) {
+                    (Some(left_out), Some(unit)) => {
                         tracing::warn!(%node, %group, %unit, %error, left_out, "a node refused the routes of this object");
-                    } else {
+                    }
+                    (Some(left_out), None) => {
                         tracing::info!(%node, %group, of, %error, left_out, "a node refused the routes of some objects");
                     }
+                    (None, _) => {}
                 }
             }
             Answer::Refused(resources, error) => {
                 shared.counters.refused(resource_type);
-                let count = resources.len();
-                for (name, version) in resources.into_iter().take(LOGGED_REFUSALS) {
-                    if let Some(left_out) = live.cell.refusals.tell() {
-                        let version = version.map(tracing::field::display);
-                        tracing::warn!(
-                            %node, %group, %resource_type, %name, version, count, %error, left_out,
-                            "a node refused a response with this resource"
-                        );
-                    }
-                }
+                live.log_refusal(resource_type, &resources, &error);
             }
         }
         shared.status_changed();
@@ -459,6 +452,18 @@ impl<W: Wire> StreamTask<W> {
 }
 
 impl Live {
+    /// The first resource stands for all: they are refused for one reason.
+    fn log_refusal(&self, resource_type: ResourceType, resources: &[(Name, Option<Version>)], error: &str) {
+        let (node, group) = (&self.connected.node, &self.cell.name);
+        if let (Some((name, version)), Some(left_out)) = (resources.first(), self.cell.refusals.tell()) {
+            let (count, version) = (resources.len(), version.map(tracing::field::display));
+            tracing::warn!(
+                %node, %group, %resource_type, %name, version, count, error, left_out,
+                "a node refused a response with this resource"
+            );
+        }
+    }
+
     /// What tells that others may have come to another judgement, if that would make a difference to the node.
     fn awaited_judgements(&self) -> Option<watch::Receiver<u64>> {
         let waits = self.connected.subscriber().waits_for_judgement();
@@ -479,9 +484,6 @@ impl Live {
 
 /// How long a node counts as connected that was told to connect again: longer than an Envoy takes.
 const RETURN: Duration = Duration::from_secs(2);
-
-/// How many resources of a refused response are logged.
-const LOGGED_REFUSALS: usize = 1;
 
 /// Waits until something is published for the node's group.
 async fn published(live: &mut Option<Live>) {

@@ -135,7 +135,9 @@ mod tests {
         let round = |_| {
             let mut begun = order.begin(all.iter().copied(), namespace);
             begun.truncate(length);
-            begun.iter().for_each(|object| order.ask(namespace(object)));
+            for object in &begun {
+                order.ask(namespace(object));
+            }
             begun
         };
         (0..count).map(round).collect()

@@ -672,7 +672,7 @@ struct Lines(Arc<std::sync::Mutex<usize>>);
 
 impl std::io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        *self.0.lock().unwrap() += bytes.iter().filter(|byte| **byte == b'\n').count();
+        *self.0.lock().unwrap() += str::from_utf8(bytes).unwrap().matches('\n').count();
         Ok(bytes.len())
     }
 

@@ -309,7 +309,7 @@ async fn pods_of_a_namespace_with_many_were_written_before_all_others() {
         value: 1,
         written: Some(at(0)),
     };
-    let written: Deletions = pods.map(|pod| (pod, Deletion::Costs(cost.clone()))).collect();
+    let written: Deletions = pods.map(|pod| (pod, Deletion::Costs(cost))).collect();
     let (client, asked) = client(|_| (200, serde_json::json!({"metadata": {}})));
     let (_reporting, reported) = watch::channel(Some(Reports::default().into()));
     let (_deleting, deletions) = watch::channel(Some(Arc::new(written)));

@@ -196,7 +196,7 @@ impl Reconciler {
                 return Ok(Round::Outdated);
             }
         }
-        let excess = excess(&there.live, &wanted.manifests).into_iter();
+        let excess = excess(&there.live, &wanted.manifests);
         for (definition, name, object) in self.order.begin(excess, |(_, name, _)| &name.namespace) {
             if self.is_outdated() {
                 return Ok(Round::Outdated);

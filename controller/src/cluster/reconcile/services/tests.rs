@@ -49,7 +49,7 @@ fn reported(names: &[ObjectName], label: &str) -> Reported {
     let mut reports = Reports::default();
     for name in names {
         objects.backends.insert(name.clone(), backend(name, label).into());
-        reports.backends.insert(name.clone(), Default::default());
+        reports.backends.insert(name.clone(), Arc::default());
     }
     Reported {
         objects: Arc::new(objects),
