@@ -8,7 +8,7 @@ use crate::cluster::kube::{Backoff, Digest};
 
 /// How many objects a round may write before it looks for newer input.
 pub(super) const ROUND: usize = 64;
-/// How long what was refused waits at first: somebody may have granted the right, which no watch tells.
+/// How long what was refused waits at first: a right may be granted, which no watch tells.
 const FIRST: Duration = Duration::from_secs(10);
 /// How long it waits at most.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -23,8 +23,8 @@ pub(super) fn bound(report: &mut Report) {
     }
 }
 
-/// Sessions at backends that are not told apart live no longer than those of any other backend: `longest` is the longest
-/// idle bound that the Gateway has, in seconds.
+/// Sessions at backends that are not told apart live no longer than those of any other backend: `longest` is the
+/// longest idle bound that the Gateway has, in seconds.
 pub(super) fn bound_others(report: &mut Report, longest: impl FnOnce() -> u32) {
     let is_of_others = |change: &&mut BackendReport| change.backend().is_some_and(|backend| backend.is_others());
     let mut others = report.backends.iter_mut().filter(is_of_others).peekable();

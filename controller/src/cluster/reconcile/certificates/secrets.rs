@@ -243,8 +243,7 @@ impl Reconciler {
         self.gateways().as_ref() != Some(gateways) || known.as_ref() != Some(authority)
     }
 
-    /// Lists the Secrets of all namespaces. Returns those of Gateways where they can be read, and those that nobody
-    /// needs any more.
+    /// Lists the Secrets of all namespaces. Returns those of Gateways where they can be read, and the others.
     async fn look(&mut self, gateways: &Gateways, found: &mut Found) -> (Vec<Kept>, Vec<Wiped>) {
         let mut by_namespace: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
         for (gateway, uid) in gateways {
@@ -347,7 +346,7 @@ impl Reconciler {
         }
     }
 
-    /// Returns how long the certificate in the Secret is valid; `None`: there is none, or it has not all that it should.
+    /// Returns how long the certificate in the Secret is valid; `None`: it is not as it should be.
     async fn keep_certificate(&mut self, kept: &Kept, authority: &Authority, found: &mut Found) -> Option<Validity> {
         let Kept {
             wanted, certificate, ..

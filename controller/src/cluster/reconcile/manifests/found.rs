@@ -85,7 +85,7 @@ impl Found {
             .collect()
     }
 
-    /// Whether the next check may wait. A rollout changes nothing of what is written, and lasts; and what was refused is
+    /// Whether the next check may wait. A rollout changes nothing of what is written, and lasts. What was refused is
     /// tried again in its own time.
     pub(super) fn is_settled(&self) -> bool {
         self.refusals.is_empty() && self.parts.is_empty() && !self.wrote
