@@ -110,14 +110,12 @@ impl<Handle> Counters<Handle> {
     }
 
     /// The counter of a request outcome. `policy` is the [`Session::policy_index`](crate::Session::policy_index).
-    #[must_use]
-    pub fn request(&self, policy: usize, outcome: RequestOutcome) -> Option<&Handle> {
+    pub(crate) fn request(&self, policy: usize, outcome: RequestOutcome) -> Option<&Handle> {
         self.policies.get(policy)?.always.get(outcome.index())
     }
 
     /// The counter of a response outcome; `None` if the outcome is not counted.
-    #[must_use]
-    pub fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
+    pub(crate) fn response(&self, policy: usize, outcome: ResponseOutcome) -> Option<&Handle> {
         let index = RequestOutcome::COUNT + outcome.index()?;
         self.policies.get(policy)?.always.get(index)
     }
@@ -138,20 +136,17 @@ impl<Handle> Counters<Handle> {
     }
 
     /// The counter of conflicts about the session's name.
-    #[must_use]
-    pub fn name_conflicts(&self, policy: usize) -> Option<&Handle> {
+    pub(crate) fn name_conflicts(&self, policy: usize) -> Option<&Handle> {
         self.policies.get(policy)?.always.last()
     }
 
     /// The counter of sessions that had to go from a full table.
-    #[must_use]
-    pub fn evicted(&self, policy: usize) -> Option<&Handle> {
+    pub(crate) fn evicted(&self, policy: usize) -> Option<&Handle> {
         self.policies.get(policy)?.evicted.as_ref()?.first()
     }
 
     /// The counter of moves that did not come about.
-    #[must_use]
-    pub fn refused_moves(&self, policy: usize) -> Option<&Handle> {
+    pub(crate) fn refused_moves(&self, policy: usize) -> Option<&Handle> {
         self.policies.get(policy)?.refused_moves.as_ref()?.first()
     }
 

@@ -1,11 +1,11 @@
 //! What a session is.
 //!
 //! This crate knows no proxy, no clock and no source of randomness. An adapter passes a view of a request or response
-//! and the time to it, and carries out the plan that it returns:
+//! and the time to it, and does what the plan that it returns calls for:
 //!
 //! ```text
-//! configuration -> Filter --session(request)--> Session --on_request--> RequestPlan  (edits, steering)
-//!                                                       --on_response-> ResponsePlan (edits)
+//! configuration -> Filter --session(request)--> Session --on_request--> RequestPlan  --carry_out--> Actions
+//!                                                       --on_response-> ResponsePlan --carry_out--> Actions
 //! ```
 //!
 //! - [`config`]: the schema of the configuration, and all checks on it.
@@ -13,7 +13,7 @@
 //! - [`RouteSession`]: what the metadata of a route says about its sessions.
 //! - [`Specifier`]: what chooses the cluster of a split, where the proxy lets the filter do that.
 //! - [`Session`]: one request and its response.
-//! - [`view`]: the questions that an adapter answers.
+//! - [`view`]: the questions that an adapter answers. [`Actions`]: what it does for a plan.
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
 //! - [`carrier`]: the cookie, header or query that a token travels in. [`source`]: the table of sessions without one.
 //! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
@@ -22,6 +22,7 @@
 //! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.
 #![forbid(unsafe_code)]
 
+mod actions;
 pub mod address;
 mod also;
 mod application;
@@ -59,6 +60,7 @@ pub mod time;
 pub mod token;
 pub mod view;
 
+pub use actions::Actions;
 pub use counters::{Counters, Defined};
 pub use filter::{Filter, SessionError};
 pub use plan::{HeaderEdit, KeyChange, NameConflict, RefusedMove, RequestPlan, ResponsePlan, Steering};

@@ -1,4 +1,4 @@
-//! What an adapter has to do with a request and its response.
+//! What is to be done with a request and its response.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,8 +17,7 @@ pub struct RequestPlan<'a> {
     pub steering: Option<Steering>,
     /// What became of the token; `None` if only the response tells.
     pub outcome: Option<RequestOutcome>,
-    /// What load balancing hashes in the place of the client's address: the adapter sets
-    /// [`HASH_STATE`](crate::envoy::HASH_STATE) to it.
+    /// What load balancing hashes in the place of the client's address.
     pub hash: Option<IpAddr>,
 }
 
@@ -47,8 +46,7 @@ impl HeaderEdit<'_> {
 pub struct Steering {
     /// The address of the backend.
     pub host: SocketAddr,
-    /// Whether the request fails if the backend is not available. The adapter must then forbid retries, because Envoy's
-    /// retries ignore an override host.
+    /// Whether the request fails if the backend is not available.
     pub strict: bool,
 }
 

@@ -1,13 +1,14 @@
 //! A request and its response.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use limpet_core::envoy::{HASH_STATE, MAX_RETRIES_HEADER};
+use limpet_core::census::Census;
+use limpet_core::envoy::HASH_STATE;
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
-use limpet_core::{HeaderEdit, Session, SessionError, Steering, address};
+use limpet_core::view::ViewError;
+use limpet_core::{Actions, Session, SessionError, Steering, address};
 
-use crate::abi::{self, Exchange, Headers, HostError, Level};
+use crate::abi::{self, Counter, Exchange, Headers, Level};
 use crate::census::CENSUS;
 use crate::host::{self, Request, Response, UNANSWERED};
 use crate::plugin::{self, Plugin};
@@ -109,23 +110,13 @@ impl Stream {
         };
         let policy = session.policy_index();
         let plan = session.on_request(&mut request, host::now())?;
-        if let Some(edit) = plan.edit {
-            apply(exchange, Headers::Request, edit)?;
-        }
-        for edit in plan.further_edits {
-            apply(exchange, Headers::Request, edit)?;
-        }
-        if let Some(ip) = plan.hash {
-            exchange.set_typed_filter_state(HASH_STATE, &SocketAddr::new(ip, 0).to_string())?;
-        }
-        if let Some(steering) = plan.steering {
-            steer(exchange, steering, self.asked.insert(address::text(steering.host)))?;
-        }
-        if let Some(outcome) = plan.outcome {
-            exchange.count(plugin.counters.request(policy, outcome));
-        }
-        self.outcome.0 = plan.outcome;
-        Ok(())
+        let mut message = Message {
+            exchange,
+            headers: Headers::Request,
+            asked: &mut self.asked,
+            outcome: &mut self.outcome,
+        };
+        Ok(plan.carry_out(&mut message, &plugin.counters, policy)?)
     }
 
     /// Gives the client a token if it needs one, and counts what became of the session.
@@ -133,7 +124,6 @@ impl Stream {
         let Some(session) = &mut self.session else {
             return Ok(());
         };
-        let counters = &self.plugin.counters;
         let policy = session.policy_index();
         let response = Response {
             exchange,
@@ -141,64 +131,71 @@ impl Stream {
             local_reply: self.local_reply.as_deref(),
         };
         let plan = session.on_response(&response, || Ok(host::now()))?;
-        if let Some(status) = plan.status {
-            exchange.set_header(Headers::Response, ":status", status.to_string().as_bytes())?;
-        }
-        for edit in plan.edits {
-            apply(exchange, Headers::Response, edit)?;
-        }
-        if let Some(outcome) = plan.request {
-            exchange.count(counters.request(policy, outcome));
-            self.outcome.0 = Some(outcome);
-        }
-        exchange.count(counters.response(policy, plan.outcome));
-        self.outcome.1 = plan.outcome;
-        if plan.evicted {
-            exchange.count(counters.evicted(policy));
-        }
-        if let Some(refused) = plan.refused_move {
-            exchange.count(counters.refused_moves(policy));
-            if let Some(line) = refused.line {
-                abi::log(Level::Warn, &format!("limpet: {line}"));
-            }
-        }
-        if let Some(seen) = &plan.seen {
-            CENSUS.see(seen);
-        }
-        if let Some(left) = plan.left {
-            CENSUS.leave(left);
-        }
-        if let Some(change) = plan.key_change {
-            let counters = counters.key_change(change);
-            counters.for_each(|counter| exchange.count(Some(counter)));
-        }
-        if let Some(conflict) = plan.name_conflict {
-            exchange.count(counters.name_conflicts(policy));
-            if let Some(line) = conflict.line {
-                plugin::warn_once(line);
-            }
-        }
+        let mut message = Message {
+            exchange,
+            headers: Headers::Response,
+            asked: &mut self.asked,
+            outcome: &mut self.outcome,
+        };
+        Ok(plan.carry_out(&mut message, &self.plugin.counters, policy)?)
+    }
+}
+
+/// The request or response of the current hook.
+struct Message<'e, 'h> {
+    exchange: &'e mut Exchange<'h>,
+    headers: Headers,
+    /// The fields of [`Stream`].
+    asked: &'e mut Option<address::Text>,
+    outcome: &'e mut (Option<RequestOutcome>, ResponseOutcome),
+}
+
+impl Actions for Message<'_, '_> {
+    type Counter = Counter;
+
+    fn remove_header(&mut self, name: &str) -> Result<(), ViewError> {
+        Ok(self.exchange.remove_header(self.headers, name)?)
+    }
+
+    fn set_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError> {
+        Ok(self.exchange.set_header(self.headers, name, value)?)
+    }
+
+    fn add_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError> {
+        Ok(self.exchange.add_header(self.headers, name, value)?)
+    }
+
+    fn keep_room(&mut self, room: Vec<u8>) {
+        host::keep_room(room);
+    }
+
+    fn hash(&mut self, address: &str) -> Result<(), ViewError> {
+        Ok(self.exchange.set_typed_filter_state(HASH_STATE, address)?)
+    }
+
+    fn steer(&mut self, steering: Steering) -> Result<(), ViewError> {
+        let host = self.asked.insert(address::text(steering.host));
+        Ok(self.exchange.override_host(host.as_bytes(), steering.strict)?)
+    }
+
+    fn count(&mut self, counter: Option<&Counter>) {
+        self.exchange.count(counter);
+    }
+
+    fn tell(&mut self, tell: impl FnOnce(&Census)) {
+        tell(&CENSUS);
+    }
+
+    fn warn(&mut self, line: &str) {
+        abi::log(Level::Warn, &format!("limpet: {line}"));
+    }
+
+    fn warn_once(&mut self, line: String) {
+        plugin::warn_once(line);
+    }
+
+    fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
+        *self.outcome = (self.outcome.0.or(request), response);
         Ok(())
-    }
-}
-
-/// Sends the request to the host of `steering`, whose text is `host`.
-fn steer(exchange: &mut Exchange<'_>, steering: Steering, host: &address::Text) -> Result<(), HostError> {
-    if steering.strict {
-        // A retry would ignore the override host and reach another backend.
-        exchange.set_header(Headers::Request, MAX_RETRIES_HEADER, b"0")?;
-    }
-    exchange.override_host(host.as_bytes(), steering.strict)
-}
-
-fn apply(exchange: &mut Exchange<'_>, of: Headers, edit: HeaderEdit<'_>) -> Result<(), HostError> {
-    match edit {
-        HeaderEdit::Remove(name) => exchange.remove_header(of, name),
-        HeaderEdit::Set(name, value) => {
-            let did = exchange.set_header(of, name, &value);
-            host::keep_room(value);
-            did
-        }
-        HeaderEdit::Add(name, value) => exchange.add_header(of, name, &value),
     }
 }

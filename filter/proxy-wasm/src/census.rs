@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
-use limpet_core::census::{Backend, Census, Left, Seen};
+use limpet_core::census::{Backend, Census};
 use limpet_core::time::Timestamp;
 
 use crate::budgets;
@@ -21,20 +21,4 @@ pub(crate) fn may_leave(backend: &Backend, now: Timestamp) -> Option<SocketAddr>
         census.may_leave(backend, now)?;
         budgets::take(backend, |host| !census.has_missed(backend.destination, host, now))
     })
-}
-
-/// Counts what a response tells.
-pub(crate) fn count(seen: Option<&Seen>, left: Option<Left>) {
-    if seen.is_none() && left.is_none() {
-        return;
-    }
-    CENSUS.with_borrow(|census| {
-        let Some(census) = census else { return };
-        if let Some(seen) = seen {
-            census.see(seen);
-        }
-        if let Some(left) = left {
-            census.leave(left);
-        }
-    });
 }

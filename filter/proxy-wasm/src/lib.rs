@@ -16,7 +16,6 @@ mod host;
 mod plugin;
 mod reporter;
 mod root;
-mod steering;
 mod stream;
 mod table;
 mod tick;

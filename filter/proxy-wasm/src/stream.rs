@@ -2,17 +2,20 @@
 
 use std::rc::Rc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use limpet_core::census::Census;
+use limpet_core::envoy::HASH_STATE;
 use limpet_core::outcome::{self, FILTER_STATE, RequestOutcome, ResponseOutcome};
 use limpet_core::view::ViewError;
-use limpet_core::{HeaderEdit, Session, SessionError};
+use limpet_core::{Actions, Session, SessionError, Steering, address};
 use proxy_wasm::hostcalls;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, LogLevel, MapType};
 
-use crate::census;
-use crate::host::{self, Request, Response, UNANSWERED};
+use crate::census::CENSUS;
+use crate::host::{self, Request, Response, UNANSWERED, host_header};
 use crate::plugin::{self, Plugin};
-use crate::steering;
 
 pub(crate) struct Stream {
     plugin: Option<Rc<Plugin>>,
@@ -70,27 +73,18 @@ fn on_request(plugin: &Plugin) -> Result<Option<Ongoing>, SessionError> {
     let Some(mut session) = plugin.filter.session(&request)? else {
         return Ok(None);
     };
+    let policy = session.policy_index();
     let plan = session.on_request(&mut request, plugin.now()?)?;
-    let outcome = plan.outcome;
-    for edit in plan.edit.into_iter().chain(plan.further_edits) {
-        apply(MapType::HttpRequestHeaders, edit)?;
-    }
-    if let Some(ip) = plan.hash {
-        steering::hash(ip)?;
-    }
-    if let Some(steering) = plan.steering {
-        steering::apply(steering)?;
-    }
-    if let Some(outcome) = outcome {
-        plugin::count(plugin.counters.request(session.policy_index(), outcome));
-        if plugin.filter.access_log() {
-            set_filter_state(outcome.word())?;
-        }
-    }
+    let mut message = Message {
+        plugin,
+        headers: MapType::HttpRequestHeaders,
+        outcome: None,
+    };
+    plan.carry_out(&mut message, &plugin.counters, policy)?;
     Ok(Some(Ongoing {
         https: request.is_https()?,
+        outcome: message.outcome,
         session,
-        outcome,
     }))
 }
 
@@ -98,51 +92,88 @@ fn on_response(plugin: &Plugin, ongoing: Ongoing) -> Result<(), SessionError> {
     let Ongoing {
         https,
         mut session,
-        outcome: known,
+        outcome,
     } = ongoing;
     let policy = session.policy_index();
     let plan = session.on_response(&Response::to(https), || plugin.now())?;
-    if let Some(status) = plan.status {
-        apply(
-            MapType::HttpResponseHeaders,
-            HeaderEdit::Set(":status", status.to_string().into_bytes()),
-        )?;
+    let mut message = Message {
+        plugin,
+        headers: MapType::HttpResponseHeaders,
+        outcome,
+    };
+    Ok(plan.carry_out(&mut message, &plugin.counters, policy)?)
+}
+
+/// The request or response of the current call.
+struct Message<'a> {
+    plugin: &'a Plugin,
+    headers: MapType,
+    /// What became of the token of the request, once that is known.
+    outcome: Option<RequestOutcome>,
+}
+
+impl Actions for Message<'_> {
+    type Counter = u32;
+
+    fn remove_header(&mut self, name: &str) -> Result<(), ViewError> {
+        hostcalls::remove_map_value(self.headers, name).map_err(host::failed("a removal of a header"))
     }
-    for edit in plan.edits {
-        apply(MapType::HttpResponseHeaders, edit)?;
+
+    fn set_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError> {
+        hostcalls::set_map_value_bytes(self.headers, name, Some(value)).map_err(host::failed("a change of a header"))
     }
-    if let Some(outcome) = plan.request {
-        plugin::count(plugin.counters.request(policy, outcome));
+
+    fn add_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError> {
+        hostcalls::add_map_value_bytes(self.headers, name, value).map_err(host::failed("a new header"))
     }
-    plugin::count(plugin.counters.response(policy, plan.outcome));
-    if plan.evicted {
-        plugin::count(plugin.counters.evicted(policy));
+
+    fn hash(&mut self, address: &str) -> Result<(), ViewError> {
+        // `SetEnvoyFilterStateArguments` in protocol buffers: two strings, each shorter than 128 bytes. The third field's
+        // default is the life of the request.
+        let mut arguments = Vec::new();
+        for (field, text) in [(1_u8, HASH_STATE), (2, address)] {
+            let length = u8::try_from(text.len()).unwrap_or_default();
+            arguments.extend([field << 3 | 2, length]);
+            arguments.extend_from_slice(text.as_bytes());
+        }
+        let set = hostcalls::call_foreign_function("set_envoy_filter_state", Some(&arguments));
+        set.map(drop).map_err(host::failed("the hash of the address"))
     }
-    if let Some(refused) = plan.refused_move {
-        plugin::count(plugin.counters.refused_moves(policy));
-        if let Some(line) = refused.line {
-            plugin::log(LogLevel::Warn, &format!("limpet: {line}"));
+
+    fn steer(&mut self, steering: Steering) -> Result<(), ViewError> {
+        // One of the native `stateful_session` filters behind this one reads it.
+        let host = STANDARD.encode(address::text(steering.host).as_bytes());
+        self.set_header(host_header(steering.strict), host.as_bytes())
+    }
+
+    fn count(&mut self, counter: Option<&u32>) {
+        plugin::count(counter);
+    }
+
+    fn tell(&mut self, tell: impl FnOnce(&Census)) {
+        CENSUS.with_borrow(|census| census.as_ref().map(tell));
+    }
+
+    fn warn(&mut self, line: &str) {
+        plugin::log(LogLevel::Warn, &format!("limpet: {line}"));
+    }
+
+    fn warn_once(&mut self, line: String) {
+        plugin::warn_once(&line);
+    }
+
+    fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError> {
+        let is_new = request.is_some() || response != ResponseOutcome::Unchanged;
+        self.outcome = self.outcome.or(request);
+        match self.outcome {
+            Some(outcome) if is_new && self.plugin.filter.access_log() => {
+                let words = outcome::access_log_value(outcome, response);
+                hostcalls::set_property(vec![FILTER_STATE], Some(words.as_bytes()))
+                    .map_err(host::failed("filter state"))
+            }
+            _ => Ok(()),
         }
     }
-    census::count(plan.seen.as_ref(), plan.left);
-    if let Some(change) = plan.key_change {
-        plugin
-            .counters
-            .key_change(change)
-            .for_each(|counter| plugin::count(Some(counter)));
-    }
-    if let Some(conflict) = plan.name_conflict {
-        plugin::count(plugin.counters.name_conflicts(policy));
-        conflict.line.iter().for_each(|line| plugin::warn_once(line));
-    }
-    let is_new = plan.request.is_some() || plan.outcome != ResponseOutcome::Unchanged;
-    if let Some(request) = known.or(plan.request)
-        && is_new
-        && plugin.filter.access_log()
-    {
-        set_filter_state(&outcome::access_log_value(request, plan.outcome))?;
-    }
-    Ok(())
 }
 
 /// Counts why a request continues without a session.
@@ -151,18 +182,4 @@ fn report(plugin: &Plugin, error: &SessionError) {
     if let SessionError::UnknownSession(_) = error {
         plugin::log(LogLevel::Debug, &format!("limpet: {error}"));
     }
-}
-
-fn apply(map: MapType, edit: HeaderEdit<'_>) -> Result<(), ViewError> {
-    match edit {
-        HeaderEdit::Remove(name) => hostcalls::remove_map_value(map, name),
-        HeaderEdit::Set(name, value) => hostcalls::set_map_value_bytes(map, name, Some(&value)),
-        HeaderEdit::Add(name, value) => hostcalls::add_map_value_bytes(map, name, &value),
-    }
-    .map_err(host::failed("a change of a header"))
-}
-
-/// Writes the outcome to the filter state for access logs.
-fn set_filter_state(words: &str) -> Result<(), ViewError> {
-    hostcalls::set_property(vec![FILTER_STATE], Some(words.as_bytes())).map_err(host::failed("filter state"))
 }
