@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use divan::Bencher;
 use limpet_core::Filter;
+use limpet_core::fakes::Request;
 use limpet_core::outcome::RequestOutcome;
 
-use exchange::{Exchange, filter, now};
+use exchange::{filter, now, request};
 
 /// Around the number of scopes that a former version kept, and four times as many as rules are promised.
 const SCOPES: [usize; 6] = [1, 1_000, 4_096, 4_097, 5_000, 20_000];
@@ -21,17 +22,17 @@ fn main() {
     divan::main();
 }
 
-fn exchanges(scopes: usize) -> Vec<Exchange> {
+fn of_scopes(scopes: usize) -> Vec<Request> {
     (0..scopes)
-        .map(|number| Exchange::new(&format!("HTTPRoute/shop/{number}/all")))
+        .map(|number| request(&format!("HTTPRoute/shop/{number}/all")))
         .collect()
 }
 
-fn request(filter: &Filter, exchange: &mut Exchange) {
-    let session = filter.session(exchange).ok().flatten();
+fn serve(filter: &Filter, request: &mut Request) {
+    let session = filter.session(request).ok().flatten();
     let mut session = session.expect("the route has a session");
     let plan = session
-        .on_request(exchange, now().after(Duration::from_secs(1)))
+        .on_request(request, now().after(Duration::from_secs(1)))
         .expect("the view answers");
     assert_eq!(plan.outcome, Some(RequestOutcome::Steered));
 }
@@ -53,26 +54,26 @@ fn requests(bencher: Bencher<'_, '_>, scopes: usize, asked: usize) {
     thread_local! {
         static TURN: Cell<usize> = Cell::new(BEGIN.fetch_add(104_729, Ordering::Relaxed));
     }
-    let (filter, mut exchanges) = (filter(), exchanges(scopes));
-    for exchange in &exchanges {
-        request(&filter, &mut exchange.clone());
+    let (filter, mut requests) = (filter(), of_scopes(scopes));
+    for request in &requests {
+        serve(&filter, &mut request.clone());
     }
-    exchanges.truncate(asked);
+    requests.truncate(asked);
     bencher
         .with_inputs(|| {
             // An order that no cache could learn, and that begins elsewhere in each thread.
-            let turn = TURN.replace(TURN.get() + 1).wrapping_mul(7_919) % exchanges.len();
-            exchanges.get(turn).expect("a scope").clone()
+            let turn = TURN.replace(TURN.get() + 1).wrapping_mul(7_919) % requests.len();
+            requests.get(turn).expect("a scope").clone()
         })
-        .bench_values(|mut exchange| request(&filter, &mut exchange));
+        .bench_values(|mut request| serve(&filter, &mut request));
 }
 
 /// A request of a scope that is not bound yet.
 #[divan::bench(sample_count = 20, sample_size = 1000)]
 fn the_first_request_in_each_of_20000(bencher: Bencher<'_, '_>) {
-    let (filter, exchanges) = (filter(), exchanges(20_000));
-    let mut each = exchanges.iter();
+    let (filter, requests) = (filter(), of_scopes(20_000));
+    let mut each = requests.iter();
     bencher
         .with_inputs(|| each.next().expect("as many as samples").clone())
-        .bench_local_values(|mut exchange| request(&filter, &mut exchange));
+        .bench_local_values(|mut request| serve(&filter, &mut request));
 }

@@ -6,10 +6,11 @@ mod exchange;
 use std::time::Duration;
 
 use divan::{AllocProfiler, Bencher, black_box};
+use limpet_core::fakes::Response;
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::token::Form;
 
-use exchange::{Exchange, claims, filter, now, realm};
+use exchange::{claims, filter, now, realm, request};
 
 #[global_allocator]
 static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
@@ -37,14 +38,14 @@ fn seal(bencher: Bencher<'_, '_>, form: Form) {
 
 #[divan::bench(sample_size = 1000)]
 fn request_in_the_steady_state(bencher: Bencher<'_, '_>) {
-    let (filter, mut exchange, now) = (filter(), Exchange::new(SCOPE), now().after(Duration::from_secs(1)));
+    let (filter, mut request, now) = (filter(), request(SCOPE), now().after(Duration::from_secs(1)));
     bencher.bench_local(|| {
         let mut session = filter
-            .session(&exchange)
+            .session(&request)
             .ok()
             .flatten()
             .expect("the route has a session");
-        let plan = session.on_request(&mut exchange, now).expect("the view answers");
+        let plan = session.on_request(&mut request, now).expect("the view answers");
         assert_eq!(plan.outcome, Some(RequestOutcome::Steered));
         black_box(plan);
         session
@@ -53,16 +54,17 @@ fn request_in_the_steady_state(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(sample_size = 1000)]
 fn response_in_the_steady_state(bencher: Bencher<'_, '_>) {
-    let (filter, mut exchange, now) = (filter(), Exchange::new(SCOPE), now().after(Duration::from_secs(1)));
+    let (filter, mut request, now) = (filter(), request(SCOPE), now().after(Duration::from_secs(1)));
     let mut session = filter
-        .session(&exchange)
+        .session(&request)
         .ok()
         .flatten()
         .expect("the route has a session");
-    session.on_request(&mut exchange, now).expect("the view answers");
+    session.on_request(&mut request, now).expect("the view answers");
+    let response = Response::by("10.0.0.7:8080").surely_as_asked().unrecorded();
     bencher.bench_local(|| {
         let plan = black_box(&mut session)
-            .on_response(black_box(&exchange), || Ok(now))
+            .on_response(black_box(&response), || Ok(now))
             .expect("the view answers");
         assert_eq!(plan.outcome, ResponseOutcome::Unchanged);
     });

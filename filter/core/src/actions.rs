@@ -128,8 +128,12 @@ impl ResponsePlan<'_> {
         }
         if seen.is_some() || left.is_some() {
             actions.tell(|census| {
-                seen.iter().for_each(|seen| census.see(seen));
-                left.into_iter().for_each(|left| census.leave(left));
+                if let Some(seen) = &seen {
+                    census.see(seen);
+                }
+                if let Some(left) = left {
+                    census.leave(left);
+                }
             });
         }
         if let Some(change) = key_change {

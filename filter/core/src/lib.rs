@@ -17,6 +17,7 @@
 //! - [`token`]: what a client carries, sealed or signed and bound to its scope. [`keyring`]: the keys for it.
 //! - [`carrier`]: the cookie, header or query that a token travels in. [`source`]: the table of sessions without one.
 //! - [`envoy`]: headers, metadata keys and other names that the filter and Envoy's configuration share.
+//! - `fakes`: a proxy for tests, by the feature of that name.
 //! - [`census`]: the living sessions of each backend.
 //! - [`address`]: addresses of backends as Envoy writes them.
 //! - [`outcome`]: the words of metrics and access logs. [`Counters`]: the counters of a configuration.
@@ -38,6 +39,8 @@ pub mod config;
 mod counters;
 mod end;
 pub mod envoy;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fakes;
 mod filter;
 pub mod keyring;
 mod location;

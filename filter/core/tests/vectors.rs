@@ -6,16 +6,15 @@
     reason = "a test may panic"
 )]
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
+use limpet_core::fakes::{Request, Response};
 use limpet_core::keyring::wrapped::{UnwrapError, Wrapped, wrap};
 use limpet_core::keyring::{Entry, Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal, Unverified};
-use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 use limpet_core::{Filter, HeaderEdit};
 use serde_json::{Value, json};
 
@@ -189,61 +188,17 @@ fn every_refused_wrapped_keyring_is_refused_for_its_reason() {
 const HOST: &str = "192.0.2.1:80";
 const SECRET: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/// A request with this token, and the response of the host that the token names.
-struct Exchange(String);
-
-impl RequestView for Exchange {
-    fn route_session(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(b"p/scope")))
-    }
-    fn client_address(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn route_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn virtual_host(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(b"c")))
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
-        Ok(None)
-    }
-    fn header(&self, name: &str) -> Answer<'_> {
-        Ok((name == "x-session").then_some(Cow::Borrowed(self.0.as_bytes())))
-    }
+/// A request with this token.
+fn with_token(token: &str) -> Request {
+    Request::new()
+        .session("p/scope")
+        .cluster("c")
+        .header("x-session", token)
 }
 
-impl ResponseView for Exchange {
-    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
-        Ok(false)
-    }
-    fn code_details(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(b"via_upstream")))
-    }
-    fn upstream_address(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(HOST.as_bytes())))
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        RequestView::cluster_name(self)
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        Ok(Vec::new())
-    }
-    fn is_https(&self) -> Result<bool, ViewError> {
-        Ok(false)
-    }
-    fn nonce(&self) -> Result<[u8; 4], ViewError> {
-        Ok([0x11; 4])
-    }
+/// The response of the host that the token names.
+fn response() -> Response {
+    Response::by(HOST).surely_as_asked().cluster("c").nonce([0x11; 4])
 }
 
 fn duration(entry: &Value, field: &str) -> Option<String> {
@@ -283,12 +238,13 @@ fn what_happens(entry: &Value) -> &'static str {
         last_seen: time(entry, "lastSeen"),
     };
     let token = Realm::new(&keyring, b"scope", CarrierMode::Header, "x-session").seal(Form::Sealed, &claims, [0; 4]);
-    let (mut exchange, now) = (Exchange(token), time(entry, "now"));
-    let mut session = filter(entry).session(&exchange).unwrap().unwrap();
-    if let Some(RequestOutcome::Refused(refusal)) = session.on_request(&mut exchange, now).unwrap().outcome {
+    let (mut request, now) = (with_token(&token), time(entry, "now"));
+    let mut session = filter(entry).session(&request).unwrap().unwrap();
+    if let Some(RequestOutcome::Refused(refusal)) = session.on_request(&mut request, now).unwrap().outcome {
         return word(refusal);
     }
-    let plan = session.on_response(&exchange, || Ok(now)).unwrap();
+    let response = response();
+    let plan = session.on_response(&response, || Ok(now)).unwrap();
     let tokens = plan
         .edits
         .iter()
@@ -310,11 +266,12 @@ fn the_rules_about_time_hold_to_the_millisecond() {
 #[test]
 fn a_renewed_token_is_of_the_same_session() {
     for entry in entries(TIMES, "renewals") {
-        let (mut exchange, now) = (Exchange(text(&entry, "token").to_owned()), time(&entry, "now"));
-        let mut session = filter(&entry).session(&exchange).unwrap().unwrap();
-        let outcome = session.on_request(&mut exchange, now).unwrap().outcome;
+        let (mut request, now) = (with_token(text(&entry, "token")), time(&entry, "now"));
+        let mut session = filter(&entry).session(&request).unwrap().unwrap();
+        let outcome = session.on_request(&mut request, now).unwrap().outcome;
         assert_eq!(outcome, Some(RequestOutcome::Steered), "{entry}");
-        let plan = session.on_response(&exchange, || Ok(now)).unwrap();
+        let response = response();
+        let plan = session.on_response(&response, || Ok(now)).unwrap();
         let renewed = plan.edits.iter().find_map(|edit| match edit {
             HeaderEdit::Set("x-session", token) => Some(token.as_slice()),
             _ => None,

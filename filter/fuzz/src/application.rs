@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use limpet_core::carrier::set_cookie::{is_deletion, value_of};
+use limpet_core::fakes::CLUSTER;
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::outcome::{RequestOutcome, ResponseOutcome};
 use limpet_core::time::Timestamp;
@@ -10,7 +11,7 @@ use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, is_token
 use limpet_core::{Filter, HeaderEdit, Session};
 
 use crate::begins_and_ends::begins_and_ends;
-use crate::proxy::{CLUSTER, HOST, Request, Response};
+use crate::proxy::{HOST, NONCE, request, response};
 
 const NAME: &str = "session";
 const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
@@ -46,12 +47,12 @@ impl Site {
         Self {
             filter,
             header: if carrier == "cookie" { "set-cookie" } else { NAME },
-            token: Realm::new(&keyring, b"scope", mode, NAME).seal(Form::Sealed, &claims, [7; 4]),
+            token: Realm::new(&keyring, b"scope", mode, NAME).seal(Form::Sealed, &claims, NONCE),
         }
     }
 
     fn session(&self) -> Session {
-        let session = self.filter.session(&Request(None)).expect("every answer is there");
+        let session = self.filter.session(&request()).expect("every answer is there");
         session.expect("a default")
     }
 
@@ -59,10 +60,10 @@ impl Site {
     fn answered(&self, fields: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
         let mut session = self.session();
         session
-            .on_request(&mut Request(None), now())
+            .on_request(&mut request(), now())
             .expect("every answer is there");
         let plan = session
-            .on_response(&Response(self.header, fields), || Ok(now()))
+            .on_response(&response(self.header, fields), || Ok(now()))
             .expect("every answer is there");
         let mut rewritten = Vec::new();
         for edit in plan.edits {
@@ -91,7 +92,7 @@ impl Site {
     fn asked(&self, name: &str, field: &[u8]) -> (Vec<u8>, Option<RequestOutcome>) {
         let mut session = self.session();
         let plan = session
-            .on_request(&mut Request(Some((name, field))), now())
+            .on_request(&mut request().header(name, field), now())
             .expect("every answer is there");
         let seen = match plan.edit {
             None => field.to_vec(),

@@ -5,7 +5,7 @@ use limpet_core::outcome::ResponseOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::{Filter, HeaderEdit};
 
-use crate::proxy::{Request, Response};
+use crate::proxy::{request, response};
 
 const NAME: &str = "session";
 /// No input has it.
@@ -29,13 +29,11 @@ thread_local! {
 /// If the session does not begin or end as they say, or the application's fields change.
 pub(crate) fn begins_and_ends(fields: &[&[u8]]) {
     let now = Timestamp::from_unix_seconds(1_763_718_000);
-    let session = FILTER.with(|filter| filter.session(&Request(None)));
+    let session = FILTER.with(|filter| filter.session(&request()));
     let mut session = session.expect("every answer is there").expect("a default");
-    session
-        .on_request(&mut Request(None), now)
-        .expect("every answer is there");
+    session.on_request(&mut request(), now).expect("every answer is there");
     let plan = session
-        .on_response(&Response("set-cookie", fields), || Ok(now))
+        .on_response(&response("set-cookie", fields), || Ok(now))
         .expect("every answer is there");
     let expected = said(fields.iter().copied(), NAME, now);
     let outcome = match expected {

@@ -6,7 +6,7 @@ use limpet_core::Filter;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 
-use crate::proxy::{HOST, OfClient, Response};
+use crate::proxy::{HOST, request, response};
 
 const CONFIG: &[u8] = br#"{
     "keys": [{"id": 1, "inline": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}],
@@ -24,7 +24,7 @@ pub fn clients(data: &[u8]) {
     let mut seen: Vec<Vec<u8>> = Vec::new();
     for (second, address) in (0..).zip(data.split(|byte| *byte == b'\n').take(64)) {
         let now = Timestamp::from_unix_seconds(1_763_718_000 + second);
-        let mut request = OfClient(address);
+        let mut request = request().client(address);
         let mut session = filter.session(&request).ok().flatten().expect("a session by default");
         let plan = session.on_request(&mut request, now).expect("the view answers");
         let is_ip = ip(address).is_some();
@@ -46,7 +46,7 @@ pub fn clients(data: &[u8]) {
             );
         }
         let plan = session
-            .on_response(&Response("", &[]), || Ok(now))
+            .on_response(&response("", &[]), || Ok(now))
             .expect("the view answers");
         assert!(plan.edits.is_empty() && plan.status.is_none());
         seen.push(address.to_vec());

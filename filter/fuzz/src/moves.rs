@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use limpet_core::fakes::CLUSTER;
 use limpet_core::outcome::ResponseOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::{Filter, HeaderEdit};
 
-use crate::proxy::{CLUSTER, HOST, Request, Response};
+use crate::proxy::{HOST, request, response};
 
 const MOVE: &str = "x-move";
 const CARRIER: &str = "x-session";
@@ -68,9 +69,9 @@ fn named(fields: &[&[u8]], lists_hosts: bool) -> Option<SocketAddr> {
 /// Where the session goes from its backend.
 fn goes(filter: &Filter, fields: &[&[u8]]) -> Option<SocketAddr> {
     let now = Timestamp::from_unix_seconds(1_763_718_000);
-    let mut session = filter.session(&Request(None)).ok().flatten().expect("a default");
-    session.on_request(&mut Request(None), now).expect("the view answers");
-    let response = Response(MOVE, fields);
+    let mut session = filter.session(&request()).ok().flatten().expect("a default");
+    session.on_request(&mut request(), now).expect("the view answers");
+    let response = response(MOVE, fields);
     let plan = session.on_response(&response, || Ok(now)).expect("the view answers");
     assert_eq!(plan.edits.last(), Some(&HeaderEdit::Remove(MOVE)));
     let token = plan.edits.iter().find_map(|edit| match edit {
@@ -78,9 +79,9 @@ fn goes(filter: &Filter, fields: &[&[u8]]) -> Option<SocketAddr> {
         _ => None,
     });
     let token = token.expect("a token, wherever it leads");
-    let request = || Request(Some((CARRIER, &token)));
-    let mut next = filter.session(&request()).ok().flatten().expect("a default");
-    let asked = next.on_request(&mut request(), now).expect("the view answers");
+    let mut again = request().header(CARRIER, &token);
+    let mut next = filter.session(&again).ok().flatten().expect("a default");
+    let asked = next.on_request(&mut again, now).expect("the view answers");
     let steering = asked.steering.expect("a good token");
     let has_moved = plan.outcome == ResponseOutcome::Moved;
     assert_eq!(has_moved, steering.host.to_string() != HOST);

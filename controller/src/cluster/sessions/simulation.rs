@@ -1,18 +1,17 @@
 //! What gentle rebalancing does to a Service over hours, without Envoys and in simulated time: the filter's own
 //! sessions, census and reports, and the budgets of [`super::balance`].
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use limpet_core::census::Census;
 use limpet_core::census::report::Answer;
-use limpet_core::census::{Backend, Census};
+use limpet_core::fakes::{Request, Response};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
-use limpet_core::view::{self, RequestView, ResponseView, ViewError};
 use limpet_core::{Filter, HeaderEdit};
 use limpet_model::endpoints::{Endpoint, EndpointState};
 
@@ -51,81 +50,6 @@ impl Dice {
     }
 }
 
-struct Request<'a> {
-    cookie: Option<&'a [u8]>,
-    census: &'a Census,
-}
-
-type Field<'a> = Result<Option<Cow<'a, [u8]>>, ViewError>;
-
-#[expect(clippy::unnecessary_wraps, reason = "as the views have it")]
-fn text(text: &str) -> Field<'_> {
-    Ok(Some(Cow::Borrowed(text.as_bytes())))
-}
-
-impl RequestView for Request<'_> {
-    fn route_session(&self) -> view::Answer<'_> {
-        text("web/cart")
-    }
-    fn cluster_session(&self) -> view::Answer<'_> {
-        Ok(None)
-    }
-    fn route_name(&self) -> view::Answer<'_> {
-        Ok(None)
-    }
-    fn virtual_host(&self) -> view::Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> view::Answer<'_> {
-        text(CLUSTER)
-    }
-    fn client_address(&self) -> view::Answer<'_> {
-        Ok(None)
-    }
-    fn header(&self, name: &str) -> view::Answer<'_> {
-        Ok(self.cookie.filter(|_| name == "cookie").map(Cow::Borrowed))
-    }
-    fn reroute(&mut self, _: Destination) -> view::Answer<'_> {
-        Ok(None)
-    }
-    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
-        self.census.may_leave(backend, now)
-    }
-}
-
-struct Response {
-    host: String,
-    as_asked: bool,
-    nonce: u32,
-}
-
-impl ResponseView for Response {
-    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
-        Ok(!self.as_asked)
-    }
-    fn code_details(&self) -> view::Answer<'_> {
-        text("via_upstream")
-    }
-    fn upstream_address(&self) -> view::Answer<'_> {
-        text(&self.host)
-    }
-    fn cluster_name(&self) -> view::Answer<'_> {
-        text(CLUSTER)
-    }
-    fn cluster_session(&self) -> view::Answer<'_> {
-        Ok(None)
-    }
-    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        Ok(Vec::new())
-    }
-    fn is_https(&self) -> Result<bool, ViewError> {
-        Ok(false)
-    }
-    fn nonce(&self) -> Result<[u8; 4], ViewError> {
-        Ok(self.nonce.to_be_bytes())
-    }
-}
-
 #[derive(Default)]
 struct Client {
     cookie: Option<Vec<u8>>,
@@ -144,7 +68,7 @@ struct Move {
 
 struct Simulation {
     filter: Filter,
-    envoys: Vec<Census>,
+    envoys: Vec<Arc<Census>>,
     /// The pod that load balancing of an Envoy chooses next.
     turns: [usize; ENVOYS],
     /// Intervals without a report.
@@ -196,7 +120,7 @@ impl Simulation {
         }
         let mut simulation = Self {
             filter,
-            envoys: (0..ENVOYS).map(|_| Census::new([1; 16], 100)).collect(),
+            envoys: (0..ENVOYS).map(|_| Arc::new(Census::new([1; 16], 100))).collect(),
             turns: [0; ENVOYS],
             idle: [0; ENVOYS],
             book,
@@ -277,10 +201,10 @@ impl Simulation {
             self.clients[client] = Client::default();
         }
         let (client, census, now) = (&mut self.clients[client], &self.envoys[envoy], time(self.now));
-        let mut request = Request {
-            cookie: client.cookie.as_deref(),
-            census,
-        };
+        let asked = Arc::clone(census);
+        let request = Request::new().session("web/cart").cluster(CLUSTER);
+        let request = client.cookie.iter().fold(request, Request::cookie);
+        let mut request = request.may_leave(move |backend, now| asked.may_leave(backend, now));
         let mut session = self.filter.session(&request).unwrap().unwrap();
         let plan = session.on_request(&mut request, now).unwrap();
         let outcome = plan.outcome;
@@ -291,10 +215,14 @@ impl Simulation {
             self.turns[envoy] += 1;
             *healthy[self.turns[envoy] % healthy.len()]
         });
-        let response = Response {
-            host: host.to_string(),
-            as_asked: asked.is_some(),
-            nonce: u32::try_from(self.dice.roll() >> 32).unwrap(),
+        let nonce = u32::try_from(self.dice.roll() >> 32).unwrap();
+        let response = Response::by(&host.to_string())
+            .cluster(CLUSTER)
+            .nonce(nonce.to_be_bytes());
+        let response = if asked.is_some() {
+            response.surely_as_asked()
+        } else {
+            response
         };
         let plan = session.on_response(&response, || Ok(now)).unwrap();
         for edit in plan.edits {

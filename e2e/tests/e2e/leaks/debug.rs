@@ -5,10 +5,10 @@ use std::fmt::Debug;
 use anyhow::{Context, Result, ensure};
 use limpet_core::Filter;
 use limpet_core::config::{self, KeyringDocument};
+use limpet_core::fakes::Request;
 use limpet_core::keyring::wrapped::{Wrapped, wrap};
 use limpet_core::keyring::{Entry, Key, KeyId, KeyState, Keyring, Secret};
-use limpet_core::token::{CarrierMode, Destination, Realm};
-use limpet_core::view::{Answer, RequestView};
+use limpet_core::token::{CarrierMode, Realm};
 use limpet_e2e::leaks::Leaks;
 use limpet_e2e::tools;
 use serde_json::json;
@@ -21,35 +21,6 @@ fn shown(value: &impl Debug) -> String {
 fn random() -> Result<String> {
     let output = tools::run_limpet(&["keys", "generate"], &[])?;
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
-}
-
-struct Request;
-
-impl RequestView for Request {
-    fn route_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn client_address(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn route_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn virtual_host(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn header(&self, _: &str) -> Answer<'_> {
-        Ok(None)
-    }
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
-        Ok(None)
-    }
 }
 
 #[test]
@@ -84,7 +55,7 @@ fn debug_output_shows_no_key() -> Result<()> {
         }
         let config = config::parse(config.to_string().as_bytes())?;
         let (filter, warnings) = Filter::new(&config, &environment)?;
-        let session = filter.session(&Request)?.context("no session")?;
+        let session = filter.session(&Request::on_nameless_route())?.context("no session")?;
         all += &(shown(&config) + &shown(&filter) + &shown(&warnings) + &shown(&session));
     }
     let keyring = Keyring::new(vec![Key::new(entry.id, entry.state, &secret(&key)?)])?;

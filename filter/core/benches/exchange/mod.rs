@@ -1,13 +1,12 @@
-//! A request with a live session, and the response of its backend.
+//! A request with a live session.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use limpet_core::Filter;
+use limpet_core::fakes::Request;
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use limpet_core::time::Timestamp;
 use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm};
-use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
 
 const CONFIG: &str = r#"{
     "keys": [{ "id": 1, "inline": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" }],
@@ -38,72 +37,12 @@ pub(crate) fn claims() -> Claims {
     }
 }
 
-#[derive(Clone)]
-pub(crate) struct Exchange {
-    session: Vec<u8>,
-    cookie: Vec<u8>,
-}
-
-impl Exchange {
-    pub(crate) fn new(scope: &str) -> Self {
-        let token = realm(scope).seal(Form::Sealed, &claims(), [1, 2, 3, 4]);
-        Self {
-            session: format!("shop/{scope}").into_bytes(),
-            cookie: format!("theme=dark; session={token}; _ga=GA1.1.1234567890.1700000000").into_bytes(),
-        }
-    }
-}
-
-impl RequestView for Exchange {
-    fn route_session(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(&self.session)))
-    }
-    fn client_address(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn route_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn virtual_host(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
-        Ok(None)
-    }
-    fn header(&self, name: &str) -> Answer<'_> {
-        Ok((name == "cookie").then_some(Cow::Borrowed(self.cookie.as_slice())))
-    }
-}
-
-impl ResponseView for Exchange {
-    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
-        Ok(false)
-    }
-    fn code_details(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn upstream_address(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        Ok(Vec::new())
-    }
-    fn is_https(&self) -> Result<bool, ViewError> {
-        Ok(false)
-    }
-    fn nonce(&self) -> Result<[u8; 4], ViewError> {
-        Ok([0; 4])
-    }
+/// A request with a live session in this scope.
+pub(crate) fn request(scope: &str) -> Request {
+    let token = realm(scope).seal(Form::Sealed, &claims(), [1, 2, 3, 4]);
+    let cookies = format!("theme=dark; session={token}; _ga=GA1.1.1234567890.1700000000");
+    Request::new()
+        .session(format!("shop/{scope}"))
+        .cookie(&cookies)
+        .unrecorded()
 }

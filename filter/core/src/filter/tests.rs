@@ -1,10 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
-use std::borrow::Cow;
-
 use super::*;
-use crate::token::Destination;
-use crate::view::Answer;
+use crate::fakes::Request;
 
 /// What routes with sessions there are for one policy.
 const CONFIG: &[u8] = br#"{
@@ -12,46 +9,13 @@ const CONFIG: &[u8] = br#"{
     "policies": {"web": {"cookie": {"name": "session"}}}
 }"#;
 
-/// A request of this route. Whatever a client can choose is what `chosen` says.
-struct OfRoute {
-    metadata: String,
-    chosen: String,
+/// A request of the route of this number.
+fn of_route(number: usize) -> Request {
+    Request::new().session(scope(number))
 }
 
-impl OfRoute {
-    fn number(number: usize) -> Self {
-        Self {
-            metadata: format!("web/HTTPRoute/shop/{number}"),
-            chosen: String::new(),
-        }
-    }
-}
-
-impl RequestView for OfRoute {
-    fn route_session(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(self.metadata.as_bytes())))
-    }
-    fn client_address(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn route_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn virtual_host(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
-        Ok(None)
-    }
-    fn header(&self, _: &str) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(self.chosen.as_bytes())))
-    }
+fn scope(number: usize) -> String {
+    format!("web/HTTPRoute/shop/{number}")
 }
 
 fn filter() -> Filter {
@@ -60,9 +24,8 @@ fn filter() -> Filter {
 
 /// The policy that a request of this route has, bound to its scope.
 fn bound(filter: &Filter, number: usize) -> Arc<BoundPolicy> {
-    let request = OfRoute::number(number);
-    filter.session(&request).unwrap().unwrap();
-    filter.bound_policies.get(request.metadata.as_bytes()).unwrap()
+    filter.session(&of_route(number)).unwrap().unwrap();
+    filter.bound_policies.get(scope(number).as_bytes()).unwrap()
 }
 
 /// Four times as many rules as are promised.
@@ -86,12 +49,9 @@ fn twenty_thousand_scopes_are_bound_once_by_eight_threads() {
 fn a_client_cannot_make_scopes() {
     let filter = filter();
     for number in 0..10_000 {
-        let request = OfRoute {
-            chosen: format!("session=web/{number}; x-limpet-session=web/{number}"),
-            ..OfRoute::number(0)
-        };
+        let chosen = format!("session=web/{number}; x-limpet-session=web/{number}");
+        let mut request = of_route(0).other_headers(&chosen);
         let mut session = filter.session(&request).unwrap().unwrap();
-        let mut request = request;
         session
             .on_request(&mut request, crate::time::Timestamp::from_unix_seconds(1))
             .unwrap();
@@ -107,7 +67,7 @@ fn beyond_the_limit_each_scope_ends_one_that_is_not_used() {
     let first = bound(&filter, 0);
     let (mut most, mut kept) = (0, 0);
     for number in 1..100_000 {
-        filter.session(&OfRoute::number(number)).unwrap();
+        filter.session(&of_route(number)).unwrap();
         assert!(
             Arc::ptr_eq(&bound(&filter, 0), &first),
             "the one in use is gone at {number}"

@@ -1,13 +1,11 @@
 //! The process that is searched. It must not compute a secret in any other way than the filter does.
 
-use std::borrow::Cow;
 use std::io::BufRead as _;
 
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::FilterConfig;
+use limpet_core::fakes::Request;
 use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
-use limpet_core::view::{Answer, RequestView};
 use limpet_core::{Filter, config};
 use zeroize::Zeroizing;
 
@@ -66,43 +64,14 @@ fn filter(way: &str) -> Filter {
     filter.with_keys(keyring.expect("a keyring"))
 }
 
+/// A request whose token names the first key, and was made with another: verifying it leaves on the stack what
+/// verifying it with the next key overwrites.
 #[inline(never)]
 fn request(filter: &Filter) {
-    let mut request = Request;
+    let token = format!("session=EAE{}", "A".repeat(57));
+    let mut request = Request::new().session("web/scope").cookie(&token);
     let session = filter.session(&request).expect("the view answers");
     let mut session = session.expect("the route has a session");
     let plan = session.on_request(&mut request, Timestamp::from_unix_seconds(1_763_718_000));
     assert!(plan.is_ok());
-}
-
-/// A request whose token names the first key, and was made with another: verifying it leaves on the stack what
-/// verifying it with the next key overwrites.
-struct Request;
-
-impl RequestView for Request {
-    fn route_session(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(b"web/scope")))
-    }
-    fn client_address(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn route_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn virtual_host(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
-        Ok(None)
-    }
-    fn header(&self, _: &str) -> Answer<'_> {
-        let token = format!("session=EAE{}", "A".repeat(57));
-        Ok(Some(Cow::Owned(token.into_bytes())))
-    }
 }

@@ -47,7 +47,7 @@ fn a_session_that_another_backend_answers_is_another_one() {
     let site = counting(cookie_policy(json!({})));
     let client = site.client();
     let first = client.visit(A, at(0)).seen.unwrap();
-    let moved = client.visit_by(Request::new(), &Response::by(B).numbered(9), at(1));
+    let moved = client.visit_by(Request::new(), &Response::by(B).nonce([9; 4]), at(1));
     let seen = moved.seen.unwrap();
     assert_eq!((seen.backend.host, seen.began), (B.parse().unwrap(), at(1)));
     assert_ne!(seen.session, first.session);
@@ -141,7 +141,7 @@ fn what_clients_do_is_counted() {
     for number in 0..50 {
         let client = site.client();
         for seconds in 0..3 {
-            let response = Response::by(A).numbered(number);
+            let response = Response::by(A).nonce([number; 4]);
             census.see(&client.visit_by(Request::new(), &response, at(seconds)).seen.unwrap());
         }
     }
@@ -163,7 +163,7 @@ fn reports_say_nothing_of_clients() {
     let (cookies, addresses) = (counting(cookie_policy(json!({}))), counting(json!({ "source": {} })));
     let mut secrets = Vec::new();
     for number in 0..200 {
-        let response = Response::by(A).numbered(number);
+        let response = Response::by(A).nonce([number; 4]);
         let visit = cookies.visit(&Request::new(), &response, at(0));
         let token = visit.token().unwrap();
         secrets.push(token.clone().into_bytes());

@@ -1,9 +1,11 @@
 //! Sessions that were unused for long, and begin anew on another backend.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use limpet_core::Steering;
-use limpet_core::census::{Identity, Left};
+use limpet_core::census::{Backend, Identity, Left};
+use limpet_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -27,8 +29,17 @@ const TO_B: Option<Steering> = Some(Steering {
     strict: false,
 });
 
+/// So many sessions of any backend may restart on [`B`].
+fn budget(sessions: u32) -> impl Fn(&Backend, Timestamp) -> Option<SocketAddr> {
+    let left = AtomicU32::new(sessions);
+    move |_, _| {
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.ok().map(|_| B.parse().unwrap())
+    }
+}
+
 fn session(last_seen: u64) -> Request {
-    bringing(&claims(A, at(0), at(last_seen))).budget(1)
+    bringing(&claims(A, at(0), at(last_seen))).may_leave(budget(1))
 }
 
 #[test]
@@ -37,14 +48,14 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
     let client = site.client();
     client.visit(A, at(0));
     // The backend that lacks sessions is not there, and load balancing chose its own: it stays what it is.
-    let visit = client.visit_by(Request::new().budget(1), &Response::by(A), at(400));
+    let visit = client.visit_by(Request::new().may_leave(budget(1)), &Response::by(A), at(400));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, RENEWED)));
     assert_eq!(visit.left, None);
     let before = client.claims();
     assert_eq!((before.issued_at, before.last_seen), (at(0), at(400)));
     // It answers.
     let answer = Response::by(B).surely_as_asked();
-    let visit = client.visit_by(Request::new().budget(1), &answer, at(800));
+    let visit = client.visit_by(Request::new().may_leave(budget(1)), &answer, at(800));
     assert_eq!((visit.steering, visit.outcomes()), (TO_B, (REBALANCED, REISSUED)));
     let Some(Left::Rebalanced(left, last_seen)) = visit.left else {
         panic!("{:?}", visit.left);
@@ -54,7 +65,7 @@ fn an_idle_session_begins_anew_where_there_is_a_budget() {
     assert_eq!(visit.seen.unwrap().backend.host.to_string(), B);
     let claims = client.claims();
     assert_eq!((claims.host.to_string().as_str(), claims.issued_at), (B, at(800)));
-    let visit = client.visit_by(Request::new().budget(1), &Response::by(B), at(801));
+    let visit = client.visit_by(Request::new().may_leave(budget(1)), &Response::by(B), at(801));
     assert_eq!(
         (visit.host().as_deref(), visit.outcomes()),
         (Some(B), (STEERED, UNCHANGED))
@@ -127,7 +138,7 @@ fn tokens_with_an_absolute_timeout_alone_tell_the_last_use() {
     assert_eq!(client.claims().last_seen, at(61));
     assert_eq!(
         client
-            .visit_by(Request::new().budget(1), &Response::by(A), at(420))
+            .visit_by(Request::new().may_leave(budget(1)), &Response::by(A), at(420))
             .request,
         STEERED
     );
@@ -138,7 +149,7 @@ fn tokens_with_an_absolute_timeout_alone_tell_the_last_use() {
 #[test]
 fn without_a_budget_every_session_stays() {
     let site = site(json!({}));
-    let request = session(0).budget(0);
+    let request = session(0).may_leave(budget(0));
     let visit = site.visit(&request, &Response::by(A), at(400));
     assert_eq!(
         (visit.host().as_deref(), visit.outcomes()),
@@ -184,7 +195,7 @@ fn preflights_and_sessions_that_move_stay() {
     assert_eq!(site.visit(&preflight, &Response::by(A), at(400)).request, STEERED);
     let client = site.client();
     client.visit_by(Request::new(), &Response::by(A).header("x-move", B), at(0));
-    let visit = client.visit_by(Request::new().budget(1), &Response::by(B), at(400));
+    let visit = client.visit_by(Request::new().may_leave(budget(1)), &Response::by(B), at(400));
     assert_eq!((visit.host().as_deref(), visit.request), (Some(B), STEERED));
 }
 

@@ -1,6 +1,5 @@
 //! A site behind the filter, and its clients.
 
-mod proxy;
 mod visit;
 
 use std::cell::RefCell;
@@ -13,16 +12,13 @@ use limpet_core::token::{CarrierMode, Claims, Destination, Form, Realm, Refusal}
 use limpet_core::{Filter, SessionError};
 use serde_json::{Value, json};
 
-pub(crate) use proxy::{Request, Response};
+pub(crate) use limpet_core::fakes::{CLUSTER, Request, Response, SESSION};
 pub(crate) use visit::{Edit, Visit};
 
-/// Two backends, and the cluster that the route leads to.
+/// Two backends.
 pub(crate) const A: &str = "10.0.0.1:8080";
 pub(crate) const B: &str = "10.0.0.2:8080";
-pub(crate) const CLUSTER: &str = "backends";
 
-/// The metadata of the route: the policy and the scope of most tests.
-pub(crate) const SESSION: &str = "shop/cart";
 pub(crate) const COOKIE: &str = "session";
 pub(crate) const HEADER: &str = "x-session";
 

@@ -7,10 +7,8 @@
     reason = "a failed test"
 )]
 
-use std::borrow::Cow;
-
-use limpet_core::token::{Destination, Unverified};
-use limpet_core::view::{Answer, RequestView, ResponseView, ViewError};
+use limpet_core::fakes::{Request, Response};
+use limpet_core::token::Unverified;
 use limpet_core::{HeaderEdit, config};
 
 use super::*;
@@ -34,70 +32,14 @@ fn secret(id: u8) -> Vec<u8> {
     format!(r#"{{"keys": [{{"id": {id}, "state": "signing", "secret": "{key}"}}]}}"#).into_bytes()
 }
 
-/// An exchange without a session.
-struct Exchange;
-
-impl RequestView for Exchange {
-    fn route_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn client_address(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn route_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn virtual_host(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn header(&self, _: &str) -> Answer<'_> {
-        Ok(None)
-    }
-    fn reroute(&mut self, _: Destination) -> Answer<'_> {
-        Ok(None)
-    }
-}
-
-impl ResponseView for Exchange {
-    fn maybe_other_host(&self, _: bool) -> Result<bool, ViewError> {
-        Ok(true)
-    }
-    fn code_details(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(b"via_upstream")))
-    }
-    fn upstream_address(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(b"10.0.0.7:80")))
-    }
-    fn cluster_name(&self) -> Answer<'_> {
-        Ok(Some(Cow::Borrowed(b"backends")))
-    }
-    fn cluster_session(&self) -> Answer<'_> {
-        Ok(None)
-    }
-    fn fields(&self, _: &str) -> Result<Vec<Cow<'_, [u8]>>, ViewError> {
-        Ok(Vec::new())
-    }
-    fn is_https(&self) -> Result<bool, ViewError> {
-        Ok(false)
-    }
-    fn nonce(&self) -> Result<[u8; 4], ViewError> {
-        Ok([0; 4])
-    }
-}
-
 /// The id of the key that a filter signs with.
 #[track_caller]
 fn signs_with(filter: Option<&Arc<Filter>>) -> u8 {
-    let mut session = filter.expect("no keyring").session(&Exchange).unwrap().unwrap();
+    let (mut request, response) = (Request::on_nameless_route(), Response::by("10.0.0.7:80"));
+    let mut session = filter.expect("no keyring").session(&request).unwrap().unwrap();
     let now = limpet_core::time::Timestamp::from_unix_seconds(1_790_000_000);
-    session.on_request(&mut Exchange, now).unwrap();
-    let plan = session.on_response(&Exchange, || Ok(now)).unwrap();
+    session.on_request(&mut request, now).unwrap();
+    let plan = session.on_response(&response, || Ok(now)).unwrap();
     let token = plan.edits.into_iter().find_map(|edit| match edit {
         HeaderEdit::Set("x-session", token) => Some(token),
         _ => None,

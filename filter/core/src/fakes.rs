@@ -1,33 +1,47 @@
-//! A fake proxy that answers questions and records them.
+//! A fake proxy for tests, fuzz targets and benchmarks: it answers questions and records them.
+#![allow(missing_docs, reason = "each setter is named like what it sets")]
+#![allow(clippy::new_without_default, reason = "what is new is not empty")]
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use limpet_core::Unanswered;
-use limpet_core::census::Backend;
-use limpet_core::time::Timestamp;
-use limpet_core::token::Destination;
-use limpet_core::view::{self, Answer, RequestView, ResponseView, ViewError};
+use crate::backend::Backend;
+use crate::redirect::Unanswered;
+use crate::time::Timestamp;
+use crate::token::Destination;
+use crate::view::{self, Answer, RequestView, ResponseView, ViewError};
 
-use super::{B, CLUSTER, SESSION};
+/// The metadata of the route, unless a test says otherwise: a policy and a scope.
+pub const SESSION: &str = "shop/cart";
+/// The cluster that the route leads to, unless a test says otherwise.
+pub const CLUSTER: &str = "backends";
 
 /// The questions, in order.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Questions {
-    asked: Rc<RefCell<Vec<String>>>,
+    /// `None` if they are not recorded.
+    asked: Option<Arc<Mutex<Vec<String>>>>,
     broken: Option<&'static str>,
 }
 
 impl Questions {
+    fn new() -> Self {
+        Self {
+            asked: Some(Arc::default()),
+            broken: None,
+        }
+    }
+
     fn answer<'a>(&self, what: &str, answer: Option<&'a Vec<u8>>) -> Answer<'a> {
         self.ask(what, answer.map(|answer| Cow::Borrowed(answer.as_slice())))
     }
 
     fn ask<T>(&self, what: &str, answer: T) -> Result<T, ViewError> {
-        self.asked.borrow_mut().push(what.to_owned());
+        self.record(what);
         match self.broken {
             Some(broken) if broken == what => Err(ViewError {
                 what: broken,
@@ -36,11 +50,40 @@ impl Questions {
             _ => Ok(answer),
         }
     }
+
+    fn record(&self, what: &str) {
+        if let Some(asked) = &self.asked {
+            asked
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(what.to_owned());
+        }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        let asked = self.asked.as_ref();
+        asked.map_or(Vec::new(), |asked| {
+            asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        })
+    }
+}
+
+/// Says where a session may restart, as [`RequestView::may_leave`] does.
+type Restart = dyn Fn(&Backend, Timestamp) -> Option<SocketAddr> + Send + Sync;
+
+#[derive(Clone)]
+struct MayLeave(Arc<Restart>);
+
+impl fmt::Debug for MayLeave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MayLeave(..)")
+    }
 }
 
 /// A request as the proxy sees it. Clones share the record of questions.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+#[must_use]
+pub struct Request {
     route_session: Option<Vec<u8>>,
     route_name: Option<Vec<u8>>,
     virtual_host: Option<Vec<u8>>,
@@ -52,15 +95,16 @@ pub(crate) struct Request {
     rerouted_later: bool,
     client: Option<Vec<u8>>,
     headers: BTreeMap<String, Vec<u8>>,
+    /// What all other headers are.
+    other_headers: Option<Vec<u8>>,
     unanswered: Option<&'static Unanswered>,
-    /// How many sessions may restart on [`B`].
-    budget: Rc<Cell<u32>>,
+    may_leave: Option<MayLeave>,
     questions: Questions,
 }
 
 impl Request {
     /// A plain HTTP request on a route with the metadata [`SESSION`].
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             route_session: Some(SESSION.into()),
             route_name: Some(b"route".to_vec()),
@@ -71,14 +115,15 @@ impl Request {
             rerouted_later: false,
             client: None,
             headers: BTreeMap::from([(":scheme".to_owned(), b"http".to_vec())]),
+            other_headers: None,
             unanswered: None,
-            budget: Rc::default(),
-            questions: Questions::default(),
+            may_leave: None,
+            questions: Questions::new(),
         }
     }
 
     /// A request on a route without metadata.
-    pub(crate) fn on_route(name: &str) -> Self {
+    pub fn on_route(name: &str) -> Self {
         Self {
             route_session: None,
             route_name: Some(name.into()),
@@ -87,7 +132,7 @@ impl Request {
     }
 
     /// A request on a route without metadata and without a name.
-    pub(crate) fn on_nameless_route() -> Self {
+    pub fn on_nameless_route() -> Self {
         Self {
             route_session: None,
             route_name: None,
@@ -95,21 +140,21 @@ impl Request {
         }
     }
 
-    pub(crate) fn session(self, metadata: impl AsRef<[u8]>) -> Self {
+    pub fn session(self, metadata: impl AsRef<[u8]>) -> Self {
         Self {
             route_session: Some(metadata.as_ref().to_vec()),
             ..self
         }
     }
 
-    pub(crate) fn virtual_host(self, name: &str) -> Self {
+    pub fn virtual_host(self, name: &str) -> Self {
         Self {
             virtual_host: Some(name.into()),
             ..self
         }
     }
 
-    pub(crate) fn cluster(self, name: &str) -> Self {
+    pub fn cluster(self, name: &str) -> Self {
         Self {
             cluster: Some(name.into()),
             ..self
@@ -117,7 +162,7 @@ impl Request {
     }
 
     /// The metadata of the cluster.
-    pub(crate) fn cluster_session(self, metadata: &str) -> Self {
+    pub fn cluster_session(self, metadata: &str) -> Self {
         Self {
             cluster_session: Some(metadata.into()),
             ..self
@@ -125,7 +170,7 @@ impl Request {
     }
 
     /// The clusters that sessions can be led to.
-    pub(crate) fn destinations(self, clusters: &[&str]) -> Self {
+    pub fn destinations(self, clusters: &[&str]) -> Self {
         Self {
             destinations: clusters.iter().map(ToString::to_string).collect(),
             ..self
@@ -133,7 +178,7 @@ impl Request {
     }
 
     /// The proxy matches the request again only after the filter returns.
-    pub(crate) fn rerouted_later(self) -> Self {
+    pub fn rerouted_later(self) -> Self {
         Self {
             rerouted_later: true,
             ..self
@@ -141,57 +186,75 @@ impl Request {
     }
 
     /// A request of this id, of an adapter that remembers requests without a response here.
-    pub(crate) fn remembered(self, unanswered: &'static Unanswered, id: &str) -> Self {
+    pub fn remembered(self, unanswered: &'static Unanswered, id: &str) -> Self {
         Self {
             unanswered: Some(unanswered),
             ..self.header("x-request-id", id)
         }
     }
 
-    /// So many sessions of any backend may restart on [`B`].
-    pub(crate) fn budget(self, sessions: u32) -> Self {
-        self.budget.set(sessions);
-        self
-    }
-
-    /// The same request, begun again by the proxy.
-    pub(crate) fn redirected(self) -> Self {
-        self.header("x-envoy-original-url", "http://shop/from")
-    }
-
-    /// A request of the client at this address, `ip:port`.
-    pub(crate) fn client(self, address: &str) -> Self {
+    /// Where sessions may restart.
+    pub fn may_leave(self, to: impl Fn(&Backend, Timestamp) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
         Self {
-            client: Some(address.into()),
+            may_leave: Some(MayLeave(Arc::new(to))),
             ..self
         }
     }
 
-    pub(crate) fn https(self) -> Self {
+    /// The same request, begun again by the proxy.
+    pub fn redirected(self) -> Self {
+        self.header("x-envoy-original-url", "http://shop/from")
+    }
+
+    /// A request of the client at this address, `ip:port`.
+    pub fn client(self, address: &(impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self {
+            client: Some(address.as_ref().to_vec()),
+            ..self
+        }
+    }
+
+    pub fn https(self) -> Self {
         self.header(":scheme", "https")
     }
 
-    pub(crate) fn cookie(self, field: &str) -> Self {
+    pub fn cookie(self, field: &(impl AsRef<[u8]> + ?Sized)) -> Self {
         self.header("cookie", field)
     }
 
-    pub(crate) fn path(self, path: &str) -> Self {
+    pub fn path(self, path: &str) -> Self {
         self.header(":path", path)
     }
 
-    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers.insert(name.to_owned(), value.into());
+    pub fn header(mut self, name: &str, value: &(impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.headers.insert(name.to_owned(), value.as_ref().to_vec());
         self
     }
 
+    /// Every header that is not set otherwise is this field.
+    pub fn other_headers(self, field: &str) -> Self {
+        Self {
+            other_headers: Some(field.into()),
+            ..self
+        }
+    }
+
     /// The proxy does not answer this question.
-    pub(crate) fn broken(mut self, what: &'static str) -> Self {
+    pub fn broken(mut self, what: &'static str) -> Self {
         self.questions.broken = Some(what);
         self
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.questions.asked.borrow().clone()
+    /// Questions are not recorded, for benchmarks.
+    pub fn unrecorded(mut self) -> Self {
+        self.questions.asked = None;
+        self
+    }
+
+    /// The questions so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<String> {
+        self.questions.asked()
     }
 
     fn lead_to(&mut self, destination: Destination) {
@@ -225,7 +288,8 @@ impl RequestView for Request {
         self.questions.answer("client_address", self.client.as_ref())
     }
     fn header(&self, name: &str) -> Answer<'_> {
-        self.questions.answer(name, self.headers.get(name))
+        let field = self.headers.get(name).or(self.other_headers.as_ref());
+        self.questions.answer(name, field)
     }
     fn choose_again(&mut self, destination: Destination) -> Answer<'_> {
         self.lead_to(destination);
@@ -239,32 +303,32 @@ impl RequestView for Request {
     fn unanswered(&self) -> Option<&'static Unanswered> {
         self.unanswered
     }
-    fn may_leave(&self, _: &Backend, _: Timestamp) -> Option<SocketAddr> {
-        self.questions.asked.borrow_mut().push("may_leave".to_owned());
-        let left = self.budget.get();
-        self.budget.set(left.saturating_sub(1));
-        (left > 0).then(|| B.parse().unwrap())
+    fn may_leave(&self, backend: &Backend, now: Timestamp) -> Option<SocketAddr> {
+        self.questions.record("may_leave");
+        self.may_leave.as_ref()?.0(backend, now)
     }
 }
 
 /// A response as the proxy sees it.
 #[derive(Debug)]
-pub(crate) struct Response {
+#[must_use]
+pub struct Response {
     other_host: bool,
     details: Option<Vec<u8>>,
     address: Option<Vec<u8>>,
     cluster: Option<Vec<u8>>,
     cluster_session: Option<Vec<u8>>,
     headers: Vec<(String, Vec<u8>)>,
-    /// The headers of the request.
-    request: RefCell<BTreeMap<String, Vec<u8>>>,
-    nonces: Cell<u8>,
+    /// Whether the request came over HTTPS.
+    https: Cell<bool>,
+    /// The next random bytes.
+    nonce: Cell<[u8; 4]>,
     questions: Questions,
 }
 
 impl Response {
     /// A response of this backend. The proxy does not know whether it is the one that was asked for.
-    pub(crate) fn by(host: &str) -> Self {
+    pub fn by(host: &str) -> Self {
         Self {
             other_host: true,
             details: Some(b"via_upstream".to_vec()),
@@ -272,14 +336,14 @@ impl Response {
             cluster: Some(CLUSTER.into()),
             cluster_session: None,
             headers: vec![(":status".to_owned(), b"200".to_vec())],
-            request: RefCell::default(),
-            nonces: Cell::default(),
-            questions: Questions::default(),
+            https: Cell::new(false),
+            nonce: Cell::new([1; 4]),
+            questions: Questions::new(),
         }
     }
 
     /// The proxy knows that the host that was asked for answered.
-    pub(crate) fn surely_as_asked(self) -> Self {
+    pub fn surely_as_asked(self) -> Self {
         Self {
             other_host: false,
             ..self
@@ -287,7 +351,7 @@ impl Response {
     }
 
     /// A response of a backend without an IP address.
-    pub(crate) fn by_a_pipe() -> Self {
+    pub fn by_a_pipe() -> Self {
         Self {
             address: None,
             ..Self::by("0.0.0.0:0")
@@ -295,24 +359,24 @@ impl Response {
     }
 
     /// A reply of the proxy with these details. The proxy still has the address of the host that it tried.
-    pub(crate) fn local(status: u16, details: &str, tried: &str) -> Self {
+    pub fn local(status: u16, details: &str, tried: &str) -> Self {
         Self {
             details: Some(details.into()),
             ..Self::by(tried).status(status)
         }
     }
 
-    /// The random bytes begin with others.
-    pub(crate) fn numbered(self, number: u8) -> Self {
-        self.nonces.set(number);
+    /// The random bytes begin with these.
+    pub fn nonce(self, nonce: [u8; 4]) -> Self {
+        self.nonce.set(nonce);
         self
     }
 
-    pub(crate) fn without_details(self) -> Self {
+    pub fn without_details(self) -> Self {
         Self { details: None, ..self }
     }
 
-    pub(crate) fn cluster(self, name: &str) -> Self {
+    pub fn cluster(self, name: &str) -> Self {
         Self {
             cluster: Some(name.into()),
             ..self
@@ -320,37 +384,46 @@ impl Response {
     }
 
     /// The metadata of the cluster.
-    pub(crate) fn cluster_session(self, metadata: &str) -> Self {
+    pub fn cluster_session(self, metadata: &str) -> Self {
         Self {
             cluster_session: Some(metadata.into()),
             ..self
         }
     }
 
-    pub(crate) fn status(mut self, status: u16) -> Self {
+    pub fn status(mut self, status: u16) -> Self {
         self.headers.retain(|(name, _)| name != ":status");
         self.header(":status", &status.to_string())
     }
 
     /// Makes this the response to a request.
-    pub(super) fn answer(&self, request: &Request) {
-        self.request.replace(request.headers.clone());
+    pub fn answer(&self, request: &Request) {
+        let scheme = request.headers.get(":scheme");
+        self.https.set(scheme.is_some_and(|scheme| view::is_https(scheme)));
     }
 
     /// Adds a field.
-    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers.push((name.to_owned(), value.into()));
+    pub fn header(mut self, name: &str, value: &(impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.headers.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
     /// The proxy does not answer this question.
-    pub(crate) fn broken(mut self, what: &'static str) -> Self {
+    pub fn broken(mut self, what: &'static str) -> Self {
         self.questions.broken = Some(what);
         self
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.questions.asked.borrow().clone()
+    /// Questions are not recorded, for benchmarks.
+    pub fn unrecorded(mut self) -> Self {
+        self.questions.asked = None;
+        self
+    }
+
+    /// The questions so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<String> {
+        self.questions.asked()
     }
 }
 
@@ -376,11 +449,11 @@ impl ResponseView for Response {
             .ask(name, fields.map(|(_, value)| Cow::Borrowed(value.as_slice())).collect())
     }
     fn is_https(&self) -> Result<bool, ViewError> {
-        let scheme = self.request.borrow().get(":scheme").cloned().unwrap_or_default();
-        self.questions.ask(":scheme", view::is_https(&scheme))
+        self.questions.ask(":scheme", self.https.get())
     }
     fn nonce(&self) -> Result<[u8; 4], ViewError> {
-        self.nonces.set(self.nonces.get().wrapping_add(1));
-        self.questions.ask("nonce", [self.nonces.get(); 4])
+        let nonce = self.nonce.get();
+        self.nonce.set(nonce.map(|byte| byte.wrapping_add(1)));
+        self.questions.ask("nonce", nonce)
     }
 }
