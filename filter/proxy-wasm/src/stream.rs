@@ -128,8 +128,8 @@ impl Actions for Message<'_> {
     }
 
     fn hash(&mut self, address: &str) -> Result<(), ViewError> {
-        // `SetEnvoyFilterStateArguments` in protocol buffers: two strings, each shorter than 128 bytes. The third field's
-        // default is the life of the request.
+        // `SetEnvoyFilterStateArguments` in protocol buffers: two strings, each shorter than 128 bytes. The third
+        // field's default is the life of the request.
         let mut arguments = Vec::new();
         for (field, text) in [(1_u8, HASH_STATE), (2, address)] {
             let length = u8::try_from(text.len()).unwrap_or_default();
