@@ -10,10 +10,9 @@
 
 mod cache;
 mod class;
-mod node;
-mod parser;
-mod print;
-mod size;
+mod part;
+mod rust;
+mod translate;
 
 /// A regular expression that every Envoy reads, and reads alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +30,8 @@ impl Expression {
     /// A repetition counts as often as it repeats, so this also keeps expressions below RE2's own limit of 1000
     /// repetitions within each other.
     pub const MOST_INSTRUCTIONS: u32 = 1000;
+    /// RE2's instructions to fail, to match, and to search for the beginning.
+    const FRAME: u32 = 5;
 
     /// Translates an expression.
     ///
@@ -49,8 +50,8 @@ impl Expression {
             let (most, found) = (Self::MOST_BYTES, text.len());
             return Err(over_limit(&format!("expected at most {most} bytes, found {found}")));
         }
-        let node = parser::parse(text)?.without_outer_anchors();
-        let instructions = size::of_program(&node);
+        let part = translate::translated(text)?.without_outer_anchors();
+        let instructions = part.size().saturating_add(Self::FRAME);
         if instructions > Self::MOST_INSTRUCTIONS {
             let most = Self::MOST_INSTRUCTIONS;
             return Err(over_limit(&format!(
@@ -58,7 +59,7 @@ impl Expression {
             )));
         }
         Ok(Self {
-            text: print::print(&node),
+            text: part.text(),
             instructions,
         })
     }
@@ -77,13 +78,13 @@ impl Expression {
 
     /// A text that matches only itself, as a part of an expression.
     pub(crate) fn escape(text: &str) -> String {
-        text.chars().map(print::literal).collect()
+        text.chars().map(part::literal).collect()
     }
 
     /// It as a part of a larger expression.
     pub(crate) fn as_part(&self) -> String {
         if self.text.contains('|') {
-            print::group(&self.text)
+            part::group(&self.text)
         } else {
             self.text.clone()
         }

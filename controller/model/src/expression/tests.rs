@@ -48,7 +48,7 @@ fn the_translation_is_frozen() {
         ("[:/]+", "[/:]+"),
         (r"[\]\\^-]", r"[\-\\-\^]"),
         // Groups capture nothing, and nothing is lazy.
-        ("(a)(?P<n>b)(?<n>c)(?:d|e)f*?", "abc(?:d|e)f*"),
+        ("(a)(?P<n>b)(?<m>c)(?:d|e)f*?", "abc(?:d|e)f*"),
         ("(?:a*)*(b|)", "(?:a*)*(?:b|(?:))"),
         ("()", "(?:)"),
         ("a{0}b{1}(?:c{9}){0,0}", "b"),

@@ -1,0 +1,210 @@
+//! The translation of what Rust's parser reads, and the refusal of what RE2 does not read.
+
+use regex_syntax::ast::parse::ParserBuilder;
+use regex_syntax::ast::{
+    Assertion, AssertionKind, Ast, ClassBracketed, ClassSet, ClassSetItem, ClassUnicode, ClassUnicodeKind, ErrorKind,
+    Flag, Flags, FlagsItemKind, GroupKind, HexLiteralKind, Literal, LiteralKind, Repetition, RepetitionKind,
+    RepetitionRange, Span,
+};
+use regex_syntax::hir;
+
+use super::class;
+use super::part::Part;
+use super::{not_re2, over_limit, rust};
+
+/// Translates an expression.
+///
+/// # Errors
+/// If RE2 does not read it, or it is beyond a limit of Limpet's. The message says which of the two.
+pub(super) fn translated(text: &str) -> Result<Part, String> {
+    let text = &rust::for_rust(text);
+    let parsed = ParserBuilder::new().octal(true).build().parse(text);
+    let mut translator = Translator {
+        text,
+        ignores_case: false,
+        multi_line: false,
+        dot_takes_newline: false,
+    };
+    match parsed {
+        Ok(ast) => translator.part(&ast),
+        Err(error) => Err(match error.kind() {
+            kind @ ErrorKind::NestLimitExceeded(_) => over_limit(&kind.to_string()),
+            kind => translator.not_re2(&kind.to_string(), error.span()),
+        }),
+    }
+}
+
+struct Translator<'t> {
+    text: &'t str,
+    ignores_case: bool,
+    multi_line: bool,
+    dot_takes_newline: bool,
+}
+
+impl Translator<'_> {
+    fn written(&self, span: &Span) -> &str {
+        let (start, end) = (span.start.offset, span.end.offset);
+        // What is missing something has no length.
+        let end = if start == end { self.text.len() } else { end };
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    fn not_re2(&self, expected: &str, found: &Span) -> String {
+        not_re2(&format!("{expected}, found {}", self.written(found)))
+    }
+
+    fn part(&mut self, ast: &Ast) -> Result<Part, String> {
+        match ast {
+            Ast::Empty(_) => Ok(Part::empty()),
+            Ast::Flags(set) => self.set(&set.flags).map(|()| Part::empty()),
+            Ast::Literal(literal) if self.ignores_case => self.class(self.range(literal, literal)?, &literal.span),
+            Ast::Literal(literal) => self.character(literal).map(Part::character),
+            Ast::Dot(span) => {
+                let newline: &[_] = if self.dot_takes_newline { &[] } else { &[('\n', '\n')] };
+                self.class(class::negated_if(class::of(newline), true), span)
+            }
+            Ast::Assertion(assertion) => self.assertion(assertion),
+            Ast::ClassUnicode(unicode) => self.class(self.unicode(unicode)?, &unicode.span),
+            Ast::ClassPerl(perl) => self.class(class::perl(perl), &perl.span),
+            Ast::ClassBracketed(class) => self.class(self.bracketed(class)?, &class.span),
+            Ast::Repetition(repetition) => self.repetition(repetition),
+            Ast::Group(group) => {
+                let outer = (self.ignores_case, self.multi_line, self.dot_takes_newline);
+                match &group.kind {
+                    GroupKind::NonCapturing(flags) => self.set(flags)?,
+                    GroupKind::CaptureName { name, .. } if name.name.contains(['.', '[', ']']) => {
+                        let expected = "expected letters, digits and _ in the name of a group";
+                        return Err(self.not_re2(expected, &name.span));
+                    }
+                    _ => {}
+                }
+                let part = self.part(&group.ast)?;
+                (self.ignores_case, self.multi_line, self.dot_takes_newline) = outer;
+                Ok(part)
+            }
+            Ast::Alternation(alternation) => self.parts(&alternation.asts).map(Part::alternatives),
+            Ast::Concat(concat) => self.parts(&concat.asts).map(Part::concat),
+        }
+    }
+
+    fn parts(&mut self, asts: &[Ast]) -> Result<Vec<Part>, String> {
+        asts.iter().map(|ast| self.part(ast)).collect()
+    }
+
+    /// `U` means nothing where whole values are matched.
+    fn set(&mut self, flags: &Flags) -> Result<(), String> {
+        let mut on = true;
+        for item in &flags.items {
+            match item.kind {
+                FlagsItemKind::Negation => on = false,
+                FlagsItemKind::Flag(Flag::CaseInsensitive) => self.ignores_case = on,
+                FlagsItemKind::Flag(Flag::MultiLine) => self.multi_line = on,
+                FlagsItemKind::Flag(Flag::DotMatchesNewLine) => self.dot_takes_newline = on,
+                FlagsItemKind::Flag(Flag::SwapGreed) => {}
+                FlagsItemKind::Flag(_) => return Err(self.not_re2("expected the flags i, m, s and U", &flags.span)),
+            }
+        }
+        Ok(())
+    }
+
+    /// One octal digit but 0 would be a reference to a group.
+    fn character(&self, literal: &Literal) -> Result<char, String> {
+        let is_re2 = match &literal.kind {
+            LiteralKind::Octal => literal.c == '\0' || self.written(&literal.span).len() > 2,
+            LiteralKind::HexFixed(kind) | LiteralKind::HexBrace(kind) => *kind == HexLiteralKind::X,
+            _ => true,
+        };
+        let error = || self.not_re2("unrecognized escape sequence", &literal.span);
+        is_re2.then_some(literal.c).ok_or_else(error)
+    }
+
+    fn assertion(&self, assertion: &Assertion) -> Result<Part, String> {
+        Ok(Part::assertion(match assertion.kind {
+            AssertionKind::StartLine if self.multi_line => "(?m:^)",
+            AssertionKind::EndLine if self.multi_line => "(?m:$)",
+            AssertionKind::StartLine | AssertionKind::StartText => r"\A",
+            AssertionKind::EndLine | AssertionKind::EndText => r"\z",
+            // Whose characters are ASCII for RE2.
+            AssertionKind::WordBoundary => r"\b",
+            AssertionKind::NotWordBoundary => r"\B",
+            AssertionKind::WordBoundaryStartHalf => return Ok(Part::class(r"\C".to_owned(), 1)),
+            _ => return Err(self.not_re2("unrecognized escape sequence", &assertion.span)),
+        }))
+    }
+
+    fn repetition(&mut self, repetition: &Repetition) -> Result<Part, String> {
+        if let Ast::Repetition(_) = &*repetition.ast {
+            return Err(self.not_re2("expected no repetition of a repetition", &repetition.op.span));
+        }
+        let (least, most) = match repetition.op.kind {
+            RepetitionKind::ZeroOrOne => (0, Some(1)),
+            RepetitionKind::ZeroOrMore => (0, None),
+            RepetitionKind::OneOrMore => (1, None),
+            RepetitionKind::Range(RepetitionRange::Exactly(count)) => (count, Some(count)),
+            RepetitionKind::Range(RepetitionRange::AtLeast(least)) => (least, None),
+            RepetitionKind::Range(RepetitionRange::Bounded(least, most)) => (least, Some(most)),
+        };
+        Ok(self.part(&repetition.ast)?.repeated(least, most))
+    }
+
+    fn class(&self, set: hir::ClassUnicode, span: &Span) -> Result<Part, String> {
+        class::part(&set, self.written(span))
+    }
+
+    fn with_case(&self, set: hir::ClassUnicode, span: &Span) -> Result<hir::ClassUnicode, String> {
+        if self.ignores_case {
+            class::folded(&set, self.written(span))
+        } else {
+            Ok(set)
+        }
+    }
+
+    fn range(&self, first: &Literal, last: &Literal) -> Result<hir::ClassUnicode, String> {
+        let set = class::of(&[(self.character(first)?, self.character(last)?)]);
+        self.with_case(set, &Span::new(first.span.start, last.span.end))
+    }
+
+    /// Folding a negated class would fold the wrong side.
+    fn unicode(&self, unicode: &ClassUnicode) -> Result<hir::ClassUnicode, String> {
+        let (name, is_opposite) = match &unicode.kind {
+            ClassUnicodeKind::OneLetter(letter) => (letter.to_string(), false),
+            ClassUnicodeKind::Named(name) => (name.trim_start_matches('^').to_owned(), name.starts_with('^')),
+            ClassUnicodeKind::NamedValue { .. } => (String::new(), false),
+        };
+        let set = class::named(&format!(r"\p{{{name}}}")).ok_or_else(|| {
+            let expected = "expected a general category, such as Lu, or a script, such as Greek";
+            self.not_re2(expected, &unicode.span)
+        })?;
+        class::others(&set, self.written(&unicode.span))?;
+        let set = self.with_case(set, &unicode.span)?;
+        Ok(class::negated_if(set, unicode.negated != is_opposite))
+    }
+
+    fn bracketed(&self, class: &ClassBracketed) -> Result<hir::ClassUnicode, String> {
+        let mut set = hir::ClassUnicode::empty();
+        match &class.kind {
+            ClassSet::Item(item) => self.add(&mut set, item)?,
+            ClassSet::BinaryOp(_) => return Err(self.not_re2("expected no operation", &class.span)),
+        }
+        Ok(class::negated_if(set, class.negated))
+    }
+
+    fn add(&self, set: &mut hir::ClassUnicode, item: &ClassSetItem) -> Result<(), String> {
+        let span = item.span();
+        set.union(&match item {
+            ClassSetItem::Empty(_) => return Ok(()),
+            ClassSetItem::Literal(literal) => self.range(literal, literal)?,
+            ClassSetItem::Range(range) => self.range(&range.start, &range.end)?,
+            ClassSetItem::Ascii(posix) => {
+                let positive = self.written(span).replace('^', "");
+                let set = class::named(&format!("[{positive}]")).unwrap_or_else(hir::ClassUnicode::empty);
+                class::negated_if(self.with_case(set, span)?, posix.negated)
+            }
+            ClassSetItem::Unicode(unicode) => self.unicode(unicode)?,
+            ClassSetItem::Perl(perl) => class::perl(perl),
+            ClassSetItem::Bracketed(_) => return Err(self.not_re2("there is no such class", span)),
+            ClassSetItem::Union(union) => return union.items.iter().try_for_each(|item| self.add(set, item)),
+        });
+        Ok(())
+    }
+}
