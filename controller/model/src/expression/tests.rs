@@ -65,6 +65,12 @@ fn the_translation_is_frozen() {
         ("(?m)^a$", "(?m:^)a(?m:$)"),
         (r"\ba\B\b*", r"\ba\B"),
         (r"\C", r"\C"),
+        // For Rust, these are other operations, repetitions, assertions, and one escape sequence.
+        (r"[\w-.][\d-][[:digit:]-a]", r"[\-.0-9A-Z_a-z][\-0-9][\-0-9a]"),
+        ("[]-a][^]-a][--/]", r"[\]-a][^\]-a][\--/]"),
+        (r"a{ 2}b{1, 2}c{01}\b{start}", r"a\{ 2\}b\{1, 2\}c\{01\}\b\{start\}"),
+        (r"\<a[\<\>]\>", "<a[<>]>"),
+        (r"\0\Q1\E", r"\x{00}1"),
     ] {
         assert_eq!(printed(text), expected, "{text}");
     }
@@ -76,12 +82,12 @@ fn what_cannot_be_translated_is_named() {
     let long = "a".repeat(5000);
     for (text, expected) in [
         ("", "it is empty"),
-        ("((", "( without )"),
-        ("a)", ") without ("),
-        ("[a", "[ without ]"),
-        ("[[:foo:]]", "there is no class [:foo:]"),
+        ("((", "unclosed group, found ("),
+        ("a)", "unopened group, found )"),
+        ("[a", "unclosed character class, found ["),
+        ("[[:foo:]]", "there is no such class, found [:foo:]"),
         (r"\p{Nothing}", r"found \p{Nothing}"),
-        (r"\p{Greek", r"without }"),
+        (r"\p{Greek", "incomplete escape sequence"),
         (
             r"/\p{Letter}",
             r"expected a class of at most 64 characters beyond ASCII, or all of them, found \p{Letter}",
@@ -89,22 +95,24 @@ fn what_cannot_be_translated_is_named() {
         (r"[^\pL]", r"found \pL"),
         ("[à-\u{200}]", "found [à-\u{200}]"),
         ("(?=a)", "found (?="),
-        ("(?<=a)", "found (?<"),
-        ("(?x)a", "found (?x"),
-        ("(?i-)a", "found (?i-)"),
-        ("(?P<a.b>c)", r#"found "a.b""#),
-        (r"(a)\1", r"there is no escape sequence \1"),
-        (r"\Z", r"there is no escape sequence \Z"),
-        (r"\u0041", r"there is no escape sequence \u"),
-        (r"\x{110000}", r"there is no escape sequence \x{110000}"),
-        (r"[\b]", r"there is no escape sequence \b"),
-        ("a**", "found * behind another repetition"),
-        ("*a", "found * with nothing to repeat"),
-        ("a|{2}", "found {2} with nothing to repeat"),
-        ("a{3,2}", "expected the smaller number first, found {3,2}"),
-        ("[b-a]", "expected the smaller character first, found b-a"),
-        ("[z--a]", "found z--"),
-        (&"(".repeat(101), "at most 100 groups within each other"),
+        ("(?<=a)", "found (?<="),
+        ("(?x)a", "expected the flags i, m, s and U, found x"),
+        ("(?i-)a", "dangling flag negation operator, found -"),
+        ("(?ii)a", "duplicate flag, found i"),
+        ("(?P<n>a)(?P<n>b)", "duplicate capture group name, found n"),
+        ("(?P<a.b>c)", "found a.b"),
+        (r"(a)\1", r"unrecognized escape sequence, found \1"),
+        (r"\Z", r"unrecognized escape sequence, found \Z"),
+        (r"\u0041", r"unrecognized escape sequence, found \u0041"),
+        (r"\x{110000}", "is not a Unicode scalar value, found 110000"),
+        (r"[\b]", r"found \b"),
+        ("a**", "expected no repetition of a repetition, found *"),
+        ("*a", "repetition operator missing expression, found *a"),
+        ("a|{2}", "repetition operator missing expression, found {2}"),
+        ("a{3,2}", "the start must be <= the end, found {3,2}"),
+        ("[b-a]", "the start must be <= the end, found b-a"),
+        ("[z--a]", r"found z-\-"),
+        (&nested(251), "at most 250 groups and other parts within each other"),
         (&long, "expected at most 4096 bytes, found 5000"),
         // The issue's forms.
         (
@@ -127,6 +135,10 @@ fn what_cannot_be_translated_is_named() {
     }
 }
 
+fn nested(groups: usize) -> String {
+    "(".repeat(groups) + &")".repeat(groups)
+}
+
 /// Who reads it wants to know whether to look into the syntax of RE2.
 #[test]
 fn a_refusal_says_whose_limit_it_is() {
@@ -134,7 +146,7 @@ fn a_refusal_says_whose_limit_it_is() {
     for limited in [
         &long,
         ".{1000}",
-        &"(".repeat(101),
+        &nested(251),
         r"\p{Letter}",
         "[à-\u{200}]",
         r"[^\pL]",

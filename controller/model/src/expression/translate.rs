@@ -28,7 +28,9 @@ pub(super) fn translated(text: &str) -> Result<Part, String> {
     match parsed {
         Ok(ast) => translator.part(&ast),
         Err(error) => Err(match error.kind() {
-            kind @ ErrorKind::NestLimitExceeded(_) => over_limit(&kind.to_string()),
+            ErrorKind::NestLimitExceeded(most) => over_limit(&format!(
+                "expected at most {most} groups and other parts within each other"
+            )),
             kind => translator.not_re2(&kind.to_string(), error.span()),
         }),
     }
