@@ -59,16 +59,16 @@ impl Translator<'_> {
         match ast {
             Ast::Empty(_) => Ok(Part::empty()),
             Ast::Flags(set) => self.set(&set.flags).map(|()| Part::empty()),
-            Ast::Literal(literal) if self.ignores_case => self.class(self.range(literal, literal)?, &literal.span),
+            Ast::Literal(literal) if self.ignores_case => self.class(&self.range(literal, literal)?, &literal.span),
             Ast::Literal(literal) => self.character(literal).map(Part::character),
             Ast::Dot(span) => {
                 let newline: &[_] = if self.dot_takes_newline { &[] } else { &[('\n', '\n')] };
-                self.class(class::negated_if(class::of(newline), true), span)
+                self.class(&class::negated_if(class::of(newline), true), span)
             }
             Ast::Assertion(assertion) => self.assertion(assertion),
-            Ast::ClassUnicode(unicode) => self.class(self.unicode(unicode)?, &unicode.span),
-            Ast::ClassPerl(perl) => self.class(class::perl(perl), &perl.span),
-            Ast::ClassBracketed(class) => self.class(self.bracketed(class)?, &class.span),
+            Ast::ClassUnicode(unicode) => self.class(&self.unicode(unicode)?, &unicode.span),
+            Ast::ClassPerl(perl) => self.class(&class::perl(perl), &perl.span),
+            Ast::ClassBracketed(class) => self.class(&self.bracketed(class)?, &class.span),
             Ast::Repetition(repetition) => self.repetition(repetition),
             Ast::Group(group) => {
                 let outer = (self.ignores_case, self.multi_line, self.dot_takes_newline);
@@ -149,8 +149,8 @@ impl Translator<'_> {
         Ok(self.part(&repetition.ast)?.repeated(least, most))
     }
 
-    fn class(&self, set: hir::ClassUnicode, span: &Span) -> Result<Part, String> {
-        class::part(&set, self.written(span))
+    fn class(&self, set: &hir::ClassUnicode, span: &Span) -> Result<Part, String> {
+        class::part(set, self.written(span))
     }
 
     fn with_case(&self, set: hir::ClassUnicode, span: &Span) -> Result<hir::ClassUnicode, String> {
