@@ -1,5 +1,5 @@
-//! RE2's syntax (google/re2, `doc/syntax.txt`) in the words of Rust's parser, which knows more operations on classes, no
-//! quotes, and no text that only looks like a repetition.
+//! RE2's syntax (google/re2, `doc/syntax.txt`) in the words of Rust's parser, which knows more operations on classes,
+//! no quotes, and no text that only looks like a repetition.
 
 use super::part::{group, literal};
 
