@@ -1,6 +1,6 @@
 //! Regular expressions. Envoy uses RE2, and refuses a whole route table for one expression that RE2 does not read or
-//! that is too large. So an expression is parsed as RE2 parses it, and its meaning is printed in a small syntax that
-//! every RE2 reads, with a size that is known before anything compiles it.
+//! that is too large. So an expression is parsed by Rust's parser, what RE2 reads otherwise is refused, and its meaning
+//! is printed in a small syntax that every RE2 reads, with a size that is known before anything compiles it.
 //!
 //! Envoy matches whole values, so groups capture nothing and lazy repetitions are greedy ones.
 //!
@@ -11,7 +11,6 @@
 mod cache;
 mod class;
 mod part;
-mod rust;
 mod translate;
 
 /// A regular expression that every Envoy reads, and reads alike.
@@ -36,15 +35,15 @@ impl Expression {
     /// Translates an expression.
     ///
     /// # Errors
-    /// If RE2 does not read it, if it means different things to different releases of Envoy, or if it is too large. The
-    /// message says what was expected, whose limit it is, and what was found.
+    /// If RE2 does not read it or reads it otherwise than Rust, if it means different things to different releases of
+    /// Envoy, or if it is too large. The message says what was expected, whose limit it is, and what was found.
     pub fn parse(text: &str) -> Result<Self, String> {
         cache::get(text, || Self::translate(text))
     }
 
     fn translate(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err(not_re2("it is empty"));
+            return Err(unreadable("it is empty"));
         }
         if text.len() > Self::MOST_BYTES {
             let (most, found) = (Self::MOST_BYTES, text.len());
@@ -91,8 +90,8 @@ impl Expression {
     }
 }
 
-fn not_re2(message: &str) -> String {
-    format!("expected a regular expression of RE2: {message}")
+fn unreadable(message: &str) -> String {
+    format!("expected a regular expression that RE2 and Rust read alike: {message}")
 }
 
 /// RE2 may well read it.

@@ -1,4 +1,5 @@
-//! The translation of what Rust's parser reads, and the refusal of what RE2 does not read.
+//! The translation of what Rust's parser reads, and the refusal of what RE2 (google/re2, `doc/syntax.txt`) does not read
+//! or reads otherwise.
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{
@@ -10,14 +11,13 @@ use regex_syntax::hir;
 
 use super::class;
 use super::part::Part;
-use super::{not_re2, over_limit, rust};
+use super::{over_limit, unreadable};
 
 /// Translates an expression.
 ///
 /// # Errors
-/// If RE2 does not read it, or it is beyond a limit of Limpet's. The message says which of the two.
+/// If RE2 and Rust do not read it alike, or it is beyond a limit of Limpet's. The message says which of the two.
 pub(super) fn translated(text: &str) -> Result<Part, String> {
-    let text = &rust::for_rust(text);
     let parsed = ParserBuilder::new().octal(true).build().parse(text);
     let mut translator = Translator {
         text,
@@ -31,7 +31,7 @@ pub(super) fn translated(text: &str) -> Result<Part, String> {
             ErrorKind::NestLimitExceeded(most) => over_limit(&format!(
                 "expected at most {most} groups and other parts within each other"
             )),
-            kind => translator.not_re2(&kind.to_string(), error.span()),
+            kind => translator.unreadable(&kind.to_string(), error.span()),
         }),
     }
 }
@@ -51,8 +51,8 @@ impl Translator<'_> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    fn not_re2(&self, expected: &str, found: &Span) -> String {
-        not_re2(&format!("{expected}, found {}", self.written(found)))
+    fn unreadable(&self, expected: &str, found: &Span) -> String {
+        unreadable(&format!("{expected}, found {}", self.written(found)))
     }
 
     fn part(&mut self, ast: &Ast) -> Result<Part, String> {
@@ -76,7 +76,7 @@ impl Translator<'_> {
                     GroupKind::NonCapturing(flags) => self.set(flags)?,
                     GroupKind::CaptureName { name, .. } if name.name.contains(['.', '[', ']']) => {
                         let expected = "expected letters, digits and _ in the name of a group";
-                        return Err(self.not_re2(expected, &name.span));
+                        return Err(self.unreadable(expected, &name.span));
                     }
                     _ => {}
                 }
@@ -103,7 +103,7 @@ impl Translator<'_> {
                 FlagsItemKind::Flag(Flag::MultiLine) => self.multi_line = on,
                 FlagsItemKind::Flag(Flag::DotMatchesNewLine) => self.dot_takes_newline = on,
                 FlagsItemKind::Flag(Flag::SwapGreed) => {}
-                FlagsItemKind::Flag(_) => return Err(self.not_re2("expected the flags i, m, s and U", &flags.span)),
+                FlagsItemKind::Flag(_) => return Err(self.unreadable("expected the flags i, m, s and U", &flags.span)),
             }
         }
         Ok(())
@@ -116,7 +116,7 @@ impl Translator<'_> {
             LiteralKind::HexFixed(kind) | LiteralKind::HexBrace(kind) => *kind == HexLiteralKind::X,
             _ => true,
         };
-        let error = || self.not_re2("unrecognized escape sequence", &literal.span);
+        let error = || self.unreadable("unrecognized escape sequence", &literal.span);
         is_re2.then_some(literal.c).ok_or_else(error)
     }
 
@@ -129,23 +129,30 @@ impl Translator<'_> {
             // Whose characters are ASCII for RE2.
             AssertionKind::WordBoundary => r"\b",
             AssertionKind::NotWordBoundary => r"\B",
-            AssertionKind::WordBoundaryStartHalf => return Ok(Part::class(r"\C".to_owned(), 1)),
-            _ => return Err(self.not_re2("unrecognized escape sequence", &assertion.span)),
+            // A character and text for RE2.
+            _ => return Err(self.unreadable("unrecognized escape sequence", &assertion.span)),
         }))
     }
 
     fn repetition(&mut self, repetition: &Repetition) -> Result<Part, String> {
         if let Ast::Repetition(_) = &*repetition.ast {
-            return Err(self.not_re2("expected no repetition of a repetition", &repetition.op.span));
+            return Err(self.unreadable("expected no repetition of a repetition", &repetition.op.span));
         }
-        let (least, most) = match repetition.op.kind {
-            RepetitionKind::ZeroOrOne => (0, Some(1)),
-            RepetitionKind::ZeroOrMore => (0, None),
-            RepetitionKind::OneOrMore => (1, None),
-            RepetitionKind::Range(RepetitionRange::Exactly(count)) => (count, Some(count)),
-            RepetitionKind::Range(RepetitionRange::AtLeast(least)) => (least, None),
-            RepetitionKind::Range(RepetitionRange::Bounded(least, most)) => (least, Some(most)),
+        let (least, most, operator) = match repetition.op.kind {
+            RepetitionKind::ZeroOrOne => (0, Some(1), "?".to_owned()),
+            RepetitionKind::ZeroOrMore => (0, None, "*".to_owned()),
+            RepetitionKind::OneOrMore => (1, None, "+".to_owned()),
+            RepetitionKind::Range(RepetitionRange::Exactly(count)) => (count, Some(count), format!("{{{count}}}")),
+            RepetitionKind::Range(RepetitionRange::AtLeast(least)) => (least, None, format!("{{{least},}}")),
+            RepetitionKind::Range(RepetitionRange::Bounded(least, most)) => {
+                (least, Some(most), format!("{{{least},{most}}}"))
+            }
         };
+        // Any other text in braces is text for RE2.
+        if !self.written(&repetition.op.span).starts_with(&operator) {
+            let expected = format!(r"expected \{{ for the character, or {operator}");
+            return Err(self.unreadable(&expected, &repetition.op.span));
+        }
         Ok(self.part(&repetition.ast)?.repeated(least, most))
     }
 
@@ -175,7 +182,7 @@ impl Translator<'_> {
         };
         let set = class::named(&format!(r"\p{{{name}}}")).ok_or_else(|| {
             let expected = "expected a general category, such as Lu, or a script, such as Greek";
-            self.not_re2(expected, &unicode.span)
+            self.unreadable(expected, &unicode.span)
         })?;
         class::others(&set, self.written(&unicode.span))?;
         let set = self.with_case(set, &unicode.span)?;
@@ -183,10 +190,23 @@ impl Translator<'_> {
     }
 
     fn bracketed(&self, class: &ClassBracketed) -> Result<hir::ClassUnicode, String> {
+        let ClassSet::Item(item) = &class.kind else {
+            let expected = r"expected \&, \~ and \- for these characters";
+            return Err(self.unreadable(expected, &class.span));
+        };
+        let items: &[ClassSetItem] = match item {
+            ClassSetItem::Union(union) => &union.items,
+            only => std::slice::from_ref(only),
+        };
+        // Behind the first `-` or `]` of a class, `-` is for RE2 what it is behind other characters.
+        if let [ClassSetItem::Literal(_), ClassSetItem::Literal(second), _, ..] = items
+            && (&second.kind, second.c) == (&LiteralKind::Verbatim, '-')
+        {
+            return Err(self.unreadable(r"expected \- for the character", &class.span));
+        }
         let mut set = hir::ClassUnicode::empty();
-        match &class.kind {
-            ClassSet::Item(item) => self.add(&mut set, item)?,
-            ClassSet::BinaryOp(_) => return Err(self.not_re2("expected no operation", &class.span)),
+        for item in items {
+            self.add(&mut set, item)?;
         }
         Ok(class::negated_if(set, class.negated))
     }
@@ -204,8 +224,9 @@ impl Translator<'_> {
             }
             ClassSetItem::Unicode(unicode) => self.unicode(unicode)?,
             ClassSetItem::Perl(perl) => class::perl(perl),
-            ClassSetItem::Bracketed(_) => return Err(self.not_re2("there is no such class", span)),
-            ClassSetItem::Union(union) => return union.items.iter().try_for_each(|item| self.add(set, item)),
+            ClassSetItem::Bracketed(_) | ClassSetItem::Union(_) => {
+                return Err(self.unreadable(r"expected \[ for the character, or a class such as [:alpha:]", span));
+            }
         });
         Ok(())
     }
