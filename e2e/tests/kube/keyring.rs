@@ -16,6 +16,8 @@ use crate::site::{condition, site_objects};
 const WEB: &[(&str, &str)] = &[("app", "web")];
 pub(crate) const KEYRING: &str = "limpet-keyring";
 pub(crate) const KEK: &str = "limpet-key-encryption-key";
+/// The kind of the object that the leader has.
+const LEADER: &str = "coordination.k8s.io/v1/Lease";
 /// The idle bound of sessions: a rotation waits until no token of the old key can be alive.
 pub(crate) const SHORT_IDLE: &str = "2s";
 
@@ -286,11 +288,14 @@ async fn a_rotation_continues_where_the_leader_died() -> Result<()> {
         ["retiring", "signing"],
     ] {
         site.until_keys(&[(1, state[0]), (2, state[1])]).await?;
+        // The former leader may have gone so far.
+        poll::until("a leader", async || {
+            site.namespace.get(LEADER, "limpet-controller").await.ok()
+        })
+        .await?;
         site.controller.kill();
         // The next leader need not wait until the dead one's Lease ends.
-        site.namespace
-            .delete("coordination.k8s.io/v1/Lease", "limpet-controller")
-            .await?;
+        site.namespace.delete(LEADER, "limpet-controller").await?;
         site.controller.launch()?;
     }
     site.until_keys(&[(2, "signing")]).await?;

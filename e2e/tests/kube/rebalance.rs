@@ -21,6 +21,8 @@ const MAX_IDLE: &str = "30s";
 struct Client {
     visitor: Visitor,
     home: String,
+    /// When it was there last.
+    at: Instant,
 }
 
 impl Client {
@@ -31,6 +33,7 @@ impl Client {
         let home = answer.backend().context("no backend")?.to_owned();
         let moved = home != self.home;
         self.home = home;
+        self.at = Instant::now();
         Ok(moved)
     }
 }
@@ -79,7 +82,8 @@ async fn a_new_pod_gets_sessions_that_were_unused_and_no_others() -> Result<()> 
     let mut clients = Vec::new();
     for _ in 0..BUSY + IDLE {
         let (visitor, home) = site.session().await?;
-        clients.push(Client { visitor, home });
+        let at = Instant::now();
+        clients.push(Client { visitor, home, at });
     }
     let _pod = site.namespace.pod("c", &[("app", "web")]).await?;
     poll::until("sessions of the new pod", async || {
@@ -93,9 +97,11 @@ async fn a_new_pod_gets_sessions_that_were_unused_and_no_others() -> Result<()> 
         let began = Instant::now();
         for (number, client) in clients.iter_mut().enumerate() {
             if number < BUSY {
+                // On a busy machine, a round may last longer than the time after which a session is unused.
+                let unused = client.at.elapsed();
                 ensure!(
-                    !client.visit().await?,
-                    "a session that is used all the time moved, round {round}"
+                    !client.visit().await? || unused >= 2 * ROUND,
+                    "a session that was used {unused:?} ago moved, round {round}"
                 );
             } else if number % ROUNDS == round % ROUNDS && client.visit().await? {
                 ensure!(client.home == "c", "a session moved to the full pod {}", client.home);
