@@ -85,8 +85,7 @@ impl BoundPolicy {
     /// Reads a carrier, after others whose tokens are `tokens`.
     pub(crate) fn read_further<'a>(
         &'a self,
-        further: &'a Further,
-        former: Option<&Former>,
+        (further, former): (&'a Further, Option<&Former>),
         tokens: &mut RequestTokens<'a>,
         request: &impl RequestView,
         now: Timestamp,

@@ -31,6 +31,11 @@ impl<'r, R: ResponseView> SetCookies<'r, R> {
         }
     }
 
+    /// The response.
+    pub(crate) fn response(&self) -> &'r R {
+        self.response
+    }
+
     /// What the response says of the application's cookie of this name.
     pub(crate) fn say(
         &self,

@@ -22,7 +22,6 @@ impl Begin {
     /// Whether this response begins a session.
     pub(crate) fn is_set<R: ResponseView>(
         &self,
-        response: &R,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<bool, ViewError> {
@@ -30,7 +29,7 @@ impl Begin {
             None => Ok(true),
             Some(Sign::Cookie(name)) => Ok(cookies.say(name, now)? == Some(Said::Set)),
             // An empty value is no session, as that of a cookie.
-            Some(Sign::Header(name)) => Ok(response.fields(name)?.iter().any(|field| !field.is_empty())),
+            Some(Sign::Header(name)) => Ok(cookies.response().fields(name)?.iter().any(|field| !field.is_empty())),
         }
     }
 }

@@ -17,10 +17,10 @@ impl End {
     /// Whether the application ends the session with this response.
     pub(crate) fn is_said<R: ResponseView>(
         &self,
-        response: &R,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<bool, ViewError> {
+        let response = cookies.response();
         match &self.0 {
             Sign::Cookie(name) => Ok(cookies.say(name, now)? == Some(Said::Deleted)),
             Sign::Header(name) if name == CLEAR_SITE_DATA => {

@@ -53,7 +53,7 @@ impl BoundPolicy {
         };
         self.read_own(&mut tokens, request, now, taken)?;
         for (at, further) in self.policy.also.iter().enumerate() {
-            self.read_further(further, self.former(at), &mut tokens, request, now, taken)?;
+            self.read_further((further, self.former(at)), &mut tokens, request, now, taken)?;
         }
         Ok(tokens)
     }
@@ -69,7 +69,7 @@ impl BoundPolicy {
         let carrier = &self.policy.carrier;
         let header = match carrier {
             Carrier::Query { parameter, .. } => {
-                return self.read_further(parameter, None, tokens, request, now, taken);
+                return self.read_further((parameter, None), tokens, request, now, taken);
             }
             Carrier::Cookie { .. } | Carrier::CookiePrefix { .. } | Carrier::CookieRewrite { .. } => "cookie",
             Carrier::Header { name, .. } | Carrier::HeaderPrefix { name } => name,
@@ -86,8 +86,8 @@ impl BoundPolicy {
         };
         let rest = match (carrier, &self.cookie_names) {
             (Carrier::Cookie { forward, .. }, Some(names)) => {
-                let room = || request.room();
-                self.read_own_cookie(&field, (names, *forward), now, room, newest, taken)
+                let examine = |token: &[u8], found| self.examine(token, found, now, newest);
+                read_own_cookie(&field, (names, *forward), || request.room(), examine, taken)
             }
             (Carrier::CookiePrefix { name }, _) => cookie_without_prefixes(&field, name, take),
             // The application sees the token: all that it learns is that the client has its cookie.
@@ -111,36 +111,36 @@ impl BoundPolicy {
         tokens.edit = rest.map(|rest| edit(header, rest));
         Ok(())
     }
+}
 
-    fn read_own_cookie(
-        &self,
-        field: &[u8],
-        (names, forward): (&CookieNames, bool),
-        now: Timestamp,
-        room: impl FnOnce() -> Vec<u8>,
-        newest: &mut Newest,
-        taken: &mut Tokens,
-    ) -> Option<Vec<u8>> {
-        cookie_field::edit_some(field, names.plain().as_bytes(), room, |name, value| {
-            let value = unquoted(value);
-            let found = match names.whose(name) {
-                Whose::Other => return Verdict::Keep,
-                // The session has another name, so a cookie that is no token is the application's.
-                Whose::Former if !token::is_token(value) => return Verdict::Keep,
-                Whose::OtherScope => None,
-                Whose::Current => Some(Found::Own),
-                Whose::Former => Some(Found::UnderFormerName),
-            };
-            if let Some(found) = found {
-                self.examine(value, found, now, newest);
-                if forward {
-                    return Verdict::Keep;
-                }
+/// Reads the filter's own cookie. Each token of the policy is given to `examine`. Returns the Cookie field for the
+/// backend; `None` if it is as it was.
+fn read_own_cookie(
+    field: &[u8],
+    (names, forward): (&CookieNames, bool),
+    room: impl FnOnce() -> Vec<u8>,
+    mut examine: impl FnMut(&[u8], Found),
+    taken: &mut Tokens,
+) -> Option<Vec<u8>> {
+    cookie_field::edit_some(field, names.plain().as_bytes(), room, |name, value| {
+        let value = unquoted(value);
+        let found = match names.whose(name) {
+            Whose::Other => return Verdict::Keep,
+            // The session has another name, so a cookie that is no token is the application's.
+            Whose::Former if !token::is_token(value) => return Verdict::Keep,
+            Whose::OtherScope => None,
+            Whose::Current => Some(Found::Own),
+            Whose::Former => Some(Found::UnderFormerName),
+        };
+        if let Some(found) = found {
+            examine(value, found);
+            if forward {
+                return Verdict::Keep;
             }
-            taken.add(value);
-            Verdict::Remove
-        })
-    }
+        }
+        taken.add(value);
+        Verdict::Remove
+    })
 }
 
 /// Replaces a header by what is left of it, and removes it if nothing is left.

@@ -16,7 +16,7 @@ use crate::keyring::KeyId;
 use crate::location::{self, Location};
 use crate::moved::{self, Wish};
 use crate::name_conflict;
-use crate::newest::{Found, Honoured};
+use crate::newest::{Found, Honoured, Newest};
 use crate::outcome::{RequestOutcome, ResponseOutcome};
 use crate::plan::{HeaderEdit, KeyChange, NameConflict, RequestPlan, ResponsePlan, Steering};
 use crate::redirect::{Taken, Unanswered};
@@ -64,6 +64,20 @@ enum SessionState {
     Honoured(Honoured),
     /// The session continues if the request reached its destination. The response tells.
     Uncertain(Honoured),
+}
+
+/// What gets a token with a response besides the filter's own carrier.
+struct Recipients<'a, 'r> {
+    application: Option<Application<'a, 'r>>,
+    location: Option<Location<'a, 'r>>,
+}
+
+/// A token that a client gets, and why.
+struct Issued {
+    claims: Claims,
+    outcome: ResponseOutcome,
+    /// The host that answered.
+    host: SocketAddr,
 }
 
 impl Session {
@@ -120,38 +134,17 @@ impl Session {
         let mut tokens = self.bound_policy.read(request, now, &mut self.taken.tokens)?;
         self.authority = location::authority(&self.bound_policy.policy, request)?;
         let newest = &mut tokens.newest;
-        if (newest.verdict().is_err() || self.bound_policy.policy.has_several_carriers())
-            && let Some(taken) = taken_before_redirect(request, now)?
-        {
-            for token in taken.tokens() {
-                self.bound_policy.examine(token, Found::BeforeRedirect, now, newest);
-                self.taken.tokens.add(token);
-            }
+        if newest.verdict().is_err() || self.bound_policy.policy.has_several_carriers() {
+            read_before_redirect(&self.bound_policy, newest, &mut self.taken, request, now)?;
         }
         name(&mut self.taken, request)?;
         let strict = self.bound_policy.policy.strict;
-        let (state, outcome) = loop {
-            let verdict = newest.verdict();
-            self.held = match verdict {
-                Ok(honoured) => Some(honoured.key),
-                Err(why) => why.key,
-            };
-            let honoured = match verdict {
-                Ok(honoured) => honoured,
-                Err(why) if is_preflight(request)? => break (SessionState::Preflight, why.outcome),
-                Err(why) => break (SessionState::New, why.outcome),
-            };
-            match arrival(self.split, strict, honoured.claims.destination, request)? {
-                Arrival::There => break (SessionState::Honoured(honoured), RequestOutcome::Steered),
-                Arrival::Unknown => break (SessionState::Uncertain(honoured), RequestOutcome::Steered),
-                Arrival::Elsewhere if newest.leads_nowhere() => {}
-                Arrival::Elsewhere => {
-                    let refused = RequestOutcome::Refused(Refusal::UnknownDestination);
-                    break (SessionState::New, refused);
-                }
-            }
-        };
+        let (state, outcome) = decide(newest, self.split, strict, request)?;
         self.state = state;
+        self.held = match newest.verdict() {
+            Ok(honoured) => Some(honoured.key),
+            Err(why) => why.key,
+        };
         self.former = newest.former();
         if outcome == RequestOutcome::Refused(Refusal::Malformed) {
             self.bound_policy.policy.name_watch.suspect();
@@ -235,8 +228,8 @@ impl Session {
         if let (Some(session), Some((source, _))) = (&mut self.by_address, self.bound_policy.source()) {
             plan = session.on_response(&self.bound_policy, source, response, wish.as_mut(), now)?;
         } else {
-            if !self.end(response, &cookies, &now, &mut plan)? {
-                self.answer(response, &cookies, wish.as_mut(), &now, &mut plan)?;
+            if !self.end(&cookies, &now, &mut plan)? {
+                self.answer(&cookies, wish.as_mut(), &now, &mut plan)?;
             }
             self.remove_namesake(response, &mut plan)?;
         }
@@ -296,20 +289,19 @@ impl Session {
     /// Whether the application ends the session with this response.
     fn end<'a, R: ResponseView>(
         &'a self,
-        response: &R,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
         plan: &mut ResponsePlan<'a>,
     ) -> Result<bool, ViewError> {
         let is_end = match &self.bound_policy.policy.end {
-            Some(end) => end.is_said(response, cookies, now)?,
+            Some(end) => end.is_said(cookies, now)?,
             None => false,
         };
         if is_end {
             let honoured = self.honoured();
             let former = honoured.and_then(|honoured| self.bound_policy.former_cookie(honoured.found));
             let former = former.or_else(|| self.bound_policy.former_cookie(self.former?));
-            plan.edits = end::edits(&self.bound_policy, former, response)?;
+            plan.edits = end::edits(&self.bound_policy, former, cookies.response())?;
             if honoured.is_some() {
                 plan.outcome = ResponseOutcome::Ended;
             }
@@ -319,52 +311,29 @@ impl Session {
 
     fn answer<'a, R: ResponseView>(
         &'a self,
-        response: &R,
         cookies: &SetCookies<'_, R>,
         wish: Option<&mut Wish<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
         plan: &mut ResponsePlan<'a>,
     ) -> Result<(), ViewError> {
-        let policy = &*self.bound_policy.policy;
-        let Some(realm) = &self.bound_policy.realm else {
+        if self.bound_policy.realm.is_none() {
             return Ok(());
-        };
-        let honoured = self.honoured();
-        let is_own = policy.carrier.is_own();
-        let application = if is_own {
-            None
-        } else {
-            Application::find(&policy.carrier, response, &now)?
-        };
-        let location = Location::find(policy, self.authority.as_deref(), response)?;
-        // Whether a token is due even if the same host answers. The application's cookie or header always gets one, and
-        // so does the URL that a client goes to without the token of this one.
-        let renew =
-            application.is_some() || location.is_some() || is_own && honoured.is_some_and(|honoured| honoured.renew);
-        let due = match self.state {
-            _ if !is_own => application.is_some(),
-            _ if !policy.reaches_clients(location.is_some()) => false,
-            SessionState::Preflight => false,
-            SessionState::New => self.may_begin && policy.begin.is_set(response, cookies, &now)?,
-            SessionState::Honoured(_) | SessionState::Uncertain(_) => {
-                // The host that was asked for is then another one than the token's.
-                renew || self.rebalanced.is_some() || wish.is_some() || response.maybe_other_host(policy.strict)?
-            }
-        };
-        let steered = self.steered();
-        let fails = steered.is_some_and(|honoured| policy.strict && !honoured.claims.is_moving());
-        let own_status = fails && policy.strict_status != 503;
-        if !due && !own_status {
-            plan.seen = self.seen(steered);
+        }
+        let response = cookies.response();
+        let recipients = self.recipients(response, &now)?;
+        let due = self.is_due(&recipients, wish.is_some(), cookies, &now)?;
+        let status = self.failure_status();
+        if !due && status.is_none() {
+            plan.seen = self.seen(self.steered());
             return Ok(());
         }
         let details = response.code_details()?.unwrap_or_default();
-        if own_status && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
-            plan.status = Some(policy.strict_status);
+        if status.is_some() && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
+            plan.status = status;
             return Ok(());
         }
         if !due {
-            plan.seen = self.seen(honoured);
+            plan.seen = self.seen(self.honoured());
             return Ok(());
         }
         let host = match answering_host(&details, response)? {
@@ -376,12 +345,12 @@ impl Session {
         };
         let now = now()?;
         let cluster = response.cluster_name()?.unwrap_or_default();
-        let destination = Destination::of_cluster(&cluster);
         let target = wish.and_then(|wish| wish.target(&cluster, host, now));
-        let (claims, outcome) = match (target, honoured) {
+        let destination = Destination::of_cluster(&cluster);
+        let (claims, outcome) = match (target, self.honoured()) {
             (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
             (None, Some(honoured)) if honoured.claims.host == host => {
-                if !renew {
+                if !self.renews(&recipients) {
                     plan.seen = self.seen(Some(honoured));
                     return Ok(());
                 }
@@ -390,18 +359,87 @@ impl Session {
             (None, Some(_)) => (started(host, destination, now), ResponseOutcome::Reissued),
             (None, None) => (started(host, destination, now), ResponseOutcome::Issued),
         };
-        if !issues_tokens(self.split, response)? {
-            return Ok(());
+        if issues_tokens(self.split, response)? {
+            let token = Issued { claims, outcome, host };
+            self.issue(token, recipients, response, now, plan)?;
         }
+        Ok(())
+    }
+
+    /// What gets a token with this response besides the filter's own carrier.
+    fn recipients<'a, 'r>(
+        &'a self,
+        response: &'r impl ResponseView,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<Recipients<'a, 'r>, ViewError> {
+        let policy = &*self.bound_policy.policy;
+        let application = if policy.carrier.is_own() {
+            None
+        } else {
+            Application::find(&policy.carrier, response, now)?
+        };
+        let location = Location::find(policy, self.authority.as_deref(), response)?;
+        Ok(Recipients { application, location })
+    }
+
+    /// Whether a token is due even if the same host answers. The application's cookie or header always gets one, and so
+    /// does the URL that a client goes to without the token of this one.
+    fn renews(&self, recipients: &Recipients<'_, '_>) -> bool {
+        let is_old = || self.bound_policy.policy.carrier.is_own() && self.honoured().is_some_and(|found| found.renew);
+        recipients.application.is_some() || recipients.location.is_some() || is_old()
+    }
+
+    /// Whether the client may need a token. `moves`: whether the application names another backend.
+    fn is_due<R: ResponseView>(
+        &self,
+        recipients: &Recipients<'_, '_>,
+        moves: bool,
+        cookies: &SetCookies<'_, R>,
+        now: impl Fn() -> Result<Timestamp, ViewError>,
+    ) -> Result<bool, ViewError> {
+        let policy = &*self.bound_policy.policy;
+        Ok(match self.state {
+            _ if !policy.carrier.is_own() => recipients.application.is_some(),
+            _ if !policy.reaches_clients(recipients.location.is_some()) => false,
+            SessionState::Preflight => false,
+            SessionState::New => self.may_begin && policy.begin.is_set(cookies, now)?,
+            SessionState::Honoured(_) | SessionState::Uncertain(_) => {
+                // The host that was asked for is then another one than the token's.
+                let restarts = self.rebalanced.is_some();
+                self.renews(recipients) || restarts || moves || cookies.response().maybe_other_host(policy.strict)?
+            }
+        })
+    }
+
+    /// The policy's own status for requests that fail because the session's backend is not available.
+    fn failure_status(&self) -> Option<u16> {
+        let policy = &self.bound_policy.policy;
+        let fails = policy.strict && self.steered().is_some_and(|honoured| !honoured.claims.is_moving());
+        (fails && policy.strict_status != 503).then_some(policy.strict_status)
+    }
+
+    /// Seals a token and gives it to the client.
+    fn issue<'a>(
+        &'a self,
+        Issued { claims, outcome, host }: Issued,
+        recipients: Recipients<'a, '_>,
+        response: &impl ResponseView,
+        now: Timestamp,
+        plan: &mut ResponsePlan<'a>,
+    ) -> Result<(), ViewError> {
+        let Some(realm) = &self.bound_policy.realm else {
+            return Ok(());
+        };
+        let honoured = self.honoured();
         // A renewed session is the same one, so it keeps what tells it from others.
         let nonce = match honoured.filter(|_| outcome == ResponseOutcome::Renewed) {
             Some(honoured) => honoured.nonce,
             None => response.nonce()?,
         };
-        let token = realm.seal(policy.form, &claims, nonce);
-        let Some(edits) = self.edits(application, location.as_ref(), token, &claims, response, now)? else {
+        let token = realm.seal(self.bound_policy.policy.form, &claims, nonce);
+        let Some(edits) = self.edits(recipients, token, &claims, response, now)? else {
             plan.outcome = ResponseOutcome::TooLarge;
-            plan.seen = self.seen(steered);
+            plan.seen = self.seen(self.steered());
             return Ok(());
         };
         let key = realm.signing();
@@ -425,25 +463,24 @@ impl Session {
     /// The edits that bring a token to the client; `None` if the application's cookie has no room for it.
     fn edits<'a>(
         &'a self,
-        application: Option<Application<'a, '_>>,
-        location: Option<&Location<'a, '_>>,
+        recipients: Recipients<'a, '_>,
         token: String,
         claims: &Claims,
         response: &impl ResponseView,
         now: Timestamp,
     ) -> Result<Option<Vec<HeaderEdit<'a>>>, ViewError> {
         let policy = &*self.bound_policy.policy;
-        let edits = match application {
+        let edits = match recipients.application {
             Some(application) => application.with(&token),
             None => Some(self.own(&token, claims, response, now)?),
         };
         let Some(mut edits) = edits else {
             return Ok(None);
         };
-        edits.extend(location.map(|location| location.with(&token)));
+        edits.extend(recipients.location.as_ref().map(|location| location.with(&token)));
         if !policy.keep_cache_control {
             // Browsers keep some redirects for good, and would return to this token.
-            edits.extend(cache_control::edits(response, location.is_some())?);
+            edits.extend(cache_control::edits(response, recipients.location.is_some())?);
         }
         if let Some(header) = &policy.tell {
             edits.push(HeaderEdit::Set(header, token.into_bytes()));
@@ -515,6 +552,31 @@ impl Session {
     }
 }
 
+/// What the tokens of a request come to. Of several, one counts that leads where the route goes.
+fn decide(
+    newest: &mut Newest,
+    split: Option<Split>,
+    strict: bool,
+    request: &mut impl RequestView,
+) -> Result<(SessionState, RequestOutcome), ViewError> {
+    loop {
+        let honoured = match newest.verdict() {
+            Ok(honoured) => honoured,
+            Err(why) if is_preflight(request)? => return Ok((SessionState::Preflight, why.outcome)),
+            Err(why) => return Ok((SessionState::New, why.outcome)),
+        };
+        match arrival(split, strict, honoured.claims.destination, request)? {
+            Arrival::There => return Ok((SessionState::Honoured(honoured), RequestOutcome::Steered)),
+            Arrival::Unknown => return Ok((SessionState::Uncertain(honoured), RequestOutcome::Steered)),
+            Arrival::Elsewhere if newest.leads_nowhere() => {}
+            Arrival::Elsewhere => {
+                let refused = RequestOutcome::Refused(Refusal::UnknownDestination);
+                return Ok((SessionState::New, refused));
+            }
+        }
+    }
+}
+
 /// The claims of a session that starts now.
 fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims {
     Claims {
@@ -529,6 +591,23 @@ fn started(host: SocketAddr, destination: Destination, now: Timestamp) -> Claims
 fn name(taken: &mut Taken, request: &impl RequestView) -> Result<(), ViewError> {
     if !taken.tokens.is_empty() && request.unanswered().is_some() {
         taken.name(&request.header(REQUEST_ID_HEADER)?.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Reads what was taken out of a request before Envoy began it again.
+fn read_before_redirect(
+    policy: &BoundPolicy,
+    newest: &mut Newest,
+    taken: &mut Taken,
+    request: &impl RequestView,
+    now: Timestamp,
+) -> Result<(), ViewError> {
+    if let Some(before) = taken_before_redirect(request, now)? {
+        for token in before.tokens() {
+            policy.examine(token, Found::BeforeRedirect, now, newest);
+            taken.tokens.add(token);
+        }
     }
     Ok(())
 }

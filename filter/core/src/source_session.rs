@@ -1,5 +1,7 @@
 //! A session that the client's address holds, during one request and its response.
 
+use std::net::SocketAddr;
+
 use crate::application::SetCookies;
 use crate::arrival::{Arrival, answering_host, arrival, settled};
 use crate::bound_policy::BoundPolicy;
@@ -103,9 +105,9 @@ impl SourceSession {
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let request = self.settle(response)?;
         let cookies = SetCookies::of(response);
-        let plan = match self.end(bound_policy, source, response, &cookies, &now)? {
+        let plan = match self.end(bound_policy, source, &cookies, &now)? {
             Some(plan) => plan,
-            None => self.answer(bound_policy, source, response, &cookies, wish, &now)?,
+            None => self.answer(bound_policy, source, &cookies, wish, &now)?,
         };
         Ok(ResponsePlan { request, ..plan })
     }
@@ -135,92 +137,68 @@ impl SourceSession {
         &self,
         bound_policy: &BoundPolicy,
         source: &Source,
-        response: &R,
         cookies: &SetCookies<'_, R>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<Option<ResponsePlan<'static>>, ViewError> {
         let (Some(end), Some(key)) = (&bound_policy.policy.end, &self.key) else {
             return Ok(None);
         };
-        if !end.is_said(response, cookies, now)? {
+        if !end.is_said(cookies, now)? {
             return Ok(None);
         }
         source.table().remove(key)?;
-        Ok(Some(ResponsePlan {
-            outcome: match self.former() {
-                Some(_) => ResponseOutcome::Ended,
-                None => ResponseOutcome::Unchanged,
-            },
-            ..ResponsePlan::NO_CHANGE
-        }))
+        Ok(Some(of_outcome(match self.former() {
+            Some(_) => ResponseOutcome::Ended,
+            None => ResponseOutcome::Unchanged,
+        })))
     }
 
     fn answer<R: ResponseView>(
         &self,
         bound_policy: &BoundPolicy,
         source: &Source,
-        response: &R,
         cookies: &SetCookies<'_, R>,
         wish: Option<&mut Wish<'_, '_>>,
         now: impl Fn() -> Result<Timestamp, ViewError>,
     ) -> Result<ResponsePlan<'static>, ViewError> {
         let policy = &bound_policy.policy;
+        let (response, former) = (cookies.response(), self.former());
         let Some(key) = &self.key else {
             return Ok(ResponsePlan::NO_CHANGE);
         };
-        let former = self.former();
-        if former.is_none() && !(self.may_begin && policy.begin.is_set(response, cookies, &now)?) {
+        if former.is_none() && !(self.may_begin && policy.begin.is_set(cookies, &now)?) {
             return Ok(ResponsePlan::NO_CHANGE);
         }
         let is_moving = former.is_some_and(|claims| claims.is_moving());
         // Only the response of its backend is a use of a session that is strict or moves. To note it costs the others
         // nothing.
         let notes_use = policy.strict || is_moving;
-        let seen = |claims: &Claims| bound_policy.seen(claims, Identity::Client(*key), self.at);
-        let goes_on = |claims: Option<Claims>| ResponsePlan {
-            seen: claims.as_ref().and_then(seen),
+        let goes_on = || ResponsePlan {
+            seen: former.and_then(|claims| bound_policy.seen(&claims, Identity::Client(*key), self.at)),
             ..ResponsePlan::NO_CHANGE
         };
         if former.is_some() && !notes_use && wish.is_none() && !response.maybe_other_host(false)? {
-            return Ok(goes_on(former));
+            return Ok(goes_on());
         }
         let details = response.code_details()?.unwrap_or_default();
         if former.is_some() && policy.strict && !is_moving && details.starts_with(NO_HEALTHY_UPSTREAM.as_bytes()) {
-            let status = (policy.strict_status != 503).then_some(policy.strict_status);
             return Ok(ResponsePlan {
-                status,
+                status: (policy.strict_status != 503).then_some(policy.strict_status),
                 ..ResponsePlan::NO_CHANGE
             });
         }
         let host = match answering_host(&details, response)? {
             Ok(host) => host,
-            Err(outcome) => {
-                return Ok(ResponsePlan {
-                    outcome,
-                    ..ResponsePlan::NO_CHANGE
-                });
-            }
+            Err(outcome) => return Ok(of_outcome(outcome)),
         };
         let now = now()?;
-        let is_same = former.is_some_and(|claims| claims.host == host);
-        if is_same && !notes_use && wish.is_none() {
-            return Ok(goes_on(former));
+        if former.is_some_and(|claims| claims.host == host) && !notes_use && wish.is_none() {
+            return Ok(goes_on());
         }
         let cluster = response.cluster_name()?.unwrap_or_default();
-        let destination = Destination::of_cluster(&cluster);
         let target = wish.and_then(|wish| wish.target(&cluster, host, now));
-        let since = |issued_at: Timestamp| Claims {
-            host,
-            destination,
-            issued_at: issued_at.min(now),
-            last_seen: now,
-        };
-        let (claims, outcome) = match (target, former) {
-            (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
-            (None, Some(claims)) if is_same => (since(claims.issued_at), ResponseOutcome::Unchanged),
-            (None, Some(_)) => (since(now), ResponseOutcome::Reissued),
-            (None, None) => (since(now), ResponseOutcome::Issued),
-        };
+        let destination = Destination::of_cluster(&cluster);
+        let (claims, outcome) = claims(former, target, host, destination, now);
         if outcome != ResponseOutcome::Unchanged && !issues_tokens(self.split, response)? {
             return Ok(ResponsePlan::NO_CHANGE);
         }
@@ -228,15 +206,49 @@ impl SourceSession {
             outcome,
             evicted: source.table().put(key, &claims)?,
             refused_move: former.and_then(|former| moved::to_nowhere(bound_policy, &former, host)),
-            seen: seen(&claims),
-            left: match (outcome, former) {
-                _ if !bound_policy.limits.counts => None,
-                (ResponseOutcome::Moved, _) => Some(Left::Moved),
-                (ResponseOutcome::Reissued, Some(former)) => Some(Left::Backend(bound_policy.backend(&former))),
-                _ => None,
-            },
+            seen: bound_policy.seen(&claims, Identity::Client(*key), self.at),
+            left: left(bound_policy, outcome, former),
             ..ResponsePlan::NO_CHANGE
         })
+    }
+}
+
+/// Why the client's session does not go on where it was.
+fn left(bound_policy: &BoundPolicy, outcome: ResponseOutcome, former: Option<Claims>) -> Option<Left> {
+    match (outcome, former) {
+        _ if !bound_policy.limits.counts => None,
+        (ResponseOutcome::Moved, _) => Some(Left::Moved),
+        (ResponseOutcome::Reissued, Some(former)) => Some(Left::Backend(bound_policy.backend(&former))),
+        _ => None,
+    }
+}
+
+fn of_outcome(outcome: ResponseOutcome) -> ResponsePlan<'static> {
+    ResponsePlan {
+        outcome,
+        ..ResponsePlan::NO_CHANGE
+    }
+}
+
+/// What an entry says after a response of `host`. `target`: the backend that the session moves to.
+fn claims(
+    former: Option<Claims>,
+    target: Option<SocketAddr>,
+    host: SocketAddr,
+    destination: Destination,
+    now: Timestamp,
+) -> (Claims, ResponseOutcome) {
+    let since = |issued_at: Timestamp| Claims {
+        host,
+        destination,
+        issued_at: issued_at.min(now),
+        last_seen: now,
+    };
+    match (target, former) {
+        (Some(target), _) => (Claims::moving(target, destination, now), ResponseOutcome::Moved),
+        (None, Some(claims)) if claims.host == host => (since(claims.issued_at), ResponseOutcome::Unchanged),
+        (None, Some(_)) => (since(now), ResponseOutcome::Reissued),
+        (None, None) => (since(now), ResponseOutcome::Issued),
     }
 }
 

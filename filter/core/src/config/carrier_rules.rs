@@ -151,24 +151,7 @@ fn check_own_cookie(
     expect: &mut dyn FnMut(bool, &str, &str),
 ) {
     let always = config.secure == SecureConfig::Always;
-    // RFC 6265bis section 4.1.3. Browsers ignore the case of the prefixes.
-    let prefixed = |prefix: &str| {
-        config
-            .name
-            .get(..prefix.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
-    if prefixed("__Host-") {
-        expect(always, "secure", "set it to always: the name begins with __Host-");
-        expect(config.path == "/", "path", "set it to /: the name begins with __Host-");
-        expect(
-            config.domain.is_none(),
-            "domain",
-            "remove it: the name begins with __Host-",
-        );
-    } else if prefixed("__Secure-") {
-        expect(always, "secure", "set it to always: the name begins with __Secure-");
-    }
+    check_prefix(config, expect);
     let is_attribute = |value: &str| {
         value
             .bytes()
@@ -209,6 +192,24 @@ fn check_own_cookie(
         "expected Session, or an absoluteTimeout in the policy, \
          because a Permanent cookie lasts for what is left of it",
     );
+}
+
+/// Checks what the prefix of a cookie's name demands (RFC 6265bis section 4.1.3).
+fn check_prefix(config: &CookieConfig, expect: &mut dyn FnMut(bool, &str, &str)) {
+    let always = config.secure == SecureConfig::Always;
+    // Browsers ignore the case of the prefixes.
+    let prefixed = |prefix: &str| {
+        let start = config.name.get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    if prefixed("__Host-") {
+        expect(always, "secure", "set it to always: the name begins with __Host-");
+        expect(config.path == "/", "path", "set it to /: the name begins with __Host-");
+        let has_none = config.domain.is_none();
+        expect(has_none, "domain", "remove it: the name begins with __Host-");
+    } else if prefixed("__Secure-") {
+        expect(always, "secure", "set it to always: the name begins with __Secure-");
+    }
 }
 
 /// What is wrong with the name of a header that carries tokens.

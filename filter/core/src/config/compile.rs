@@ -97,45 +97,9 @@ impl Compiler {
 
     fn policy(&mut self, index: usize, name: &str, config: &PolicyConfig, max_idle: GatewayDuration) {
         let field = format!("policies.{name}");
-        if !is_policy_name(name) {
-            self.problem(
-                &field,
-                "expected a name of 1 to 128 letters, digits, dots, underscores or hyphens",
-            );
-        }
-        for (name, timeout) in [
-            ("absoluteTimeout", config.absolute_timeout),
-            ("idleTimeout", config.idle_timeout),
-        ] {
-            if timeout.is_some_and(|timeout| timeout.get().is_zero()) {
-                self.problem(&format!("{field}.{name}"), "expected a duration greater than zero");
-            }
-        }
-        if !(400..=599).contains(&config.strict_status) {
-            self.problem(&format!("{field}.strictStatus"), "expected a status from 400 to 599");
-        }
-        let carrier = match (&config.cookie, &config.header, &config.query, &config.source) {
-            (Some(cookie), None, None, None) => {
-                let field = format!("{field}.cookie");
-                carrier_rules::cookie(&field, cookie, config.absolute_timeout, &mut self.problems)
-            }
-            (None, Some(header), None, None) => {
-                carrier_rules::header(&format!("{field}.header"), header, &mut self.problems)
-            }
-            (None, None, Some(query), None) => {
-                further_rules::query(&format!("{field}.query"), query, &mut self.problems)
-            }
-            (None, None, None, Some(source)) => source_rules::source(&field, config, source, &mut self.problems),
-            _ => {
-                let found = given_of(&[
-                    ("cookie", config.cookie.is_some()),
-                    ("header", config.header.is_some()),
-                    ("query", config.query.is_some()),
-                    ("source", config.source.is_some()),
-                ]);
-                let message = format!("expected exactly one of cookie, header, query and source, found {found}");
-                return self.problem(&field, &message);
-            }
+        self.check(&field, name, config);
+        let Some(carrier) = self.carrier(&field, config) else {
+            return;
         };
         let (also, tell) = further_rules::further_carriers(&field, config, &carrier, &mut self.problems);
         if carrier.mode().is_some() && !carrier.is_own() && config.idle_timeout.is_some() {
@@ -188,6 +152,55 @@ impl Compiler {
             name_watch: NameWatch::default(),
         };
         self.policies.insert(name.to_owned(), Arc::new(policy));
+    }
+
+    /// Checks the fields that depend on no other one.
+    fn check(&mut self, field: &str, name: &str, config: &PolicyConfig) {
+        if !is_policy_name(name) {
+            self.problem(
+                field,
+                "expected a name of 1 to 128 letters, digits, dots, underscores or hyphens",
+            );
+        }
+        for (name, timeout) in [
+            ("absoluteTimeout", config.absolute_timeout),
+            ("idleTimeout", config.idle_timeout),
+        ] {
+            if timeout.is_some_and(|timeout| timeout.get().is_zero()) {
+                self.problem(&format!("{field}.{name}"), "expected a duration greater than zero");
+            }
+        }
+        if !(400..=599).contains(&config.strict_status) {
+            self.problem(&format!("{field}.strictStatus"), "expected a status from 400 to 599");
+        }
+    }
+
+    /// The policy's own carrier; `None` if not exactly one is given.
+    fn carrier(&mut self, field: &str, config: &PolicyConfig) -> Option<Carrier> {
+        Some(match (&config.cookie, &config.header, &config.query, &config.source) {
+            (Some(cookie), None, None, None) => {
+                let field = format!("{field}.cookie");
+                carrier_rules::cookie(&field, cookie, config.absolute_timeout, &mut self.problems)
+            }
+            (None, Some(header), None, None) => {
+                carrier_rules::header(&format!("{field}.header"), header, &mut self.problems)
+            }
+            (None, None, Some(query), None) => {
+                further_rules::query(&format!("{field}.query"), query, &mut self.problems)
+            }
+            (None, None, None, Some(source)) => source_rules::source(field, config, source, &mut self.problems),
+            _ => {
+                let found = given_of(&[
+                    ("cookie", config.cookie.is_some()),
+                    ("header", config.header.is_some()),
+                    ("query", config.query.is_some()),
+                    ("source", config.source.is_some()),
+                ]);
+                let message = format!("expected exactly one of cookie, header, query and source, found {found}");
+                self.problem(field, &message);
+                return None;
+            }
+        })
     }
 
     fn former_lags(&mut self, field: &str, config: &PolicyConfig) -> Vec<FormerLag> {
