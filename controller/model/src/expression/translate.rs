@@ -1,5 +1,5 @@
-//! The translation of what Rust's parser reads, and the refusal of what RE2 (google/re2, `doc/syntax.txt`) does not read
-//! or reads otherwise.
+//! The translation of what Rust's parser reads, and the refusal of what RE2 (google/re2, `doc/syntax.txt`) does not
+//! read or reads otherwise.
 
 use regex_syntax::ast::parse::ParserBuilder;
 use regex_syntax::ast::{
