@@ -44,7 +44,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a cluster for one test, with the custom resource definitions in these files.
+    /// Starts a cluster with the custom resource definitions in these files. It costs seconds of a processor, so tests
+    /// share one where they can.
     ///
     /// # Errors
     /// If it does not start, or refuses a definition.
@@ -58,7 +59,7 @@ impl Cluster {
             server,
             names: AtomicUsize::new(1),
         };
-        cluster.server.admin().define_all(definitions).await?;
+        cluster.define_all(definitions).await?;
         Ok(cluster)
     }
 
@@ -68,6 +69,14 @@ impl Cluster {
     /// As there.
     pub async fn define(&self, definitions: &str) -> Result<()> {
         self.server.admin().define(definitions).await
+    }
+
+    /// As [`super::Client::define_all`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn define_all(&self, definitions: &[PathBuf]) -> Result<()> {
+        self.server.admin().define_all(definitions).await
     }
 
     /// As [`super::Client::until_definitions_are_judged`].

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::{Client, Cluster, Controller, Namespace, Proxy, Release};
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Proxy, Release};
 use limpet_e2e::{Visitor, poll};
 use serde_json::{Value, json};
 
+use crate::clusters;
+use crate::definitions::SHIPPED;
 use crate::keyring::{KeyringSite, envoy_at};
 use crate::site::{POLICY, condition, site_objects};
 
@@ -50,11 +52,8 @@ async fn updates(envoy: &Proxy) -> Result<BTreeMap<String, u64>> {
 
 #[tokio::test]
 async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
-    let files = Release::V1_2_1.definitions()?;
-    let (policies, others): (Vec<_>, Vec<_>) = files
-        .into_iter()
-        .partition(|file| file.to_string_lossy().contains("backendlbpolicies"));
-    let cluster = Cluster::start(&others).await?;
+    // This release has no such definition, and no other test of its cluster adds it.
+    let cluster = Cluster::shared(Release::V1_6_1).await?;
     let namespace = cluster.namespace("later").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
@@ -68,9 +67,7 @@ async fn a_definition_that_appears_later_is_noticed() -> Result<()> {
         "a cookie was set without a policy"
     );
 
-    cluster
-        .define(&std::fs::read_to_string(policies.first().context("no definition")?)?)
-        .await?;
+    cluster.define(SHIPPED).await?;
     let defined = Instant::now();
     let watched = async || {
         controller
@@ -247,7 +244,7 @@ async fn one_of_two_replicas_writes_and_the_other_takes_over() -> Result<()> {
 
 #[tokio::test]
 async fn everything_is_read_again_after_the_api_server_was_away() -> Result<()> {
-    let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let mut cluster = clusters::to_stop().await?;
     let namespace = cluster.namespace("away").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;
@@ -276,7 +273,7 @@ async fn everything_is_read_again_after_the_api_server_was_away() -> Result<()> 
 
 #[tokio::test]
 async fn without_the_gateway_api_it_is_not_ready_and_says_why() -> Result<()> {
-    let cluster = Cluster::start(&[]).await?;
+    let cluster = clusters::bare().await?;
     let namespace = cluster.namespace("bare").await?;
     let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     controller.launch()?;
@@ -291,12 +288,10 @@ async fn without_the_gateway_api_it_is_not_ready_and_says_why() -> Result<()> {
         (status == 503 && body.contains(words)).then_some(())
     };
     poll::until("/readyz to name the kinds", not_ready).await?;
-    let mut yaml = String::new();
-    for file in Release::V1_7_0.definitions()? {
-        yaml += &std::fs::read_to_string(file)?;
-        yaml += "\n---\n";
-    }
-    cluster.define(&yaml).await?;
+    // Without the admission policy of definitions: another test of this cluster has its own.
+    let mut definitions = Release::V1_7_0.definitions()?;
+    definitions.retain(|file| !file.to_string_lossy().contains("_vap_"));
+    cluster.define_all(&definitions).await?;
     let is_ready = async || (ready().await?.0 == 200).then_some(());
     poll::until("it to be ready", is_ready).await?;
 
@@ -309,29 +304,14 @@ async fn without_the_gateway_api_it_is_not_ready_and_says_why() -> Result<()> {
         (status == 200 && body.contains("does not serve HTTPRoute")).then_some(())
     };
     poll::until("/readyz to name the kind", stale).await?;
-    cluster.define(&yaml).await?;
+    cluster.define_all(&definitions).await?;
     let is_ready = async || (ready().await?.1 == "ok\n").then_some(());
     poll::until("it to be ready again", is_ready).await
 }
 
-/// Makes a definition accept any object.
-async fn without_schema(admin: &Client, definition: &str) -> Result<()> {
-    let mut object = admin.get("CustomResourceDefinition", definition).await?;
-    for version in object["spec"]["versions"].as_array_mut().context("no versions")? {
-        version["schema"] =
-            json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    }
-    let change = json!({"spec": {"versions": object["spec"]["versions"]}});
-    admin
-        .merge("CustomResourceDefinition", definition, &change)
-        .await
-        .map(drop)
-}
-
 #[tokio::test]
 async fn an_unreadable_object_does_not_affect_others() -> Result<()> {
-    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
-    without_schema(&cluster.server().admin(), "httproutes.gateway.networking.k8s.io").await?;
+    let cluster = clusters::without_schemas().await?;
     let namespace = cluster.namespace("malformed").await?;
     namespace.gateway_class().await?;
     namespace.service("web", WEB).await?;

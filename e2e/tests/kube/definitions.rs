@@ -5,13 +5,15 @@ use limpet_e2e::kube::{Cluster, Namespace, Release, refused};
 use limpet_e2e::tools;
 use serde_json::{Value, json};
 
-const SHIPPED: &str = include_str!("../../../controller/deploy/crds/backendlbpolicies.yaml");
+use crate::clusters;
+
+pub(crate) const SHIPPED: &str = include_str!("../../../controller/deploy/crds/backendlbpolicies.yaml");
 
 /// A cluster with a Gateway API release that does not have this definition, and with Limpet's.
-async fn shipped() -> Result<Namespace> {
+pub(crate) async fn shipped() -> Result<&'static Cluster> {
     let cluster = Cluster::shared(Release::V1_7_0).await?;
     cluster.define(SHIPPED).await?;
-    cluster.namespace("shipped").await
+    Ok(cluster)
 }
 
 /// The result of applying a policy with this spec: `Ok` with the stored spec, or `Err` with the refused fields.
@@ -56,7 +58,7 @@ spec: {spec}
 #[tokio::test]
 async fn limpets_definition_accepts_what_the_released_one_does() -> Result<()> {
     let released = Cluster::shared(Release::V1_2_1).await?.namespace("released").await?;
-    let shipped = shipped().await?;
+    let shipped = shipped().await?.namespace("shipped").await?;
     let target = "targetRefs: [{group: '', kind: Service, name: web}]";
     let good = [
         String::new(),
@@ -104,7 +106,7 @@ async fn limpets_definition_accepts_what_the_released_one_does() -> Result<()> {
 
 #[tokio::test]
 async fn admission_policies_of_releases_accept_the_definition() -> Result<()> {
-    let cluster = Cluster::start(&[]).await?;
+    let cluster = clusters::bare().await?;
     let admin = cluster.server().admin();
     let definition: Value = serde_saphyr::from_str(SHIPPED)?;
     for release in [Release::V1_6_1, Release::V1_7_0] {

@@ -1,4 +1,5 @@
-//! `make demo-kube`, next to the clusters of the other tests.
+//! `make demo-kube`, next to the clusters of the other tests. Each run starts a cluster of its own: the demo has to
+//! start one, to end it, and to end when a later step fails.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};

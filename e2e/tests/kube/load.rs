@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use limpet_e2e::kube::{AuditedRequest, Cluster, Controller, Namespace, Release};
-use limpet_e2e::{poll, tools};
+use limpet_e2e::kube::{AuditedRequest, Cluster, Controller, Namespace};
+use limpet_e2e::poll;
 
+use crate::clusters;
 use crate::keyring::{SHORT_IDLE, key_encryption_key, replica};
 use crate::site::{condition, site_objects};
 
@@ -65,15 +66,14 @@ async fn requests_in_a_minute(cluster: &Cluster, namespace: &Namespace) -> Resul
 
 #[tokio::test]
 async fn at_rest_the_api_server_gets_few_requests() -> Result<()> {
-    // With all kinds that the controller watches.
-    let mut definitions = Release::V1_7_0.definitions()?;
-    definitions.push(tools::checkout().join("controller/deploy/crds/backendlbpolicies.yaml"));
-    let cluster = Cluster::start(&definitions).await?;
+    // It has all kinds that the controller watches, and its definitions do not change: after a change, every controller
+    // asks for the kinds that are served.
+    let cluster = clusters::of_all_kinds().await?;
     let namespace = cluster.namespace("rest").await?;
     namespace.gateway_class().await?;
     namespace.service("web", &[("app", "web")]).await?;
     namespace.apply(&site_objects(&namespace)).await?;
-    let start = async || -> Result<Controller> { replica(&cluster, &namespace, "300ms", SHORT_IDLE).await };
+    let start = async || -> Result<Controller> { replica(cluster, &namespace, "300ms", SHORT_IDLE).await };
     let mut replicas = vec![start().await?];
     let key = key_encryption_key(&namespace).await?;
     let mut envoy = replicas[0].envoy_with("web", "one", &[("LIMPET_KEK_1", &key)]).await?;
@@ -86,7 +86,7 @@ async fn at_rest_the_api_server_gets_few_requests() -> Result<()> {
         while replicas.len() < count {
             replicas.push(start().await?);
         }
-        let rates = requests_in_a_minute(&cluster, &namespace).await?;
+        let rates = requests_in_a_minute(cluster, &namespace).await?;
         let sum: f64 = rates.values().sum();
         println!("{count} replicas: {sum:.1} requests a minute: {rates:.1?}");
         assert!(

@@ -7,6 +7,7 @@ mod backend_tls;
 mod certificates;
 mod changes;
 mod checks;
+mod clusters;
 mod contour;
 mod controller;
 mod debug_page;

@@ -4,32 +4,11 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::{Cluster, Release};
 use limpet_e2e::tools;
 use limpet_repo_tests::Page;
 use serde_json::{Value, json};
 
-/// The API server with every kind that pages show.
-async fn cluster() -> Result<Cluster> {
-    let mut definitions = Release::V1_7_0.definitions()?;
-    definitions.push(tools::istio_definitions()?);
-    for ours in [
-        "backendlbpolicies.yaml",
-        "envoydeployments.yaml",
-        "contour/ingressroutes.yaml",
-        "contour/tlscertificatedelegations.yaml",
-    ] {
-        definitions.push(tools::checkout().join("controller/deploy/crds").join(ours));
-    }
-    for entry in fs::read_dir(tools::envoy_gateway_crds()?)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("gateway.envoyproxy.io_") {
-            definitions.push(path);
-        }
-    }
-    Cluster::start(&definitions).await
-}
+use crate::clusters;
 
 /// The objects of a block; none where it has something else.
 fn objects(text: &str) -> Result<Vec<Value>> {
@@ -43,7 +22,7 @@ fn objects(text: &str) -> Result<Vec<Value>> {
 
 #[tokio::test]
 async fn the_api_server_takes_every_object_of_the_pages() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = clusters::of_all_kinds().await?;
     let mut taken = 0;
     for path in limpet_repo_tests::for_users()? {
         let page = Page::parse(&fs::read_to_string(tools::checkout().join(&path))?);

@@ -10,6 +10,8 @@ use limpet_e2e::kube::{Cluster, Endpoint, Pod, Proxy, Release, refused};
 use limpet_e2e::{Visitor, poll, tools};
 use serde_json::json;
 
+use crate::clusters;
+
 const ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/httproutes";
 const WEB: &[(&str, &str)] = &[("app", "web")];
 
@@ -162,7 +164,7 @@ async fn pods_become_endpoints_drain_and_go() -> Result<()> {
 
 #[tokio::test]
 async fn an_api_server_comes_back_with_its_data() -> Result<()> {
-    let mut cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
+    let mut cluster = clusters::to_stop().await?;
     let namespace = cluster.namespace("restart").await?;
     namespace.service("web", WEB).await?;
     let account = cluster.server().service_account(namespace.name(), "somebody").await?;

@@ -13,19 +13,18 @@ use crate::site::site_objects;
 const WEB: &[(&str, &str)] = &[("app", "web")];
 const POLICY: &str = "XBackendTrafficPolicy";
 
-/// A cluster of its own, since its definitions change: three pods, and a permanent session in the cookie `session`.
-struct Upgrade {
-    cluster: Cluster,
+/// Three pods, and a permanent session in the cookie `session`.
+struct Site<'a> {
+    cluster: &'a Cluster,
     namespace: Namespace,
     controller: Controller,
     _envoy: Proxy,
     _pods: Vec<Pod>,
 }
 
-impl Upgrade {
-    async fn start() -> Result<Self> {
-        let cluster = Cluster::start(&Release::V1_6_1.definitions()?).await?;
-        let namespace = cluster.namespace("upgrade").await?;
+impl<'a> Site<'a> {
+    async fn start(cluster: &'a Cluster, prefix: &str) -> Result<Self> {
+        let namespace = cluster.namespace(prefix).await?;
         namespace.gateway_class().await?;
         namespace.service("web", WEB).await?;
         let mut pods = Vec::new();
@@ -46,30 +45,19 @@ impl Upgrade {
         })
     }
 
-    /// Replaces the definitions, and waits until the API server leaves out what they do not have.
-    async fn upgrade(&self) -> Result<()> {
-        let mut yaml = String::new();
-        for file in Release::V1_7_0.definitions()? {
-            yaml += &std::fs::read_to_string(&file)?;
-            yaml += "\n---\n";
-        }
-        self.cluster.define(&yaml).await?;
+    /// Waits until the API server leaves out what the definitions of release 1.7 do not have.
+    async fn until_upgraded(&self) -> Result<()> {
         let pruned = |object: &Value| {
             let persistence = &object["spec"]["sessionPersistence"];
             persistence["sessionName"].is_null() && persistence["cookieConfig"].is_null()
         };
-        self.namespace.until("the fields to go", POLICY, "web", pruned).await?;
-        Ok(())
+        let policy = self.namespace.until("the fields to go", POLICY, "web", pruned).await;
+        policy.map(drop)
     }
 
-    /// Runs `limpet migrate policies`.
+    /// Runs `limpet migrate policies` for its namespace.
     fn migrate(&self, arguments: &[&str]) -> Result<(i32, String)> {
-        let mut command = Command::new(tools::limpet()?);
-        command.args(["migrate", "policies", "--kubeconfig"]);
-        command.arg(self.cluster.server().admin_kubeconfig()?).args(arguments);
-        let Output { status, stdout, stderr } = command.output()?;
-        let said = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        Ok((status.code().context("killed")?, said.concat()))
+        migrate(self.cluster, &[&["-n", self.namespace.name()], arguments].concat())
     }
 
     /// Sessions: the cookie and the backend of each.
@@ -149,29 +137,56 @@ fn policy(service: &str, session: &str) -> Value {
     })
 }
 
+/// Runs `limpet migrate policies`.
+fn migrate(cluster: &Cluster, arguments: &[&str]) -> Result<(i32, String)> {
+    let mut command = Command::new(tools::limpet()?);
+    command.args(["migrate", "policies", "--kubeconfig"]);
+    command.arg(cluster.server().admin_kubeconfig()?).args(arguments);
+    let Output { status, stdout, stderr } = command.output()?;
+    let said = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    Ok((status.code().context("killed")?, said.concat()))
+}
+
+/// One upgrade of a cluster of its own, for sites with policies that are migrated before it and ones that are not.
 #[tokio::test]
-async fn sessions_of_migrated_policies_survive_an_upgrade() -> Result<()> {
-    let site = Upgrade::start().await?;
-    let sessions = site.sessions().await?;
-    let (code, said) = site.migrate(&[])?;
+async fn an_upgrade_ends_no_session_of_migrated_policies_and_says_what_it_takes_from_others() -> Result<()> {
+    let cluster = Cluster::start(&Release::V1_6_1.definitions()?).await?;
+    let migrated = Site::start(&cluster, "migrated").await?;
+    let sessions = migrated.sessions().await?;
+    migrated_before(&migrated, &sessions).await?;
+    let mut other = Site::start(&cluster, "not-migrated").await?;
+    let others = other.sessions().await?;
+    not_migrated_before(&mut other).await?;
+
+    cluster.define_all(&Release::V1_7_0.definitions()?).await?;
+    for site in [&migrated, &other] {
+        site.until_upgraded().await?;
+    }
+    migrated_after(&migrated, &sessions).await?;
+    not_migrated_after(&mut other, &others).await
+}
+
+async fn migrated_before(site: &Site<'_>, sessions: &[(String, String)]) -> Result<()> {
+    let (code, said) = migrate(site.cluster, &[])?;
     ensure!(
         code == 1 && said.contains("session.limpet.dev/session-name: session"),
         "{code}: {said}"
     );
     let policy = site.namespace.get(POLICY, "web").await?;
     ensure!(policy["metadata"]["annotations"].is_null(), "it is a dry run: {policy}");
-    let (code, said) = site.migrate(&["--write", "-n", site.namespace.name()])?;
+    let (code, said) = site.migrate(&["--write"])?;
     ensure!(
         code == 0 && said.contains("web: written: the name session and the lifetime Permanent"),
         "{said}"
     );
-    let (code, said) = site.migrate(&["--format", "json"])?;
+    let (code, said) = migrate(site.cluster, &["--format", "json"])?;
     let report: Value = serde_json::from_str(&said)?;
     ensure!(code == 0 && report["policies"][0]["state"] == "ready", "{said}");
-    site.sessions_go_on(&sessions).await?;
+    site.sessions_go_on(sessions).await
+}
 
-    site.upgrade().await?;
-    site.sessions_go_on(&sessions).await?;
+async fn migrated_after(site: &Site<'_>, sessions: &[(String, String)]) -> Result<()> {
+    site.sessions_go_on(sessions).await?;
     let (code, said) = site.migrate(&["--write"])?;
     ensure!(
         code == 0 && said.contains("goes to the fields of release 1.7"),
@@ -190,7 +205,7 @@ async fn sessions_of_migrated_policies_survive_an_upgrade() -> Result<()> {
     assert_eq!(persistence["absoluteTimeout"], "1h");
     let kept = json!({"session.limpet.dev/split": "keep"});
     ensure!(policy["metadata"]["annotations"] == kept, "{policy}");
-    site.sessions_go_on(&sessions).await?;
+    site.sessions_go_on(sessions).await?;
     let (code, said) = site.migrate(&[])?;
     ensure!(
         code == 0 && said.contains("web: ready: it has the fields of release 1.7"),
@@ -199,21 +214,8 @@ async fn sessions_of_migrated_policies_survive_an_upgrade() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn migrate_says_which_api_server_has_no_policies() -> Result<()> {
-    let site = Upgrade::start().await?;
-    let (code, said) = site.migrate(&["-n", "kube-public"])?;
-    ensure!(
-        code == 0 && said.starts_with("the API server at https://") && said.contains("has no XBackendTrafficPolicy"),
-        "{code}: {said}"
-    );
-    Ok(())
-}
-
-#[tokio::test]
-async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
-    let mut site = Upgrade::start().await?;
-    let sessions = site.sessions().await?;
+/// Afterwards, its controller does not run.
+async fn not_migrated_before(site: &mut Site<'_>) -> Result<()> {
     let remembered = async || {
         let map = site
             .namespace
@@ -230,13 +232,15 @@ async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
     // Another policy is written while no controller runs, so nobody can know what it was.
     site.controller.kill();
     site.namespace.service("other", WEB).await?;
-    site.namespace.apply_object(&policy("other", "unseen")).await?;
+    site.namespace.apply_object(&policy("other", "unseen")).await.map(drop)
+}
+
+async fn not_migrated_after(site: &mut Site<'_>, sessions: &[(String, String)]) -> Result<()> {
     let backends = |name: &str| json!([{"name": name, "port": 80}]);
     let rules = json!([
         {"backendRefs": backends("web")},
         {"matches": [{"path": {"value": "/other"}}], "backendRefs": backends("other")},
     ]);
-    site.upgrade().await?;
     site.namespace
         .merge("HTTPRoute", "web", &json!({"spec": {"rules": rules}}))
         .await?;
@@ -245,11 +249,12 @@ async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
     let words = "is left out: sessionName session, cookieConfig.lifetimeType Permanent; the sessions go on";
     let policy = site.until_said("web", words).await?;
     assert_eq!(policy["status"]["ancestors"][0]["conditions"][0]["status"], "True");
-    site.sessions_go_on(&sessions).await?;
+    site.sessions_go_on(sessions).await?;
     let words = "sessionName and cookieConfig.lifetimeType cannot be known, so sessions have begun anew: run";
     site.until_said("other", words).await?;
 
-    let (code, said) = site.migrate(&["--write"])?;
+    // Of all namespaces.
+    let (code, said) = migrate(site.cluster, &["--write"])?;
     ensure!(
         code == 1 && said.contains("other: unknown: the API server leaves out what it had"),
         "{code}: {said}"
@@ -264,5 +269,16 @@ async fn what_an_upgrade_takes_from_a_policy_is_said() -> Result<()> {
     });
     site.namespace.merge(POLICY, "web", &again).await?;
     site.until_said("web", "The policy is accepted").await?;
-    site.sessions_go_on(&sessions).await
+    site.sessions_go_on(sessions).await
+}
+
+#[tokio::test]
+async fn migrate_says_which_api_server_has_no_policies() -> Result<()> {
+    let cluster = Cluster::shared(Release::V1_6_1).await?;
+    let (code, said) = migrate(cluster, &["-n", "kube-public"])?;
+    ensure!(
+        code == 0 && said.starts_with("the API server at https://") && said.contains("has no XBackendTrafficPolicy"),
+        "{code}: {said}"
+    );
+    Ok(())
 }

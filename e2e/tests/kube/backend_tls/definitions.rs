@@ -20,6 +20,7 @@ fn definition(release: Release) -> Result<String> {
 
 #[tokio::test]
 async fn definitions_that_change_keep_backends_on_tls() -> Result<()> {
+    // A cluster of its own: at the end, its definition of the policies has no version that any controller can read.
     let mut files = Release::V1_2_1.definitions()?;
     files.retain(|file| !file.to_string_lossy().contains("backendtlspolicies"));
     let cluster = Cluster::start(&files).await?;

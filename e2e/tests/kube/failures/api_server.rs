@@ -3,17 +3,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use limpet_e2e::kube::{Cluster, Release};
+use limpet_e2e::kube::Controller;
 use limpet_e2e::poll;
 
 use super::{ControlledSite, crowd, nothing_happened, objects, redirect, until_redirected, until_sessions};
+use crate::clusters;
 
 /// Longer than every pause and timeout of the controller: a lease, a call, the longest pause between attempts.
 const AWAY: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn an_absent_api_server_harms_no_session() -> Result<()> {
-    let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let mut cluster = clusters::to_stop().await?;
     let site = ControlledSite::start(&cluster, "away").await?;
     site.until_programmed("True/Programmed").await?;
     let before = site.updates().await?;
@@ -55,11 +56,11 @@ async fn an_absent_api_server_harms_no_session() -> Result<()> {
 /// A watch that cannot continue misses what was deleted meanwhile, so it must begin with a list.
 #[tokio::test]
 async fn deletions_while_a_watch_expires_are_noticed() -> Result<()> {
-    let mut cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let mut cluster = clusters::to_stop().await?;
     let namespace = cluster.namespace("expired").await?;
     let _pods = objects(&namespace).await?;
     namespace.apply(&redirect("gone")).await?;
-    let mut controller = limpet_e2e::kube::Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
+    let mut controller = Controller::prepare(cluster.server(), &namespace, |_| ()).await?;
     controller.environment("RUST_LOG", "info,limpet::cluster::kube=debug");
     controller.launch()?;
     controller.until_ready().await?;

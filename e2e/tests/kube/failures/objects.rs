@@ -2,29 +2,15 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::{Request, poll};
 use serde_json::{Value, json};
 
 use super::browsers::Browsers;
 use super::{message, objects, redirect, until_redirected, until_sessions};
+use crate::clusters;
 use crate::site::condition;
-
-/// Makes all definitions accept any object.
-async fn without_schemas(cluster: &Cluster) -> Result<()> {
-    let admin = cluster.server().admin();
-    for mut definition in admin.list("CustomResourceDefinition", "").await? {
-        let name = definition["metadata"]["name"].as_str().context("no name")?.to_owned();
-        for version in definition["spec"]["versions"].as_array_mut().context("no versions")? {
-            version["schema"] =
-                json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-        }
-        let change = json!({"spec": {"versions": definition["spec"]["versions"]}});
-        admin.merge("CustomResourceDefinition", &name, &change).await?;
-    }
-    Ok(())
-}
 
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
     let version = if kind == "BackendLBPolicy" { "v1alpha2" } else { "v1" };
@@ -249,14 +235,13 @@ fn large() -> Value {
 
 #[tokio::test]
 async fn bad_objects_do_not_affect_the_others() -> Result<()> {
-    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let cluster = clusters::without_schemas().await?;
     let namespace = cluster.namespace("bad-objects").await?;
     let _pods = objects(&namespace).await?;
     let controller = Controller::start(cluster.server(), &namespace, |_| ()).await?;
     let mut envoy = controller.envoy("web", "one").await?;
     envoy.until_ready().await?;
     until_sessions(&controller).await?;
-    without_schemas(&cluster).await?;
     let browsers = Browsers::gather(&controller).await?;
 
     let all = bad_objects(namespace.name());

@@ -259,8 +259,8 @@ fn controller_name(namespace: &Namespace) -> String {
 
 #[tokio::test]
 async fn each_missing_verb_for_services_is_reported() -> Result<()> {
-    let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
-    let (namespace, mut controller, service) = with_backend(&cluster, "rights").await?;
+    let cluster = Cluster::shared(Release::V1_7_0).await?;
+    let (namespace, mut controller, service) = with_backend(cluster, "rights").await?;
     namespace.bind("limpet-xbackends").await?;
     let rules = namespace
         .get("ClusterRole", &namespace.cluster_role("limpet-xbackends"))
@@ -311,8 +311,8 @@ async fn set_statuses(namespace: &Namespace, status: impl Fn(&str) -> Value) -> 
 
 #[tokio::test]
 async fn each_missing_verb_of_the_role_is_reported() -> Result<()> {
-    // The test changes roles of the whole cluster, so it has its own.
-    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    // The cluster roles that it changes are the namespace's own.
+    let cluster = Cluster::shared(Release::V1_2_1).await?;
     let namespace = cluster.namespace("rights").await?;
     let _pods = objects(&namespace).await?;
     let grpc = "

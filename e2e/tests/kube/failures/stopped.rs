@@ -7,6 +7,7 @@ use limpet_e2e::kube::{Cluster, Controller, Release};
 use limpet_e2e::poll;
 
 use super::{ControlledSite, nothing_happened, objects, redirect};
+use crate::clusters;
 use crate::keyring::{SHORT_IDLE, replica};
 
 /// Longer than a lease and the longest pause between two attempts.
@@ -62,7 +63,7 @@ async fn a_stopped_leader_is_replaced_and_leads_no_more() -> Result<()> {
 
 #[tokio::test]
 async fn a_stopped_api_server_harms_no_session() -> Result<()> {
-    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
+    let cluster = clusters::to_stop().await?;
     let site = ControlledSite::start(&cluster, "hangs").await?;
     site.until_programmed("True/Programmed").await?;
     let before = site.updates().await?;

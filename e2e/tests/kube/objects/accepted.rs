@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::{Cluster, Namespace, Release};
+use limpet_e2e::kube::Namespace;
 use limpet_e2e::tools;
 use serde_json::Value;
+
+use crate::clusters::of_all_kinds;
 
 /// The directories of an output's golden cases.
 fn cases(output: &str) -> Result<Vec<PathBuf>> {
@@ -49,7 +51,7 @@ async fn try_all(output: &str, namespace: &Namespace) -> Result<usize> {
 
 #[tokio::test]
 async fn the_api_server_accepts_istios_objects() -> Result<()> {
-    let namespace = super::cluster().await?.namespace("accepted").await?;
+    let namespace = of_all_kinds().await?.namespace("accepted").await?;
     let count = try_all("istio", &namespace).await?;
     assert!(count > 10, "{count} objects");
     Ok(())
@@ -57,18 +59,7 @@ async fn the_api_server_accepts_istios_objects() -> Result<()> {
 
 #[tokio::test]
 async fn the_api_server_accepts_envoy_gateways_objects() -> Result<()> {
-    let mut definitions = Release::V1_2_1.definitions()?;
-    let own = std::fs::read_dir(tools::envoy_gateway_crds()?)?;
-    let mut own: Vec<PathBuf> = own.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    own.retain(|file| {
-        file.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("gateway.envoyproxy.io_"))
-    });
-    ensure!(!own.is_empty(), "no definitions of Envoy Gateway");
-    own.sort();
-    definitions.extend(own);
-    let cluster = Cluster::start(&definitions).await?;
-    let namespace = cluster.namespace("accepted").await?;
+    let namespace = of_all_kinds().await?.namespace("accepted").await?;
     let count = try_all("envoy-gateway", &namespace).await?;
     assert!(count > 5, "{count} objects");
     Ok(())

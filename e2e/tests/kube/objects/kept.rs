@@ -6,12 +6,13 @@ use anyhow::{Context, Result};
 use limpet_e2e::poll;
 use serde_json::json;
 
-use super::{KINDS, cluster, controller, namespace_with_policy, ours, until_programmed};
+use super::{KINDS, controller, namespace_with_policy, ours, until_programmed};
+use crate::clusters::of_all_kinds;
 use crate::site::POLICY;
 
 #[tokio::test]
 async fn objects_are_written_once_and_deleted_with_the_policy() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "written").await?;
     let mut controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
@@ -64,7 +65,7 @@ async fn objects_are_written_once_and_deleted_with_the_policy() -> Result<()> {
 
 #[tokio::test]
 async fn changes_by_others_are_undone() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "drift").await?;
     let _controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
@@ -93,7 +94,7 @@ async fn changes_by_others_are_undone() -> Result<()> {
 
 #[tokio::test]
 async fn a_killed_controllers_writes_are_completed_by_the_next() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "killed").await?;
     let mut controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;

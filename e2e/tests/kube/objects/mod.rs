@@ -7,10 +7,8 @@ mod others;
 mod rotation;
 
 use anyhow::{Context, Result};
-use limpet_e2e::kube::{Cluster, Controller, Namespace, Output, Release};
-use limpet_e2e::tools;
+use limpet_e2e::kube::{Cluster, Controller, Namespace, Output};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use crate::site::{POLICY, condition, site_objects};
 
@@ -18,18 +16,6 @@ use crate::site::{POLICY, condition, site_objects};
 const KINDS: [&str; 2] = ["WasmPlugin", "EnvoyFilter"];
 /// The label of all of Limpet's objects.
 const OURS: &str = "app.kubernetes.io/managed-by=limpet";
-
-/// A cluster with Istio's kinds.
-async fn cluster() -> Result<&'static Cluster> {
-    static SHARED: OnceCell<Cluster> = OnceCell::const_new();
-    SHARED.get_or_try_init(start).await
-}
-
-async fn start() -> Result<Cluster> {
-    let mut definitions = Release::V1_2_1.definitions()?;
-    definitions.push(tools::istio_definitions()?);
-    Cluster::start(&definitions).await
-}
 
 /// A namespace with a site of Istio's class, and a policy for its Service.
 async fn namespace_with_policy(cluster: &Cluster, prefix: &str) -> Result<Namespace> {

@@ -1,16 +1,18 @@
 //! Objects of others, and kinds that are missing.
 
 use anyhow::{Context, Result, ensure};
-use limpet_e2e::kube::{Cluster, Refusal, Release};
+use limpet_e2e::kube::Refusal;
 use limpet_e2e::{poll, tools};
 use serde_json::{Value, json};
 
-use super::{OURS, cluster, controller, namespace_with_policy, ours, until_programmed};
+use super::{OURS, controller, namespace_with_policy, ours, until_programmed};
+use crate::clusters::of_all_kinds;
+use crate::definitions;
 use crate::site::condition;
 
 #[tokio::test]
 async fn an_object_of_another_owner_is_left_alone_and_reported() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "taken").await?;
     let mut first = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
@@ -46,7 +48,7 @@ async fn an_object_of_another_owner_is_left_alone_and_reported() -> Result<()> {
 /// Readers of JSON have a limit of levels, and a plugin's configuration may have more of them.
 #[tokio::test]
 async fn an_object_of_many_levels_stops_no_write() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "levels").await?;
     let mut controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;
@@ -77,9 +79,10 @@ async fn an_object_of_many_levels_stops_no_write() -> Result<()> {
 
 #[tokio::test]
 async fn a_missing_kind_is_reported_and_noticed_when_it_comes() -> Result<()> {
-    let cluster = Cluster::start(&Release::V1_2_1.definitions()?).await?;
-    let namespace = namespace_with_policy(&cluster, "missing").await?;
-    let controller = controller(&cluster, &namespace).await?;
+    // No other test of this cluster has Istio's kinds.
+    let cluster = definitions::shipped().await?;
+    let namespace = namespace_with_policy(cluster, "missing").await?;
+    let controller = controller(cluster, &namespace).await?;
     let message = until_programmed(&namespace, "False/Invalid").await?;
     for kind in ["wasmplugins.extensions.istio.io", "envoyfilters.networking.istio.io"] {
         assert!(message.contains(kind), "{message}");
@@ -94,7 +97,7 @@ async fn a_missing_kind_is_reported_and_noticed_when_it_comes() -> Result<()> {
 
 #[tokio::test]
 async fn proxies_that_lack_the_key_encryption_key_are_named() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "environment").await?;
     let controller = controller(cluster, &namespace).await?;
     let variable = controller.key_encryption_key().variable.clone();
@@ -125,7 +128,7 @@ async fn proxies_that_lack_the_key_encryption_key_are_named() -> Result<()> {
 
 #[tokio::test]
 async fn gateways_of_unknown_classes_get_nothing() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "unknown").await?;
     let controller = controller(cluster, &namespace).await?;
     until_programmed(&namespace, "True/Programmed").await?;

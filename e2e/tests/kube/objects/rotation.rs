@@ -5,8 +5,9 @@ use limpet_e2e::kube::{Namespace, refused};
 use limpet_e2e::poll;
 use serde_json::{Value, json};
 
-use super::{cluster, controller_with, namespace_with_policy, until_programmed};
+use super::{controller_with, namespace_with_policy, until_programmed};
 use crate::admission;
+use crate::clusters::of_all_kinds;
 use crate::kept::until_event;
 use crate::keyring::{KEYRING, request_rotation, until_keys};
 use crate::site::gateway_and_route;
@@ -37,7 +38,7 @@ async fn refuse(namespace: &Namespace) -> Result<()> {
 
 #[tokio::test]
 async fn a_rotation_waits_for_refused_objects_with_a_keyring() -> Result<()> {
-    let cluster = cluster().await?;
+    let cluster = of_all_kinds().await?;
     let namespace = namespace_with_policy(cluster, "refused-keys").await?;
     namespace.apply(&gateway_and_route(&namespace, "other")).await?;
     refuse(&namespace).await?;
