@@ -259,8 +259,8 @@ impl ApiServer {
         let directory = self.directory.path();
         let (ip, certificates) = (self.address.ip().to_string(), &self.certificates);
         let mut command = Command::new(tools::kube("kube-apiserver")?);
-        // Otherwise a quarter of the processor time of a start is garbage collection. The limit is soft.
-        command.env("GOGC", "400").env("GOMEMLIMIT", "768MiB");
+        // Otherwise a sixth of the processor time of a start is garbage collection.
+        command.env("GOGC", "200");
         let mut flag = |name: &str, value: &dyn AsRef<OsStr>| {
             let mut flag = OsString::from(format!("--{name}="));
             flag.push(value);
