@@ -2,6 +2,8 @@
 #![allow(missing_docs, reason = "each setter is named like what it sets")]
 #![allow(clippy::new_without_default, reason = "what is new is not empty")]
 
+pub mod exchanges;
+
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -50,7 +50,17 @@ pub(crate) struct Response<'e, 'h> {
     pub(crate) local_reply: Option<&'e [u8]>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The time of a test that does not take the machine's.
+    pub(crate) static TIME: Cell<Option<Timestamp>> = const { Cell::new(None) };
+}
+
 pub(crate) fn now() -> Timestamp {
+    #[cfg(test)]
+    if let Some(time) = TIME.get() {
+        return time;
+    }
     // A clock before 1970 is wrong anyway.
     Timestamp::from_unix(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -6,6 +6,7 @@
     reason = "a failed test"
 )]
 
+mod exchanges;
 mod host;
 mod steady;
 
@@ -21,17 +22,21 @@ const CONFIG: &[u8] = br#"{
     "default": {"policy": "web", "scope": "default"}
 }"#;
 
+/// A configuration, created as Envoy creates it.
+fn configured(config: &[u8]) -> *const c_void {
+    CALLBACKS.get_or_init(host::callbacks);
+    let (name, config) = (Buffer::lend(b"limpet"), Buffer::lend(config));
+    // SAFETY: called as Envoy calls it.
+    let config = unsafe { envoy_dynamic_module_on_http_filter_config_new(ptr::null_mut(), name, config) };
+    assert!(!config.is_null());
+    config
+}
+
 /// A configuration and a stream, created as Envoy creates them.
 fn start() -> (*const c_void, *const c_void) {
-    CALLBACKS.get_or_init(host::callbacks);
+    let config = configured(CONFIG);
     // SAFETY: called as Envoy calls it.
     unsafe {
-        let config = envoy_dynamic_module_on_http_filter_config_new(
-            ptr::null_mut(),
-            Buffer::lend(b"limpet"),
-            Buffer::lend(CONFIG),
-        );
-        assert!(!config.is_null());
         let stream = envoy_dynamic_module_on_http_filter_new(config, ptr::null_mut());
         assert!(!stream.is_null());
         (config, stream)

@@ -3,6 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use limpet_core::envoy::HASH_STATE;
+use limpet_core::fakes::exchanges::Done;
+use limpet_core::outcome::FILTER_STATE;
+
 use super::super::*;
 
 /// What the fake Envoy has and is told, by the handle of any request.
@@ -12,8 +16,14 @@ pub(super) struct Host {
     pub(super) response: Vec<(&'static str, Vec<u8>)>,
     /// `filter_metadata.limpet.session` of the route.
     pub(super) route_session: Option<&'static [u8]>,
+    /// `filter_metadata.limpet.session` of the cluster.
+    pub(super) cluster_session: Option<&'static [u8]>,
+    pub(super) route: Option<&'static [u8]>,
+    pub(super) client: Option<&'static [u8]>,
     /// The host that answers.
     pub(super) upstream: Option<&'static [u8]>,
+    /// What the module does, if that is of interest.
+    pub(super) done: Option<Done>,
     /// The upstream override host; `None` if Envoy refuses one.
     pub(super) asked: Option<Vec<u8>>,
     /// The counters by their numbers, and their values.
@@ -48,6 +58,17 @@ impl Host {
         }
     }
 
+    /// Writes down a change of a header.
+    fn change(&mut self, of: c_int, change: impl FnOnce() -> String) {
+        if let Some(done) = &mut self.done {
+            if of == Headers::Request as c_int {
+                done.request.push(change());
+            } else {
+                done.response.push(change());
+            }
+        }
+    }
+
     /// Counters that are not 0.
     pub(super) fn counted(&self) -> Vec<(String, u64)> {
         self.counters.iter().filter(|(_, count)| *count > 0).cloned().collect()
@@ -70,7 +91,20 @@ fn text(buffer: Buffer) -> &'static [u8] {
     unsafe { buffer.bytes() }
 }
 
-extern "C" fn log(_: c_int, _: Buffer) {}
+/// The same as text.
+fn string(buffer: Buffer) -> String {
+    String::from_utf8(text(buffer).to_vec()).unwrap()
+}
+
+extern "C" fn log(level: c_int, line: Buffer) {
+    host(|host| {
+        let done = host.done.as_mut().filter(|_| level >= Level::Warn as c_int);
+        if let Some(done) = done {
+            done.warned
+                .push(string(line).strip_prefix("limpet: ").unwrap().to_owned());
+        }
+    });
+}
 
 extern "C" fn headers_size(_: *mut c_void, of: c_int) -> usize {
     called("http_get_headers_size", |host| host.headers(of).len())
@@ -89,6 +123,10 @@ extern "C" fn get_headers(_: *mut c_void, of: c_int, answer: *mut HeaderField) -
 
 extern "C" fn set_header(_: *mut c_void, of: c_int, name: Buffer, value: Buffer) -> bool {
     called("http_set_header", |host| {
+        host.change(of, || match string(value) {
+            none if none.is_empty() => format!("remove {}", string(name)),
+            value => format!("set {}: {value}", string(name)),
+        });
         let headers = host.headers(of);
         let value = text(value);
         match headers.iter_mut().find(|(own, _)| own.as_bytes() == text(name)) {
@@ -106,6 +144,7 @@ extern "C" fn set_header(_: *mut c_void, of: c_int, name: Buffer, value: Buffer)
 
 extern "C" fn add_header(_: *mut c_void, of: c_int, name: Buffer, value: Buffer) -> bool {
     called("http_add_header", |host| {
+        host.change(of, || format!("add {}: {}", string(name), string(value)));
         let name = String::from_utf8(text(name).to_vec()).unwrap().leak();
         host.headers(of).push((name, text(value).to_vec()));
     });
@@ -114,8 +153,13 @@ extern "C" fn add_header(_: *mut c_void, of: c_int, name: Buffer, value: Buffer)
 
 extern "C" fn get_attribute(_: *mut c_void, attribute: c_int, answer: *mut Buffer) -> bool {
     called("http_filter_get_attribute_string", |host| {
-        let is_upstream = attribute == Attribute::UpstreamAddress as c_int;
-        lend(host.upstream.filter(|_| is_upstream), answer)
+        let known = [
+            (Attribute::UpstreamAddress, host.upstream),
+            (Attribute::SourceAddress, host.client),
+            (Attribute::RouteName, host.route),
+        ];
+        let known = known.into_iter().find(|(known, _)| *known as c_int == attribute);
+        lend(known.and_then(|(_, value)| value), answer)
     })
 }
 
@@ -130,20 +174,47 @@ extern "C" fn cluster(_: *mut c_void, answer: *mut Buffer) -> bool {
 extern "C" fn get_metadata(_: *mut c_void, of: c_int, _: Buffer, _: Buffer, answer: *mut Buffer) -> bool {
     called("http_get_metadata_string", |host| {
         let is_route = of == Metadata::Route as c_int;
-        lend(host.route_session.filter(|_| is_route), answer)
+        lend(
+            if is_route {
+                host.route_session
+            } else {
+                host.cluster_session
+            },
+            answer,
+        )
     })
 }
 
-extern "C" fn set_filter_state(_: *mut c_void, _: Buffer, _: Buffer) -> bool {
-    called("http_set_filter_state_bytes", |_| true)
+extern "C" fn set_filter_state(_: *mut c_void, key: Buffer, value: Buffer) -> bool {
+    called("http_set_filter_state_bytes", |host| {
+        // Envoy keeps the first value of each key.
+        let logged = host.done.as_mut().map(|done| &mut done.logged);
+        if let Some(logged @ None) = logged {
+            *logged = (text(key) == FILTER_STATE.as_bytes()).then(|| string(value));
+        }
+        true
+    })
+}
+
+extern "C" fn set_typed_filter_state(_: *mut c_void, key: Buffer, value: Buffer) -> bool {
+    called("http_set_filter_state_typed", |host| {
+        if let Some(done) = &mut host.done {
+            done.hash = (text(key) == HASH_STATE.as_bytes()).then(|| string(value));
+        }
+        true
+    })
 }
 
 extern "C" fn keep_route(_: *mut c_void) {
     called("http_clear_route_cache", |_| ());
 }
 
-extern "C" fn override_host(_: *mut c_void, asked: Buffer, _: bool) -> bool {
+extern "C" fn override_host(_: *mut c_void, asked: Buffer, strict: bool) -> bool {
     called("http_set_upstream_override_host", |host| {
+        if let Some(done) = &mut host.done {
+            done.steered = Some(string(asked));
+            done.strict = strict;
+        }
         host.asked.as_mut().is_some_and(|own| {
             own.clear();
             own.extend_from_slice(text(asked));
@@ -163,7 +234,13 @@ extern "C" fn define(_: *mut c_void, name: Buffer, _: *mut Buffer, _: usize, id:
 }
 
 extern "C" fn increment(_: *mut c_void, id: usize, _: *mut Buffer, _: usize, by: u64) -> c_int {
-    called("http_filter_increment_counter", |host| host.counters[id].1 += by);
+    called("http_filter_increment_counter", |host| {
+        let (name, count) = &mut host.counters[id];
+        *count += by;
+        if let Some(done) = &mut host.done {
+            done.counted.push(name.clone());
+        }
+    });
     0
 }
 
@@ -181,7 +258,7 @@ pub(super) fn callbacks() -> Callbacks {
         http_clear_route_cache: keep_route,
         http_get_metadata_string: get_metadata,
         http_set_filter_state_bytes: set_filter_state,
-        http_set_filter_state_typed: set_filter_state,
+        http_set_filter_state_typed: set_typed_filter_state,
         http_set_upstream_override_host: override_host,
         http_filter_config_define_counter: define,
         http_filter_increment_counter: increment,

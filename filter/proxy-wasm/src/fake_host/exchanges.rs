@@ -1,0 +1,136 @@
+//! The exchanges of the core's table, carried out by this adapter.
+
+use std::sync::Arc;
+
+use limpet_core::census::Census;
+use limpet_core::envoy::{SESSION_HEADER, VIA_UPSTREAM};
+use limpet_core::fakes::exchanges::{Done, Exchange, Exchanges, now};
+
+use super::*;
+use crate::census::CENSUS;
+use crate::host::host_header;
+use crate::table::PlaceTable;
+
+/// What the host has of an exchange besides the request's headers, and what the filter has done.
+pub(super) struct Ongoing {
+    response: Vec<(String, String)>,
+    /// By their paths, whose parts NUL divides.
+    properties: BTreeMap<&'static str, String>,
+    pub(super) done: Done,
+}
+
+impl Ongoing {
+    fn new(exchange: &Exchange) -> Self {
+        let given = &exchange.given;
+        let mut properties = BTreeMap::from([
+            ("xds\0cluster_name", "backends".to_owned()),
+            ("xds\0route_name", given.route.clone()),
+            ("upstream\0address", given.by.clone()),
+            (
+                "response\0code_details",
+                given.reply.clone().unwrap_or(VIA_UPSTREAM.to_owned()),
+            ),
+        ]);
+        let cluster_session = (
+            "xds\0cluster_metadata\0filter_metadata\0limpet\0session",
+            &given.cluster_session,
+        );
+        for (path, value) in [("source\0address", &given.client), cluster_session] {
+            properties.extend(value.clone().map(|value| (path, value)));
+        }
+        Self {
+            response: given.response_fields(),
+            properties,
+            done: Done::default(),
+        }
+    }
+
+    pub(super) fn response(&self) -> Vec<u8> {
+        all(&self.response)
+    }
+
+    /// The first field of this name.
+    pub(super) fn response_field(&self, name: &str) -> Option<Vec<u8>> {
+        let field = self.response.iter().find(|(known, _)| known == name);
+        field.map(|(_, value)| value.clone().into_bytes())
+    }
+
+    pub(super) fn property(&self, path: &str) -> Option<Vec<u8>> {
+        self.properties.get(path).map(|value| value.clone().into_bytes())
+    }
+
+    pub(super) fn change(&mut self, of_response: bool, change: String) {
+        if of_response {
+            self.done.response.push(change);
+        } else {
+            self.done.request.push(change);
+        }
+    }
+
+    /// The native filter behind this one says that another host answered than the one that was asked for.
+    fn answered(&mut self, by: &str) {
+        if self.done.steered.as_ref().is_some_and(|asked| asked != by) {
+            let name = host_header(self.done.strict).to_owned();
+            self.response.push((name, STANDARD.encode(by)));
+        }
+    }
+}
+
+fn all(fields: &[(String, String)]) -> Vec<u8> {
+    let fields: Vec<_> = fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    buffer(&fields)
+}
+
+fn configured(table: &Exchanges) -> Rc<Plugin> {
+    let (filter, _) = Filter::from_json(table.config.to_string().as_bytes(), &|_| None).unwrap();
+    filter.remember_tokens();
+    filter.keep_tables(|_, rules| Arc::new(PlaceTable::new(*rules, [7; 16])));
+    Rc::new(Plugin {
+        counters: plugin::counters(&filter).unwrap(),
+        filter,
+        exact_time: true,
+    })
+}
+
+fn carry_out(plugin: &Rc<Plugin>, exchange: &Exchange) -> Done {
+    let given = &exchange.given;
+    let mut request = given.request_fields();
+    if !given.session.is_empty() {
+        request.push((SESSION_HEADER.to_owned(), given.session.clone()));
+    }
+    HOST.with_borrow_mut(|host| {
+        host.request = all(&request);
+        host.exchange = Some(Ongoing::new(exchange));
+    });
+    let mut stream = Stream::new(Some(Rc::clone(plugin)));
+    stream.on_http_request_headers(0, true);
+    done(|exchange| exchange.answered(&given.by));
+    stream.on_http_response_headers(0, false);
+    drop(stream);
+    HOST.with_borrow_mut(|host| host.exchange.take()).unwrap().done
+}
+
+#[test]
+fn every_exchange_of_the_core_is_carried_out_by_the_wasm_filter() {
+    let table = Exchanges::read().unwrap();
+    let plugin = configured(&table);
+    CENSUS.set(Some(Census::new([0; 16], 100)));
+    for exchange in &table.exchanges {
+        let done = exchange.shown(carry_out(&plugin, exchange));
+        assert_eq!(done, exchange.done, "{}", exchange.why);
+    }
+    let told = CENSUS.with_borrow(|census| census.as_ref()?.report(now()));
+    assert_eq!(told.unwrap().backends.len(), table.told);
+}
+
+#[test]
+fn two_sessions_that_begin_at_once_have_different_tokens() {
+    let table = Exchanges::read().unwrap();
+    let (plugin, first) = (configured(&table), table.exchanges.first().unwrap());
+    let [one, two] = [(); 2].map(|()| carry_out(&plugin, first));
+    assert_ne!(one.response, two.response);
+    assert_eq!(first.shown(one), first.shown(two));
+}
