@@ -10,17 +10,6 @@ fn strict() -> Value {
     json!({"cookie": {"name": "limpet-session"}, "strict": true})
 }
 
-/// Three backends with health checks, and a strict policy.
-async fn strict_site(policy: &Value) -> Result<Site> {
-    Site::start(
-        Config::load("cookie.yaml")?
-            .policy(policy)
-            .strict_routes()
-            .health_checks(),
-    )
-    .await
-}
-
 #[tokio::test]
 async fn a_session_whose_backend_refuses_connections_moves_and_stays() -> Result<()> {
     let mut site = Site::start(Config::load("cookie.yaml")?).await?;
@@ -81,8 +70,9 @@ async fn a_session_whose_backend_left_the_cluster_moves() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_strict_session_stays_at_its_backend() -> Result<()> {
-    let site = strict_site(&strict()).await?;
+async fn a_strict_session_fails_only_while_its_backend_is_unhealthy() -> Result<()> {
+    let config = Config::load("cookie.yaml")?.policy(&strict()).strict_routes();
+    let mut site = Site::start(config.health_checks()).await?;
     let mut visitor = site.visitor();
     let first = visitor.get("/").await?;
     assert!(first.set_cookie("limpet-session").is_some());
@@ -91,14 +81,6 @@ async fn a_strict_session_stays_at_its_backend() -> Result<()> {
         assert_eq!(answer.backend(), first.backend());
         assert!(answer.set_cookies().is_empty());
     }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_strict_session_fails_only_while_its_backend_is_unhealthy() -> Result<()> {
-    let mut site = strict_site(&strict()).await?;
-    let mut visitor = site.visitor();
-    let first = visitor.get("/").await?;
     site.make_unhealthy(&[first.backend().unwrap_or_default()]).await?;
 
     for _ in 0..10 {
@@ -113,31 +95,6 @@ async fn a_strict_session_fails_only_while_its_backend_is_unhealthy() -> Result<
     .await?;
     assert_eq!(again.backend(), first.backend());
     assert!(again.set_cookies().is_empty());
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_status_of_a_strict_failure_can_be_chosen() -> Result<()> {
-    let site = strict_site(&json!({"cookie": {"name": "limpet-session"}, "strict": true, "strictStatus": 410})).await?;
-    let mut visitor = site.visitor();
-    let first = visitor.get("/").await?;
-    site.make_unhealthy(&[first.backend().unwrap_or_default()]).await?;
-    assert_eq!(visitor.get("/").await?.status, 410);
-    Ok(())
-}
-
-/// The policy's status is for strict failures only: a backend's own 503 is not changed.
-#[tokio::test]
-async fn a_backends_own_503_keeps_its_status() -> Result<()> {
-    let site = strict_site(&json!({"cookie": {"name": "limpet-session"}, "strict": true, "strictStatus": 410})).await?;
-    let mut visitor = site.visitor();
-    let first = visitor.get("/").await?;
-    for backend in &site.backends {
-        backend.answer(Answering::status(503));
-    }
-    let failed = visitor.get("/").await?;
-    assert!(first.backend().is_some());
-    assert_eq!((failed.status, failed.backend()), (503, first.backend()));
     Ok(())
 }
 

@@ -49,30 +49,3 @@ async fn the_backend_does_not_see_the_header() -> Result<()> {
     assert!(seen.all("x-session").is_empty(), "the backend sees a refused token");
     Ok(())
 }
-
-#[tokio::test]
-async fn the_backend_sees_the_header_if_the_policy_says_so() -> Result<()> {
-    let site = Site::with_policy(&json!({"header": {"name": "x-session", "forward": true}})).await?;
-    let first = site.envoy.get("/").send().await?;
-    let token = first.header("x-session").context("no token")?;
-    let answer = site.envoy.get("/").header("x-session", token).send().await?;
-    assert_eq!(answer.backend(), first.backend());
-    assert_eq!(answer.seen()?.all("x-session"), [token]);
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_header_token_is_refused_in_a_cookie() -> Result<()> {
-    let by_header = Site::with_policy(&json!({"header": {"name": "limpet-session"}})).await?;
-    let answer = by_header.envoy.get("/").send().await?;
-    let token = answer.header("limpet-session").context("no token")?;
-    let by_cookie = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}})).await?;
-    by_cookie
-        .envoy
-        .get("/")
-        .cookie(format!("limpet-session={token}"))
-        .send()
-        .await?;
-    assert_eq!(by_cookie.envoy.metric("web.refused.bad_signature").await?, 1);
-    Ok(())
-}

@@ -6,9 +6,9 @@ use anyhow::Result;
 use limpet_e2e::{Answer, Answering, Config, Site};
 use serde_json::json;
 
-/// Configurations for a cookie session, a header session and a strict session.
-fn sites() -> Result<[Config; 3]> {
-    let load = || Config::load("cookie.yaml");
+/// `cookie.yaml` with a change, for a cookie session, a header session and a strict session.
+fn sites(change: impl Fn(Config) -> Config) -> Result<[Config; 3]> {
+    let load = || anyhow::Ok(change(Config::load("cookie.yaml")?));
     Ok([
         load()?,
         load()?.policy(&json!({"header": {"name": "limpet-session"}})),
@@ -35,47 +35,38 @@ fn assert_issues_nothing(answer: &Answer, status: u16) {
 }
 
 #[tokio::test]
-async fn a_route_miss_starts_no_session() -> Result<()> {
-    for config in sites()? {
-        let site = Site::start(config.route(&json!({"match": {"prefix": "/here"}}))).await?;
-        assert_issues_nothing(&site.envoy.get("/elsewhere").send().await?, 404);
+async fn a_reply_of_envoys_routes_starts_no_session() -> Result<()> {
+    let routes = json!([
+        {"match": {"prefix": "/direct"}, "direct_response": {"status": 200}},
+        {"match": {"prefix": "/redirect"}, "redirect": {"path_redirect": "/there"}},
+        {"match": {"prefix": "/slow"}, "route": {"cluster": "backends", "timeout": "0.1s"}},
+    ]);
+    for config in sites(|config| config.routes(routes.clone()))? {
+        let site = Site::start(config).await?;
+        for backend in &site.backends {
+            backend.answer(Answering::ok().after(Duration::from_secs(60)));
+        }
+        for (path, status) in [
+            ("/direct", 200),
+            ("/redirect", 301),
+            ("/elsewhere", 404),
+            ("/slow", 504),
+        ] {
+            assert_issues_nothing(&site.envoy.get(path).send().await?, status);
+        }
     }
     Ok(())
 }
 
+/// The connection is closed without an answer, and then refused.
 #[tokio::test]
-async fn a_direct_response_starts_no_session() -> Result<()> {
-    for config in sites()? {
-        let site = Site::start(config.route(&json!({"route": null, "direct_response": {"status": 200}}))).await?;
-        assert_issues_nothing(&site.envoy.get("/").send().await?, 200);
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_redirect_starts_no_session() -> Result<()> {
-    for config in sites()? {
-        let redirect = json!({"route": null, "redirect": {"path_redirect": "/there"}});
-        let site = Site::start(config.route(&redirect)).await?;
-        assert_issues_nothing(&site.envoy.get("/").send().await?, 301);
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_cluster_without_healthy_hosts_starts_no_session() -> Result<()> {
-    for config in sites()? {
-        let site = Site::start(config.health_checks()).await?;
-        site.make_unhealthy(&["a", "b", "c"]).await?;
-        assert_issues_nothing(&site.envoy.get("/").send().await?, 503);
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_refused_connection_starts_no_session() -> Result<()> {
-    for config in sites()? {
+async fn a_failed_connection_starts_no_session() -> Result<()> {
+    for config in sites(|config| config)? {
         let mut site = Site::start(config).await?;
+        for backend in &site.backends {
+            backend.answer(Answering::hanging_up());
+        }
+        assert_issues_nothing(&site.envoy.get("/").send().await?, 503);
         for backend in &mut site.backends {
             backend.stop().await;
         }
@@ -85,24 +76,10 @@ async fn a_refused_connection_starts_no_session() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_upstream_timeout_starts_no_session() -> Result<()> {
-    for config in sites()? {
-        let site = Site::start(config.route(&json!({"route": {"timeout": "0.1s"}}))).await?;
-        for backend in &site.backends {
-            backend.answer(Answering::ok().after(Duration::from_secs(60)));
-        }
-        assert_issues_nothing(&site.envoy.get("/").send().await?, 504);
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_reset_starts_no_session() -> Result<()> {
-    for config in sites()? {
-        let site = Site::start(config).await?;
-        for backend in &site.backends {
-            backend.answer(Answering::hanging_up());
-        }
+async fn a_cluster_without_healthy_hosts_starts_no_session() -> Result<()> {
+    for config in sites(|config| config)? {
+        let site = Site::start(config.health_checks()).await?;
+        site.make_unhealthy(&["a", "b", "c"]).await?;
         assert_issues_nothing(&site.envoy.get("/").send().await?, 503);
     }
     Ok(())

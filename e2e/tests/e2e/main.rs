@@ -23,7 +23,6 @@ mod hostile_upstreams;
 mod internal_redirects;
 mod keys;
 mod leaks;
-mod lifetimes;
 mod linkage;
 mod local_replies;
 mod memory;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Answer, Backend, Config, Request, Site, Visitor};
+use limpet_e2e::{Answer, Backend, Config, Site, Visitor};
 use serde_json::{Value, json};
 
 const COOKIE: &str = "limpet-session";
@@ -74,23 +74,6 @@ async fn a_session_goes_where_its_application_says() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_may_begin_at_another_backend() -> Result<()> {
-    let site = site(&json!({})).await?;
-    for http2 in [false, true] {
-        let mut visitor = site.visitor();
-        let request = |to: SocketAddr| site.envoy.get("/").answered_with(MOVE, to.to_string());
-        let request = |to| if http2 { request(to).http2() } else { request(to) };
-        let c = site.backends[2].address();
-        let first = visitor.send(request(c)).await?;
-        assert_eq!(first.header(MOVE), None);
-        for _ in 0..6 {
-            assert_eq!(visitor.get("/").await?.backend(), Some("c"));
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn a_move_to_no_host_is_refused_and_counted() -> Result<()> {
     // A VM says once that a move is refused.
     let config = Config::load("cookie.yaml")?.policy(&policy(&json!({})));
@@ -110,48 +93,6 @@ async fn a_move_to_no_host_is_refused_and_counted() -> Result<()> {
     let log = site.envoy.log()?;
     let line = "policy web: x-move: 127.0.0.9:9 is no host of the cluster, or not available";
     assert!(log.contains(line), "{log}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn what_names_no_backend_leaves_the_session_where_it_is() -> Result<()> {
-    let site = Site::start(Config::load("cookie.yaml")?.policy(&policy(&json!({}))).workers(1)).await?;
-    let mut visitor = site.visitor();
-    let first = visitor.get("/").await?;
-    let port = site.backends[0].address().port();
-    let values = [
-        String::new(),
-        "a".to_owned(),
-        "backend.example:80".to_owned(),
-        "127.0.0.1".to_owned(),
-        "127.0.0.1:0".to_owned(),
-        format!("0.0.0.0:{port}"),
-        format!("127.0.0.1:{port}, 127.0.0.1:{port}"),
-        format!("[fe80::1%lo]:{port}"),
-        "[::1]".to_owned(),
-        "9".repeat(50 * 1024),
-    ];
-    let count = values.len() as u64;
-    for value in values {
-        let told = moving(&site, &mut visitor, &value).await?;
-        assert_eq!(
-            (told.backend(), told.set_cookies().len()),
-            (first.backend(), 0),
-            "{value}"
-        );
-    }
-    let twice = site.envoy.get("/").answered_with(MOVE, format!("127.0.0.1:{port}"));
-    let told = visitor
-        .send(twice.answered_with(MOVE, format!("127.0.0.1:{port}")))
-        .await?;
-    assert_eq!((told.backend(), told.header(MOVE)), (first.backend(), None));
-    assert_eq!(site.envoy.metric("web.refused_moves").await?, count + 1);
-    assert_eq!(site.envoy.metric("web.moved").await?, 0);
-    assert_eq!(
-        site.envoy.log()?.matches("policy web: x-move").count(),
-        1,
-        "one line of the only worker"
-    );
     Ok(())
 }
 
@@ -193,73 +134,6 @@ async fn a_moving_session_passes_a_backend_that_is_gone() -> Result<()> {
         assert_ne!(passed.backend(), Some(gone.as_str()));
         assert_eq!(site.envoy.metric("web.refused_moves").await?, 1);
     }
-    Ok(())
-}
-
-#[tokio::test]
-async fn headers_and_queries_move_sessions_too() -> Result<()> {
-    let tell = json!({"header": {"name": "x-session"}});
-    for own in [
-        json!({"header": {"name": "x-session"}, "move": {"header": MOVE}}),
-        json!({"query": {"name": "s"}, "tell": tell, "move": {"header": MOVE}}),
-    ] {
-        let site = Site::start(Config::load("cookie.yaml")?.policy(&own)).await?;
-        let bringing = |token: &str| -> Request {
-            match own.get("query") {
-                None => site.envoy.get("/").header("x-session", token),
-                Some(_) => site.envoy.get(&format!("/?s={token}")),
-            }
-        };
-        let token = |answer: &Answer| answer.header("x-session").map(str::to_owned).context("no token");
-        let first = site.envoy.get("/").send().await?;
-        let [(name, address), _] = others(&site, &first)?;
-        let request = bringing(&token(&first)?).answered_with(MOVE, address.to_string());
-        let moved = request.send().await?;
-        assert_eq!(moved.header(MOVE), None);
-        let arrived = bringing(&token(&moved)?).send().await?;
-        assert_eq!(arrived.backend(), Some(name.as_str()));
-        for _ in 0..4 {
-            let answer = bringing(&token(&arrived)?).send().await?;
-            assert_eq!(
-                (answer.backend(), answer.header("x-session")),
-                (Some(name.as_str()), None)
-            );
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_session_of_an_address_moves_too() -> Result<()> {
-    let policy = json!({"source": {}, "move": {"header": MOVE}});
-    let config = Config::load("source.yaml")?.policy(&policy);
-    let site = Site::start(config.cluster(&json!({"lb_policy": "ROUND_ROBIN"}))).await?;
-    let first = site.envoy.get("/").send().await?;
-    for (name, address) in others(&site, &first)? {
-        let told = site
-            .envoy
-            .get("/")
-            .answered_with(MOVE, address.to_string())
-            .send()
-            .await?;
-        assert_eq!(told.header(MOVE), None);
-        for _ in 0..6 {
-            assert_eq!(site.envoy.get("/").send().await?.backend(), Some(name.as_str()));
-        }
-    }
-    let told = site
-        .envoy
-        .get("/")
-        .answered_with(MOVE, nowhere().to_string())
-        .send()
-        .await?;
-    assert_eq!(told.header(MOVE), None);
-    let back = site.envoy.get("/").send().await?;
-    for _ in 0..6 {
-        assert_eq!(site.envoy.get("/").send().await?.backend(), back.backend());
-    }
-    assert_eq!(site.envoy.metric("web.moved").await?, 3);
-    assert_eq!(site.envoy.metric("web.refused_moves").await?, 1);
     Ok(())
 }
 

@@ -1,15 +1,10 @@
 //! Applications that set a cookie or header of the session's name themselves.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use limpet_e2e::{Answer, Answering, Config, Site};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const LINE: &str = "which is the session's: it is removed from requests and responses, so rename one of the two";
-
-/// A process says [`LINE`] once of a policy.
-async fn with_own_log(policy: &Value) -> Result<Site> {
-    Site::start(Config::load("cookie.yaml")?.policy(policy).alone()).await
-}
 
 /// All backends set these fields.
 fn answer(site: &Site, fields: &[(&str, &str)]) {
@@ -23,7 +18,8 @@ fn answer(site: &Site, fields: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn an_application_with_the_cookies_name_ends_no_session() -> Result<()> {
-    let site = with_own_log(&json!({"cookie": {"name": "limpet-session"}})).await?;
+    // A process says the line once of a policy.
+    let site = Site::start(Config::load("cookie.yaml")?.alone()).await?;
     answer(
         &site,
         &[
@@ -79,58 +75,5 @@ async fn a_conflict_of_a_policy_is_told_once_for_all_updates() -> Result<()> {
             .await?;
     }
     assert_eq!(site.envoy.log()?.matches(LINE).count(), 1);
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_other_cookies_of_such_an_answer_arrive() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session"}})).await?;
-    answer(
-        &site,
-        &[
-            ("set-cookie", "a=1; Path=/"),
-            ("set-cookie", "limpet-session=app"),
-            ("set-cookie", "b=2"),
-        ],
-    );
-    let set = site.envoy.get("/").send().await?.set_cookies();
-    let names: Vec<_> = set.iter().map(|cookie| cookie.name.as_str()).collect();
-    assert_eq!(names, ["a", "b", "limpet-session"]);
-    assert_eq!(set[2].value.len(), 60);
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_application_with_the_headers_name_ends_no_session() -> Result<()> {
-    let site = with_own_log(&json!({"header": {"name": "x-session"}})).await?;
-    answer(&site, &[("x-session", "app")]);
-    let first = site.envoy.get("/").send().await?;
-    let token = first.header("x-session").context("no token")?.to_owned();
-    assert_eq!(token.len(), 60);
-    // A client that has lost its token to the application, on each worker.
-    for _ in 0..20 {
-        let answer = site.envoy.get("/").header("x-session", "app").send().await?;
-        assert_eq!(answer.header("x-session").map(str::len), Some(60));
-    }
-    for _ in 0..10 {
-        let answer = site.envoy.get("/").header("x-session", &token).send().await?;
-        assert_eq!((answer.backend(), answer.header("x-session")), (first.backend(), None));
-    }
-    assert_eq!(site.envoy.log()?.matches(LINE).count(), 1);
-    Ok(())
-}
-
-#[tokio::test]
-async fn with_a_name_per_scope_the_application_keeps_its_own() -> Result<()> {
-    let site = Site::with_policy(&json!({"cookie": {"name": "limpet-session", "perScope": true}})).await?;
-    answer(&site, &[("set-cookie", "limpet-session=app; Path=/")]);
-    let mut visitor = site.visitor();
-    let first = visitor.get("/").await?;
-    for _ in 0..6 {
-        let again = visitor.get("/").await?;
-        assert_eq!(again.backend(), first.backend());
-        assert_eq!(again.seen()?.cookies().as_deref(), Some("limpet-session=app"));
-    }
-    assert_eq!(site.envoy.metric("web.name_conflicts").await?, 0);
     Ok(())
 }

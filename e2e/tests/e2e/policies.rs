@@ -90,23 +90,6 @@ async fn a_route_without_a_policy_is_left_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_table_of_routes_names_policies_by_route() -> Result<()> {
-    let filter = json!({
-        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"shop": {"cookie": {"name": "shop"}}, "blog": {"cookie": {"name": "blog"}}},
-        "routes": [{"route": "shop", "policy": "shop"}, {"route": "blog", "policy": "blog", "scope": "pages"}],
-    });
-    let routes = json!([route("shop", "/shop"), route("blog", "/blog"), route("other", "/")]);
-    let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
-    for (path, cookie) in [("/shop", Some("shop")), ("/blog", Some("blog")), ("/", None)] {
-        let answer = site.envoy.get(path).send().await?;
-        let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
-        assert_eq!(names, Vec::from_iter(cookie), "{path}");
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
@@ -141,17 +124,19 @@ async fn the_table_of_routes_tells_virtual_hosts_apart() -> Result<()> {
     Ok(())
 }
 
+/// A route with this session in its metadata.
+fn with_session(name: &str, prefix: &str, session: &str) -> Value {
+    let mut route = route(name, prefix);
+    route["metadata"] = json!({"filter_metadata": {"limpet": {"session": session}}});
+    route
+}
+
 /// Two routes with one policy and these scopes in their metadata.
 fn two_scopes(one: &str, two: &str) -> Result<Config> {
     let filter = json!({
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
         "policies": {"web": {"cookie": {"name": "limpet-session"}}},
     });
-    let with_session = |name: &str, prefix: &str, session: &str| {
-        let mut route = route(name, prefix);
-        route["metadata"] = json!({"filter_metadata": {"limpet": {"session": session}}});
-        route
-    };
     let routes = json!([with_session("one", "/one", one), with_session("two", "/two", two)]);
     Ok(Config::load("cookie.yaml")?.filter(&filter).routes(routes))
 }
@@ -209,22 +194,6 @@ async fn a_policy_without_a_scope_takes_the_routes_name() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn metadata_wins_over_the_default() -> Result<()> {
-    let filter = json!({
-        "keys": [{"id": 1, "env": "LIMPET_KEY"}],
-        "policies": {"usual": {"cookie": {"name": "usual"}}, "special": {"cookie": {"name": "special"}}},
-        "default": {"policy": "usual", "scope": "default"},
-    });
-    let mut special = route("special", "/special");
-    special["metadata"] = json!({"filter_metadata": {"limpet": {"session": "special/a/b"}}});
-    let routes = json!([special, route("usual", "/")]);
-    let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
-    assert!(site.envoy.get("/special").send().await?.set_cookie("special").is_some());
-    assert!(site.envoy.get("/").send().await?.set_cookie("usual").is_some());
-    Ok(())
-}
-
 /// The filter gets a route's session in a header. A client's copy of the header must have no effect.
 #[tokio::test]
 async fn a_client_does_not_choose_its_session() -> Result<()> {
@@ -233,22 +202,21 @@ async fn a_client_does_not_choose_its_session() -> Result<()> {
         "policies": {"web": {"cookie": {"name": "limpet-session"}}, "cart": {"cookie": {"name": "cart"}}},
         "default": {"policy": "web", "scope": "default"},
     });
-    let metadata = |session: &str| json!({"metadata": {"filter_metadata": {"limpet": {"session": session}}}});
-    for (route, cookie) in [
-        (json!({}), "limpet-session"),
-        (metadata("web/one"), "limpet-session"),
-        (metadata("cart/one"), "cart"),
-    ] {
-        let config = Config::load("cookie.yaml")?.filter(&filter).route(&route);
-        let site = Site::start(config).await?;
+    let routes = json!([
+        with_session("web", "/web", "web/one"),
+        with_session("cart", "/cart", "cart/one"),
+        route("default", "/"),
+    ]);
+    let site = Site::start(Config::load("cookie.yaml")?.filter(&filter).routes(routes)).await?;
+    for (path, cookie) in [("/web", "limpet-session"), ("/cart", "cart"), ("/", "limpet-session")] {
         for forged in ["cart/forged", "web/forged", "missing/forged"] {
-            let answer = site.envoy.get("/").header("x-limpet-session", forged).send().await?;
+            let answer = site.envoy.get(path).header("x-limpet-session", forged).send().await?;
             let names: Vec<_> = answer.set_cookies().into_iter().map(|cookie| cookie.name).collect();
-            assert_eq!(names, [cookie], "{route} {forged}");
+            assert_eq!(names, [cookie], "{path} {forged}");
             assert_eq!(answer.seen()?.internal_headers(), Vec::<&str>::new());
         }
-        assert_eq!(site.envoy.metric("unknown_sessions").await?, 0);
     }
+    assert_eq!(site.envoy.metric("unknown_sessions").await?, 0);
     Ok(())
 }
 

@@ -20,60 +20,6 @@ async fn the_logout_of_the_application_ends_the_session() -> Result<()> {
     Ok(())
 }
 
-/// A browser keeps a cookie unless the deletion has the same Path, Domain and Partitioned.
-#[tokio::test]
-async fn the_deletion_is_that_of_the_cookie_that_was_set() -> Result<()> {
-    for cookie in [
-        json!({"name": SESSION}),
-        json!({
-            "name": SESSION, "path": "/shop", "domain": "example.com", "secure": "always", "sameSite": "None",
-            "partitioned": true, "httpOnly": false,
-        }),
-    ] {
-        let site = site(&json!({"cookie": cookie, "end": {"cookie": "login"}})).await?;
-        for scheme in ["http", "https"] {
-            let request = || site.envoy.get("/").header("x-forwarded-proto", scheme);
-            let set = request().send().await?.set_cookie(SESSION).context("no cookie")?;
-            let request = request().cookie(set.pair());
-            let logout = request.answered_with("set-cookie", LOGOUT).send().await?;
-            let deletion = logout.set_cookie(SESSION).context("no deletion")?;
-            assert_eq!(
-                (deletion.value.as_str(), deletion.attribute("Max-Age")),
-                ("", Some("0"))
-            );
-            let ends = |attribute: &&String| attribute.starts_with("Max-Age=") || attribute.starts_with("Expires=");
-            let others: BTreeSet<_> = deletion.attributes.iter().filter(|one| !ends(one)).collect();
-            assert_eq!(others, set.attributes.iter().collect());
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_response_of_a_logout_has_no_token() -> Result<()> {
-    let site = site(&json!({"end": {"cookie": "login"}, "tell": {"header": {"name": "x-session"}}})).await?;
-    for cookie in [
-        LOGOUT,
-        "login=x; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
-        "login=x; Expires=Thu, 1 Jan 1970 00:00:00 -0000",
-        "login=x; Expires=Thu Jan 01 1970 00:00:00 GMT+0000 (UTC)",
-        "login=",
-    ] {
-        let answer = site.envoy.get("/").answered_with("set-cookie", cookie).send().await?;
-        let deletion = answer
-            .set_cookie(SESSION)
-            .context("a browser may have a cookie that it did not send")?;
-        assert_eq!(
-            (deletion.value.as_str(), answer.header("x-session")),
-            ("", None),
-            "{cookie}"
-        );
-    }
-    assert_eq!(site.envoy.metric("web.ended").await?, 0, "no session lived");
-    assert_eq!(site.envoy.metric("web.issued").await?, 0);
-    Ok(())
-}
-
 /// Envoy, or a filter behind Limpet, may answer for the application.
 #[tokio::test]
 async fn a_logout_that_envoy_answers_ends_the_session() -> Result<()> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use limpet_e2e::{Answer, Config, Site, Visitor};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const SESSION: &str = "limpet-session";
 const LOGIN: &str = "login=abc; Path=/";
@@ -17,15 +17,6 @@ const LOGOUT: &str = "login=; Path=/; Max-Age=0";
 /// `login.yaml`, with one worker, which balances load in turn.
 fn config() -> Result<Config> {
     Ok(Config::load("login.yaml")?.workers(1))
-}
-
-/// A site with this policy, where a cookie of the filter's own has the session.
-async fn site(fields: &Value) -> Result<Site> {
-    let mut policy = json!({"cookie": {"name": SESSION}});
-    for (name, value) in fields.as_object().into_iter().flatten() {
-        policy[name] = value.clone();
-    }
-    Site::start(config()?.policy(&policy)).await
 }
 
 /// An answer in which the application sets this cookie.

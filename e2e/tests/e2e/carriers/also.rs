@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
-use limpet_e2e::{BoxError, Build, Config, Protocol, Reply, Request, Site, Tasks};
+use limpet_e2e::{BoxError, Build, Config, Protocol, Reply, Site, Tasks};
 use serde_json::json;
 
 use super::{begun, policy, routed, site};
@@ -60,91 +60,6 @@ async fn the_backend_sees_no_token_of_any_carrier() -> Result<()> {
         (seen.query.as_deref(), seen.cookies(), seen.all("x-further").len()),
         (None, None, 0)
     );
-    Ok(())
-}
-
-/// One Envoy has the new name already, and another one does not.
-#[tokio::test]
-async fn a_renamed_session_keeps_its_backend() -> Result<()> {
-    let former = |place: &str| json!({place: {"name": "x-old"}, "former": true});
-    for (old, new) in [
-        (
-            json!({"cookie": {"name": "x-old"}}),
-            json!({"cookie": {"name": "limpet-session"}, "also": [former("cookie")]}),
-        ),
-        (
-            json!({"header": {"name": "x-old"}}),
-            json!({"cookie": {"name": "limpet-session"}, "also": [former("header")]}),
-        ),
-    ] {
-        let route = |prefix: &str, policy: &str| {
-            json!({
-                "match": {"prefix": prefix},
-                "route": {"cluster": "backends"},
-                "metadata": {"filter_metadata": {"limpet": {"session": format!("{policy}/shop")}}},
-            })
-        };
-        let routes = json!([route("/old", "old"), route("/", "web")]);
-        let keys = json!([{"id": 1, "env": "LIMPET_KEY"}]);
-        let filter = json!({"keys": keys, "policies": {"old": old, "web": new}});
-        let site = Site::start(Config::load("cookie.yaml")?.routes(routes).filter(&filter)).await?;
-        let begun = site.envoy.get("/old").send().await?;
-        let in_header = begun.header("x-old").map(str::to_owned);
-        let with_old = |request: Request| match (&in_header, begun.set_cookie("x-old")) {
-            (Some(token), _) => request.header("x-old", token),
-            (None, cookie) => request.cookie(cookie.map(|cookie| cookie.pair()).unwrap_or_default()),
-        };
-        let renamed = with_old(site.envoy.get("/")).send().await?;
-        assert_eq!(renamed.backend(), begun.backend());
-        let seen = renamed.seen()?;
-        assert_eq!(
-            (seen.cookies(), seen.all("x-old").len()),
-            (None, 0),
-            "the backend sees a token"
-        );
-        let cookie = renamed.set_cookie("limpet-session").map(|cookie| cookie.pair());
-        for _ in 0..6 {
-            let new = site
-                .envoy
-                .get("/")
-                .cookie(cookie.clone().unwrap_or_default())
-                .send()
-                .await?;
-            let old = with_old(site.envoy.get("/old")).send().await?;
-            assert_eq!((new.backend(), old.backend()), (begun.backend(), begun.backend()));
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_backend_sees_what_the_policy_forwards() -> Result<()> {
-    let forwarded = |name: &str| json!({"name": name, "forward": true});
-    let also = json!([{"query": forwarded("s")}, {"header": forwarded("x-further")}, {"cookie": forwarded("t")}]);
-    let site = site(&also).await?;
-    let (token, first) = begun(&site).await?;
-    let request = site.envoy.get(&format!("/?s={token}")).header("x-further", &token);
-    let answer = request.cookie(format!("t={token}")).send().await?;
-    let seen = answer.seen()?;
-    assert_eq!(answer.backend(), first.backend());
-    assert_eq!(seen.query, Some(format!("s={token}")));
-    assert_eq!(
-        (seen.cookies(), seen.all("x-further")),
-        (Some(format!("t={token}")), vec![token.as_str()])
-    );
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_due_token_comes_in_the_cookie() -> Result<()> {
-    let mut site = site(&json!([{"query": {"name": "s"}}])).await?;
-    let (token, first) = begun(&site).await?;
-    site.stop_backend_of(&first).await?;
-    let moved = site.envoy.get(&format!("/?s={token}")).send().await?;
-    assert_ne!(moved.backend(), first.backend());
-    let cookie = moved.set_cookie("limpet-session").map(|cookie| cookie.pair());
-    let answer = site.envoy.get("/").cookie(cookie.unwrap_or_default()).send().await?;
-    assert_eq!(answer.backend(), moved.backend());
     Ok(())
 }
 

@@ -78,30 +78,6 @@ async fn a_redirect_to_the_same_host_keeps_the_session() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn no_other_url_gets_a_token() -> Result<()> {
-    let site = redirecting().await?;
-    let plain = site.envoy.get("/").send().await?;
-    assert!(plain.set_cookies().is_empty() && !format!("{:?}", plain.headers).contains("s="));
-    for (status, location) in [
-        (302, "http://other.example/"),
-        (302, "//other.example/"),
-        (302, "/\\other.example/"),
-        (302, "http://shop.example:8080/"),
-        (201, "/made"),
-        (200, "/"),
-    ] {
-        for backend in &site.backends {
-            backend.answer(limpet_e2e::Answering::status(status));
-        }
-        let answer = redirected(site.envoy.get("/"), location).await?;
-        assert_eq!((answer.status, answer.header("location")), (status, Some(location)));
-        assert_eq!(answer.header("cache-control"), None);
-    }
-    assert_eq!(site.envoy.metric("web.issued").await?, 0);
-    Ok(())
-}
-
 /// A redirect that a route makes is Envoy's own answer: it has no session.
 #[tokio::test]
 async fn envoys_own_redirect_has_no_token() -> Result<()> {

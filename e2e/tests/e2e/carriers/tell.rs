@@ -1,7 +1,7 @@
 //! Tokens that responses tell in a header, for clients that send them another way.
 
 use anyhow::{Context, Result};
-use limpet_e2e::{Answering, Carrier, Config, Site};
+use limpet_e2e::{Carrier, Config, Site};
 use serde_json::json;
 
 use super::{TELL, told};
@@ -61,23 +61,5 @@ async fn the_configuration_to_copy_takes_all_three_carriers() -> Result<()> {
         );
     }
     assert!(!site.envoy.stdout()?.contains(token));
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_applications_header_of_the_name_ends_no_session() -> Result<()> {
-    // Each worker of the wasm filter learns of it by itself.
-    let site = Site::start(config()?.workers(1)).await?;
-    for backend in &site.backends {
-        backend.answer(Answering::ok().header(TELL, "the application's"));
-    }
-    let first = site.envoy.get("/").send().await?;
-    let token = told(&first).context("no token")?.to_owned();
-    assert_ne!(token, "the application's");
-    for _ in 0..6 {
-        let answer = site.envoy.get("/").header(TELL, &token).send().await?;
-        assert_eq!((answer.backend(), told(&answer)), (first.backend(), None));
-    }
-    assert_eq!(site.envoy.metric("web.name_conflicts").await?, 7);
     Ok(())
 }

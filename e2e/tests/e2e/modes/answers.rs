@@ -48,44 +48,6 @@ async fn every_answer_that_sets_a_session_gets_a_token() -> Result<()> {
     Ok(())
 }
 
-/// A token belongs to one client, so no shared cache may store an answer with a token. Other answers do not change.
-#[tokio::test]
-async fn shared_caches_store_no_answer_with_a_token() -> Result<()> {
-    for (more, kept) in [
-        (json!({}), "private, max-age=60"),
-        (json!({"cacheControl": "keep"}), "public, max-age=60"),
-    ] {
-        let site = Site::start(every_mode(&more)?).await?;
-        for backend in &site.backends {
-            backend.answer(Answering::ok().header("cache-control", "public, max-age=60"));
-        }
-        for mode in Mode::ALL {
-            let mut client = Client::new(&site.envoy, mode);
-            assert_eq!(
-                client.get().await?.header("cache-control"),
-                Some("public, max-age=60"),
-                "{mode:?}"
-            );
-            assert_eq!(
-                client.begin("abc").await?.header("cache-control"),
-                Some(kept),
-                "{mode:?}"
-            );
-            assert_eq!(
-                client.get().await?.header("cache-control"),
-                Some("public, max-age=60"),
-                "{mode:?}"
-            );
-            assert_eq!(
-                client.begin("def").await?.header("cache-control"),
-                Some(kept),
-                "{mode:?}"
-            );
-        }
-    }
-    Ok(())
-}
-
 /// Envoy's own replies get no token, because no backend gave them, even if they set the application's session.
 #[tokio::test]
 async fn envoys_own_replies_do_not_change() -> Result<()> {

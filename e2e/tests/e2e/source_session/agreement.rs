@@ -31,16 +31,12 @@ async fn several_envoys_and_a_new_one_choose_alike() -> Result<()> {
         let of_policy = json!({"source": {}});
         let servers = Backend::three()?;
         let config = || hashed(&of_policy, lb_policy, &servers);
-        let first = Envoy::serve(config()?).await?;
-        let chosen = backends(&first, &addresses).await?;
+        let chosen = backends(&Envoy::serve(config()?).await?, &addresses).await?;
         assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), 3, "{chosen:?}");
-        let second = Envoy::serve(config()?).await?;
-        assert_eq!(backends(&second, &addresses).await?, chosen, "{lb_policy}");
-        drop(first);
-        let restarted = Envoy::serve(config()?).await?;
-        assert_eq!(backends(&restarted, &addresses).await?, chosen, "{lb_policy}");
-        assert_eq!(restarted.metric("web.issued").await?, 40);
-        assert_eq!(restarted.metric("host_errors").await?, 0);
+        let new = Envoy::serve(config()?).await?;
+        assert_eq!(backends(&new, &addresses).await?, chosen, "{lb_policy}");
+        assert_eq!(new.metric("web.issued").await?, 40);
+        assert_eq!(new.metric("host_errors").await?, 0);
     }
     Ok(())
 }
@@ -56,12 +52,11 @@ async fn addresses_of_one_prefix_hash_alike() -> Result<()> {
         v4.chain(v6).collect::<Vec<_>>()
     };
     let mut chosen = Vec::new();
-    for host in [1, 77, 200] {
+    for host in [1, 200] {
         let envoy = Envoy::serve(hashed(&of_policy, "MAGLEV", &servers)?).await?;
         chosen.push(backends(&envoy, &of_host(host)).await?);
     }
     assert_eq!(chosen[0].iter().collect::<BTreeSet<_>>().len(), 3, "{chosen:?}");
     assert_eq!(chosen[0], chosen[1]);
-    assert_eq!(chosen[0], chosen[2]);
     Ok(())
 }
