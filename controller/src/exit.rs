@@ -12,7 +12,7 @@ Exit codes:
 
 /// What a command that did its work found out: exit code 0, 1 or 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CommandVerdict {
     Good,
     Bad,
     /// A part of its input cannot be read, and what it printed says so.
@@ -21,9 +21,9 @@ pub(crate) enum Verdict {
 
 /// Why a command could not do its work: exit code 2.
 #[derive(Debug)]
-pub(crate) struct Failure(pub(crate) String);
+pub(crate) struct CommandFailure(pub(crate) String);
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

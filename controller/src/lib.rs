@@ -28,7 +28,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use cli::{CheckArgs, CompletionsArgs, DrainedArgs, InstallArgs, KeysCommand, ManArgs, TokenCommand};
 use cluster::ClusterCommand;
-use exit::{EXIT_CODES, Verdict};
+use exit::{CommandVerdict, EXIT_CODES};
 use output::Output;
 use tools::{check, completions, drained, install, keys, man, token};
 
@@ -84,11 +84,11 @@ pub fn run() -> ExitCode {
         Command::Man(args) => man::run(&args, Cli::command()),
     };
     match verdict {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(1),
-        Ok(Verdict::Partial) => ExitCode::from(2),
+        Ok(CommandVerdict::Good) => ExitCode::SUCCESS,
+        Ok(CommandVerdict::Bad) => ExitCode::from(1),
+        Ok(CommandVerdict::Partial) => ExitCode::from(2),
         Err(failure) => {
-            output::complain(&format!("error: {failure}\n"));
+            output::print_error(&format!("error: {failure}\n"));
             if format == Output::Json {
                 print_error(&failure.to_string());
             }

@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
@@ -21,17 +21,17 @@ pub(crate) enum Output {
 
 /// Writes lines for people to stdout, without what would change a terminal. A reader that closes the pipe early
 /// (`| head`) causes no failure.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), CommandFailure> {
     print_exactly(&shown(text, is_layout))
 }
 
 /// The same for programs: exactly these characters.
-pub(crate) fn print_exactly(text: &str) -> Result<(), Failure> {
+pub(crate) fn print_exactly(text: &str) -> Result<(), CommandFailure> {
     print_to(io::stdout(), text)
 }
 
 /// Writes lines with colours to stdout. They are left out where stdout is no terminal, or `NO_COLOR` is set.
-pub(crate) fn print_styled(text: &str) -> Result<(), Failure> {
+pub(crate) fn print_styled(text: &str) -> Result<(), CommandFailure> {
     let mut rest = text;
     let mut safe = String::with_capacity(text.len());
     while let Some(start) = rest.find(ESCAPE) {
@@ -111,22 +111,22 @@ pub(crate) fn json(value: &Value) -> String {
     text
 }
 
-fn print_to(mut stdout: impl Write, text: &str) -> Result<(), Failure> {
+fn print_to(mut stdout: impl Write, text: &str) -> Result<(), CommandFailure> {
     match stdout.write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure(format!("cannot write the output: {error}")))
+            Err(CommandFailure(format!("cannot write the output: {error}")))
         }
         _ => Ok(()),
     }
 }
 
 /// Writes lines for people to stderr.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_error(text: &str) {
     // If even that fails, nothing is left to do.
     let _ = io::stderr().write_all(shown(text, is_layout).as_bytes());
 }
 
-pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &Value) -> Result<(), CommandFailure> {
     print_exactly(&json(value))
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If the file or a directory cannot be written.
-pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Failure> {
+pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), CommandFailure> {
     let written = || {
         let folder = file
             .parent()
@@ -147,7 +147,7 @@ pub(crate) fn write_file(file: &Path, text: &str, secret: bool) -> Result<(), Fa
         new.write_all(text.as_bytes())?;
         new.persist(file).map_err(|error| error.error).map(drop)
     };
-    written().map_err(|error: io::Error| Failure(format!("{}: cannot be written: {error}", file.display())))
+    written().map_err(|error: io::Error| CommandFailure(format!("{}: cannot be written: {error}", file.display())))
 }
 
 /// Rows of a label and a text, in two aligned columns.

@@ -26,7 +26,7 @@ pub struct XBackendSpec {
     pub session_persistence: Option<SessionPersistence>,
     /// TLS towards the backend; only the mode `None` is supported.
     #[serde(default)]
-    pub tls: Option<BackendTls>,
+    pub tls: Option<BackendTlsSettings>,
 }
 
 impl Spec for XBackendSpec {}
@@ -49,7 +49,7 @@ pub struct BackendPort {
 
 /// TLS towards a backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct BackendTls {
+pub struct BackendTlsSettings {
     /// `None`, `ServerOnly` or `ClientAndServer`.
     #[serde(default)]
     pub mode: Option<String>,

@@ -71,7 +71,7 @@ pub struct BackendValidation {
     pub hostname: String,
     /// The names of which the certificate must have one.
     #[serde(default)]
-    pub subject_alt_names: Vec<SubjectAltName>,
+    pub subject_alt_names: Vec<PolicySubjectAltName>,
 }
 
 /// An object in the namespace of the policy.
@@ -88,7 +88,7 @@ pub struct CaCertificateRef {
 
 /// A name in a certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct SubjectAltName {
+pub struct PolicySubjectAltName {
     /// `Hostname` or `URI`.
     #[serde(rename = "type")]
     pub kind: String,

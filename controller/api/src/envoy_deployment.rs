@@ -24,7 +24,7 @@ pub struct EnvoyDeploymentSpec {
     pub autoscaling: Option<Autoscaling>,
     /// The build of the filter.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<Build>,
+    pub filter: Option<EnvoyFilterBuild>,
     /// How long clients have to go elsewhere when a pod ends or a listener changes, as a duration of the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_time: Option<String>,
@@ -77,7 +77,7 @@ pub struct Autoscaling {
 
 /// The builds of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Build {
+pub enum EnvoyFilterBuild {
     /// The wasm filter.
     Wasm,
     /// The dynamic module.

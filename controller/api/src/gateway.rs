@@ -34,7 +34,7 @@ pub struct GatewaySpec {
     pub gateway_class_name: Text,
     /// Its listeners.
     #[serde(default)]
-    pub listeners: Vec<Listener>,
+    pub listeners: Vec<GatewayListener>,
     /// TLS of the whole Gateway.
     #[serde(default)]
     pub tls: Option<GatewayTls>,
@@ -105,7 +105,7 @@ impl Spec for GatewaySpec {
 /// One listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Listener {
+pub struct GatewayListener {
     /// Its name, once in each Gateway.
     pub name: String,
     /// The hosts that it serves: a name, `*.` and a suffix, or all.

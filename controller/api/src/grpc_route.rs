@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::decode::{Spec, items};
-use super::route::{BackendRef, Filter, NamedMatch, ParentRef};
+use super::route::{BackendRef, NamedMatch, ParentRef, RouteFilter};
 use super::session::SessionPersistence;
 
 /// `GRPCRoute`, gateway.networking.k8s.io/v1.
@@ -41,7 +41,7 @@ pub struct GrpcRule {
     pub matches: Vec<GrpcMatch>,
     /// Change its requests and responses, in this order.
     #[serde(default)]
-    pub filters: Vec<Filter>,
+    pub filters: Vec<RouteFilter>,
     /// Where its requests go.
     #[serde(default)]
     pub backend_refs: Vec<BackendRef>,

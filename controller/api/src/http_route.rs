@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::decode::{Spec, items};
-use super::route::{BackendRef, Filter, NamedMatch, ParentRef};
+use super::route::{BackendRef, NamedMatch, ParentRef, RouteFilter};
 use super::session::SessionPersistence;
 
 /// `HTTPRoute`, gateway.networking.k8s.io/v1.
@@ -45,7 +45,7 @@ pub struct HttpRule {
     pub matches: Vec<HttpMatch>,
     /// Change its requests and responses, in this order.
     #[serde(default)]
-    pub filters: Vec<Filter>,
+    pub filters: Vec<RouteFilter>,
     /// Where its requests go.
     #[serde(default)]
     pub backend_refs: Vec<BackendRef>,
@@ -54,7 +54,7 @@ pub struct HttpRule {
     pub timeouts: Option<Timeouts>,
     /// When a request is tried again.
     #[serde(default)]
-    pub retry: Option<Retry>,
+    pub retry: Option<HttpRouteRetry>,
     /// Session persistence of this rule alone (GEP-1619).
     #[serde(default)]
     pub session_persistence: Option<SessionPersistence>,
@@ -66,7 +66,7 @@ pub struct HttpRule {
 pub struct HttpMatch {
     /// The path; any if it is not set.
     #[serde(default)]
-    pub path: Option<PathMatch>,
+    pub path: Option<HttpPathMatch>,
     /// Headers.
     #[serde(default)]
     pub headers: Vec<NamedMatch>,
@@ -81,7 +81,7 @@ pub struct HttpMatch {
 /// A match of the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PathMatch {
+pub struct HttpPathMatch {
     /// `PathPrefix` (also when left out), `Exact` or `RegularExpression`.
     #[serde(rename = "type", default)]
     pub kind: Option<String>,
@@ -105,7 +105,7 @@ pub struct Timeouts {
 /// When a request is tried again (GEP-1731).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Retry {
+pub struct HttpRouteRetry {
     /// The statuses of a backend that lead to another try.
     #[serde(default)]
     pub codes: Vec<u16>,

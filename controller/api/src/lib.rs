@@ -20,22 +20,22 @@ mod route;
 mod service;
 mod session;
 
-pub use backend::{BackendPort, BackendTls, EndpointSelector, XBackendSpec};
+pub use backend::{BackendPort, BackendTlsSettings, EndpointSelector, XBackendSpec};
 pub use backend_tls_policy::{
-    BackendTlsPolicySpec, BackendValidation, CaCertificateRef, SubjectAltName, TlsPolicyTarget,
+    BackendTlsPolicySpec, BackendValidation, CaCertificateRef, PolicySubjectAltName, TlsPolicyTarget,
 };
 pub use decode::{Spec, object, readable};
 pub use envoy_deployment::{
-    Autoscaling, Build, Container, EnvoyDeploymentSpec, EnvoyPod, EnvoyService, Patches, ServiceRef, ServiceType,
-    TrafficPolicy,
+    Autoscaling, Container, EnvoyDeploymentSpec, EnvoyFilterBuild, EnvoyPod, EnvoyService, Patches, ServiceRef,
+    ServiceType, TrafficPolicy,
 };
 pub use error::DecodeError;
 pub use gateway::{
-    AddressRequest, AllowedRoutes, GatewayClassSpec, GatewaySpec, GatewayTls, Infrastructure, KindRef, LabelSelector,
-    Listener, ListenerTls, ParametersRef, Requirement, RouteNamespaces, SecretRef,
+    AddressRequest, AllowedRoutes, GatewayClassSpec, GatewayListener, GatewaySpec, GatewayTls, Infrastructure, KindRef,
+    LabelSelector, ListenerTls, ParametersRef, Requirement, RouteNamespaces, SecretRef,
 };
 pub use grpc_route::{GrpcMatch, GrpcMethodMatch, GrpcRouteSpec, GrpcRule};
-pub use http_route::{HttpMatch, HttpRouteSpec, HttpRule, PathMatch, Retry, Timeouts};
+pub use http_route::{HttpMatch, HttpPathMatch, HttpRouteRetry, HttpRouteSpec, HttpRule, Timeouts};
 pub use ingress_route::{
     CertificateDelegation, CertificateDelegationSpec, Delegate, IngressHealthCheck, IngressHost, IngressRouteSpec,
     IngressRule, IngressService, IngressTls, RetryPolicy, StickyConnection, StickyCookie, StickyHeader, StickySession,
@@ -45,8 +45,8 @@ pub use kind::Kind;
 pub use meta::{Meta, Object, ObjectName, ObjectRef, Text};
 pub use reference_grant::{GrantFrom, GrantTo, ReferenceGrantSpec};
 pub use route::{
-    BackendRef, Cors, Filter, Fraction, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, Redirect,
-    RequestMirror, Rewrite,
+    BackendRef, CorsFilter, Fraction, Header, HeaderModifier, NamedMatch, ParentRef, PathModifier, RequestMirror,
+    RequestRedirect, RouteFilter, UrlRewrite,
 };
 pub use service::{Ingress, ServicePort, ServiceSpec};
 pub use session::{CookieSettings, HeaderSettings, PolicyTarget, SessionPersistence, SessionPolicySpec};

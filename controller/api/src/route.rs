@@ -54,7 +54,7 @@ pub struct BackendRef {
     pub weight: Option<u32>,
     /// Filters for requests to this backend only.
     #[serde(default)]
-    pub filters: Vec<Filter>,
+    pub filters: Vec<RouteFilter>,
 }
 
 fn service() -> String {
@@ -64,7 +64,7 @@ fn service() -> String {
 /// A filter of a rule or a backend: the field that `type` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Filter {
+pub struct RouteFilter {
     /// Which of the fields applies.
     #[serde(rename = "type")]
     pub kind: String,
@@ -76,16 +76,16 @@ pub struct Filter {
     pub response_header_modifier: Option<HeaderModifier>,
     /// Answers with a redirect.
     #[serde(default)]
-    pub request_redirect: Option<Redirect>,
+    pub request_redirect: Option<RequestRedirect>,
     /// Changes host and path on the way to the backend.
     #[serde(default)]
-    pub url_rewrite: Option<Rewrite>,
+    pub url_rewrite: Option<UrlRewrite>,
     /// Sends copies of requests to another backend.
     #[serde(default)]
     pub request_mirror: Option<RequestMirror>,
     /// Answers browsers that ask whether pages of other origins may send requests.
     #[serde(default)]
-    pub cors: Option<Cors>,
+    pub cors: Option<CorsFilter>,
 }
 
 /// Copies of requests for another backend, whose responses are ignored. At most one of `percent` and `fraction` is set.
@@ -116,7 +116,7 @@ pub struct Fraction {
 /// Which pages of other origins may send requests (GEP-1767).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Cors {
+pub struct CorsFilter {
     /// The origins: `https://shop.example.com`, with `*` for the beginning of the host, or `*` for all.
     #[serde(default)]
     pub allow_origins: Vec<String>,
@@ -164,7 +164,7 @@ pub struct Header {
 /// A redirect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Redirect {
+pub struct RequestRedirect {
     /// The scheme; that of the request if it is not set.
     #[serde(default)]
     pub scheme: Option<String>,
@@ -185,7 +185,7 @@ pub struct Redirect {
 /// A rewrite on the way to the backend.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rewrite {
+pub struct UrlRewrite {
     /// The Host header.
     #[serde(default)]
     pub hostname: Option<String>,

@@ -8,7 +8,7 @@ use super::references::{References, Referrer};
 use super::reports::{Address, ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
 use super::{Objects, Settings, addresses};
-use limpet_api::{GatewaySpec, Kind, KindRef, Listener, Object, ObjectName, Text};
+use limpet_api::{GatewayListener, GatewaySpec, Kind, KindRef, Object, ObjectName, Text};
 
 /// A Gateway of ours.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(super) struct GatewayState<'a> {
 /// A listener of a Gateway of ours.
 #[derive(Debug)]
 pub(super) struct ListenerState<'a> {
-    pub(super) listener: &'a Listener,
+    pub(super) listener: &'a GatewayListener,
     pub(super) hostname: Hostname,
     /// The kinds of routes that may attach.
     pub(super) kinds: Vec<Kind>,
@@ -113,7 +113,7 @@ pub(super) fn gateways<'a>(
 
 /// A Gateway that another control plane serves. Nothing is refused here, since that control plane does it.
 fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
-    fn read(listener: &Listener) -> ListenerState<'_> {
+    fn read(listener: &GatewayListener) -> ListenerState<'_> {
         ListenerState {
             listener,
             hostname: Hostname::parse(listener.hostname.as_deref()),
@@ -239,7 +239,7 @@ fn class_layer<'a>(object: &Object<GatewaySpec>, objects: &'a Objects) -> Result
 fn read_listener<'a>(
     gateway: &'a Object<GatewaySpec>,
     index: usize,
-    listener: &'a Listener,
+    listener: &'a GatewayListener,
     unread: &Unread<'_>,
     objects: &Objects,
     references: &References<'_>,
@@ -295,7 +295,7 @@ fn read_listener<'a>(
 fn tls(
     gateway: &Object<GatewaySpec>,
     field: &str,
-    listener: &Listener,
+    listener: &GatewayListener,
     unread: &Unread<'_>,
     objects: &Objects,
     references: &References<'_>,
@@ -367,7 +367,7 @@ fn tls(
 }
 
 /// The kinds of routes that may attach, and the first requested kind that is unknown.
-fn kinds(listener: &Listener) -> (Vec<Kind>, Option<&KindRef>) {
+fn kinds(listener: &GatewayListener) -> (Vec<Kind>, Option<&KindRef>) {
     if !speaks_http(listener) {
         return (Vec::new(), None);
     }

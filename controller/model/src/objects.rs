@@ -9,9 +9,9 @@ use super::endpoints::Readiness;
 use super::maps::{Map, changed};
 use super::memory::Memory;
 use limpet_api::{
-    BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, Filter,
-    GatewayClassSpec, GatewaySpec, GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Meta, Object, ObjectName,
-    ObjectRef, ParentRef, ReferenceGrantSpec, ServiceSpec, SessionPolicySpec, Text, XBackendSpec,
+    BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec,
+    GatewaySpec, GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef,
+    ReferenceGrantSpec, RouteFilter, ServiceSpec, SessionPolicySpec, Text, XBackendSpec,
 };
 
 /// The objects that a graph is built from. They come from an API server or from files. A copy costs nothing.
@@ -210,7 +210,7 @@ impl<'a> RouteReferences<'a> {
     fn new(
         meta: &'a Meta,
         parents: &'a [ParentRef],
-        rules: impl Iterator<Item = (&'a [BackendRef], &'a [Filter])> + Clone,
+        rules: impl Iterator<Item = (&'a [BackendRef], &'a [RouteFilter])> + Clone,
     ) -> Self {
         Self {
             meta,
@@ -236,7 +236,7 @@ impl<'a> RouteReferences<'a> {
     }
 }
 
-fn mirrors(filters: &[Filter]) -> impl Iterator<Item = &BackendRef> {
+fn mirrors(filters: &[RouteFilter]) -> impl Iterator<Item = &BackendRef> {
     let mirrors = filters.iter().filter_map(|filter| filter.request_mirror.as_ref());
     mirrors.map(|mirror| &mirror.backend_ref)
 }

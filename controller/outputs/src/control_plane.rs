@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::envoy_gateway::{self, EnvoyGatewayOptions};
 use crate::istio::{self, IstioOptions};
-use crate::manifests::{Definition, Manifests, Objection, Proxies, Source};
+use crate::manifests::{ManifestInputs, ManifestKind, Manifests, Objection, ProxyPods};
 
 /// A control plane that takes objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl ControlPlane {
 
     /// The kinds that are written. Within a stage, objects are written in this order.
     #[must_use]
-    pub fn definitions(&self) -> &'static [&'static Definition] {
+    pub fn definitions(&self) -> &'static [&'static ManifestKind] {
         match self {
             Self::Istio(_) => istio::DEFINITIONS,
             Self::EnvoyGateway(_) => envoy_gateway::DEFINITIONS,
@@ -37,7 +37,7 @@ impl ControlPlane {
 
     /// The kind that has the filter's configuration, with the keyring.
     #[must_use]
-    pub fn keyring_kind(&self) -> &'static Definition {
+    pub fn keyring_kind(&self) -> &'static ManifestKind {
         match self {
             Self::Istio(_) => istio::KEYRING_KIND,
             Self::EnvoyGateway(_) => envoy_gateway::KEYRING_KIND,
@@ -65,7 +65,7 @@ impl ControlPlane {
 
     /// The pods of a Gateway's proxies.
     #[must_use]
-    pub fn proxies(&self, gateway: &ObjectName) -> Proxies {
+    pub fn proxies(&self, gateway: &ObjectName) -> ProxyPods {
         match self {
             Self::Istio(_) => istio::proxies(gateway),
             Self::EnvoyGateway(options) => envoy_gateway::proxies(gateway, options),
@@ -84,7 +84,7 @@ impl ControlPlane {
 
     /// The objects that should exist.
     #[must_use]
-    pub fn manifests(&self, source: &Source<'_>) -> Manifests {
+    pub fn manifests(&self, source: &ManifestInputs<'_>) -> Manifests {
         let mut manifests = match self {
             Self::Istio(options) => istio::manifests(source, options),
             Self::EnvoyGateway(options) => envoy_gateway::manifests(source, options),

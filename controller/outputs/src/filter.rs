@@ -73,7 +73,7 @@ pub struct FilterInputs {
     /// `clockSkew`: how far clocks may differ.
     pub clock_skew: GatewayDuration,
     /// What the Gateway's routes do not need any more.
-    pub retained: Retained,
+    pub retained: RetainedConfig,
     /// Whether Envoys of ours tell the controller of the sessions that they see.
     pub report_sessions: bool,
 }
@@ -87,7 +87,7 @@ impl FilterInputs {
             fences: Vec::new(),
             max_idle: default_max_idle(),
             clock_skew: default_clock_skew(),
-            retained: Retained::default(),
+            retained: RetainedConfig::default(),
             report_sessions: false,
         }
     }
@@ -95,7 +95,7 @@ impl FilterInputs {
 
 /// What no route of a Gateway needs any more, kept for Envoys that still have old routes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Retained {
+pub struct RetainedConfig {
     /// Policies. Without them, such a route would have no sessions until Envoy has its successor.
     pub policies: BTreeMap<String, PolicyConfig>,
     /// Namespaces of sessions. Without their fences, such a route would lead sessions to new owners of addresses.
@@ -104,7 +104,7 @@ pub struct Retained {
     pub former_lags: BTreeMap<Text, Vec<FormerLagConfig>>,
 }
 
-impl Retained {
+impl RetainedConfig {
     /// Adds the idle timeouts that sessions of these policies had to them.
     pub(crate) fn add_former_lags(&self, policies: &mut BTreeMap<String, PolicyConfig>) {
         for (policy, former) in &self.former_lags {

@@ -18,5 +18,5 @@ pub mod manifests;
 mod used;
 
 pub use control_plane::ControlPlane;
-pub use filter::{FilterInputs, FilterKeys, Retained, filter_config, needed_variables, variables};
-pub use used::{Used, all_policies, used_policies};
+pub use filter::{FilterInputs, FilterKeys, RetainedConfig, filter_config, needed_variables, variables};
+pub use used::{GatewayReferences, all_policies, used_policies};

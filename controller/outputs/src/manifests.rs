@@ -9,7 +9,7 @@ use limpet_api::ObjectName;
 use limpet_model::{Extent, Graph, Objects, Unsupported};
 
 use super::envoy::EnvoyOptions;
-use super::{FilterInputs, Retained};
+use super::{FilterInputs, RetainedConfig};
 
 pub use limpet_model::{MANAGED_BY, MANAGER};
 
@@ -18,7 +18,7 @@ pub const CONTROLLER_LABEL: &str = "limpet.dev/controller";
 
 /// What manifests are built from.
 #[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+pub struct ManifestInputs<'a> {
     /// The objects, for what a graph does not have, such as the uids of owners.
     pub objects: &'a Objects,
     /// The graph to serve.
@@ -28,7 +28,7 @@ pub struct Source<'a> {
     /// The keyring and the fences.
     pub inputs: &'a FilterInputs,
     /// What is retained, by Gateway: proxies may still have routes for it.
-    pub retained: &'a BTreeMap<ObjectName, Retained>,
+    pub retained: &'a BTreeMap<ObjectName, RetainedConfig>,
 }
 
 /// The objects that should exist.
@@ -45,7 +45,7 @@ pub struct Manifests {
 impl Manifests {
     /// Puts the objects into the order in which they are written: by stage, then by their kind's place in
     /// `definitions`, then by name.
-    pub(crate) fn sort(&mut self, definitions: &[&Definition]) {
+    pub(crate) fn sort(&mut self, definitions: &[&ManifestKind]) {
         let place = |manifest: &Manifest| definitions.iter().position(|known| *known == manifest.definition);
         let key = |manifest: &Manifest| (manifest.stage, place(manifest));
         self.objects
@@ -59,15 +59,15 @@ impl Manifests {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// The stage in which the object is written.
-    pub stage: Stage,
+    pub stage: WriteStage,
     /// The kind of the object.
-    pub definition: &'static Definition,
+    pub definition: &'static ManifestKind,
     /// The name of the object.
     pub name: ObjectName,
     /// The Gateways whose proxies the object is for.
     pub gateways: BTreeSet<ObjectName>,
     /// The owner, in the same namespace. The cluster deletes both together.
-    pub owner: Option<Owner>,
+    pub owner: Option<ManifestOwner>,
     /// Labels besides those that say who has written it.
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
@@ -90,7 +90,7 @@ pub struct Objection {
 /// When an object is written. A proxy that refers to something that it does not have yet serves without sessions, or
 /// not at all. So the objects of one stage are written, and reach the proxies, before those of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum WriteStage {
     /// What routes use: the filter, its configuration, and its neighbours in the chain.
     Filter,
     /// The routes that use it.
@@ -99,7 +99,7 @@ pub enum Stage {
 
 /// A kind that is written.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Definition {
+pub struct ManifestKind {
     /// The API group; empty for the core group.
     pub group: &'static str,
     /// The API version, without the group.
@@ -112,7 +112,7 @@ pub struct Definition {
 
 /// The owner of an object: the cluster deletes the object with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct ManifestOwner {
     /// The API version, with the group.
     pub api_version: String,
     /// The kind of the owner.
@@ -125,7 +125,7 @@ pub struct Owner {
 
 /// Pods that run proxies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proxies {
+pub struct ProxyPods {
     /// The namespace of the pods; any if `None`.
     pub namespace: Option<String>,
     /// A label selector for the pods.
@@ -173,7 +173,7 @@ impl Manifest {
     }
 }
 
-impl Definition {
+impl ManifestKind {
     /// Group and version, as in `apiVersion`.
     #[must_use]
     pub fn api_version(&self) -> String {

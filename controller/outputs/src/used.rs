@@ -59,7 +59,7 @@ pub(crate) fn without_budgets(graph: &Graph, policy: &str) -> Option<String> {
 /// The policies that the routes of a Gateway use.
 #[must_use]
 pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
-    Used::by(graph, gateway).policies_of(graph)
+    GatewayReferences::by(graph, gateway).policies_of(graph)
 }
 
 /// All policies of a graph.
@@ -85,14 +85,14 @@ pub(crate) fn authorities_secret(authorities: &TrustedAuthorities) -> String {
 
 /// A virtual host of a Gateway. In its order, they are as the Gateway has them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct VirtualHostKey {
     pub(crate) port: u16,
     /// The index of its listener among those of the port.
     pub(crate) listener: usize,
     pub(crate) hostname: Hostname,
 }
 
-impl Place {
+impl VirtualHostKey {
     /// The virtual host that is there.
     pub(crate) fn find<'g>(&self, gateway: &'g Gateway) -> Option<&'g Arc<VirtualHost>> {
         let listener = gateway.ports.get(&self.port)?.get(self.listener)?;
@@ -102,7 +102,7 @@ impl Place {
 
 /// What the routes of a virtual host refer to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reference {
+pub(crate) enum VirtualHostReference {
     /// The object that routes come from, as the names of its rules begin.
     Object(Arc<str>),
     Cluster(ClusterName),
@@ -117,18 +117,18 @@ pub(crate) enum Reference {
 
 /// Where a reference is, and the ends of all that are places.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum At {
+enum ReferencePosition {
     First,
-    Host(Arc<Place>),
+    Host(Arc<VirtualHostKey>),
     Last,
 }
 
 /// What the virtual hosts of a Gateway refer to, and which of them do. A copy costs nothing and shares all but what
 /// differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Used(OrdSet<(Reference, At)>);
+pub struct GatewayReferences(OrdSet<(VirtualHostReference, ReferencePosition)>);
 
-impl Used {
+impl GatewayReferences {
     /// Of a Gateway of the graph.
     #[must_use]
     pub fn by(graph: &Graph, gateway: &ObjectName) -> Self {
@@ -144,58 +144,60 @@ impl Used {
         used
     }
 
-    pub(crate) fn add(&mut self, place: &Arc<Place>, references: BTreeSet<Reference>) {
-        let pairs = references.into_iter().map(|of| (of, At::Host(Arc::clone(place))));
+    pub(crate) fn add(&mut self, place: &Arc<VirtualHostKey>, references: BTreeSet<VirtualHostReference>) {
+        let pairs = references
+            .into_iter()
+            .map(|of| (of, ReferencePosition::Host(Arc::clone(place))));
         self.0.extend(pairs);
     }
 
-    pub(crate) fn remove(&mut self, place: &Arc<Place>, references: BTreeSet<Reference>) {
+    pub(crate) fn remove(&mut self, place: &Arc<VirtualHostKey>, references: BTreeSet<VirtualHostReference>) {
         for reference in references {
-            self.0.remove(&(reference, At::Host(Arc::clone(place))));
+            self.0.remove(&(reference, ReferencePosition::Host(Arc::clone(place))));
         }
     }
 
     /// The virtual hosts that refer to this, in their order.
-    pub(crate) fn places<'u>(&'u self, of: &'u Reference) -> impl Iterator<Item = &'u Arc<Place>> {
+    pub(crate) fn places<'u>(&'u self, of: &'u VirtualHostReference) -> impl Iterator<Item = &'u Arc<VirtualHostKey>> {
         let pairs = self
-            .from(of, At::First)
+            .from(of, ReferencePosition::First)
             .take_while(move |(reference, _)| reference == of);
         pairs.filter_map(|(_, at)| match at {
-            At::Host(place) => Some(place),
-            At::First | At::Last => None,
+            ReferencePosition::Host(place) => Some(place),
+            ReferencePosition::First | ReferencePosition::Last => None,
         })
     }
 
-    pub(crate) fn has(&self, reference: &Reference) -> bool {
+    pub(crate) fn has(&self, reference: &VirtualHostReference) -> bool {
         self.places(reference).next().is_some()
     }
 
     /// Whether a virtual host refers to the cluster.
     #[must_use]
     pub fn has_cluster(&self, cluster: &ClusterName) -> bool {
-        self.has(&Reference::Cluster(cluster.clone()))
+        self.has(&VirtualHostReference::Cluster(cluster.clone()))
     }
 
     /// Whether a virtual host refers to the policy.
     #[must_use]
     pub fn has_policy(&self, policy: &str) -> bool {
-        self.has(&Reference::Policy(policy.into()))
+        self.has(&VirtualHostReference::Policy(policy.into()))
     }
 
     /// The clusters.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
-        self.each(&Reference::Cluster(ClusterName(Text::default())))
+        self.each(&VirtualHostReference::Cluster(ClusterName(Text::default())))
             .map_while(|reference| match reference {
-                Reference::Cluster(cluster) => Some(cluster),
+                VirtualHostReference::Cluster(cluster) => Some(cluster),
                 _ => None,
             })
     }
 
     /// The names of the policies.
     pub fn policies(&self) -> impl Iterator<Item = &Text> {
-        self.each(&Reference::Policy(Text::default()))
+        self.each(&VirtualHostReference::Policy(Text::default()))
             .map_while(|reference| match reference {
-                Reference::Policy(policy) => Some(policy),
+                VirtualHostReference::Policy(policy) => Some(policy),
                 _ => None,
             })
     }
@@ -203,14 +205,14 @@ impl Used {
     /// Whether a virtual host has sessions of the namespace.
     #[must_use]
     pub fn has_namespace(&self, namespace: &str) -> bool {
-        self.has(&Reference::Namespace(namespace.into()))
+        self.has(&VirtualHostReference::Namespace(namespace.into()))
     }
 
     /// The namespaces of sessions.
     pub(crate) fn namespaces(&self) -> BTreeSet<Text> {
-        let references = self.each(&Reference::Namespace(Text::default()));
+        let references = self.each(&VirtualHostReference::Namespace(Text::default()));
         let namespaces = references.filter_map(|reference| match reference {
-            Reference::Namespace(namespace) => Some(namespace.clone()),
+            VirtualHostReference::Namespace(namespace) => Some(namespace.clone()),
             _ => None,
         });
         namespaces.collect()
@@ -225,9 +227,9 @@ impl Used {
 
     /// The policies that the sessions of a cluster have.
     pub(crate) fn policies_at<'u>(&'u self, cluster: &'u ClusterName) -> impl Iterator<Item = &'u Text> {
-        let first = Reference::Session(cluster.clone(), Text::default());
+        let first = VirtualHostReference::Session(cluster.clone(), Text::default());
         self.each(&first).map_while(move |reference| match reference {
-            Reference::Session(of, policy) if of == cluster => Some(policy),
+            VirtualHostReference::Session(of, policy) if of == cluster => Some(policy),
             _ => None,
         })
     }
@@ -264,7 +266,9 @@ impl Used {
     #[must_use]
     pub fn changed_clusters(&self, before: &Self) -> BTreeSet<ClusterName> {
         let changed = self.changes(before).filter_map(|reference| match reference {
-            Reference::Cluster(cluster) | Reference::Session(cluster, ..) => Some(cluster.clone()),
+            VirtualHostReference::Cluster(cluster) | VirtualHostReference::Session(cluster, ..) => {
+                Some(cluster.clone())
+            }
             _ => None,
         });
         changed.collect()
@@ -274,7 +278,7 @@ impl Used {
     #[must_use]
     pub fn dropped_policies(&self, before: &Self) -> BTreeSet<Text> {
         let dropped = self.dropped(before).filter_map(|reference| match reference {
-            Reference::Policy(policy) => Some(policy.clone()),
+            VirtualHostReference::Policy(policy) => Some(policy.clone()),
             _ => None,
         });
         dropped.collect()
@@ -284,33 +288,37 @@ impl Used {
     #[must_use]
     pub fn dropped_namespaces(&self, before: &Self) -> BTreeSet<Text> {
         let dropped = self.dropped(before).filter_map(|reference| match reference {
-            Reference::Namespace(namespace) => Some(namespace.clone()),
+            VirtualHostReference::Namespace(namespace) => Some(namespace.clone()),
             _ => None,
         });
         dropped.collect()
     }
 
-    fn dropped<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u Reference> {
+    fn dropped<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u VirtualHostReference> {
         self.changes(before).filter(|reference| !self.has(reference))
     }
 
     /// To what virtual hosts refer otherwise than in `before`, more than once at times.
-    pub(crate) fn changes<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u Reference> {
+    pub(crate) fn changes<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u VirtualHostReference> {
         before.0.diff(&self.0).map(|item| match item {
             DiffItem::Add((reference, _)) | DiffItem::Remove((reference, _)) => reference,
         })
     }
 
-    fn from<'u>(&'u self, first: &Reference, at: At) -> impl Iterator<Item = &'u (Reference, At)> + use<'u> {
+    fn from<'u>(
+        &'u self,
+        first: &VirtualHostReference,
+        at: ReferencePosition,
+    ) -> impl Iterator<Item = &'u (VirtualHostReference, ReferencePosition)> + use<'u> {
         self.0.range((first.clone(), at)..)
     }
 
     /// Each reference from this one on.
-    fn each<'u>(&'u self, first: &Reference) -> impl Iterator<Item = &'u Reference> + use<'u> {
-        let mut next = self.from(first, At::First).next();
+    fn each<'u>(&'u self, first: &VirtualHostReference) -> impl Iterator<Item = &'u VirtualHostReference> + use<'u> {
+        let mut next = self.from(first, ReferencePosition::First).next();
         iter::from_fn(move || {
             let (reference, _) = next?;
-            next = self.from(reference, At::Last).next();
+            next = self.from(reference, ReferencePosition::Last).next();
             Some(reference)
         })
     }
@@ -323,11 +331,11 @@ pub(crate) fn moves(graph: &Graph, policy: &str) -> bool {
 }
 
 /// The virtual hosts of a Gateway.
-pub(crate) fn hosts(gateway: &Gateway) -> impl Iterator<Item = (Place, &Arc<VirtualHost>)> {
+pub(crate) fn hosts(gateway: &Gateway) -> impl Iterator<Item = (VirtualHostKey, &Arc<VirtualHost>)> {
     gateway.ports.iter().flat_map(|(port, listeners)| {
         listeners.iter().enumerate().flat_map(move |(index, listener)| {
             listener.virtual_hosts.iter().map(move |(hostname, host)| {
-                let place = Place {
+                let place = VirtualHostKey {
                     port: *port,
                     listener: index,
                     hostname: hostname.clone(),
@@ -339,10 +347,10 @@ pub(crate) fn hosts(gateway: &Gateway) -> impl Iterator<Item = (Place, &Arc<Virt
 }
 
 /// What the routes of a virtual host refer to.
-pub(crate) fn references(graph: &Graph, host: &VirtualHost) -> BTreeSet<Reference> {
+pub(crate) fn references(graph: &Graph, host: &VirtualHost) -> BTreeSet<VirtualHostReference> {
     let mut all = BTreeSet::new();
     for route in &host.routes {
-        all.extend(object_of(&route.rule.0).map(|object| Reference::Object(object.into())));
+        all.extend(object_of(&route.rule.0).map(|object| VirtualHostReference::Object(object.into())));
         if let Action::Forward(forward) = &route.action {
             add_forward(&mut all, graph, forward);
         }
@@ -374,27 +382,29 @@ pub(crate) fn object_of(rule: &str) -> Option<&str> {
     rule.get(..end)
 }
 
-fn add_forward(all: &mut BTreeSet<Reference>, graph: &Graph, forward: &Forward) {
+fn add_forward(all: &mut BTreeSet<VirtualHostReference>, graph: &Graph, forward: &Forward) {
     let clusters = || forward.clusters();
     for cluster in clusters().chain(forward.mirrors.iter().map(|mirror| &mirror.cluster)) {
-        all.insert(Reference::Cluster(cluster.clone()));
+        all.insert(VirtualHostReference::Cluster(cluster.clone()));
         let tls = graph.clusters.get(cluster).and_then(|cluster| cluster.tls.as_ref());
-        all.extend(tls.map(|tls| Reference::Authorities(authorities_secret(&tls.authorities))));
+        all.extend(tls.map(|tls| VirtualHostReference::Authorities(authorities_secret(&tls.authorities))));
     }
     match &forward.session {
         Session::None => {}
         Session::Rule(session) | Session::EachDestination(session) => {
-            all.insert(Reference::Policy(session.policy.clone()));
-            all.insert(Reference::Namespace(session.namespace()));
-            all.extend(clusters().map(|cluster| Reference::Session(cluster.clone(), session.policy.clone())));
+            all.insert(VirtualHostReference::Policy(session.policy.clone()));
+            all.insert(VirtualHostReference::Namespace(session.namespace()));
+            all.extend(
+                clusters().map(|cluster| VirtualHostReference::Session(cluster.clone(), session.policy.clone())),
+            );
         }
         Session::Destinations => {
             for cluster in clusters() {
                 let session = graph.clusters.get(cluster).and_then(|cluster| cluster.session.as_ref());
                 if let Some(session) = session {
-                    all.insert(Reference::Policy(session.policy.clone()));
-                    all.insert(Reference::Namespace(session.namespace()));
-                    all.insert(Reference::Session(cluster.clone(), session.policy.clone()));
+                    all.insert(VirtualHostReference::Policy(session.policy.clone()));
+                    all.insert(VirtualHostReference::Namespace(session.namespace()));
+                    all.insert(VirtualHostReference::Session(cluster.clone(), session.policy.clone()));
                 }
             }
         }

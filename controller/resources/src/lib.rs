@@ -143,9 +143,9 @@ pub type Name = Arc<str>;
 /// The version of a resource: the first 16 bytes of the SHA-256 of its content, in hexadecimal. Equal contents have
 /// equal versions in every process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Version([u8; 16]);
+pub struct ResourceVersion([u8; 16]);
 
-impl Version {
+impl ResourceVersion {
     fn of(content: &[u8]) -> Self {
         Self::from_digest(Sha256::new_with_prefix(content))
     }
@@ -185,13 +185,13 @@ impl Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Version {
+impl fmt::Debug for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -201,7 +201,7 @@ impl fmt::Debug for Version {
 pub struct Resource {
     of_type: ResourceType,
     name: Name,
-    version: Version,
+    version: ResourceVersion,
     // The body may be a secret, so it is zeroized when dropped.
     body: Zeroizing<Vec<u8>>,
 }
@@ -216,7 +216,7 @@ impl Resource {
         Self {
             of_type: resource_type,
             name: name.into(),
-            version: Version::of(&body),
+            version: ResourceVersion::of(&body),
             body: Zeroizing::new(body),
         }
     }
@@ -235,7 +235,7 @@ impl Resource {
 
     /// The version of the content.
     #[must_use]
-    pub fn version(&self) -> Version {
+    pub fn version(&self) -> ResourceVersion {
         self.version
     }
 
@@ -428,14 +428,14 @@ mod tests {
         assert_eq!(resource(b"content").version(), version);
         assert_ne!(resource(b"Content").version(), version);
         assert_eq!(version.to_string(), "ed7002b439e9ac845f22357d822bac14");
-        assert_eq!(Version::parse(&version.to_string()), Some(version));
+        assert_eq!(ResourceVersion::parse(&version.to_string()), Some(version));
         for other in [
             "",
             "v1",
             "ED7002B439E9AC845F22357D822BAC14",
             "+d7002b439e9ac845f22357d822bac14",
         ] {
-            assert_eq!(Version::parse(other), None, "{other}");
+            assert_eq!(ResourceVersion::parse(other), None, "{other}");
         }
     }
 

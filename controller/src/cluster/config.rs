@@ -13,7 +13,7 @@ use crate::cluster::cli::OutputKind;
 use crate::cluster::reconcile::certificates::AuthorityConfig;
 use crate::cluster::reconcile::keyring::KeyringConfig;
 use crate::envoy_config::{config_file, object_file};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_core::config::schema::{default_clock_skew, default_max_idle};
 use limpet_core::time::GatewayDuration;
 use limpet_model::{
@@ -21,10 +21,10 @@ use limpet_model::{
     SessionLimits, Settings, check_defaults, check_envoy_defaults,
 };
 use limpet_outputs::ControlPlane;
-use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, ManagedOptions, Surroundings};
+use limpet_outputs::envoy::{EnvoyEnvironment, EnvoyOptions, EnvoysNamespace, ManagedOptions};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
-use limpet_xds::{Security, TlsFiles, TlsInMemory};
+use limpet_xds::{ServerSecurity, TlsFiles, TlsInMemory};
 
 /// The entry of the controller's ConfigMap with its configuration.
 pub(crate) const IN_CONFIG_MAP: &str = "controller.yaml";
@@ -229,7 +229,7 @@ impl Config {
     ///
     /// # Errors
     /// If it is invalid, with the path of each field of a wrong type, or of one with a wrong value.
-    pub(crate) fn read(file: &str, output: OutputKind) -> Result<Self, Failure> {
+    pub(crate) fn read(file: &str, output: OutputKind) -> Result<Self, CommandFailure> {
         Self::of(file, &config_file::read(file)?, output)
     }
 
@@ -237,24 +237,24 @@ impl Config {
     ///
     /// # Errors
     /// As [`Config::read`].
-    pub(crate) fn parse(file: &str, text: &str, output: OutputKind) -> Result<Self, Failure> {
+    pub(crate) fn parse(file: &str, text: &str, output: OutputKind) -> Result<Self, CommandFailure> {
         Self::of(file, &config_file::parse(file, text)?, output)
     }
 
-    fn of(file: &str, value: &serde_json::Value, output: OutputKind) -> Result<Self, Failure> {
+    fn of(file: &str, value: &serde_json::Value, output: OutputKind) -> Result<Self, CommandFailure> {
         if let Some(instead) = object_file::instead(value, IN_CONFIG_MAP) {
-            return Err(Failure(format!("{file}: {instead}")));
+            return Err(CommandFailure(format!("{file}: {instead}")));
         }
         let config: Self =
             limpet_core::config::read(value.to_string().as_bytes(), "configuration").map_err(|error| {
                 let problems = error.problems.iter().map(|problem| format!("{file}: {problem}"));
-                Failure(problems.collect::<Vec<_>>().join("\nerror: "))
+                CommandFailure(problems.collect::<Vec<_>>().join("\nerror: "))
             })?;
         config
             .check()
             .and_then(|()| check_managed(value))
             .and_then(|()| config.check_contour(output))
-            .map_err(|message| Failure(format!("{file}: {message}")))?;
+            .map_err(|message| CommandFailure(format!("{file}: {message}")))?;
         Ok(config)
     }
 
@@ -262,11 +262,11 @@ impl Config {
     ///
     /// # Errors
     /// If it is invalid, with the path of the field.
-    pub(crate) fn read_to_serve(file: &str, output: OutputKind) -> Result<Self, Failure> {
+    pub(crate) fn read_to_serve(file: &str, output: OutputKind) -> Result<Self, CommandFailure> {
         let config = Self::read(file, output)?;
         config
             .check_addresses(output)
-            .map_err(|message| Failure(format!("{file}: {message}")))?;
+            .map_err(|message| CommandFailure(format!("{file}: {message}")))?;
         Ok(config)
     }
 
@@ -283,7 +283,7 @@ impl Config {
         if output != OutputKind::Envoy {
             return Ok(());
         }
-        let limpet_xds::Options { address, security } = self.xds_options(&TlsInMemory::default());
+        let limpet_xds::ServerOptions { address, security } = self.xds_options(&TlsInMemory::default());
         if !security.permits(address) {
             return Err(format!(
                 "xds.address: {address} is not a loopback address, and secrets are served: \
@@ -449,7 +449,7 @@ impl Config {
 
     /// Takes in the namespace of everything that the controller keeps for itself.
     pub(crate) fn complete(&mut self, namespace: &str) {
-        let surroundings = Surroundings {
+        let surroundings = EnvoyEnvironment {
             namespace: namespace.to_owned(),
             xds_port: self.xds.address.port(),
             tls: !self.xds.plain_text,
@@ -482,14 +482,14 @@ impl Config {
     }
 
     /// `tls` is what gets the certificates of our own authority.
-    pub(crate) fn xds_options(&self, tls: &TlsInMemory) -> limpet_xds::Options {
+    pub(crate) fn xds_options(&self, tls: &TlsInMemory) -> limpet_xds::ServerOptions {
         let security = match self.xds.tls.as_ref().and_then(|tls| tls.source().ok()) {
-            Some(TlsSource::Files(files)) => Security::MutualTls(files),
-            Some(TlsSource::Authority(_)) => Security::MutualTlsInMemory(tls.clone()),
-            None if self.xds.plain_text => Security::PlaintextAnywhere,
-            None => Security::PlaintextOnLoopback,
+            Some(TlsSource::Files(files)) => ServerSecurity::MutualTls(files),
+            Some(TlsSource::Authority(_)) => ServerSecurity::MutualTlsInMemory(tls.clone()),
+            None if self.xds.plain_text => ServerSecurity::PlaintextAnywhere,
+            None => ServerSecurity::PlaintextOnLoopback,
         };
-        limpet_xds::Options {
+        limpet_xds::ServerOptions {
             address: self.xds.address,
             security,
         }

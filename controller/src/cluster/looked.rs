@@ -11,6 +11,6 @@ pub(super) fn at_one() {
 }
 
 /// How many since the last call.
-pub(super) fn take() -> usize {
+pub(super) fn take_count() -> usize {
     COUNT.replace(0)
 }

@@ -27,7 +27,7 @@ mod timer;
 
 use clap::Subcommand;
 
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::Output;
 use cli::{ControllerArgs, DrainArgs, ExplainArgs, MigrateCommand, RenderArgs, SessionsArgs};
 
@@ -48,7 +48,7 @@ pub(crate) enum ClusterCommand {
 }
 
 impl ClusterCommand {
-    pub(crate) fn run(&self, format: Output) -> Result<Verdict, Failure> {
+    pub(crate) fn run(&self, format: Output) -> Result<CommandVerdict, CommandFailure> {
         match self {
             Self::Controller(args) => controller::run(args, format),
             Self::Render(args) => render::run(args, format),

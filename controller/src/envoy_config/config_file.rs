@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Value};
 use tempfile::NamedTempFile;
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// The name for standard input.
 pub(crate) const STDIN: &str = "-";
@@ -21,7 +21,7 @@ const MAX_LEN: u64 = 64 * 1024 * 1024;
 ///
 /// # Errors
 /// If the file cannot be read, or is neither YAML nor JSON.
-pub(crate) fn read(file: &str) -> Result<Value, Failure> {
+pub(crate) fn read(file: &str) -> Result<Value, CommandFailure> {
     read_with_text(file).map(|(_, value)| value)
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn read(file: &str) -> Result<Value, Failure> {
 ///
 /// # Errors
 /// If the file cannot be read, or is neither YAML nor JSON.
-pub(crate) fn read_all(file: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) fn read_all(file: &str) -> Result<Vec<Value>, CommandFailure> {
     documents(file, &read_text(file)?)
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn read_all(file: &str) -> Result<Vec<Value>, Failure> {
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), Failure> {
+pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), CommandFailure> {
     let text = read_text(file)?;
     parse(file, &text).map(|value| (text, value))
 }
@@ -46,8 +46,8 @@ pub(crate) fn read_with_text(file: &str) -> Result<(String, Value), Failure> {
 ///
 /// # Errors
 /// If the file cannot be read, is too large, or is not UTF-8.
-pub(crate) fn read_text(file: &str) -> Result<String, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure(format!("{file}: {error}"));
+pub(crate) fn read_text(file: &str) -> Result<String, CommandFailure> {
+    let failed = |error: &dyn std::fmt::Display| CommandFailure(format!("{file}: {error}"));
     let mut bytes = Vec::new();
     let mut limited = |reader: &mut dyn std::io::Read| reader.take(MAX_LEN + 1).read_to_end(&mut bytes);
     let read = if file == STDIN {
@@ -66,25 +66,25 @@ pub(crate) fn read_text(file: &str) -> Result<String, Failure> {
 ///
 /// # Errors
 /// If the text is empty, has several documents, or is neither YAML nor JSON.
-pub(crate) fn parse(file: &str, text: &str) -> Result<Value, Failure> {
+pub(crate) fn parse(file: &str, text: &str) -> Result<Value, CommandFailure> {
     let documents = documents(file, text)?;
     let found = documents.len();
     let mut documents = documents.into_iter();
     match (documents.next(), documents.next()) {
         (Some(one), None) => Ok(one),
-        (None, _) => Err(Failure(format!("{file}: empty"))),
-        _ => Err(Failure(format!("{file}: expected one document, found {found}"))),
+        (None, _) => Err(CommandFailure(format!("{file}: empty"))),
+        _ => Err(CommandFailure(format!("{file}: expected one document, found {found}"))),
     }
 }
 
-fn documents(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
+fn documents(file: &str, text: &str) -> Result<Vec<Value>, CommandFailure> {
     let values = if is_json(file) {
-        let unique = serde_json::from_str(text).map(|Unique(value)| vec![value]);
+        let unique = serde_json::from_str(text).map(|UniqueNames(value)| vec![value]);
         unique.map_err(|error| format!("not JSON: {error}"))
     } else {
         yaml(text)
     };
-    let mut values = values.map_err(|error| Failure(format!("{file}: {error}")))?;
+    let mut values = values.map_err(|error| CommandFailure(format!("{file}: {error}")))?;
     values.retain(|value| !value.is_null());
     Ok(values)
 }
@@ -93,10 +93,10 @@ fn documents(file: &str, text: &str) -> Result<Vec<Value>, Failure> {
 ///
 /// # Errors
 /// If the file exists, or cannot be written.
-pub(crate) fn create(file: &str, text: &str) -> Result<(), Failure> {
+pub(crate) fn create(file: &str, text: &str) -> Result<(), CommandFailure> {
     let new = written(Path::new(file), text, None).map_err(|error| unwritable(file, &error))?;
     new.persist_noclobber(file).map_err(|error| match error.error {
-        error if error.kind() == ErrorKind::AlreadyExists => Failure(format!(
+        error if error.kind() == ErrorKind::AlreadyExists => CommandFailure(format!(
             "{file}: expected the name of a new file: this one exists, and is not overwritten"
         )),
         error => unwritable(file, &error),
@@ -109,7 +109,7 @@ pub(crate) fn create(file: &str, text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If the file does not exist, or cannot be written.
-pub(crate) fn replace(file: &str, text: &str, secret: bool) -> Result<(), Failure> {
+pub(crate) fn replace(file: &str, text: &str, secret: bool) -> Result<(), CommandFailure> {
     let replaced = || {
         // A link stays one.
         let path = Path::new(file).canonicalize()?;
@@ -120,8 +120,8 @@ pub(crate) fn replace(file: &str, text: &str, secret: bool) -> Result<(), Failur
     replaced().map(drop).map_err(|error| unwritable(file, &error))
 }
 
-fn unwritable(file: &str, error: &io::Error) -> Failure {
-    Failure(format!("{file}: cannot be written: {error}"))
+fn unwritable(file: &str, error: &io::Error) -> CommandFailure {
+    CommandFailure(format!("{file}: cannot be written: {error}"))
 }
 
 /// A temporary file with this text beside `path`.
@@ -169,9 +169,9 @@ fn yaml_error(error: &serde_saphyr::Error) -> String {
 }
 
 /// JSON whose objects have each name once. JSON leaves open which of two values counts, and `Value` takes the last.
-struct Unique(Value);
+struct UniqueNames(Value);
 
-impl<'de> Deserialize<'de> for Unique {
+impl<'de> Deserialize<'de> for UniqueNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(UniqueVisitor).map(Self)
     }
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Unique(item)) = items.next_element()? {
+        while let Some(UniqueNames(item)) = items.next_element()? {
             list.push(item);
         }
         Ok(list.into())
@@ -220,7 +220,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
-        while let Some((name, Unique(value))) = fields.next_entry::<String, Unique>()? {
+        while let Some((name, UniqueNames(value))) = fields.next_entry::<String, UniqueNames>()? {
             if object.contains_key(&name) {
                 return Err(Error::custom(format!("expected each name once, found {name:?} again")));
             }

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::config_file;
-use super::node::Node;
+use super::node::ConfigNode;
 use crate::envoy_config::filter_locator::{self, LocatedFilter};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 const CLUSTER: &str = "envoy.config.cluster.v3.Cluster";
 const ROUTE_CONFIGURATION: &str = "envoy.config.route.v3.RouteConfiguration";
@@ -29,7 +29,7 @@ const CONFIG_SOURCES: [&[&str]; 6] = [
 ///
 /// # Errors
 /// If the file itself cannot be read; others are left out.
-pub(crate) fn read(file: &str) -> Result<Vec<(String, Value)>, Failure> {
+pub(crate) fn read(file: &str) -> Result<Vec<(String, Value)>, CommandFailure> {
     let mut documents = vec![(file.to_owned(), config_file::read(file)?)];
     add_files(&mut documents);
     Ok(documents)
@@ -41,8 +41,8 @@ pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
     let mut next = 0;
     while let Some((file, value)) = documents.get(next) {
         let mut paths: Vec<String> = Vec::new();
-        Node::root(file, value).visit(&mut |object| {
-            let sources: Vec<Node<'_>> = CONFIG_SOURCES.iter().filter_map(|names| object.at(names)).collect();
+        ConfigNode::root(file, value).visit(&mut |object| {
+            let sources: Vec<ConfigNode<'_>> = CONFIG_SOURCES.iter().filter_map(|names| object.at(names)).collect();
             paths.extend(sources.iter().filter_map(watched_file).map(str::to_owned));
         });
         for path in paths {
@@ -57,14 +57,14 @@ pub(crate) fn add_files(documents: &mut Vec<(String, Value)>) {
 }
 
 /// Where Envoy gets what none of the documents has, for messages.
-pub(crate) fn origin(source: Option<&Node<'_>>) -> String {
+pub(crate) fn origin(source: Option<&ConfigNode<'_>>) -> String {
     match source.and_then(watched_file) {
         Some(file) => format!("from {file}, which cannot be read from here"),
         None => "from elsewhere".to_owned(),
     }
 }
 
-fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
+fn watched_file<'a>(source: &ConfigNode<'a>) -> Option<&'a str> {
     source
         .at(&["path_config_source", "path"])
         .or_else(|| source.get("path"))?
@@ -74,19 +74,19 @@ fn watched_file<'a>(source: &Node<'a>) -> Option<&'a str> {
 
 /// What the documents offer for discovery, by name.
 #[derive(Debug, Default)]
-pub(crate) struct Sources<'a> {
+pub(crate) struct DiscoverySources<'a> {
     filters: BTreeMap<&'a str, LocatedFilter<'a>>,
-    routes: BTreeMap<&'a str, Node<'a>>,
-    scopes: Vec<Node<'a>>,
-    clusters: BTreeMap<&'a str, Node<'a>>,
+    routes: BTreeMap<&'a str, ConfigNode<'a>>,
+    scopes: Vec<ConfigNode<'a>>,
+    clusters: BTreeMap<&'a str, ConfigNode<'a>>,
     /// By file, because the clusters of a bootstrap are for its own Envoy only.
-    static_clusters: BTreeMap<&'a str, BTreeMap<&'a str, Node<'a>>>,
+    static_clusters: BTreeMap<&'a str, BTreeMap<&'a str, ConfigNode<'a>>>,
     /// The files of bootstraps that discover no clusters.
     without_discovery: BTreeSet<&'a str>,
 }
 
-impl<'a> Sources<'a> {
-    pub(crate) fn new(roots: &[Node<'a>]) -> Self {
+impl<'a> DiscoverySources<'a> {
+    pub(crate) fn new(roots: &[ConfigNode<'a>]) -> Self {
         let mut sources = Self::default();
         for root in roots {
             let resources = filter_locator::filters(root)
@@ -123,23 +123,23 @@ impl<'a> Sources<'a> {
     }
 
     /// The route configuration of this name.
-    pub(crate) fn routes(&self, name: &str) -> Option<&Node<'a>> {
+    pub(crate) fn routes(&self, name: &str) -> Option<&ConfigNode<'a>> {
         self.routes.get(name)
     }
 
     /// The scopes of routes that are discovered.
-    pub(crate) fn scopes(&self) -> impl Iterator<Item = &Node<'a>> {
+    pub(crate) fn scopes(&self) -> impl Iterator<Item = &ConfigNode<'a>> {
         self.scopes.iter()
     }
 
     /// The cluster of this name that the Envoy of this file has.
-    pub(crate) fn cluster(&self, file: &str, name: &str) -> Option<&Node<'a>> {
+    pub(crate) fn cluster(&self, file: &str, name: &str) -> Option<&ConfigNode<'a>> {
         let own = self.bootstrap_of(file).and_then(|clusters| clusters.get(name));
         own.or_else(|| self.clusters.get(name))
     }
 
     /// The clusters of the bootstrap that this file is, or that its listeners belong to: the only one.
-    fn bootstrap_of(&self, file: &str) -> Option<&BTreeMap<&'a str, Node<'a>>> {
+    fn bootstrap_of(&self, file: &str) -> Option<&BTreeMap<&'a str, ConfigNode<'a>>> {
         let mut bootstraps = self.static_clusters.iter().filter(|(_, clusters)| !clusters.is_empty());
         let own = self.static_clusters.get(file).filter(|clusters| !clusters.is_empty());
         own.or_else(|| match (bootstraps.next(), bootstraps.next()) {
@@ -154,7 +154,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Whether this document offers routes for discovery.
-    pub(crate) fn has_routes(&self, root: &Node<'_>) -> bool {
+    pub(crate) fn has_routes(&self, root: &ConfigNode<'_>) -> bool {
         self.routes.values().any(|routes| routes.file == root.file)
     }
 }

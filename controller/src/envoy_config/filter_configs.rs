@@ -1,8 +1,8 @@
 //! Every configuration of the filter in a set of documents, wherever it is.
 
-use super::node::Node;
+use super::node::ConfigNode;
 use super::{filter_locator, foreign_config};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_core::config;
 use limpet_core::config::schema::FilterConfig;
 
@@ -10,7 +10,7 @@ use limpet_core::config::schema::FilterConfig;
 ///
 /// # Errors
 /// If no configuration is left.
-pub(crate) fn read(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, Failure> {
+pub(crate) fn read(file: &str, roots: &[ConfigNode<'_>]) -> Result<Vec<FilterConfig>, CommandFailure> {
     let mut configs: Vec<FilterConfig> = Vec::new();
     for config in roots.iter().flat_map(in_document) {
         if !configs.contains(&config) {
@@ -19,12 +19,12 @@ pub(crate) fn read(file: &str, roots: &[Node<'_>]) -> Result<Vec<FilterConfig>, 
     }
     if configs.is_empty() {
         let message = format!("no configuration of the filter in it that can be read; `limpet check {file}` says more");
-        return Err(Failure(format!("{file}: {message}")));
+        return Err(CommandFailure(format!("{file}: {message}")));
     }
     Ok(configs)
 }
 
-fn in_document(root: &Node<'_>) -> Vec<FilterConfig> {
+fn in_document(root: &ConfigNode<'_>) -> Vec<FilterConfig> {
     if let Some(found) = foreign_config::find(root) {
         let configs = found.into_iter().flatten();
         configs.filter_map(|found| config::parse(&found.json()).ok()).collect()

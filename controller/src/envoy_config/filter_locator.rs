@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::node::Node;
+use super::node::ConfigNode;
 use limpet_core::config;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::FILTER_NAME;
@@ -22,12 +22,12 @@ const TYPED_EXTENSION: &str = "envoy.config.core.v3.TypedExtensionConfig";
 
 /// A build of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Build {
+pub(crate) enum LocatedBuild {
     Wasm,
     Module,
 }
 
-impl Build {
+impl LocatedBuild {
     /// The build for which Envoy's configuration has this type.
     fn of(kind: &str) -> Option<Self> {
         match kind {
@@ -38,7 +38,7 @@ impl Build {
     }
 
     /// Whether a list of discoverable types has the type of this build.
-    pub(crate) fn is_among(self, types: &[Node<'_>]) -> bool {
+    pub(crate) fn is_among(self, types: &[ConfigNode<'_>]) -> bool {
         let kinds = types.iter().filter_map(|kind| kind.value.as_str());
         kinds
             .filter_map(|url| url.rsplit('/').next())
@@ -50,25 +50,25 @@ impl Build {
 #[derive(Debug, Clone)]
 pub(crate) struct LocatedFilter<'a> {
     /// The object around it: an entry of `http_filters`, or a resource of its own.
-    pub(crate) holder: Node<'a>,
-    pub(crate) build: Build,
+    pub(crate) holder: ConfigNode<'a>,
+    pub(crate) build: LocatedBuild,
     /// Envoy's configuration of the filter.
-    pub(crate) envoy: Node<'a>,
+    pub(crate) envoy: ConfigNode<'a>,
     /// The filter's own configuration.
-    pub(crate) configuration: Configuration<'a>,
+    pub(crate) configuration: FilterConfiguration<'a>,
 }
 
 /// The filter's own configuration, as Envoy hands it to the filter.
 #[derive(Debug, Clone)]
-pub(crate) struct Configuration<'a> {
-    pub(crate) node: Node<'a>,
+pub(crate) struct FilterConfiguration<'a> {
+    pub(crate) node: ConfigNode<'a>,
     /// The JSON that Envoy hands over; `None` if the message holds none.
     pub(crate) text: Option<Vec<u8>>,
     /// What is wrong with the message around the text.
     pub(crate) problem: Option<&'static str>,
 }
 
-impl Configuration<'_> {
+impl FilterConfiguration<'_> {
     /// The configuration, if it has the types of the schema; its values may be wrong.
     pub(crate) fn parsed(&self) -> Option<FilterConfig> {
         config::parse(self.text.as_ref()?).ok()
@@ -88,12 +88,12 @@ impl<'a> LocatedFilter<'a> {
 }
 
 /// Every Limpet filter in a document, in order.
-pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<LocatedFilter<'a>> {
+pub(crate) fn filters<'a>(root: &ConfigNode<'a>) -> Vec<LocatedFilter<'a>> {
     let mut found = Vec::new();
     root.visit(&mut |holder| {
         for field in holder.children() {
             if let Some((kind, envoy)) = field.typed()
-                && let Some(build) = Build::of(kind)
+                && let Some(build) = LocatedBuild::of(kind)
             {
                 let filter = LocatedFilter {
                     holder: holder.clone(),
@@ -113,8 +113,8 @@ pub(crate) fn filters<'a>(root: &Node<'a>) -> Vec<LocatedFilter<'a>> {
 /// By its name, or by the fields of its configuration.
 fn is_ours(filter: &LocatedFilter<'_>) -> bool {
     let inner = match filter.build {
-        Build::Wasm => filter.envoy.at(&["config", "name"]),
-        Build::Module => filter.envoy.at(&["dynamic_module_config", "name"]),
+        LocatedBuild::Wasm => filter.envoy.at(&["config", "name"]),
+        LocatedBuild::Module => filter.envoy.at(&["dynamic_module_config", "name"]),
     };
     let named = filter.name() == FILTER_NAME || inner.and_then(|name| name.value.as_str()) == Some(FILTER_NAME);
     named || filter.configuration.parsed().is_some() || {
@@ -128,14 +128,14 @@ fn is_ours(filter: &LocatedFilter<'_>) -> bool {
 }
 
 /// The filter's own configuration in Envoy's configuration of it.
-fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
+fn configuration<'a>(build: LocatedBuild, envoy: &ConfigNode<'a>) -> FilterConfiguration<'a> {
     let (message, missing, no_struct) = match build {
-        Build::Wasm => (
+        LocatedBuild::Wasm => (
             envoy.at(&["config", "configuration"]),
             "expected the filter's configuration in config.configuration",
             Some("expected a google.protobuf.StringValue: Envoy hands a Struct to the filter as protobuf, not as JSON"),
         ),
-        Build::Module => (
+        LocatedBuild::Module => (
             envoy.get("filter_config"),
             "expected the filter's configuration in filter_config",
             None,
@@ -143,7 +143,7 @@ fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
     };
     match message {
         Some(message) => handed(&message, no_struct),
-        None => Configuration {
+        None => FilterConfiguration {
             node: envoy.clone(),
             text: None,
             problem: Some(missing),
@@ -153,9 +153,9 @@ fn configuration<'a>(build: Build, envoy: &Node<'a>) -> Configuration<'a> {
 
 /// What Envoy hands to a filter: the text of a `StringValue` or `BytesValue`, and to modules a `Struct` as JSON;
 /// `no_struct`: the problem with a `Struct`, if there is one.
-fn handed<'a>(message: &Node<'a>, no_struct: Option<&'static str>) -> Configuration<'a> {
+fn handed<'a>(message: &ConfigNode<'a>, no_struct: Option<&'static str>) -> FilterConfiguration<'a> {
     let Some(node) = message.entry("value") else {
-        return Configuration {
+        return FilterConfiguration {
             node: message.clone(),
             text: None,
             problem: Some("expected a value"),
@@ -171,16 +171,16 @@ fn handed<'a>(message: &Node<'a>, no_struct: Option<&'static str>) -> Configurat
         Some("google.protobuf.Struct") => {
             let text = Some(node.value.to_string().into_bytes());
             let problem = no_struct;
-            return Configuration { node, text, problem };
+            return FilterConfiguration { node, text, problem };
         }
         _ => (None, "expected a google.protobuf.StringValue or BytesValue"),
     };
     let problem = text.is_none().then_some(problem);
-    Configuration { node, text, problem }
+    FilterConfiguration { node, text, problem }
 }
 
 /// Envoy's configuration of the filter for a route, a virtual host, all routes, or a weighted cluster; with its type.
-pub(crate) fn per_route<'a>(level: &Node<'a>, filter: &str) -> Option<(&'a str, Node<'a>)> {
+pub(crate) fn per_route<'a>(level: &ConfigNode<'a>, filter: &str) -> Option<(&'a str, ConfigNode<'a>)> {
     let (kind, content) = level.get("typed_per_filter_config")?.entry(filter)?.typed()?;
     if kind == FILTER_CONFIG {
         return content.get("config")?.typed();
@@ -189,10 +189,10 @@ pub(crate) fn per_route<'a>(level: &Node<'a>, filter: &str) -> Option<(&'a str, 
 }
 
 /// The configuration of a cluster specifier, as Envoy hands it to the module.
-pub(crate) fn specifier<'a>(envoy: &Node<'a>) -> Configuration<'a> {
+pub(crate) fn specifier<'a>(envoy: &ConfigNode<'a>) -> FilterConfiguration<'a> {
     match envoy.get("specifier_config") {
         Some(message) => handed(&message, None),
-        None => Configuration {
+        None => FilterConfiguration {
             node: envoy.clone(),
             text: None,
             problem: Some("expected the destinations in specifier_config"),
@@ -201,13 +201,13 @@ pub(crate) fn specifier<'a>(envoy: &Node<'a>) -> Configuration<'a> {
 }
 
 /// The session that Envoy's configuration of the module for a route names.
-pub(crate) fn route_session<'a>(per_route: &Node<'a>) -> Configuration<'a> {
+pub(crate) fn route_session<'a>(per_route: &ConfigNode<'a>) -> FilterConfiguration<'a> {
     match per_route.get("filter_config") {
         Some(message) => handed(
             &message,
             Some("expected a google.protobuf.StringValue with <policy>/<scope>"),
         ),
-        None => Configuration {
+        None => FilterConfiguration {
             node: per_route.clone(),
             text: None,
             problem: Some("expected a google.protobuf.StringValue with <policy>/<scope> in filter_config"),

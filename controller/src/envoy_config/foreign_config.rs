@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::filter_locator::Build;
-use super::node::Node;
+use super::filter_locator::LocatedBuild;
+use super::node::ConfigNode;
 use limpet_core::envoy::FILTER_NAME;
 
 /// A configuration of the filter, and what the object around it says about its use.
 #[derive(Debug, Clone)]
 pub(crate) struct ForeignConfig<'a> {
-    pub(crate) node: Node<'a>,
+    pub(crate) node: ConfigNode<'a>,
     /// The build that reads it.
-    pub(crate) build: Build,
+    pub(crate) build: LocatedBuild,
     /// The environment variables that Envoy hands to a wasm filter.
     pub(crate) forwarded: BTreeSet<String>,
     /// The variables that the object itself has for it.
@@ -27,7 +27,7 @@ impl ForeignConfig<'_> {
 
 /// The configurations in an object of another control plane, at least one, or what the object lacks; `None` if the
 /// document is no such object.
-pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<ForeignConfig<'a>>, &'static str>> {
+pub(crate) fn find<'a>(root: &ConfigNode<'a>) -> Option<Result<Vec<ForeignConfig<'a>>, &'static str>> {
     let (group, _) = root.text("apiVersion")?.split_once('/')?;
     let spec = root.get("spec");
     match (group, root.text("kind")?) {
@@ -47,13 +47,14 @@ pub(crate) fn find<'a>(root: &Node<'a>) -> Option<Result<Vec<ForeignConfig<'a>>,
 }
 
 /// Of Istio.
-fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<ForeignConfig<'a>> {
+fn wasm_plugin<'a>(spec: &ConfigNode<'a>) -> Option<ForeignConfig<'a>> {
     let variables = spec.get("vmConfig").map(|vm| vm.list("env")).unwrap_or_default();
-    let value = |variable: &Node<'a>| Some((variable.text("name")?.to_owned(), variable.text("value")?.to_owned()));
+    let value =
+        |variable: &ConfigNode<'a>| Some((variable.text("name")?.to_owned(), variable.text("value")?.to_owned()));
     Some(ForeignConfig {
         values: variables.iter().filter_map(value).collect(),
         node: spec.get("pluginConfig")?,
-        build: Build::Wasm,
+        build: LocatedBuild::Wasm,
         forwarded: variables
             .iter()
             .filter_map(|variable| variable.text("name"))
@@ -63,8 +64,8 @@ fn wasm_plugin<'a>(spec: &Node<'a>) -> Option<ForeignConfig<'a>> {
 }
 
 /// Of Envoy Gateway.
-fn extension_policy<'a>(spec: &Node<'a>) -> Vec<ForeignConfig<'a>> {
-    let entry = |entry: Node<'a>, build| {
+fn extension_policy<'a>(spec: &ConfigNode<'a>) -> Vec<ForeignConfig<'a>> {
+    let entry = |entry: ConfigNode<'a>, build| {
         let names = entry.get("env").map(|env| env.list("hostKeys")).unwrap_or_default();
         let forwarded = names.iter().filter_map(|name| name.value.as_str());
         (entry.text("name") == Some(FILTER_NAME)).then_some(ForeignConfig {
@@ -77,10 +78,10 @@ fn extension_policy<'a>(spec: &Node<'a>) -> Vec<ForeignConfig<'a>> {
     let wasm = spec
         .list("wasm")
         .into_iter()
-        .filter_map(|item| entry(item, Build::Wasm));
+        .filter_map(|item| entry(item, LocatedBuild::Wasm));
     let modules = spec
         .list("dynamicModule")
         .into_iter()
-        .filter_map(|item| entry(item, Build::Module));
+        .filter_map(|item| entry(item, LocatedBuild::Module));
     wasm.chain(modules).collect()
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Node<'a> {
+pub(crate) struct ConfigNode<'a> {
     pub(crate) value: &'a Value,
     /// The name of the file, as it was given.
     pub(crate) file: &'a str,
@@ -14,7 +14,7 @@ pub(crate) struct Node<'a> {
 /// The field of an `Any` that names the type, in the JSON form of protocol buffers.
 const TYPE: &str = "@type";
 
-impl<'a> Node<'a> {
+impl<'a> ConfigNode<'a> {
     pub(crate) fn root(file: &'a str, value: &'a Value) -> Self {
         Self {
             value,
@@ -24,18 +24,18 @@ impl<'a> Node<'a> {
     }
 
     /// The field of this name, in snake case or in camel case; Envoy reads both. Null counts as absent.
-    pub(crate) fn get(&self, name: &str) -> Option<Node<'a>> {
+    pub(crate) fn get(&self, name: &str) -> Option<ConfigNode<'a>> {
         self.entry(name).or_else(|| self.entry(&camel_case(name)))
     }
 
     /// The field of exactly this name.
-    pub(crate) fn entry(&self, name: &str) -> Option<Node<'a>> {
+    pub(crate) fn entry(&self, name: &str) -> Option<ConfigNode<'a>> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
         Some(self.child(value, self.path_of(name)))
     }
 
-    /// [`Node::get`] along several names.
-    pub(crate) fn at(&self, names: &[&str]) -> Option<Node<'a>> {
+    /// [`ConfigNode::get`] along several names.
+    pub(crate) fn at(&self, names: &[&str]) -> Option<ConfigNode<'a>> {
         names.iter().try_fold(self.clone(), |node, name| node.get(name))
     }
 
@@ -50,12 +50,12 @@ impl<'a> Node<'a> {
     }
 
     /// The items of the list of this name; none if it is absent.
-    pub(crate) fn list(&self, name: &str) -> Vec<Node<'a>> {
+    pub(crate) fn list(&self, name: &str) -> Vec<ConfigNode<'a>> {
         self.get(name).map(|node| node.children().collect()).unwrap_or_default()
     }
 
     /// The items of a list, or the values of an object.
-    pub(crate) fn children(&self) -> impl Iterator<Item = Node<'a>> {
+    pub(crate) fn children(&self) -> impl Iterator<Item = ConfigNode<'a>> {
         let items = self.value.as_array().map(|items| {
             let node = |(i, value)| self.child(value, format!("{}[{i}]", self.path));
             items.iter().enumerate().map(node).collect::<Vec<_>>()
@@ -73,7 +73,7 @@ impl<'a> Node<'a> {
     }
 
     /// The type and the content of a typed configuration, which may be wrapped in a `TypedStruct`.
-    pub(crate) fn typed(&self) -> Option<(&'a str, Node<'a>)> {
+    pub(crate) fn typed(&self) -> Option<(&'a str, ConfigNode<'a>)> {
         let kind = self.kind()?;
         if !kind.ends_with(".TypedStruct") {
             return Some((kind, self.clone()));
@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
     }
 
     /// Visits every object at any depth, outer ones first.
-    pub(crate) fn visit(&self, visitor: &mut dyn FnMut(&Node<'a>)) {
+    pub(crate) fn visit(&self, visitor: &mut dyn FnMut(&ConfigNode<'a>)) {
         if self.value.is_object() {
             visitor(self);
         }
@@ -97,8 +97,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn child(&self, value: &'a Value, path: String) -> Node<'a> {
-        Node {
+    fn child(&self, value: &'a Value, path: String) -> ConfigNode<'a> {
+        ConfigNode {
             value,
             file: self.file,
             path,
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_path_says_where_a_value_is() {
         let value = json!({"typedPerFilterConfig": {"a.b": [1, {"c": null}]}});
-        let node = Node::root("file", &value).get("typed_per_filter_config").unwrap();
+        let node = ConfigNode::root("file", &value).get("typed_per_filter_config").unwrap();
         let list = node.entry("a.b").unwrap();
         assert_eq!(list.children().nth(1).unwrap().path, "typedPerFilterConfig[\"a.b\"][1]");
         assert!(list.children().nth(1).unwrap().get("c").is_none());
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_typed_struct_is_what_it_wraps() {
         let value = json!({"@type": "x/xds.type.v3.TypedStruct", "type_url": "y/a.Wasm", "value": {"n": 1}});
-        let root = Node::root("file", &value);
+        let root = ConfigNode::root("file", &value);
         let (kind, content) = root.typed().unwrap();
         assert_eq!((kind, content.path.as_str()), ("a.Wasm", "value"));
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::http::{Http, HttpError};
 use crate::cli::DrainEnvoyArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 
 /// How long no client may have connected. Whoever leads clients to an Envoy learns after a while that it ends: one that
@@ -23,11 +23,11 @@ const OF_NO_CLIENT: [&str; 3] = ["admin.", "limpet.ready.", "limpet.metrics."];
 /// The counters that are asked for: a regular expression, encoded.
 const STATS: &str = "/stats?filter=downstream_%28cx_active%7Ccx_total%7Crq_active%29%24";
 
-pub(crate) fn run(args: &DrainEnvoyArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &DrainEnvoyArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let begun = Instant::now();
     let deadline = begun + args.time.get();
     let admin = Http::new(format!("127.0.0.1:{}", args.admin_port));
-    let failed = |error: HttpError| Failure(format!("Envoy's admin interface at {admin}: {error}"));
+    let failed = |error: HttpError| CommandFailure(format!("Envoy's admin interface at {admin}: {error}"));
     // Listeners stay open: a client that still comes is served.
     for request in ["/healthcheck/fail", "/drain_listeners?graceful&skip_exit"] {
         admin.post(request, deadline).map_err(failed)?;
@@ -99,7 +99,7 @@ impl Clients {
     }
 }
 
-fn report(left: &Clients, took: Duration, form: Output) -> Result<Verdict, Failure> {
+fn report(left: &Clients, took: Duration, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let Clients {
         connections, requests, ..
     } = left;
@@ -115,7 +115,11 @@ fn report(left: &Clients, took: Duration, form: Output) -> Result<Verdict, Failu
         ))?,
     }
     // A connection without a request loses nothing: its client connects anew.
-    Ok(if *requests == 0 { Verdict::Good } else { Verdict::Bad })
+    Ok(if *requests == 0 {
+        CommandVerdict::Good
+    } else {
+        CommandVerdict::Bad
+    })
 }
 
 #[cfg(test)]

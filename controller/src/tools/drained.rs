@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::http::Http;
 use crate::cli::DrainedArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::settling::SETTLING;
 
@@ -22,7 +22,7 @@ const OWN_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 /// What the controller knows of this pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-struct Own {
+struct PodDrainage {
     /// Whether the address is a backend's. What is none has no sessions, if the controller knows all backends.
     known: bool,
     sessions: u64,
@@ -35,7 +35,7 @@ struct Own {
     why: Vec<String>,
 }
 
-impl Own {
+impl PodDrainage {
     fn is_empty(&self) -> bool {
         self.sessions == 0 && self.streams == 0
     }
@@ -52,16 +52,16 @@ impl Own {
 
 /// Waits until nothing was left for a while.
 #[derive(Debug, Default)]
-struct Wait {
+struct DrainedWait {
     /// Since when it is known that there is nothing.
     empty_since: Option<Instant>,
     /// Since when the controller counted at the last look.
     since: Option<String>,
 }
 
-impl Wait {
+impl DrainedWait {
     /// Takes in what the controller says now; `None`: it does not answer. Returns whether the last session is over.
-    fn look(&mut self, now: Instant, own: Option<&Own>) -> bool {
+    fn observe(&mut self, now: Instant, own: Option<&PodDrainage>) -> bool {
         // A controller that is away for a moment says nothing of sessions.
         let Some(own) = own.filter(|own| own.is_known_empty()) else {
             self.empty_since = None;
@@ -77,7 +77,7 @@ impl Wait {
     }
 }
 
-pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let begun = Instant::now();
     let deadline = begun + args.timeout.get();
     let controller = Http::new(args.controller.clone());
@@ -86,9 +86,9 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
         .clone()
         .or_else(|| fs::read_to_string(OWN_NAMESPACE).ok());
     let page = page(namespace.as_deref());
-    let mut last: Result<Own, String> = Err("it was not asked yet".to_owned());
+    let mut last: Result<PodDrainage, String> = Err("it was not asked yet".to_owned());
     let mut complained = None;
-    let mut wait = Wait::default();
+    let mut wait = DrainedWait::default();
     let mut is_drained = false;
     while !is_drained && Instant::now() < deadline {
         last = match controller.get(&page, deadline) {
@@ -96,21 +96,23 @@ pub(crate) fn run(args: &DrainedArgs, form: Output) -> Result<Verdict, Failure> 
             // Nor will it later.
             Err(error) if error.is_missing() => {
                 let why = "it counts no sessions (sessions.enabled in its configuration)";
-                return Err(Failure(format!("the controller at {controller}: {why}")));
+                return Err(CommandFailure(format!("the controller at {controller}: {why}")));
             }
             Err(error) => Err(error.to_string()),
         };
-        is_drained = wait.look(Instant::now(), last.as_ref().ok());
-        let doubts = last.as_ref().map_or_else(|error| Some(error.clone()), Own::doubts);
+        is_drained = wait.observe(Instant::now(), last.as_ref().ok());
+        let doubts = last
+            .as_ref()
+            .map_or_else(|error| Some(error.clone()), PodDrainage::doubts);
         if let Some(doubts) = doubts.as_ref().filter(|doubts| complained.as_ref() != Some(*doubts)) {
-            output::complain(&format!("warning: it is not known what is left: {doubts}\n"));
+            output::print_error(&format!("warning: it is not known what is left: {doubts}\n"));
         }
         complained = doubts;
         if !is_drained {
             thread::sleep(INTERVAL.min(deadline.saturating_duration_since(Instant::now())));
         }
     }
-    let own = last.map_err(|error| Failure(format!("the controller at {controller}: {error}")))?;
+    let own = last.map_err(|error| CommandFailure(format!("the controller at {controller}: {error}")))?;
     report(&own, is_drained, begun.elapsed(), form)
 }
 
@@ -122,11 +124,11 @@ fn page(namespace: Option<&str>) -> String {
     }
 }
 
-fn read(page: &str) -> Result<Own, String> {
+fn read(page: &str) -> Result<PodDrainage, String> {
     serde_json::from_str(page).map_err(|error| format!("expected what it knows of this pod: {error}"))
 }
 
-fn report(own: &Own, is_drained: bool, took: Duration, form: Output) -> Result<Verdict, Failure> {
+fn report(own: &PodDrainage, is_drained: bool, took: Duration, form: Output) -> Result<CommandVerdict, CommandFailure> {
     match form {
         Output::Json => {
             output::print_json(&json!({
@@ -136,12 +138,16 @@ fn report(own: &Own, is_drained: bool, took: Duration, form: Output) -> Result<V
         }
         Output::Text => output::print(&text(own, is_drained, took))?,
     }
-    Ok(if is_drained { Verdict::Good } else { Verdict::Bad })
+    Ok(if is_drained {
+        CommandVerdict::Good
+    } else {
+        CommandVerdict::Bad
+    })
 }
 
-fn text(own: &Own, is_drained: bool, took: Duration) -> String {
+fn text(own: &PodDrainage, is_drained: bool, took: Duration) -> String {
     let seconds = took.as_secs();
-    let Own { sessions, streams, .. } = own;
+    let PodDrainage { sessions, streams, .. } = own;
     match own.doubts() {
         _ if is_drained && own.known => format!("drained: no session is left after {seconds} s\n"),
         _ if is_drained => "no Envoy of the controller leads to this pod, so it has no sessions\n".to_owned(),
@@ -160,22 +166,22 @@ fn text(own: &Own, is_drained: bool, took: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn empty() -> Own {
-        Own {
+    fn empty() -> PodDrainage {
+        PodDrainage {
             known: true,
             since: Some("06:00".to_owned()),
             complete: true,
-            ..Own::default()
+            ..PodDrainage::default()
         }
     }
 
     /// Whether it has ended after these looks, by seconds.
-    fn ends(looks: &[(u64, Option<Own>)]) -> bool {
+    fn ends(looks: &[(u64, Option<PodDrainage>)]) -> bool {
         let start = Instant::now();
-        let mut wait = Wait::default();
+        let mut wait = DrainedWait::default();
         let looks = looks.iter();
         looks
-            .map(|(second, own)| wait.look(start + Duration::from_secs(*second), own.as_ref()))
+            .map(|(second, own)| wait.observe(start + Duration::from_secs(*second), own.as_ref()))
             .fold(false, |_, last| last)
     }
 
@@ -187,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_pod_is_drained_when_nothing_was_left_for_a_while() {
-        let busy = Own { sessions: 1, ..empty() };
+        let busy = PodDrainage { sessions: 1, ..empty() };
         assert!(ends(&[(0, Some(empty())), (15, Some(empty()))]));
         assert!(!ends(&[(0, Some(empty())), (14, Some(empty()))]));
         assert!(!ends(&[(0, Some(empty())), (9, Some(busy)), (15, Some(empty()))]));
@@ -196,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_controller_that_starts_again_begins_the_wait_anew() {
-        let again = Own {
+        let again = PodDrainage {
             since: Some("06:10".to_owned()),
             ..empty()
         };
@@ -213,14 +219,14 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_nothing() {
-        let doubtful = Own {
+        let doubtful = PodDrainage {
             complete: false,
             why: vec!["2 Envoys are connected, and 1 tells".to_owned()],
             ..empty()
         };
-        let unpublished = Own { since: None, ..empty() };
+        let unpublished = PodDrainage { since: None, ..empty() };
         // Of an earlier controller.
-        let old: Own = serde_json::from_str(r#"{"known": true, "sessions": 0, "streams": 0}"#).unwrap();
+        let old: PodDrainage = serde_json::from_str(r#"{"known": true, "sessions": 0, "streams": 0}"#).unwrap();
         for own in [doubtful.clone(), unpublished, old] {
             assert!(!ends(&[(0, Some(own.clone())), (60, Some(own))]));
         }
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_is_no_backend_goes_when_the_controller_knows_all() {
-        let own = |complete| Own {
+        let own = |complete| PodDrainage {
             known: false,
             complete,
             ..empty()

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::cli::InstallArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 
 /// Both builds of the filter.
 const FILTERS: [&str; 2] = ["limpet.wasm", "liblimpet.so"];
 
-pub(crate) fn run(args: &InstallArgs, form: Output) -> Result<Verdict, Failure> {
-    let command = std::env::current_exe().map_err(|error| Failure(format!("cannot find this command: {error}")))?;
+pub(crate) fn run(args: &InstallArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
+    let command =
+        std::env::current_exe().map_err(|error| CommandFailure(format!("cannot find this command: {error}")))?;
     let filters = FILTERS.map(|name| (args.from.join(name), name, 0o644));
     let files: Vec<_> = [(command, "limpet", 0o755)].into_iter().chain(filters).collect();
     // All are opened before any is written: what is there stays as it is where one is missing.
@@ -23,11 +24,12 @@ pub(crate) fn run(args: &InstallArgs, form: Output) -> Result<Verdict, Failure> 
     for (from, name, mode) in files {
         opened.push((open(&from)?, from, args.to.join(name), mode));
     }
-    fs::create_dir_all(&args.to).map_err(|error| Failure(format!("{}: cannot be made: {error}", args.to.display())))?;
+    fs::create_dir_all(&args.to)
+        .map_err(|error| CommandFailure(format!("{}: cannot be made: {error}", args.to.display())))?;
     let mut installed = Vec::new();
     for (mut file, from, to, mode) in opened {
         let bytes = copy(&mut file, &to, mode).map_err(|error| {
-            Failure(format!(
+            CommandFailure(format!(
                 "{}: cannot be copied to {}: {error}",
                 from.display(),
                 to.display()
@@ -36,11 +38,11 @@ pub(crate) fn run(args: &InstallArgs, form: Output) -> Result<Verdict, Failure> 
         installed.push((from, to, bytes));
     }
     report(&installed, form)?;
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
-fn open(from: &Path) -> Result<File, Failure> {
-    let failed = |error: String| Failure(format!("{}: cannot be read: {error}", from.display()));
+fn open(from: &Path) -> Result<File, CommandFailure> {
+    let failed = |error: String| CommandFailure(format!("{}: cannot be read: {error}", from.display()));
     let file = File::open(from).map_err(|error| failed(error.to_string()))?;
     let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
     if !metadata.is_file() {
@@ -61,7 +63,7 @@ fn copy(from: &mut File, to: &Path, mode: u32) -> io::Result<u64> {
     Ok(bytes)
 }
 
-fn report(installed: &[(PathBuf, PathBuf, u64)], form: Output) -> Result<(), Failure> {
+fn report(installed: &[(PathBuf, PathBuf, u64)], form: Output) -> Result<(), CommandFailure> {
     match form {
         Output::Text => {
             let line = |(from, to, bytes): &(PathBuf, PathBuf, u64)| {

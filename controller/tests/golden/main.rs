@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet::cluster::render::{Rendered, render};
+use limpet::cluster::render::{RenderResult, render};
 use limpet_core::config::{
     self,
     schema::{KeyConfig, KeyStateConfig},
 };
 use limpet_model::{Gateways, ManagedEnvoys, Settings};
-use limpet_outputs::envoy::{EnvoyOptions, EnvoysNamespace, Surroundings};
+use limpet_outputs::envoy::{EnvoyEnvironment, EnvoyOptions, EnvoysNamespace};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 use limpet_outputs::{ControlPlane, FilterInputs, FilterKeys};
@@ -81,7 +81,7 @@ fn part<T: DeserializeOwned + Default>(file: &Path) -> T {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-fn rendered(Case { folder, plane }: &Case) -> Rendered {
+fn rendered(Case { folder, plane }: &Case) -> RenderResult {
     let of = |plane: &ControlPlane| {
         plane
             .gateway_controllers()
@@ -91,7 +91,7 @@ fn rendered(Case { folder, plane }: &Case) -> Rendered {
     };
     let mut options: EnvoyOptions = part(&folder.join("envoy.yaml"));
     if let Some(managed) = &mut options.managed {
-        managed.surroundings = Surroundings {
+        managed.surroundings = EnvoyEnvironment {
             namespace: "limpet-system".to_owned(),
             xds_port: 18000,
             tls: true,

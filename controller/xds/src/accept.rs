@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::admission::{Admission, Admitted, Connections, Displaced};
-use super::connection::{Client, Connection, Socket};
-use super::counters::TurnedAway;
+use super::admission::{Admission, AdmissionPermit, ConnectionAdmission, DisplacementSignal};
+use super::connection::{ClientConnection, ExpiringConnection, Socket};
+use super::counters::RejectionReason;
 use super::log_rate::LogRate;
-use super::peer::{Identity, Peer};
+use super::peer::{CertificateIdentity, Peer};
 use super::renewal;
 use super::snapshots::Snapshots;
-use super::tls::Tls;
+use super::tls::CertificateSource;
 
 /// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -29,10 +29,10 @@ pub(super) const WAITING: usize = 64;
 
 /// Accepts connections for ever. It never waits for a client.
 pub(super) struct Acceptor {
-    pub(super) tls: Option<Arc<Tls>>,
-    pub(super) ready: mpsc::Sender<io::Result<Connection>>,
+    pub(super) tls: Option<Arc<CertificateSource>>,
+    pub(super) ready: mpsc::Sender<io::Result<ExpiringConnection>>,
     pub(super) handshakes: Admission,
-    pub(super) connections: Connections,
+    pub(super) connections: ConnectionAdmission,
     pub(super) snapshots: Snapshots,
     pub(super) logs: Arc<LogRate>,
 }
@@ -48,7 +48,7 @@ impl Acceptor {
                     Ok((stream, address)) => this.begin(stream, address),
                     Err(error) => {
                         // The client is gone, or there are too many open files: both pass.
-                        if let Some(left_out) = this.logs.tell() {
+                        if let Some(left_out) = this.logs.permit() {
                             tracing::warn!(%error, left_out, "cannot accept a connection");
                         }
                         sleep(Duration::from_millis(100)).await;
@@ -75,7 +75,7 @@ impl Acceptor {
         tokio::spawn(async move {
             if let Err((why, error)) = this.serve(stream, address, handshake).await {
                 this.snapshots.shared().counters.turned_away(why);
-                if let Some(left_out) = this.logs.tell() {
+                if let Some(left_out) = this.logs.permit() {
                     tracing::warn!(peer = %address, error, left_out, "a connection was turned away");
                 }
             }
@@ -86,23 +86,23 @@ impl Acceptor {
         self: &Arc<Self>,
         stream: TcpStream,
         address: SocketAddr,
-        handshake: Option<Admitted>,
-    ) -> Result<(), (TurnedAway, String)> {
+        handshake: Option<AdmissionPermit>,
+    ) -> Result<(), (RejectionReason, String)> {
         let (socket, identity, shown) = match (&self.tls, handshake) {
             (Some(tls), Some(handshake)) => {
                 let (stream, identity, shown) = authenticate(tls, stream, handshake).await?;
                 (Socket::Tls(stream), Some(identity), shown)
             }
             (None, _) => (Socket::Plain(stream), None, Vec::new()),
-            (Some(_), None) => return Err((TurnedAway::Handshake, "the handshake has no place".to_owned())),
+            (Some(_), None) => return Err((RejectionReason::Handshake, "the handshake has no place".to_owned())),
         };
         let peer = Peer { address, identity };
         let (place, displaced) = self.connections.enter(&peer).ok_or_else(|| {
             let words = "too many connections are open, of this address or of all, and none has more than this one's";
-            (TurnedAway::Connections, words.to_owned())
+            (RejectionReason::Connections, words.to_owned())
         })?;
-        let client = Client::new(peer, place);
-        let connection = Connection::new(socket, client.clone());
+        let client = ClientConnection::new(peer, place);
+        let connection = ExpiringConnection::new(socket, client.clone());
         // Not in this task, which is as large as a handshake.
         tokio::spawn(Arc::clone(self).end(client, shown, displaced));
         // A closed channel means that the server ends.
@@ -112,7 +112,12 @@ impl Acceptor {
 
     /// Ends the connection when another one has its place, and when its client may have renewed the certificates that
     /// it has shown, or has to.
-    async fn end(self: Arc<Self>, client: Client, shown: Vec<CertificateDer<'static>>, displaced: Displaced) {
+    async fn end(
+        self: Arc<Self>,
+        client: ClientConnection,
+        shown: Vec<CertificateDer<'static>>,
+        displaced: DisplacementSignal,
+    ) {
         let Peer { address, identity } = client.peer();
         let certificate = async {
             match (&self.tls, identity) {
@@ -129,8 +134,8 @@ impl Acceptor {
             why = certificate => tracing::info!(peer = %address, subject, why, "a connection ends"),
             // The sender sends nothing; it is dropped.
             _ = displaced => {
-                self.snapshots.shared().counters.turned_away(TurnedAway::Connections);
-                if let Some(left_out) = self.logs.tell() {
+                self.snapshots.shared().counters.turned_away(RejectionReason::Connections);
+                if let Some(left_out) = self.logs.permit() {
                     let words = "a connection gave way: its certificate, or its address, has most of all";
                     tracing::warn!(peer = %address, subject, left_out, "{words}");
                 }
@@ -143,31 +148,31 @@ impl Acceptor {
 type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;
 
 async fn authenticate(
-    tls: &Tls,
+    tls: &CertificateSource,
     stream: TcpStream,
-    mut handshake: Admitted,
-) -> Result<(TlsStream, Identity, Vec<CertificateDer<'static>>), (TurnedAway, String)> {
+    mut handshake: AdmissionPermit,
+) -> Result<(TlsStream, CertificateIdentity, Vec<CertificateDer<'static>>), (RejectionReason, String)> {
     let config = tls.current().ok_or_else(|| {
         let words = "the server has no certificate yet".to_owned();
-        (TurnedAway::Handshake, words)
+        (RejectionReason::Handshake, words)
     })?;
     let acceptor = TlsAcceptor::from(config);
     let stream = tokio::select! {
         result = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => match result {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err((TurnedAway::Handshake, format!("the handshake failed: {error}"))),
-            Err(_) => return Err((TurnedAway::Handshake, "the handshake took too long".to_owned())),
+            Ok(Err(error)) => return Err((RejectionReason::Handshake, format!("the handshake failed: {error}"))),
+            Err(_) => return Err((RejectionReason::Handshake, "the handshake took too long".to_owned())),
         },
         () = handshake.displaced() => {
-            return Err((TurnedAway::Handshake, "the handshake gave way to newer ones".to_owned()));
+            return Err((RejectionReason::Handshake, "the handshake gave way to newer ones".to_owned()));
         }
     };
     let shown = stream.get_ref().1.peer_certificates();
     let shown = shown.map(<[_]>::to_vec).unwrap_or_default();
-    let identity = shown.first().and_then(Identity::of);
+    let identity = shown.first().and_then(CertificateIdentity::of);
     let identity = identity.ok_or_else(|| {
         let words = "the client's certificate cannot be read".to_owned();
-        (TurnedAway::Handshake, words)
+        (RejectionReason::Handshake, words)
     })?;
     handshake.succeeded();
     Ok((Box::new(stream), identity, shown))

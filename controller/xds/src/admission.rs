@@ -10,8 +10,8 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::sleep_until;
 
-use super::limits::Pace;
-use super::peer::{Origin, Owner, Peer};
+use super::limits::RequestPace;
+use super::peer::{ConnectionOwner, Origin, Peer};
 use super::snapshots::lock;
 
 /// The limit of handshakes under way, of all addresses. Each costs a descriptor and some kilobytes.
@@ -38,28 +38,28 @@ const NAMES_OF_ORIGIN: usize = 128 << 20;
 pub struct Admission {
     all: usize,
     of_origin: usize,
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<AdmissionTable>>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct AdmissionTable {
     next: u64,
     under_way: BTreeMap<Origin, BTreeMap<u64, oneshot::Sender<()>>>,
     /// The addresses that have places. The last one gives way first.
-    ranked: BTreeSet<(Rank, Origin)>,
+    ranked: BTreeSet<(OriginRank, Origin)>,
     count: usize,
     /// The addresses that go before others, by when they were told last, which is a number of `next`.
-    known: BTreeMap<Origin, u64>,
+    preferred: BTreeMap<Origin, u64>,
     by_age: BTreeMap<u64, Origin>,
 }
 
 /// Whether an address is unknown, how many places it has, and the oldest of them.
-type Rank = (bool, usize, Option<Reverse<u64>>);
+type OriginRank = (bool, usize, Option<Reverse<u64>>);
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub struct Admitted {
-    table: Arc<Mutex<Table>>,
+pub struct AdmissionPermit {
+    table: Arc<Mutex<AdmissionTable>>,
     origin: Origin,
     number: u64,
     displaced: oneshot::Receiver<()>,
@@ -82,13 +82,13 @@ impl Admission {
     }
 
     /// Lets this address go before those that are unknown. The last thousand of them are remembered.
-    pub fn know(&self, origin: Origin) {
+    pub fn prefer(&self, origin: Origin) {
         lock(&self.table).remember(origin);
     }
 
     /// Takes a place.
     #[must_use]
-    pub fn begin(&self, origin: Origin) -> Admitted {
+    pub fn begin(&self, origin: Origin) -> AdmissionPermit {
         let mut table = lock(&self.table);
         let number = table.next();
         let (place, displaced) = oneshot::channel();
@@ -104,7 +104,7 @@ impl Admission {
             table.displace(origin);
         }
         drop(table);
-        Admitted {
+        AdmissionPermit {
             table: Arc::clone(&self.table),
             origin,
             number,
@@ -113,7 +113,7 @@ impl Admission {
     }
 }
 
-impl Table {
+impl AdmissionTable {
     fn next(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -124,10 +124,10 @@ impl Table {
         self.ranked.last().map(|(_, origin)| *origin)
     }
 
-    fn rank(&self, origin: Origin) -> Option<Rank> {
+    fn rank(&self, origin: Origin) -> Option<OriginRank> {
         let places = self.under_way.get(&origin)?;
         let oldest = places.keys().next().copied();
-        Some((!self.known.contains_key(&origin), places.len(), oldest.map(Reverse)))
+        Some((!self.preferred.contains_key(&origin), places.len(), oldest.map(Reverse)))
     }
 
     /// Changes what the rank of an address depends on.
@@ -172,22 +172,22 @@ impl Table {
     fn remember(&mut self, origin: Origin) {
         let now = self.next();
         self.ranked(origin, |table| {
-            if let Some(before) = table.known.insert(origin, now) {
+            if let Some(before) = table.preferred.insert(origin, now) {
                 table.by_age.remove(&before);
             }
             table.by_age.insert(now, origin);
         });
-        if self.known.len() > REMEMBERED
+        if self.preferred.len() > REMEMBERED
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
             self.ranked(oldest, |table| {
-                table.known.remove(&oldest);
+                table.preferred.remove(&oldest);
             });
         }
     }
 }
 
-impl Admitted {
+impl AdmissionPermit {
     /// Waits until another one has the place.
     pub async fn displaced(&mut self) {
         // The sender sends nothing; it is dropped.
@@ -200,7 +200,7 @@ impl Admitted {
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         lock(&self.table).remove(self.origin, self.number);
     }
@@ -209,31 +209,31 @@ impl Drop for Admitted {
 /// The connections that are served. Where there is no place left, the group with most of them gives way to one that has
 /// fewer, and in a group the owner with most of them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Connections(Arc<Mutex<Served>>);
+pub(super) struct ConnectionAdmission(Arc<Mutex<ConnectionTable>>);
 
 #[derive(Debug, Default)]
-struct Served {
+struct ConnectionTable {
     next: u64,
     count: usize,
     /// The places of each owner, from whatever addresses.
-    owners: BTreeMap<Owner, BTreeMap<u64, Entered>>,
+    owners: BTreeMap<ConnectionOwner, BTreeMap<u64, AdmittedConnection>>,
     /// What connections of one owner from one address share, those included that have given way and end.
-    usage: BTreeMap<Source, Usage>,
+    usage: BTreeMap<OwnerOrigin, OwnerUsage>,
     /// The same of connections of one group, from whatever addresses.
-    groups: BTreeMap<Owner, Group>,
+    groups: BTreeMap<ConnectionOwner, GroupUsage>,
 }
 
 /// An owner at an address.
-type Source = (Origin, Owner);
+type OwnerOrigin = (Origin, ConnectionOwner);
 
 #[derive(Debug)]
-struct Group {
+struct GroupUsage {
     connections: usize,
     /// Whose turns it is to send something large that all groups wait for.
     turns: Arc<Semaphore>,
 }
 
-impl Default for Group {
+impl Default for GroupUsage {
     fn default() -> Self {
         Self {
             connections: 0,
@@ -244,13 +244,13 @@ impl Default for Group {
 
 /// A place, as long as none with fewer connections needs it.
 #[derive(Debug)]
-struct Entered {
+struct AdmittedConnection {
     origin: Origin,
     _place: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
-struct Usage {
+struct OwnerUsage {
     connections: usize,
     /// The memory of the names that its streams ask for, and of the hosts that they tell of.
     names: usize,
@@ -259,36 +259,36 @@ struct Usage {
     /// Whose turn it is to send a report.
     report_turn: Arc<Semaphore>,
     /// Of its reports.
-    pace: Pace,
+    pace: RequestPace,
 }
 
-impl Default for Usage {
+impl Default for OwnerUsage {
     fn default() -> Self {
         Self {
             connections: 0,
             names: 0,
             turn: Arc::new(Semaphore::new(1)),
             report_turn: Arc::new(Semaphore::new(1)),
-            pace: Pace::new(Instant::now()),
+            pace: RequestPace::new(Instant::now()),
         }
     }
 }
 
 /// A connection's place, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    served: Arc<Mutex<Served>>,
-    source: Source,
+pub(super) struct ConnectionPermit {
+    served: Arc<Mutex<ConnectionTable>>,
+    source: OwnerOrigin,
     number: u64,
 }
 
 /// Closed once another connection has the place.
-pub(super) type Displaced = oneshot::Receiver<()>;
+pub(super) type DisplacementSignal = oneshot::Receiver<()>;
 
-impl Connections {
+impl ConnectionAdmission {
     /// `None` if there are too many, and no other owner has more of them.
-    pub(super) fn enter(&self, peer: &Peer) -> Option<(Arc<Place>, Displaced)> {
-        let (origin, owner) = (Origin::from(peer.address), Owner::from(peer));
+    pub(super) fn enter(&self, peer: &Peer) -> Option<(Arc<ConnectionPermit>, DisplacementSignal)> {
+        let (origin, owner) = (Origin::from(peer.address), ConnectionOwner::from(peer));
         let mut served = lock(&self.0);
         let of_origin = |each: &Origin| *each == origin;
         if !served.make_room(&owner, CONNECTIONS_OF_ORIGIN, of_origin)
@@ -301,12 +301,12 @@ impl Connections {
         served.next += 1;
         served.count += 1;
         let entry = served.owners.entry(owner.clone()).or_default();
-        entry.insert(number, Entered { origin, _place: place });
+        entry.insert(number, AdmittedConnection { origin, _place: place });
         served.groups.entry(owner.group()).or_default().connections += 1;
         let source = (origin, owner);
         served.usage.entry(source.clone()).or_default().connections += 1;
         drop(served);
-        let place = Place {
+        let place = ConnectionPermit {
             served: Arc::clone(&self.0),
             source,
             number,
@@ -315,21 +315,21 @@ impl Connections {
     }
 }
 
-impl Served {
+impl ConnectionTable {
     /// Makes room for one more connection of this owner among those from these addresses, of which there may be so
     /// many. Returns whether there is any. All places are looked at only where all are taken.
-    fn make_room(&mut self, owner: &Owner, limit: usize, from: impl Fn(&Origin) -> bool) -> bool {
+    fn make_room(&mut self, owner: &ConnectionOwner, limit: usize, from: impl Fn(&Origin) -> bool) -> bool {
         if self.count < limit {
             return true;
         }
-        let here = |entered: &&Entered| from(&entered.origin);
+        let here = |entered: &&AdmittedConnection| from(&entered.origin);
         let counts = self.owners.iter();
         let counts = counts.map(|(owner, places)| (places.values().filter(here).count(), owner));
-        let counts: Vec<(usize, &Owner)> = counts.collect();
+        let counts: Vec<(usize, &ConnectionOwner)> = counts.collect();
         if counts.iter().map(|(count, _)| count).sum::<usize>() < limit {
             return true;
         }
-        let mut groups: BTreeMap<Owner, usize> = BTreeMap::new();
+        let mut groups: BTreeMap<ConnectionOwner, usize> = BTreeMap::new();
         for (count, each) in &counts {
             *groups.entry(each.group()).or_default() += count;
         }
@@ -361,7 +361,7 @@ impl Served {
     }
 
     /// Takes a place away, unless it is taken already.
-    fn leave(&mut self, owner: &Owner, number: u64) {
+    fn leave(&mut self, owner: &ConnectionOwner, number: u64) {
         let Some(entry) = self.owners.get_mut(owner) else {
             return;
         };
@@ -371,12 +371,12 @@ impl Served {
         }
     }
 
-    fn usage(&mut self, source: &Source) -> &mut Usage {
+    fn usage(&mut self, source: &OwnerOrigin) -> &mut OwnerUsage {
         self.usage.entry(source.clone()).or_default()
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Whose turn it is to send a large request, of all connections of the owner from the address.
     pub(super) fn turn(&self) -> Arc<Semaphore> {
         Arc::clone(&lock(&self.served).usage(&self.source).turn)
@@ -420,7 +420,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut served = lock(&self.served);
         served.leave(&self.source.1, self.number);
@@ -442,13 +442,13 @@ impl Drop for Place {
 
 /// The memory of the names that one stream asks for, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
-    place: Arc<Place>,
+pub(super) struct NamesPermit {
+    place: Arc<ConnectionPermit>,
     names: usize,
 }
 
-impl Share {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+impl NamesPermit {
+    pub(super) fn new(place: Arc<ConnectionPermit>) -> Self {
         Self { place, names: 0 }
     }
 
@@ -459,7 +459,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for NamesPermit {
     fn drop(&mut self) {
         self.place.change(self.names, 0);
     }
@@ -470,7 +470,7 @@ pub(super) mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::peer::Identity;
+    use crate::peer::CertificateIdentity;
     use crate::validity::Validity;
 
     fn origin(number: usize) -> Origin {
@@ -478,7 +478,7 @@ pub(super) mod tests {
         SocketAddr::from(([10, 0, high, low], 1)).into()
     }
 
-    fn is_displaced(handshake: &mut Admitted) -> bool {
+    fn is_displaced(handshake: &mut AdmissionPermit) -> bool {
         handshake.displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
@@ -537,7 +537,7 @@ pub(super) mod tests {
     #[test]
     fn ranks_follow_every_change() {
         let handshakes = Admission::of_handshakes();
-        let mut under_way: Vec<Admitted> = Vec::new();
+        let mut under_way: Vec<AdmissionPermit> = Vec::new();
         let mut state = 1_u64;
         for turn in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -558,8 +558,8 @@ pub(super) mod tests {
                 .map(|origin| (table.rank(*origin).unwrap(), *origin))
                 .collect();
             assert_eq!(table.ranked, all);
-            assert!(table.count <= HANDSHAKES && table.known.len() <= REMEMBERED);
-            assert_eq!(table.known.len(), table.by_age.len());
+            assert!(table.count <= HANDSHAKES && table.preferred.len() <= REMEMBERED);
+            assert_eq!(table.preferred.len(), table.by_age.len());
         }
         drop(under_way);
         assert!(lock(&handshakes.table).ranked.is_empty());
@@ -571,7 +571,7 @@ pub(super) mod tests {
         let begins = std::time::SystemTime::UNIX_EPOCH;
         Peer {
             address: SocketAddr::from(([10, 0, high, low], 1)),
-            identity: Some(Identity {
+            identity: Some(CertificateIdentity {
                 subject: String::new(),
                 uris: vec![name.to_owned()],
                 dns_names: Vec::new(),
@@ -580,16 +580,17 @@ pub(super) mod tests {
         }
     }
 
-    fn gave_way(places: &mut [(Arc<Place>, Displaced)]) -> Vec<usize> {
-        let gone =
-            |(_, displaced): &mut (_, Displaced)| displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed);
+    fn gave_way(places: &mut [(Arc<ConnectionPermit>, DisplacementSignal)]) -> Vec<usize> {
+        let gone = |(_, displaced): &mut (_, DisplacementSignal)| {
+            displaced.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+        };
         (0..places.len()).filter(|index| gone(&mut places[*index])).collect()
     }
 
     #[test]
     fn connections_of_one_gateway_kept_out_the_envoys_of_another() {
         let addresses = CONNECTIONS / CONNECTIONS_OF_ORIGIN;
-        let connections = Connections::default();
+        let connections = ConnectionAdmission::default();
         let enter = |number: usize| connections.enter(&peer(number % addresses, "greedy"));
         let mut greedy: Vec<_> = (0..CONNECTIONS).map(|number| enter(number).unwrap()).collect();
         let enter = |number: usize| connections.enter(&peer(addresses + number, "modest"));
@@ -610,7 +611,7 @@ pub(super) mod tests {
     fn connections_of_many_gateways_in_one_namespace_kept_out_those_of_another() {
         let name = |namespace: &str, gateway: usize| format!("spiffe://limpet.dev/gateway/{namespace}/{gateway}");
         // At one address, with a connection for each Gateway.
-        let connections = Connections::default();
+        let connections = ConnectionAdmission::default();
         let enter = |name: &str| connections.enter(&peer(1, name));
         let mut modest: Vec<_> = (0..100).map(|_| enter(&name("shop", 1)).unwrap()).collect();
         let greedy: Vec<_> = (0..2 * CONNECTIONS_OF_ORIGIN)
@@ -620,7 +621,7 @@ pub(super) mod tests {
         assert_eq!(gave_way(&mut modest), [0; 0]);
         assert!(enter(&name("third", 1)).is_some());
         // At many addresses, with fewer for each Gateway than another one has.
-        let connections = Connections::default();
+        let connections = ConnectionAdmission::default();
         let enter = |number: usize, name: &str| connections.enter(&peer(number, name));
         let mut modest: Vec<_> = (0..300)
             .map(|number| enter(1000 + number, &name("shop", 1)).unwrap())
@@ -635,7 +636,7 @@ pub(super) mod tests {
 
     #[test]
     fn addresses_have_places_of_their_own() {
-        let connections = Connections::default();
+        let connections = ConnectionAdmission::default();
         let mut places: Vec<_> = (0..CONNECTIONS_OF_ORIGIN)
             .map(|_| connections.enter(&peer(1, "web")).unwrap())
             .collect();
@@ -653,9 +654,9 @@ pub(super) mod tests {
 
     #[test]
     fn streams_of_an_address_share_memory_for_names() {
-        let connections = Connections::default();
+        let connections = ConnectionAdmission::default();
         let (place, _) = connections.enter(&peer(1, "web")).unwrap();
-        let [mut one, mut two] = [(); 2].map(|()| Share::new(Arc::clone(&place)));
+        let [mut one, mut two] = [(); 2].map(|()| NamesPermit::new(Arc::clone(&place)));
         assert!(one.set(NAMES_OF_ORIGIN));
         assert!(!two.set(1));
         assert!(one.set(NAMES_OF_ORIGIN - 1));
@@ -663,7 +664,7 @@ pub(super) mod tests {
         assert!(two.set(NAMES_OF_ORIGIN));
         for elsewhere in [peer(2, "web"), peer(1, "neighbour")] {
             let (place, _) = connections.enter(&elsewhere).unwrap();
-            assert!(Share::new(place).set(NAMES_OF_ORIGIN));
+            assert!(NamesPermit::new(place).set(NAMES_OF_ORIGIN));
         }
     }
 }

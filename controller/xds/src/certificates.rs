@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::snapshots::Snapshots;
-use super::tls::Tls;
+use super::tls::CertificateSource;
 use super::validity::{CertificateRole, CertificateUse};
 
 /// Looks up the certificates that a server uses and that its clients have.
 #[derive(Debug, Clone)]
 pub struct Certificates {
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<CertificateSource>>,
     snapshots: Snapshots,
 }
 
 impl Certificates {
-    pub(super) fn new(tls: Option<Arc<Tls>>, snapshots: Snapshots) -> Self {
+    pub(super) fn new(tls: Option<Arc<CertificateSource>>, snapshots: Snapshots) -> Self {
         Self { tls, snapshots }
     }
 

@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::WatchStream;
 use tonic::transport::server::Connected;
 
-use super::admission::Place;
+use super::admission::ConnectionPermit;
 use super::peer::Peer;
 
 /// How long a connection may be open before its first stream begins.
@@ -26,28 +26,28 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// What the streams of a connection share.
 #[derive(Debug, Clone)]
-pub(super) struct Client(Arc<Shared>);
+pub(super) struct ClientConnection(Arc<ConnectionState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionState {
     peer: Peer,
-    place: Arc<Place>,
+    place: Arc<ConnectionPermit>,
     has_streamed: AtomicBool,
-    end: watch::Sender<End>,
+    end: watch::Sender<ConnectionEnd>,
 }
 
 /// How far the end of a connection has come that the server ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
+enum ConnectionEnd {
     #[default]
     Open,
     OfStreams,
     OfConnection,
 }
 
-impl Client {
-    pub(super) fn new(peer: Peer, place: Arc<Place>) -> Self {
-        Self(Arc::new(Shared {
+impl ClientConnection {
+    pub(super) fn new(peer: Peer, place: Arc<ConnectionPermit>) -> Self {
+        Self(Arc::new(ConnectionState {
             peer,
             place,
             has_streamed: AtomicBool::new(false),
@@ -59,7 +59,7 @@ impl Client {
         &self.0.peer
     }
 
-    pub(super) fn place(&self) -> &Arc<Place> {
+    pub(super) fn place(&self) -> &Arc<ConnectionPermit> {
         &self.0.place
     }
 
@@ -70,20 +70,25 @@ impl Client {
 
     /// Ends the connection: its streams first, so that the client is told why.
     pub(super) async fn end(&self) {
-        self.0.end.send_replace(End::OfStreams);
+        self.0.end.send_replace(ConnectionEnd::OfStreams);
         sleep(LAST_WORDS).await;
-        self.0.end.send_replace(End::OfConnection);
+        self.0.end.send_replace(ConnectionEnd::OfConnection);
     }
 
     /// Waits until the streams of the connection should end.
     pub(super) async fn ending(&self) {
         // `self` holds the sender, so the channel is open.
-        let _ = self.0.end.subscribe().wait_for(|end| *end >= End::OfStreams).await;
+        let _ = self
+            .0
+            .end
+            .subscribe()
+            .wait_for(|end| *end >= ConnectionEnd::OfStreams)
+            .await;
     }
 
     /// Whether the streams of the connection should end.
     pub(super) fn is_ending(&self) -> bool {
-        *self.0.end.borrow() >= End::OfStreams
+        *self.0.end.borrow() >= ConnectionEnd::OfStreams
     }
 
     /// Waits until the connection is gone.
@@ -98,11 +103,11 @@ impl Client {
 
 /// A connection that ends by itself if nothing comes of it.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ExpiringConnection {
     socket: Socket,
-    client: Client,
+    client: ClientConnection,
     deadline: Option<Pin<Box<Sleep>>>,
-    end: WatchStream<End>,
+    end: WatchStream<ConnectionEnd>,
 }
 
 #[derive(Debug)]
@@ -111,8 +116,8 @@ pub(super) enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Connection {
-    pub(super) fn new(socket: Socket, client: Client) -> Self {
+impl ExpiringConnection {
+    pub(super) fn new(socket: Socket, client: ClientConnection) -> Self {
         Self {
             socket,
             end: WatchStream::new(client.0.end.subscribe()),
@@ -124,7 +129,7 @@ impl Connection {
     /// Whether the server ends the connection. If not, the task is woken when it does.
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         while let Poll::Ready(Some(end)) = Pin::new(&mut self.end).poll_next(cx) {
-            if end == End::OfConnection {
+            if end == ConnectionEnd::OfConnection {
                 return true;
             }
         }
@@ -132,15 +137,15 @@ impl Connection {
     }
 }
 
-impl Connected for Connection {
-    type ConnectInfo = Client;
+impl Connected for ExpiringConnection {
+    type ConnectInfo = ClientConnection;
 
     fn connect_info(&self) -> Self::ConnectInfo {
         self.client.clone()
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for ExpiringConnection {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let Some(deadline) = &mut this.deadline {
@@ -161,7 +166,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for ExpiringConnection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().socket {
             Socket::Plain(stream) => Pin::new(stream).poll_write(cx, buf),

@@ -6,17 +6,17 @@ use std::time::Duration;
 use limpet_resources::{PerType, ResourceType};
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct XdsCounters {
     types: PerType<TypeCounters>,
     refused_units: AtomicU64,
     preflights: AtomicU64,
     preflight_micros: AtomicU64,
-    turned_away: [AtomicU64; TurnedAway::ALL.len()],
+    turned_away: [AtomicU64; RejectionReason::ALL.len()],
 }
 
 /// Why a client was turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TurnedAway {
+pub enum RejectionReason {
     /// Its handshake failed, took too long, or gave way to newer ones.
     Handshake,
     /// Too many connections were open.
@@ -29,7 +29,7 @@ pub enum TurnedAway {
     Permission,
 }
 
-impl TurnedAway {
+impl RejectionReason {
     /// All reasons.
     pub const ALL: [Self; 5] = [
         Self::Handshake,
@@ -59,7 +59,7 @@ struct TypeCounters {
     refused: AtomicU64,
 }
 
-impl Counters {
+impl XdsCounters {
     pub(super) fn sent(&self, resource_type: ResourceType, resources: usize) {
         let resources = u64::try_from(resources).unwrap_or(u64::MAX);
         self.types[resource_type].sent.fetch_add(resources, Ordering::Relaxed);
@@ -73,20 +73,20 @@ impl Counters {
         self.types[resource_type].refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn turned_away(&self, why: TurnedAway) {
+    pub(super) fn turned_away(&self, why: RejectionReason) {
         if let Some(counter) = self.turned_away.get(why as usize) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn times_turned_away(&self) -> [(TurnedAway, u64); TurnedAway::ALL.len()] {
-        TurnedAway::ALL.map(|why| {
+    pub(super) fn times_turned_away(&self) -> [(RejectionReason, u64); RejectionReason::ALL.len()] {
+        RejectionReason::ALL.map(|why| {
             let counter = self.turned_away.get(why as usize);
             (why, counter.map_or(0, |counter| counter.load(Ordering::Relaxed)))
         })
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> XdsCounts {
         let of_type = |each| {
             let counters: &TypeCounters = &self.types[each];
             TypeCounts {
@@ -96,7 +96,7 @@ impl Counters {
                 refused: counters.refused.load(Ordering::Relaxed),
             }
         };
-        Counts(ResourceType::ALL.map(of_type))
+        XdsCounts(ResourceType::ALL.map(of_type))
     }
 
     pub(super) fn unit_refused(&self) {
@@ -120,7 +120,7 @@ impl Counters {
 
 /// Counters since the start, by resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts(pub [TypeCounts; ResourceType::ALL.len()]);
+pub struct XdsCounts(pub [TypeCounts; ResourceType::ALL.len()]);
 
 /// Counters of the preflight since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -146,7 +146,7 @@ pub struct TypeCounts {
     pub refused: u64,
 }
 
-impl Counts {
+impl XdsCounts {
     /// The counters of one type.
     #[must_use]
     pub fn of_type(&self, resource_type: ResourceType) -> Option<TypeCounts> {

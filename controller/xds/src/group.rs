@@ -15,7 +15,7 @@ const REMOVALS_KEPT: usize = 4096;
 /// found without a look at the rest, and a slow stream needs no more memory than a fast one. What a publication changes
 /// is found by what it differs in from the former one.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct ResourceGroup {
     /// What was published last. None: nobody knows what the nodes should have.
     published: Option<Resources>,
     sequence: u64,
@@ -28,7 +28,7 @@ pub(super) struct Group {
     hosts: BTreeMap<Name, usize>,
 }
 
-impl Group {
+impl ResourceGroup {
     /// Whether something was published. Until then nobody knows what the nodes should have.
     pub(super) fn is_published(&self) -> bool {
         self.published.is_some()
@@ -44,7 +44,7 @@ impl Group {
         &self.catalogues[resource_type]
     }
 
-    /// The route configurations for nodes that do not take virtual hosts one by one. See [`Self::want_wholes`].
+    /// The route configurations for nodes that do not take virtual hosts one by one. See [`Self::keep_wholes`].
     pub(super) fn wholes(&self) -> &Catalogue {
         self.wholes
             .as_ref()
@@ -52,7 +52,7 @@ impl Group {
     }
 
     /// Says whether there is a node that does not take virtual hosts one by one.
-    pub(super) fn want_wholes(&mut self, wanted: bool) {
+    pub(super) fn keep_wholes(&mut self, wanted: bool) {
         if !wanted {
             self.wholes = None;
         } else if self.wholes.is_none() {
@@ -206,7 +206,7 @@ impl Group {
 /// The resources of one type.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
-    resources: BTreeMap<Name, Entry>,
+    resources: BTreeMap<Name, CatalogueEntry>,
     removed: BTreeMap<Name, u64>,
     /// The last change of each name.
     changes: BTreeMap<u64, Name>,
@@ -215,13 +215,13 @@ pub(super) struct Catalogue {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CatalogueEntry {
     resource: Arc<Resource>,
     changed: u64,
 }
 
 /// Which names changed.
-pub(super) enum Changes<'a> {
+pub(super) enum ChangedNames<'a> {
     /// Only these names.
     Names(Vec<&'a Name>),
     /// Everything may have changed.
@@ -248,11 +248,11 @@ impl Catalogue {
     }
 
     /// The changes after this number.
-    pub(super) fn since(&self, sequence: u64) -> Changes<'_> {
+    pub(super) fn since(&self, sequence: u64) -> ChangedNames<'_> {
         if sequence < self.floor {
-            return Changes::Unknown;
+            return ChangedNames::Unknown;
         }
-        Changes::Names(self.changes.range(sequence + 1..).map(|(_, name)| name).collect())
+        ChangedNames::Names(self.changes.range(sequence + 1..).map(|(_, name)| name).collect())
     }
 
     fn catch_up(&mut self, before: &ByName, after: &ByName, sequence: &mut u64) {
@@ -285,7 +285,7 @@ impl Catalogue {
         }
         *sequence += 1;
         let changed = *sequence;
-        let entry = Entry { resource, changed };
+        let entry = CatalogueEntry { resource, changed };
         let replaced = self
             .resources
             .insert(Arc::clone(&name), entry)
@@ -343,16 +343,16 @@ mod tests {
         Arc::new(Resource::new(resource_type, name, body.into()))
     }
 
-    fn changed(group: &Group, resource_type: ResourceType, since: u64) -> Option<Vec<String>> {
+    fn changed(group: &ResourceGroup, resource_type: ResourceType, since: u64) -> Option<Vec<String>> {
         match group.catalogue(resource_type).since(since) {
-            Changes::Names(names) => Some(names.into_iter().map(ToString::to_string).collect()),
-            Changes::Unknown => None,
+            ChangedNames::Names(names) => Some(names.into_iter().map(ToString::to_string).collect()),
+            ChangedNames::Unknown => None,
         }
     }
 
     #[test]
     fn what_changed_is_found_and_nothing_else() {
-        let mut group = Group::default();
+        let mut group = ResourceGroup::default();
         assert!(
             group.publish(
                 ["a", "b", "c"]
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn many_changes_of_one_name_are_one_change() {
-        let mut group = Group::default();
+        let mut group = ResourceGroup::default();
         group.publish(Resources::new());
         let start = group.sequence();
         for round in 0..100 {
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn removals_do_not_pile_up() {
-        let mut group = Group::default();
+        let mut group = ResourceGroup::default();
         group.publish(Resources::new());
         let start = group.sequence();
         for number in 0..3 * REMOVALS_KEPT {
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_forgotten_group_knows_nothing_until_published_again() {
-        let mut group = Group::default();
+        let mut group = ResourceGroup::default();
         assert!(!group.publish_one(resource(Cluster, "a", "1")));
         group.publish([resource(Cluster, "a", "1")].into_iter().collect());
         let before = group.sequence();

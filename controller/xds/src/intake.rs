@@ -15,8 +15,8 @@ use tonic::body::Body;
 use tonic::codegen::{Bytes, Service, http};
 use tonic::server::NamedService;
 
-use super::admission::Place;
-use super::connection::Client;
+use super::admission::ConnectionPermit;
+use super::connection::ClientConnection;
 
 /// The size from which on a request is large.
 const LARGE: usize = 64 << 10;
@@ -59,7 +59,7 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Intake<S>
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let place = request
             .extensions()
-            .get::<Client>()
+            .get::<ClientConnection>()
             .map(|client| Arc::clone(client.place()));
         let of_all = self.of_all.clone();
         self.service.call(match place {
@@ -69,8 +69,8 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Intake<S>
     }
 }
 
-type Permits = Vec<OwnedSemaphorePermit>;
-type Waiting = Pin<Box<dyn Future<Output = Option<Permits>> + Send>>;
+type RequestPermits = Vec<OwnedSemaphorePermit>;
+type PermitFuture = Pin<Box<dyn Future<Output = Option<RequestPermits>> + Send>>;
 
 /// The requests of a stream.
 struct Requests {
@@ -78,12 +78,12 @@ struct Requests {
     /// What a large request needs, in this order.
     turns: Vec<Arc<Semaphore>>,
     framing: Framing,
-    waiting: Option<Waiting>,
-    held: Option<(Permits, Pin<Box<Sleep>>)>,
+    waiting: Option<PermitFuture>,
+    held: Option<(RequestPermits, Pin<Box<Sleep>>)>,
 }
 
 impl Requests {
-    fn new(body: Body, place: &Place, of_all: Option<Arc<Semaphore>>) -> Self {
+    fn new(body: Body, place: &ConnectionPermit, of_all: Option<Arc<Semaphore>>) -> Self {
         let mut turns = vec![place.turn()];
         // First its own ones, so that none has more than its share of those of all.
         turns.extend(of_all.into_iter().flat_map(|of_all| [place.turns_of_group(), of_all]));
@@ -98,7 +98,7 @@ impl Requests {
 
     /// Waits until more of the request may come.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        if self.framing.left < LARGE && self.held.is_none() {
+        if self.framing.remaining < LARGE && self.held.is_none() {
             return Poll::Ready(Ok(()));
         }
         if self.held.is_none() {
@@ -106,7 +106,7 @@ impl Requests {
             let waiting = self.waiting.get_or_insert_with(|| {
                 let turns = turns.clone();
                 Box::pin(async move {
-                    let mut permits = Permits::new();
+                    let mut permits = RequestPermits::new();
                     for turn in turns {
                         permits.push(turn.acquire_owned().await.ok()?);
                     }
@@ -159,7 +159,7 @@ impl http_body::Body for Requests {
 struct Framing {
     head: Vec<u8>,
     /// The bytes of the message that are still to come.
-    left: usize,
+    remaining: usize,
 }
 
 impl Framing {
@@ -169,21 +169,21 @@ impl Framing {
     fn pass(&mut self, mut data: &[u8]) -> bool {
         let mut ended = false;
         while !data.is_empty() {
-            if self.left == 0 {
+            if self.remaining == 0 {
                 let (head, rest) = data.split_at(data.len().min(Self::HEAD - self.head.len()));
                 self.head.extend_from_slice(head);
                 data = rest;
                 let Some([_, length @ ..]) = self.head.first_chunk::<{ Self::HEAD }>() else {
                     break;
                 };
-                self.left = u32::from_be_bytes(*length).try_into().unwrap_or(usize::MAX);
+                self.remaining = u32::from_be_bytes(*length).try_into().unwrap_or(usize::MAX);
                 self.head.clear();
-                ended |= self.left == 0;
+                ended |= self.remaining == 0;
             } else {
-                let taken = data.len().min(self.left);
+                let taken = data.len().min(self.remaining);
                 data = data.split_at(taken).1;
-                self.left -= taken;
-                ended |= self.left == 0;
+                self.remaining -= taken;
+                ended |= self.remaining == 0;
             }
         }
         ended
@@ -196,7 +196,7 @@ mod tests {
 
     use http_body::Body as _;
 
-    use super::super::admission::Connections;
+    use super::super::admission::ConnectionAdmission;
     use super::super::admission::tests::peer;
     use super::super::limits::{LARGE_LOADS, REPORTS};
     use super::*;
@@ -217,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn large_messages_of_many_gateways_in_one_namespace_held_up_those_of_another() {
         for limit in [LARGE_LOADS, REPORTS] {
-            let (connections, of_all) = (Connections::default(), Arc::new(Semaphore::new(limit)));
+            let (connections, of_all) = (ConnectionAdmission::default(), Arc::new(Semaphore::new(limit)));
             let has_its_turn = |requests: &mut Requests| {
                 let mut cx = Context::from_waker(Waker::noop());
                 while Pin::new(&mut *requests).poll_frame(&mut cx).is_ready() {}
@@ -253,10 +253,10 @@ mod tests {
             let mut framing = Framing::default();
             let ended = all.chunks(size).filter(|piece| framing.pass(piece)).count();
             assert!((1..=4).contains(&ended), "{size}");
-            assert_eq!((framing.left, framing.head.len()), (0, 0), "{size}");
+            assert_eq!((framing.remaining, framing.head.len()), (0, 0), "{size}");
         }
         let mut framing = Framing::default();
         assert!(!framing.pass(&message(300)[..100]));
-        assert_eq!(framing.left, 300 + 5 - 100);
+        assert_eq!(framing.remaining, 300 + 5 - 100);
     }
 }

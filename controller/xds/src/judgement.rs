@@ -11,21 +11,21 @@ use std::sync::Arc;
 
 use super::peer::Origin;
 use super::snapshots::{GroupCell, lock};
-use super::subscriber::{Overruled, Vote};
-use limpet_resources::{Name, Version};
+use super::subscriber::{OverruledUnits, UnitVote};
+use limpet_resources::{Name, ResourceVersion};
 
 /// What the nodes of a group say together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Judgement {
+pub(super) struct GroupVerdict {
     /// `None`: nobody is asked.
-    pub(super) vote: Option<Vote>,
+    pub(super) vote: Option<UnitVote>,
     /// How many addresses refuse.
     pub(super) refusing: usize,
 }
 
 /// What the nodes of a group say to each of these units.
-pub(super) fn judge(cell: &GroupCell, units: &[(Name, Version)]) -> Vec<Judgement> {
-    let mut said: BTreeMap<Origin, BTreeMap<Name, Vec<Option<Vote>>>> = BTreeMap::new();
+pub(super) fn evaluate(cell: &GroupCell, units: &[(Name, ResourceVersion)]) -> Vec<GroupVerdict> {
+    let mut said: BTreeMap<Origin, BTreeMap<Name, Vec<Option<UnitVote>>>> = BTreeMap::new();
     for stream in cell.streams() {
         let subscriber = stream.subscriber();
         let votes = units.iter().map(|(unit, version)| subscriber.vote(unit, *version));
@@ -38,14 +38,14 @@ pub(super) fn judge(cell: &GroupCell, units: &[(Name, Version)]) -> Vec<Judgemen
         }
     }
     let of_unit = |index: usize| {
-        let of_origin = |nodes: &BTreeMap<Name, Vec<Option<Vote>>>| {
+        let of_origin = |nodes: &BTreeMap<Name, Vec<Option<UnitVote>>>| {
             let votes = nodes.values().filter_map(|votes| votes.get(index).copied().flatten());
             majority(votes)
         };
-        let votes: Vec<Vote> = said.values().filter_map(of_origin).collect();
-        Judgement {
+        let votes: Vec<UnitVote> = said.values().filter_map(of_origin).collect();
+        GroupVerdict {
             vote: majority(votes.iter().copied()),
-            refusing: votes.iter().filter(|vote| **vote == Vote::Refuses).count(),
+            refusing: votes.iter().filter(|vote| **vote == UnitVote::Refuses).count(),
         }
     };
     (0..units.len()).map(of_unit).collect()
@@ -53,7 +53,7 @@ pub(super) fn judge(cell: &GroupCell, units: &[(Name, Version)]) -> Vec<Judgemen
 
 /// The units that nodes of a group refuse and most accept. They are looked up once after each change, and not by each
 /// stream that refuses some.
-pub(super) fn overruled(cell: &GroupCell) -> Overruled {
+pub(super) fn overruled(cell: &GroupCell) -> OverruledUnits {
     let mut known = lock(&cell.overruled);
     let changes = *cell.judgements.borrow();
     if known.0 != changes {
@@ -62,7 +62,7 @@ pub(super) fn overruled(cell: &GroupCell) -> Overruled {
     Arc::clone(&known.1)
 }
 
-fn look_up_overruled(cell: &GroupCell) -> BTreeSet<(Name, Version)> {
+fn look_up_overruled(cell: &GroupCell) -> BTreeSet<(Name, ResourceVersion)> {
     let mut refused = BTreeSet::new();
     for stream in cell.streams() {
         let subscriber = stream.subscriber();
@@ -70,25 +70,25 @@ fn look_up_overruled(cell: &GroupCell) -> BTreeSet<(Name, Version)> {
         refused.extend(disapprovals.map(|(name, version, _)| (Arc::clone(name), version)));
     }
     let refused: Vec<_> = refused.into_iter().collect();
-    let judged = judge(cell, &refused);
+    let judged = evaluate(cell, &refused);
     let judged = refused.into_iter().zip(judged);
-    let accepted = judged.filter(|(_, judged)| judged.vote == Some(Vote::Accepts));
+    let accepted = judged.filter(|(_, judged)| judged.vote == Some(UnitVote::Accepts));
     accepted.map(|(unit, _)| unit).collect()
 }
 
 /// What is certain, whatever those say that have not answered yet.
-fn majority(votes: impl Iterator<Item = Vote>) -> Option<Vote> {
+fn majority(votes: impl Iterator<Item = UnitVote>) -> Option<UnitVote> {
     let (mut all, mut refuse, mut accept) = (0, 0, 0);
     for vote in votes {
         all += 1;
-        refuse += usize::from(vote == Vote::Refuses);
-        accept += usize::from(vote == Vote::Accepts);
+        refuse += usize::from(vote == UnitVote::Refuses);
+        accept += usize::from(vote == UnitVote::Accepts);
     }
     match all {
         0 => None,
-        _ if 2 * refuse > all => Some(Vote::Refuses),
-        _ if 2 * accept >= all => Some(Vote::Accepts),
-        _ => Some(Vote::Pending),
+        _ if 2 * refuse > all => Some(UnitVote::Refuses),
+        _ if 2 * accept >= all => Some(UnitVote::Accepts),
+        _ => Some(UnitVote::Pending),
     }
 }
 

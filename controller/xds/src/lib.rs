@@ -5,8 +5,8 @@
 //! 1. Publish the resources of each group of nodes with [`Snapshots::publish`]. A node's group is its `node.cluster`.
 //! 2. Serve them with [`Server::bind`] and [`Server::serve`]: ADS, and ECDS for nodes that take the filter's
 //!    configuration alone.
-//!    Who wants to know of the traffic of nodes, hands over [`Reports`] first.
-//! 3. Ask [`Status`] which nodes are connected, what they have acknowledged, and what they refuse and why.
+//!    Who wants to know of the traffic of nodes, hands over [`ReportHandler`] first.
+//! 3. Ask [`AckStatus`] which nodes are connected, what they have acknowledged, and what they refuse and why.
 //!
 //! ```no_run
 //! use limpet_resources::{Resource, ResourceType, Resources};
@@ -81,16 +81,16 @@ mod tls;
 mod validity;
 mod wire;
 
-pub use admission::{Admission, Admitted};
+pub use admission::{Admission, AdmissionPermit};
 pub use certificates::Certificates;
-pub use counters::{Counts, PreflightCounts, TurnedAway, TypeCounts};
-pub use loads::Load;
+pub use counters::{PreflightCounts, RejectionReason, TypeCounts, XdsCounts};
+pub use loads::RequestLoad;
 pub use log_rate::LogRate;
-pub use peer::{Identity, Origin, Peer};
+pub use peer::{CertificateIdentity, Origin, Peer};
 pub use permission::Permission;
-pub use reports::{Reports, Told};
-pub use server::{Options, Security, Server, ServerError};
+pub use reports::{NodeReport, ReportHandler};
+pub use server::{Server, ServerError, ServerOptions, ServerSecurity};
 pub use snapshots::Snapshots;
-pub use status::{Disapproval, Node, Progress, Refusal, Status};
+pub use status::{AckProgress, AckStatus, ConnectedNode, RefusedResource, RefusedUnit};
 pub use tls::{TlsError, TlsFiles, TlsInMemory, TlsPem};
 pub use validity::{CertificateRole, CertificateUse, Validity};

@@ -68,12 +68,12 @@ pub(super) fn clip(message: &mut String) {
 /// The pace of requests that answer nothing, or ask for something again. Answers come as fast as the server sends, but
 /// a client can ask again and again. Then it waits: nothing is lost.
 #[derive(Debug)]
-pub(super) struct Pace {
-    /// The time up to which requests are paid for. It may be ahead of now by [`Pace::AHEAD`].
-    paid: Instant,
+pub(super) struct RequestPace {
+    /// The time up to which requests are paid for. It may be ahead of now by [`RequestPace::AHEAD`].
+    paid_until: Instant,
 }
 
-impl Pace {
+impl RequestPace {
     /// What a request costs in the long run.
     const REQUEST: Duration = Duration::from_millis(10);
     /// The same for a report: several workers of each Envoy send one every few seconds.
@@ -86,31 +86,31 @@ impl Pace {
     const AHEAD: Duration = Duration::from_secs(10);
 
     pub(super) fn new(now: Instant) -> Self {
-        Self { paid: now }
+        Self { paid_until: now }
     }
 
     /// A request that answered nothing.
     pub(super) fn spend(&mut self, wildcard: bool, now: Instant) {
         let cost = if wildcard { Self::WILDCARD } else { Self::REQUEST };
-        self.paid = self.paid.max(now) + cost;
+        self.paid_until = self.paid_until.max(now) + cost;
     }
 
     /// A request for so many bytes that were sent before.
     pub(super) fn spend_bytes(&mut self, bytes: usize, now: Instant) {
         let micros = bytes as u128 * Self::MEGABYTE.as_micros() / (1 << 20);
         let cost = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX));
-        self.paid = self.paid.max(now) + cost;
+        self.paid_until = self.paid_until.max(now) + cost;
     }
 
     /// A report of so many bytes.
     pub(super) fn spend_report(&mut self, bytes: usize, now: Instant) {
-        self.paid = self.paid.max(now) + Self::REPORT;
+        self.paid_until = self.paid_until.max(now) + Self::REPORT;
         self.spend_bytes(bytes, now);
     }
 
     /// When the next request is taken in; `None`: now.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
-        let next = self.paid.checked_sub(Self::AHEAD)?;
+        let next = self.paid_until.checked_sub(Self::AHEAD)?;
         (next > now).then_some(next)
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_stream_that_asks_all_the_time_waits() {
         let now = Instant::now();
-        let mut pace = Pace::new(now);
+        let mut pace = RequestPace::new(now);
         let mut at_once = 0;
         while pace.next(now).is_none() {
             pace.spend(false, now);
@@ -140,17 +140,17 @@ mod tests {
         let next = pace.next(now).unwrap();
         assert!(pace.next(next).is_none());
         pace.spend(true, next);
-        assert_eq!(pace.next(next), Some(next + Pace::WILDCARD));
+        assert_eq!(pace.next(next), Some(next + RequestPace::WILDCARD));
         // What was not spent is not saved up.
-        let later = now + 100 * Pace::AHEAD;
+        let later = now + 100 * RequestPace::AHEAD;
         pace.spend(false, later);
-        assert_eq!(pace.paid, later + Pace::REQUEST);
+        assert_eq!(pace.paid_until, later + RequestPace::REQUEST);
     }
 
     #[test]
     fn reports_are_paid_for_as_well() {
         let now = Instant::now();
-        let mut pace = Pace::new(now);
+        let mut pace = RequestPace::new(now);
         let mut at_once = 0;
         while pace.next(now).is_none() {
             pace.spend_report(REPORT, now);
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn what_is_sent_again_costs_what_it_weighs() {
         let now = Instant::now();
-        let mut pace = Pace::new(now);
+        let mut pace = RequestPace::new(now);
         pace.spend_bytes(0, now);
-        assert_eq!(pace.paid, now);
+        assert_eq!(pace.paid_until, now);
         let mut at_once = 0;
         while pace.next(now).is_none() {
             pace.spend_bytes(4 << 20, now);

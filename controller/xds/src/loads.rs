@@ -9,7 +9,7 @@ use super::limits;
 
 /// Requests in flight to a host of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct RequestLoad {
     /// The hash of the cluster's name.
     pub destination: Destination,
     /// The host.
@@ -22,13 +22,13 @@ pub struct Load {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LoadReport {
     #[prost(message, optional, tag = "1")]
-    node: Option<Node>,
+    node: Option<LoadReportNode>,
     #[prost(message, repeated, tag = "2")]
     cluster_stats: Vec<ClusterStats>,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-struct Node {
+struct LoadReportNode {
     #[prost(string, tag = "2")]
     cluster: String,
 }
@@ -50,13 +50,13 @@ struct LocalityStats {
 #[derive(Clone, PartialEq, Eq, Message)]
 struct EndpointStats {
     #[prost(message, optional, tag = "1")]
-    address: Option<Address>,
+    address: Option<HostAddress>,
     #[prost(uint64, tag = "3")]
     total_requests_in_progress: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
-struct Address {
+struct HostAddress {
     #[prost(message, optional, tag = "1")]
     socket_address: Option<SocketAddress>,
 }
@@ -80,7 +80,7 @@ impl LoadReport {
     }
 
     /// The hosts that have requests in flight, up to [`limits::HOSTS_OF_REPORT`].
-    pub(super) fn loads(&self) -> Vec<Load> {
+    pub(super) fn loads(&self) -> Vec<RequestLoad> {
         let clusters = self.cluster_stats.iter();
         let clusters = clusters.filter(|cluster| cluster.cluster_name.len() <= limits::NAME);
         let loads = clusters.flat_map(|cluster| {
@@ -94,10 +94,10 @@ impl LoadReport {
 }
 
 impl EndpointStats {
-    fn load(&self, destination: Destination) -> Option<Load> {
+    fn load(&self, destination: Destination) -> Option<RequestLoad> {
         let address = self.address.as_ref()?.socket_address.as_ref()?;
         let host = SocketAddr::new(address.address.parse().ok()?, u16::try_from(address.port_value).ok()?);
-        (self.total_requests_in_progress > 0).then_some(Load {
+        (self.total_requests_in_progress > 0).then_some(RequestLoad {
             destination,
             host,
             in_flight: self.total_requests_in_progress,

@@ -15,12 +15,12 @@ pub struct Peer {
     /// The address that the connection comes from.
     pub address: SocketAddr,
     /// What its certificate says. `None` in plain text.
-    pub identity: Option<Identity>,
+    pub identity: Option<CertificateIdentity>,
 }
 
 /// What a client certificate of a known authority says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct CertificateIdentity {
     /// The subject, for people.
     pub subject: String,
     /// The URIs of the subject's alternative names.
@@ -31,7 +31,7 @@ pub struct Identity {
     pub validity: Validity,
 }
 
-impl Identity {
+impl CertificateIdentity {
     /// Which names it has: a renewed certificate has the same.
     pub(super) fn names(&self) -> String {
         if self.uris.is_empty() && self.dns_names.is_empty() {
@@ -81,12 +81,12 @@ impl From<SocketAddr> for Origin {
 /// Whose connections share places, wherever they come from: those of the names of a certificate, which are those of a
 /// Gateway. In plain text, those of an address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Owner {
+pub(super) enum ConnectionOwner {
     Certificate(Arc<str>),
     Address(Origin),
 }
 
-impl Owner {
+impl ConnectionOwner {
     /// The namespace of the Gateway, which other Gateways are in as well. Of an address, the address.
     pub(super) fn group(&self) -> Self {
         match self {
@@ -99,7 +99,7 @@ impl Owner {
     }
 }
 
-impl From<&Peer> for Owner {
+impl From<&Peer> for ConnectionOwner {
     fn from(peer: &Peer) -> Self {
         match &peer.identity {
             Some(identity) => Self::Certificate(identity.names().into()),
@@ -136,7 +136,7 @@ mod tests {
             .push(rcgen::DnType::CommonName, "limpet-envoy");
         params.not_after = rcgen::date_time_ymd(2030, 1, 2);
         let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
-        let identity = Identity::of(made.der()).unwrap();
+        let identity = CertificateIdentity::of(made.der()).unwrap();
         assert_eq!(identity.uris, [uri]);
         assert_eq!(identity.dns_names, ["envoy.example"]);
         assert!(identity.subject.contains("limpet-envoy"), "{identity:?}");
@@ -144,6 +144,6 @@ mod tests {
         assert_eq!(identity.validity.ends, end);
         assert!(identity.validity.begins < end);
         assert_eq!(Validity::first(&[made.der().clone()]), Some(identity.validity));
-        assert_eq!(Identity::of(&CertificateDer::from(vec![1, 2, 3])), None);
+        assert_eq!(CertificateIdentity::of(&CertificateDer::from(vec![1, 2, 3])), None);
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::peer::Peer;
 
-type Rule = dyn Fn(&Peer, &str) -> Result<(), String> + Send + Sync;
+type PermissionCheck = dyn Fn(&Peer, &str) -> Result<(), String> + Send + Sync;
 
 /// Whether a client may have the resources of a group: its `node.cluster` is what it says, its [`Peer::identity`] is
 /// what an authority says. It is asked once for each stream. By default, everything is allowed.
 #[derive(Clone)]
-pub struct Permission(Arc<Rule>);
+pub struct Permission(Arc<PermissionCheck>);
 
 impl Permission {
     /// Asks this function. Its error is sent to the client.
@@ -19,7 +19,7 @@ impl Permission {
         Self(Arc::new(rule))
     }
 
-    pub(super) fn ask(&self, peer: &Peer, group: &str) -> Result<(), String> {
+    pub(super) fn check(&self, peer: &Peer, group: &str) -> Result<(), String> {
         (self.0)(peer, group)
     }
 }

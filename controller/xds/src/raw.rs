@@ -12,21 +12,21 @@ use tonic::codegen::Bytes;
 use tonic_prost::ProstEncoder;
 
 /// Writes `E`, and reads bytes.
-pub(super) struct Raw<E>(PhantomData<E>);
+pub(super) struct BytesCodec<E>(PhantomData<E>);
 
-impl<E> Default for Raw<E> {
+impl<E> Default for BytesCodec<E> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<E> fmt::Debug for Raw<E> {
+impl<E> fmt::Debug for BytesCodec<E> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Raw")
+        formatter.write_str("BytesCodec")
     }
 }
 
-impl<E: Message + 'static> Codec for Raw<E> {
+impl<E: Message + 'static> Codec for BytesCodec<E> {
     type Encode = E;
     type Decode = Bytes;
     type Encoder = ProstEncoder<E>;
@@ -41,7 +41,7 @@ impl<E: Message + 'static> Codec for Raw<E> {
     }
 }
 
-impl<E> Decoder for Raw<E> {
+impl<E> Decoder for BytesCodec<E> {
     type Item = Bytes;
     type Error = Status;
 

@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::time::sleep;
 
-use super::tls::{Tls, verifies};
+use super::tls::{CertificateSource, verifies};
 use super::validity::Validity;
 
 /// In which part of its certificate's life a connection ends. It is usual to renew a certificate at two thirds; then
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Waits until the connection of a client that has shown these certificates should end: not before it could come back
 /// with the same ones, so a client that cannot renew them loses nothing.
-pub(super) async fn wait(tls: &Tls, shown: &[CertificateDer<'_>], validity: Validity) {
+pub(super) async fn wait(tls: &CertificateSource, shown: &[CertificateDer<'_>], validity: Validity) {
     let due = due(validity, SystemTime::now(), random());
     loop {
         let now = SystemTime::now();
@@ -44,7 +44,7 @@ pub(super) async fn wait(tls: &Tls, shown: &[CertificateDer<'_>], validity: Vali
 
 /// Waits until the authority of these certificates is not trusted any more. Who has stolen its key and has connected
 /// would otherwise go on when it was replaced. That the certificates have ended meanwhile does not matter.
-pub(super) async fn distrusted(tls: &Tls, shown: &[CertificateDer<'_>], validity: Validity) {
+pub(super) async fn distrusted(tls: &CertificateSource, shown: &[CertificateDer<'_>], validity: Validity) {
     let mut compared = None;
     loop {
         let verifier = tls.verifier();

@@ -17,12 +17,12 @@ use tonic::codegen::{Bytes, Service, http};
 use tonic::server::{Grpc, NamedService, StreamingService, UnaryService};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::admission::Share;
-use super::connection::Client;
+use super::admission::NamesPermit;
+use super::connection::ClientConnection;
 use super::limits;
-use super::loads::{Load, LoadReport};
+use super::loads::{LoadReport, RequestLoad};
 use super::permission::Permission;
-use super::raw::Raw;
+use super::raw::BytesCodec;
 use super::snapshots::lock;
 
 /// The path of the method that takes load reports.
@@ -33,41 +33,41 @@ const LOAD_INTERVAL: envoy_types::pb::google::protobuf::Duration =
 
 /// What a node tells.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum NodeReport {
     /// Sessions that its filter has seen.
     Sessions(Report),
     /// All requests in flight of a node, by stream of load reports. It takes the place of what the stream told before.
-    Load(u64, Vec<Load>),
+    Load(u64, Vec<RequestLoad>),
     /// A stream of load reports has ended. Its node may come back with another one, or be gone.
     LoadEnds(u64),
 }
 
-type Listener = dyn Fn(&str, Told) -> Result<report::Answer, String> + Send + Sync;
+type ReportCallback = dyn Fn(&str, NodeReport) -> Result<report::Answer, String> + Send + Sync;
 
 /// Hears what the nodes of a group tell. It must not wait. What it refuses, the node tells again; else it says what the
 /// node is answered.
 #[derive(Clone)]
-pub struct Reports(Arc<Listener>);
+pub struct ReportHandler(Arc<ReportCallback>);
 
-impl Reports {
+impl ReportHandler {
     /// Calls this function with the group and what its node tells.
     #[must_use]
-    pub fn new(listener: impl Fn(&str, Told) -> Result<report::Answer, String> + Send + Sync + 'static) -> Self {
+    pub fn new(listener: impl Fn(&str, NodeReport) -> Result<report::Answer, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(listener))
     }
 }
 
-impl fmt::Debug for Reports {
+impl fmt::Debug for ReportHandler {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Reports")
+        formatter.write_str("ReportHandler")
     }
 }
 
 /// The services that take reports.
 #[derive(Debug, Clone)]
-pub(super) struct Taking {
+pub(super) struct ReportService {
     /// `None`: nobody wants any.
-    reports: Option<Reports>,
+    reports: Option<ReportHandler>,
     permission: Permission,
     ending: watch::Receiver<bool>,
     numbers: Arc<AtomicU64>,
@@ -75,8 +75,8 @@ pub(super) struct Taking {
     decoding: Arc<Mutex<()>>,
 }
 
-impl Taking {
-    pub(super) fn new(reports: Option<Reports>, permission: Permission, ending: watch::Receiver<bool>) -> Self {
+impl ReportService {
+    pub(super) fn new(reports: Option<ReportHandler>, permission: Permission, ending: watch::Receiver<bool>) -> Self {
         Self {
             reports,
             permission,
@@ -86,16 +86,16 @@ impl Taking {
         }
     }
 
-    fn permit(&self, client: &Client, group: &str) -> Result<(), Status> {
+    fn permit(&self, client: &ClientConnection, group: &str) -> Result<(), Status> {
         if group.is_empty() || group.len() > limits::NAME {
             return Err(Status::invalid_argument("the report names no node.cluster"));
         }
-        let allowed = self.permission.ask(client.peer(), group);
+        let allowed = self.permission.check(client.peer(), group);
         allowed.map_err(Status::permission_denied)
     }
 
-    fn hear(&self, group: &str, told: Told) -> Result<report::Answer, Status> {
-        let Some(Reports(listener)) = &self.reports else {
+    fn deliver(&self, group: &str, told: NodeReport) -> Result<report::Answer, Status> {
+        let Some(ReportHandler(listener)) = &self.reports else {
             return Err(Status::unimplemented("sessions are not counted"));
         };
         listener(group, told).map_err(Status::unavailable)
@@ -106,28 +106,28 @@ fn unknown() -> Status {
     Status::internal("the connection is not known")
 }
 
-fn client<T>(request: &Request<T>) -> Result<Client, Status> {
-    let client = request.extensions().get::<Client>().cloned();
+fn client<T>(request: &Request<T>) -> Result<ClientConnection, Status> {
+    let client = request.extensions().get::<ClientConnection>().cloned();
     let client = client.ok_or_else(unknown)?;
     client.streams();
     Ok(client)
 }
 
 /// What a call of gRPC becomes.
-type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+type ReportFuture = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
 
 /// Takes the filter's reports.
 #[derive(Debug, Clone)]
-pub(super) struct Sessions(pub(super) Taking);
+pub(super) struct SessionReportService(pub(super) ReportService);
 
-impl NamedService for Sessions {
+impl NamedService for SessionReportService {
     const NAME: &'static str = report::SERVICE;
 }
 
-impl Service<http::Request<Body>> for Sessions {
+impl Service<http::Request<Body>> for SessionReportService {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ReportFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -140,29 +140,29 @@ impl Service<http::Request<Body>> for Sessions {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
             // Whoever sends it waits no longer.
-            let taken = tokio::time::timeout(report::PATIENCE, taking.take(request)).await;
+            let taken = tokio::time::timeout(report::PATIENCE, taking.receive(request)).await;
             let late = |_| Status::deadline_exceeded("the report has not come in time").into_http();
             Ok(taken.unwrap_or_else(late))
         })
     }
 }
 
-impl Taking {
+impl ReportService {
     /// Takes a report of sessions when it is its turn.
-    async fn take(self, request: http::Request<Body>) -> http::Response<Body> {
-        let Some(client) = request.extensions().get::<Client>().cloned() else {
+    async fn receive(self, request: http::Request<Body>) -> http::Response<Body> {
+        let Some(client) = request.extensions().get::<ClientConnection>().cloned() else {
             return unknown().into_http();
         };
         client.streams();
         // It is never closed. What comes slowly holds up the same client's reports only.
         let _turn = client.place().report_turn().acquire_owned().await;
         client.place().pace().await;
-        let mut grpc = Grpc::new(Raw::<report::Answer>::default());
+        let mut grpc = Grpc::new(BytesCodec::<report::Answer>::default());
         grpc = grpc.apply_max_message_size_config(Some(limits::REPORT), None);
         grpc.unary(self.clone(), request).await
     }
 
-    fn take_in(&self, client: &Client, bytes: &[u8]) -> Result<report::Answer, Status> {
+    fn decode(&self, client: &ClientConnection, bytes: &[u8]) -> Result<report::Answer, Status> {
         client.place().spend_report(bytes.len());
         if !limits::is_dense(bytes) {
             return Err(Status::invalid_argument("the report consists of empty parts"));
@@ -171,32 +171,32 @@ impl Taking {
         let report = Report::decode(bytes).map_err(|error| Status::invalid_argument(error.to_string()))?;
         self.permit(client, &report.node_cluster)?;
         let group = report.node_cluster.clone();
-        self.hear(&group, Told::Sessions(report))
+        self.deliver(&group, NodeReport::Sessions(report))
     }
 }
 
-impl UnaryService<Bytes> for Taking {
+impl UnaryService<Bytes> for ReportService {
     type Response = report::Answer;
     type Future = std::future::Ready<Result<Response<report::Answer>, Status>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let answer = client(&request).and_then(|client| self.take_in(&client, request.get_ref()));
+        let answer = client(&request).and_then(|client| self.decode(&client, request.get_ref()));
         std::future::ready(answer.map(Response::new))
     }
 }
 
 /// Takes Envoy's load reports.
 #[derive(Debug, Clone)]
-pub(super) struct Loads(pub(super) Taking);
+pub(super) struct LoadReportService(pub(super) ReportService);
 
-impl NamedService for Loads {
+impl NamedService for LoadReportService {
     const NAME: &'static str = load_reporting_service_server::SERVICE_NAME;
 }
 
-impl Service<http::Request<Body>> for Loads {
+impl Service<http::Request<Body>> for LoadReportService {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ReportFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -208,14 +208,14 @@ impl Service<http::Request<Body>> for Loads {
             if request.uri().path() != LOADS_PATH {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
-            let grpc = Grpc::new(Raw::<LoadStatsResponse>::default());
+            let grpc = Grpc::new(BytesCodec::<LoadStatsResponse>::default());
             let mut grpc = grpc.apply_max_message_size_config(Some(limits::LOADS), None);
             Ok(grpc.streaming(taking, request).await)
         })
     }
 }
 
-impl StreamingService<Bytes> for Taking {
+impl StreamingService<Bytes> for ReportService {
     type Response = LoadStatsResponse;
     type ResponseStream = ReceiverStream<Result<LoadStatsResponse, Status>>;
     type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
@@ -226,7 +226,7 @@ impl StreamingService<Bytes> for Taking {
             let stream = LoadStream {
                 number: self.numbers.fetch_add(1, Ordering::Relaxed),
                 taking: self.clone(),
-                share: Share::new(Arc::clone(client.place())),
+                share: NamesPermit::new(Arc::clone(client.place())),
                 client,
                 requests: request.into_inner(),
                 responses: sender,
@@ -241,10 +241,10 @@ impl StreamingService<Bytes> for Taking {
 
 struct LoadStream {
     number: u64,
-    taking: Taking,
-    client: Client,
+    taking: ReportService,
+    client: ClientConnection,
     /// Of the memory that the client's address may use.
-    share: Share,
+    share: NamesPermit,
     requests: Streaming<Bytes>,
     responses: mpsc::Sender<Result<LoadStatsResponse, Status>>,
     /// Of the first request, which names the node.
@@ -268,7 +268,7 @@ impl LoadStream {
             let _ = responses.try_send(Err(status));
         }
         if let Some(group) = &self.group {
-            let _ = self.taking.hear(group, Told::LoadEnds(self.number));
+            let _ = self.taking.deliver(group, NodeReport::LoadEnds(self.number));
         }
     }
 
@@ -302,7 +302,7 @@ impl LoadStream {
                     "streams of the address tell of too many hosts",
                 ));
             }
-            let _ = self.taking.hear(&group, Told::Load(self.number, loads));
+            let _ = self.taking.deliver(&group, NodeReport::Load(self.number, loads));
             self.pace(&request).await;
         }
         Ok(())

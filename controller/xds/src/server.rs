@@ -13,16 +13,16 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::accept::{Acceptor, WAITING};
-use super::admission::{Admission, Connections};
+use super::admission::{Admission, ConnectionAdmission};
 use super::certificates::Certificates;
 use super::intake::Intake;
 use super::limits;
 use super::log_rate::LogRate;
 use super::permission::Permission;
-use super::reports::{Loads, Reports, Sessions, Taking};
-use super::service::Discovery;
+use super::reports::{LoadReportService, ReportHandler, ReportService, SessionReportService};
+use super::service::DiscoveryState;
 use super::snapshots::Snapshots;
-use super::tls::{Tls, TlsError, TlsFiles, TlsInMemory};
+use super::tls::{CertificateSource, TlsError, TlsFiles, TlsInMemory};
 
 /// How long a node may be silent before the server pings it.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -43,16 +43,16 @@ const HEADER_LIMIT: u32 = 16 << 10;
 
 /// Options of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct ServerOptions {
     /// The address to listen on. Port 0 takes a free port.
     pub address: SocketAddr,
     /// Which clients may connect.
-    pub security: Security,
+    pub security: ServerSecurity,
 }
 
 /// Which clients may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Security {
+pub enum ServerSecurity {
     /// Clients with a certificate of a known authority, over mutual TLS.
     MutualTls(TlsFiles),
     /// The same, with certificates that are handed over while the server runs.
@@ -64,7 +64,7 @@ pub enum Security {
     PlaintextAnywhere,
 }
 
-impl Security {
+impl ServerSecurity {
     /// Whether a server may listen on this address.
     #[must_use]
     pub fn permits(&self, address: SocketAddr) -> bool {
@@ -75,7 +75,7 @@ impl Security {
 /// Why a server cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Plain text on an address that other machines can reach, without [`Security::PlaintextAnywhere`].
+    /// Plain text on an address that other machines can reach, without [`ServerSecurity::PlaintextAnywhere`].
     #[error(
         "{0} is not a loopback address, and secrets are served: plain text there must be asked for, or TLS configured"
     )]
@@ -101,10 +101,10 @@ pub enum ServerError {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    tls: Option<Arc<Tls>>,
+    tls: Option<Arc<CertificateSource>>,
     snapshots: Snapshots,
     permission: Permission,
-    reports: Option<Reports>,
+    reports: Option<ReportHandler>,
 }
 
 impl Server {
@@ -113,15 +113,15 @@ impl Server {
     /// # Errors
     /// If plain text is not permitted on the address, the certificates cannot be used, or the address cannot be
     /// listened on.
-    pub async fn bind(options: Options, snapshots: Snapshots) -> Result<Self, ServerError> {
-        let Options { address, security } = options;
+    pub async fn bind(options: ServerOptions, snapshots: Snapshots) -> Result<Self, ServerError> {
+        let ServerOptions { address, security } = options;
         if !security.permits(address) {
             return Err(ServerError::Plaintext(address));
         }
         let tls = match security {
-            Security::MutualTls(files) => Some(Arc::new(Tls::load(files)?)),
-            Security::MutualTlsInMemory(in_memory) => Some(Arc::new(Tls::InMemory(in_memory))),
-            Security::PlaintextAnywhere | Security::PlaintextOnLoopback => None,
+            ServerSecurity::MutualTls(files) => Some(Arc::new(CertificateSource::load(files)?)),
+            ServerSecurity::MutualTlsInMemory(in_memory) => Some(Arc::new(CertificateSource::InMemory(in_memory))),
+            ServerSecurity::PlaintextAnywhere | ServerSecurity::PlaintextOnLoopback => None,
         };
         let failed = |error| ServerError::Listen { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -138,7 +138,7 @@ impl Server {
 
     /// Takes what nodes tell of their traffic. Without it, their streams of load reports stay open and are not asked.
     #[must_use]
-    pub fn with_reports(self, reports: Reports) -> Self {
+    pub fn with_reports(self, reports: ReportHandler) -> Self {
         Self {
             reports: Some(reports),
             ..self
@@ -171,9 +171,9 @@ impl Server {
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServerError> {
         let (end, ending) = watch::channel(false);
         let logs = Arc::new(LogRate::default());
-        let taking = Taking::new(self.reports, self.permission.clone(), ending.clone());
-        let (loads, sessions) = (Loads(taking.clone()), Sessions(taking));
-        let discovery = Discovery::new(
+        let taking = ReportService::new(self.reports, self.permission.clone(), ending.clone());
+        let (loads, sessions) = (LoadReportService(taking.clone()), SessionReportService(taking));
+        let discovery = DiscoveryState::new(
             self.snapshots.clone(),
             self.permission,
             Arc::clone(&logs),
@@ -187,7 +187,7 @@ impl Server {
             tls: self.tls,
             ready,
             handshakes: Admission::of_handshakes(),
-            connections: Connections::default(),
+            connections: ConnectionAdmission::default(),
             snapshots: self.snapshots,
             logs,
         };
@@ -232,16 +232,16 @@ mod tests {
     async fn plain_text_is_for_loopback_addresses_unless_asked_for() {
         let bind = async |address: &str, security| {
             let address = address.parse().unwrap();
-            Server::bind(Options { address, security }, Snapshots::new()).await
+            Server::bind(ServerOptions { address, security }, Snapshots::new()).await
         };
         for address in ["0.0.0.0:0", "[::]:0", "10.66.0.2:0", "[::ffff:10.66.0.2]:0"] {
-            let error = bind(address, Security::PlaintextOnLoopback).await.unwrap_err();
+            let error = bind(address, ServerSecurity::PlaintextOnLoopback).await.unwrap_err();
             assert!(matches!(error, ServerError::Plaintext(_)), "{address}: {error}");
             assert!(error.to_string().contains("is not a loopback address"), "{error}");
         }
-        assert!(bind("127.0.0.1:0", Security::PlaintextOnLoopback).await.is_ok());
-        assert!(bind("127.1.2.3:0", Security::PlaintextOnLoopback).await.is_ok());
-        assert!(bind("0.0.0.0:0", Security::PlaintextAnywhere).await.is_ok());
+        assert!(bind("127.0.0.1:0", ServerSecurity::PlaintextOnLoopback).await.is_ok());
+        assert!(bind("127.1.2.3:0", ServerSecurity::PlaintextOnLoopback).await.is_ok());
+        assert!(bind("0.0.0.0:0", ServerSecurity::PlaintextAnywhere).await.is_ok());
     }
 
     #[tokio::test]
@@ -252,9 +252,9 @@ mod tests {
             key: missing.clone(),
             client_ca: missing,
         };
-        let options = Options {
+        let options = ServerOptions {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            security: Security::MutualTls(files),
+            security: ServerSecurity::MutualTls(files),
         };
         let error = Server::bind(options, Snapshots::new()).await.unwrap_err();
         assert!(matches!(error, ServerError::Tls(TlsError::Read { .. })), "{error}");

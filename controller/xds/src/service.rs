@@ -18,23 +18,23 @@ use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 
-use super::admission::Share;
-use super::connection::Client;
-use super::counters::TurnedAway;
+use super::admission::NamesPermit;
+use super::connection::ClientConnection;
+use super::counters::RejectionReason;
 use super::judgement::overruled;
-use super::limits::{self, NAMES_OF_STREAM, Pace};
+use super::limits::{self, NAMES_OF_STREAM, RequestPace};
 use super::log_rate::LogRate;
 use super::permission::Permission;
-use super::snapshots::{Connected, GroupCell, Snapshots};
-use super::subscriber::{Abilities, Answer, Service, Subscriber};
+use super::snapshots::{GroupCell, Snapshots, StreamConnection};
+use super::subscriber::{NodeAbilities, ResponseVerdict, StreamService, Subscriber};
 use super::wire::Wire;
-use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType, Version};
+use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType, ResourceVersion};
 
-type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// What all streams of a server share.
 #[derive(Debug, Clone)]
-pub(super) struct Discovery {
+pub(super) struct DiscoveryState {
     snapshots: Snapshots,
     permission: Permission,
     /// Of clients that are turned away.
@@ -44,7 +44,7 @@ pub(super) struct Discovery {
     numbers: Arc<AtomicU64>,
 }
 
-impl Discovery {
+impl DiscoveryState {
     pub(super) fn new(
         snapshots: Snapshots,
         permission: Permission,
@@ -62,19 +62,19 @@ impl Discovery {
 
     fn serve<W: Wire>(
         &self,
-        service: Service,
+        service: StreamService,
         requests: Request<Streaming<W::Request>>,
-    ) -> Result<tonic::Response<Responses<W::Response>>, Status> {
-        let client = requests.extensions().get::<Client>().cloned();
+    ) -> Result<tonic::Response<ResponseStream<W::Response>>, Status> {
+        let client = requests.extensions().get::<ClientConnection>().cloned();
         let client = client.ok_or_else(|| Status::internal("the connection is not known"))?;
         client.streams();
         // At most one response of each type is unanswered, so the channel never fills up.
         let (sender, receiver) = mpsc::channel(ResourceType::ALL.len() + 1);
         let stream = StreamTask::<W> {
             discovery: self.clone(),
-            share: Share::new(Arc::clone(client.place())),
+            share: NamesPermit::new(Arc::clone(client.place())),
             memory: PerType::default(),
-            pace: Pace::new(Instant::now()),
+            pace: RequestPace::new(Instant::now()),
             client,
             service,
             number: self.numbers.fetch_add(1, Ordering::Relaxed),
@@ -90,44 +90,44 @@ impl Discovery {
 }
 
 #[tonic::async_trait]
-impl AggregatedDiscoveryService for Discovery {
-    type StreamAggregatedResourcesStream = Responses<DiscoveryResponse>;
+impl AggregatedDiscoveryService for DiscoveryState {
+    type StreamAggregatedResourcesStream = ResponseStream<DiscoveryResponse>;
 
     async fn stream_aggregated_resources(
         &self,
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::StreamAggregatedResourcesStream>, Status> {
-        self.serve::<super::wire::StateOfTheWorld>(Service::Aggregated, request)
+        self.serve::<super::wire::StateOfTheWorld>(StreamService::Aggregated, request)
     }
 
-    type DeltaAggregatedResourcesStream = Responses<DeltaDiscoveryResponse>;
+    type DeltaAggregatedResourcesStream = ResponseStream<DeltaDiscoveryResponse>;
 
     async fn delta_aggregated_resources(
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        self.serve::<super::wire::Delta>(Service::Aggregated, request)
+        self.serve::<super::wire::Delta>(StreamService::Aggregated, request)
     }
 }
 
 #[tonic::async_trait]
-impl ExtensionConfigDiscoveryService for Discovery {
-    type StreamExtensionConfigsStream = Responses<DiscoveryResponse>;
+impl ExtensionConfigDiscoveryService for DiscoveryState {
+    type StreamExtensionConfigsStream = ResponseStream<DiscoveryResponse>;
 
     async fn stream_extension_configs(
         &self,
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::StreamExtensionConfigsStream>, Status> {
-        self.serve::<super::wire::StateOfTheWorld>(Service::ExtensionConfig, request)
+        self.serve::<super::wire::StateOfTheWorld>(StreamService::ExtensionConfig, request)
     }
 
-    type DeltaExtensionConfigsStream = Responses<DeltaDiscoveryResponse>;
+    type DeltaExtensionConfigsStream = ResponseStream<DeltaDiscoveryResponse>;
 
     async fn delta_extension_configs(
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<tonic::Response<Self::DeltaExtensionConfigsStream>, Status> {
-        self.serve::<super::wire::Delta>(Service::ExtensionConfig, request)
+        self.serve::<super::wire::Delta>(StreamService::ExtensionConfig, request)
     }
 
     async fn fetch_extension_configs(
@@ -139,24 +139,24 @@ impl ExtensionConfigDiscoveryService for Discovery {
 }
 
 struct StreamTask<W: Wire> {
-    discovery: Discovery,
-    client: Client,
+    discovery: DiscoveryState,
+    client: ClientConnection,
     /// Of the memory that the client's address may use.
-    share: Share,
+    share: NamesPermit,
     /// The memory of the names that the node asks for. What it says to what it refuses is counted besides.
     memory: PerType<usize>,
-    pace: Pace,
-    service: Service,
+    pace: RequestPace,
+    service: StreamService,
     number: u64,
     requests: Streaming<W::Request>,
-    responses: mpsc::Sender<Result<super::subscriber::Response, Status>>,
+    responses: mpsc::Sender<Result<super::subscriber::SubscriberResponse, Status>>,
     /// Set by the first request, which names the node.
-    live: Option<Live>,
+    live: Option<ResourceStream>,
 }
 
 /// A stream whose node is known.
-struct Live {
-    connected: Arc<Connected>,
+struct ResourceStream {
+    connected: Arc<StreamConnection>,
     cell: Arc<GroupCell>,
     sequence: watch::Receiver<u64>,
     /// Changed while the units that others accept are not looked up.
@@ -199,7 +199,7 @@ impl<W: Wire> StreamTask<W> {
         if let Some(live) = &self.live {
             self.discovery.snapshots.shared().disconnect(&live.cell, self.number);
             let (node, group) = (&live.connected.node, &live.cell.name);
-            if let Some(left_out) = live.cell.comings.tell() {
+            if let Some(left_out) = live.cell.comings.permit() {
                 tracing::info!(%node, %group, left_out, "a stream of a node ended");
             }
         }
@@ -213,7 +213,7 @@ impl<W: Wire> StreamTask<W> {
                 .as_ref()
                 .and_then(|live| live.connected.subscriber().deadline(Instant::now()));
             let wait = self.pace.next(Instant::now());
-            let judgements = self.live.as_ref().and_then(Live::awaited_judgements);
+            let judgements = self.live.as_ref().and_then(ResourceStream::awaited_judgements);
             let request = tokio::select! {
                 request = self.requests.message(), if wait.is_none() => match request {
                     Ok(Some(request)) => Some(request),
@@ -227,11 +227,11 @@ impl<W: Wire> StreamTask<W> {
                 () = until(wait) => None,
                 () = until(Some(silent)), if self.live.is_none() => {
                     let words = "the first request has not come in time";
-                    return Err(self.turn_away(TurnedAway::Request, Status::deadline_exceeded(words)));
+                    return Err(self.turn_away(RejectionReason::Request, Status::deadline_exceeded(words)));
                 }
             };
             if let Some(request) = request {
-                self.take_in(request)?;
+                self.receive(request)?;
             }
             self.send()?;
         }
@@ -241,15 +241,17 @@ impl<W: Wire> StreamTask<W> {
     fn failed(&self, status: Status) -> Status {
         match status.code() {
             // What the decoder says of a message that is too large, or is none.
-            Code::OutOfRange | Code::ResourceExhausted | Code::Internal => self.turn_away(TurnedAway::Request, status),
+            Code::OutOfRange | Code::ResourceExhausted | Code::Internal => {
+                self.turn_away(RejectionReason::Request, status)
+            }
             _ => status,
         }
     }
 
     /// Counts and logs why the stream ends.
-    fn turn_away(&self, why: TurnedAway, status: Status) -> Status {
+    fn turn_away(&self, why: RejectionReason, status: Status) -> Status {
         self.discovery.snapshots.shared().counters.turned_away(why);
-        if let Some(left_out) = self.discovery.logs.tell() {
+        if let Some(left_out) = self.discovery.logs.permit() {
             let node = self
                 .live
                 .as_ref()
@@ -260,7 +262,7 @@ impl<W: Wire> StreamTask<W> {
         status
     }
 
-    fn take_in(&mut self, mut request: W::Request) -> Result<(), Status> {
+    fn receive(&mut self, mut request: W::Request) -> Result<(), Status> {
         if self.live.is_none() {
             let connected = self.connect(W::node(&request));
             self.live = Some(connected.map_err(|(why, status)| self.turn_away(why, status))?);
@@ -273,14 +275,14 @@ impl<W: Wire> StreamTask<W> {
         let mut subscriber = live.connected.subscriber();
         let url = W::type_url(&request);
         // Services of one type may omit the type URL.
-        let url = if url.is_empty() && self.service == Service::ExtensionConfig {
+        let url = if url.is_empty() && self.service == StreamService::ExtensionConfig {
             ResourceType::ExtensionConfig.url()
         } else {
             url
         };
         let Some(resource_type) = ResourceType::from_url(url).filter(|each| subscriber.serves(*each)) else {
             self.pace.spend(false, Instant::now());
-            if let Some(left_out) = self.discovery.logs.tell() {
+            if let Some(left_out) = self.discovery.logs.permit() {
                 let url: String = url.chars().take(limits::NAME).collect();
                 tracing::warn!(%node, %group, url, left_out, "a node asks for resources of a type that is not served");
             }
@@ -301,13 +303,13 @@ impl<W: Wire> StreamTask<W> {
                     "the stream asks for too many resources, or has refused too many: names and words take {all} bytes"
                 )
             };
-            return Err(self.turn_away(TurnedAway::Request, Status::resource_exhausted(words)));
+            return Err(self.turn_away(RejectionReason::Request, Status::resource_exhausted(words)));
         }
         let wildcard = subscriber.has_asked_for(resource_type) && W::names(&request).any(|name| name == "*");
         let published = live.cell.group();
         let weight = W::weight(&subscriber, resource_type, &request, &published);
         self.pace.spend_bytes(weight, Instant::now());
-        let answer = W::take_in(&mut subscriber, resource_type, request, &published);
+        let answer = W::receive(&mut subscriber, resource_type, request, &published);
         drop(published);
         let has_voted = subscriber.has_voted();
         drop(subscriber);
@@ -318,31 +320,31 @@ impl<W: Wire> StreamTask<W> {
             }
         };
         match answer {
-            Answer::None => {
+            ResponseVerdict::None => {
                 self.pace.spend(wildcard, Instant::now());
                 return Ok(());
             }
-            Answer::Acknowledged(resources) => {
+            ResponseVerdict::Acknowledged(resources) => {
                 shared.counters.acknowledged(resource_type);
                 for (name, version) in resources {
                     let version = version.map(tracing::field::display);
                     tracing::debug!(%node, %group, %resource_type, %name, version, "a node acknowledged a resource");
                 }
             }
-            Answer::Approved => judged(),
-            Answer::Disbelieved(words) => {
+            ResponseVerdict::Approved => judged(),
+            ResponseVerdict::Disbelieved(words) => {
                 judged();
-                if let Some(left_out) = live.cell.refusals.tell() {
+                if let Some(left_out) = live.cell.refusals.permit() {
                     let error = words.as_deref().unwrap_or("it refuses all routes");
                     tracing::warn!(%node, %group, error, left_out, "what a node refuses does not count");
                 }
             }
-            Answer::Disapproved(of, unit, error) => {
+            ResponseVerdict::Disapproved(of, unit, error) => {
                 judged();
                 if unit.is_some() {
                     shared.counters.unit_refused();
                 }
-                match (live.cell.refusals.tell(), unit) {
+                match (live.cell.refusals.permit(), unit) {
                     (Some(left_out), Some(unit)) => {
                         tracing::warn!(%node, %group, %unit, %error, left_out, "a node refused the routes of this object");
                     }
@@ -352,7 +354,7 @@ impl<W: Wire> StreamTask<W> {
                     (None, _) => {}
                 }
             }
-            Answer::Refused(resources, error) => {
+            ResponseVerdict::Refused(resources, error) => {
                 shared.counters.refused(resource_type);
                 live.log_refusal(resource_type, &resources, &error);
             }
@@ -392,7 +394,7 @@ impl<W: Wire> StreamTask<W> {
         Ok(())
     }
 
-    fn connect(&self, node: Option<&Node>) -> Result<Live, (TurnedAway, Status)> {
+    fn connect(&self, node: Option<&Node>) -> Result<ResourceStream, (RejectionReason, Status)> {
         let named = |node: &&Node| {
             [&node.id, &node.cluster]
                 .iter()
@@ -403,18 +405,18 @@ impl<W: Wire> StreamTask<W> {
                 "the first request names no node: node.id and node.cluster are needed, of {} bytes at most",
                 limits::NAME
             );
-            (TurnedAway::Request, Status::invalid_argument(words))
+            (RejectionReason::Request, Status::invalid_argument(words))
         })?;
-        let Discovery {
+        let DiscoveryState {
             snapshots, permission, ..
         } = &self.discovery;
-        let allowed = permission.ask(self.client.peer(), &node.cluster);
-        allowed.map_err(|words| (TurnedAway::Permission, Status::permission_denied(words)))?;
+        let allowed = permission.check(self.client.peer(), &node.cluster);
+        allowed.map_err(|words| (RejectionReason::Permission, Status::permission_denied(words)))?;
         let subscriber = Subscriber::new(W::PROTOCOL, self.service, abilities(node));
         let identity = self.client.peer().identity.as_ref();
         let validity = identity.map(|identity| identity.validity);
         let origin = self.client.peer().address.into();
-        let connected = Arc::new(Connected::new(
+        let connected = Arc::new(StreamConnection::new(
             Name::from(node.id.as_str()),
             origin,
             validity,
@@ -425,11 +427,11 @@ impl<W: Wire> StreamTask<W> {
             .connect(&node.cluster, self.number, Arc::clone(&connected));
         let cell = cell.ok_or_else(|| {
             let words = format!("too many streams of the node {} are open", node.id);
-            (TurnedAway::Streams, Status::resource_exhausted(words))
+            (RejectionReason::Streams, Status::resource_exhausted(words))
         })?;
         let (node, group) = (&connected.node, &cell.name);
         let is_published = cell.group().is_published();
-        if let Some(left_out) = cell.comings.tell() {
+        if let Some(left_out) = cell.comings.permit() {
             let (protocol, service) = (W::PROTOCOL, self.service);
             if is_published {
                 tracing::info!(%node, %group, ?protocol, ?service, left_out, "a node connected");
@@ -442,7 +444,7 @@ impl<W: Wire> StreamTask<W> {
         }
         let mut sequence = cell.sequence.subscribe();
         sequence.mark_changed();
-        Ok(Live {
+        Ok(ResourceStream {
             connected,
             judgements: cell.judgements.subscribe(),
             cell,
@@ -451,11 +453,11 @@ impl<W: Wire> StreamTask<W> {
     }
 }
 
-impl Live {
+impl ResourceStream {
     /// The first resource stands for all: they are refused for one reason.
-    fn log_refusal(&self, resource_type: ResourceType, resources: &[(Name, Option<Version>)], error: &str) {
+    fn log_refusal(&self, resource_type: ResourceType, resources: &[(Name, Option<ResourceVersion>)], error: &str) {
         let (node, group) = (&self.connected.node, &self.cell.name);
-        if let (Some((name, version)), Some(left_out)) = (resources.first(), self.cell.refusals.tell()) {
+        if let (Some((name, version)), Some(left_out)) = (resources.first(), self.cell.refusals.permit()) {
             let (count, version) = (resources.len(), version.map(tracing::field::display));
             tracing::warn!(
                 %node, %group, %resource_type, %name, version, count, error, left_out,
@@ -486,7 +488,7 @@ impl Live {
 const RETURN: Duration = Duration::from_secs(2);
 
 /// Waits until something is published for the node's group.
-async fn published(live: &mut Option<Live>) {
+async fn published(live: &mut Option<ResourceStream>) {
     match live {
         // `cell` holds the sender, so the channel is open.
         Some(live) => drop(live.sequence.changed().await),
@@ -510,9 +512,9 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn abilities(node: &Node) -> Abilities {
+fn abilities(node: &Node) -> NodeAbilities {
     let metadata = node.metadata.as_ref();
-    Abilities {
+    NodeAbilities {
         takes_hosts: takes_hosts(node),
         has_preflight: metadata.is_some_and(|metadata| metadata.fields.contains_key(PREFLIGHT_METADATA)),
     }

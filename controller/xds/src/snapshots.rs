@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::counters::{Counters, Counts, PreflightCounts, TurnedAway};
-use super::group::Group;
+use super::counters::{PreflightCounts, RejectionReason, XdsCounters, XdsCounts};
+use super::group::ResourceGroup;
 use super::log_rate::LogRate;
 use super::peer::Origin;
-use super::subscriber::{Overruled, Subscriber};
+use super::subscriber::{OverruledUnits, Subscriber};
 use super::validity::Validity;
 use limpet_resources::{Name, Resource, ResourceType, Resources};
 
@@ -19,7 +19,7 @@ use limpet_resources::{Name, Resource, ResourceType, Resources};
 /// A node's group is its `node.cluster`. Publish the whole state at once: the server keeps order between types and
 /// waits for acknowledgements, for each node.
 #[derive(Debug, Clone, Default)]
-pub struct Snapshots(Arc<Shared>);
+pub struct Snapshots(Arc<SnapshotState>);
 
 /// The limit of streams of one node at one address. More than one connection may be left of a network that failed. A
 /// node elsewhere may call itself by the same name.
@@ -28,10 +28,10 @@ pub(super) const STREAMS: usize = 16;
 type Groups = BTreeMap<Name, Arc<GroupCell>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SnapshotState {
     groups: Mutex<Groups>,
-    pub(super) counters: Counters,
-    /// Counts the changes that [`Status`](crate::Status) reports.
+    pub(super) counters: XdsCounters,
+    /// Counts the changes that [`AckStatus`](crate::AckStatus) reports.
     pub(super) changes: watch::Sender<u64>,
     /// Counts what may change what the nodes of any group say together to units of the preflight.
     pub(super) judgements: watch::Sender<u64>,
@@ -41,14 +41,14 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct GroupCell {
     pub(super) name: Name,
-    group: Mutex<Group>,
+    group: Mutex<ResourceGroup>,
     /// The number of the group's last change.
     pub(super) sequence: watch::Sender<u64>,
-    streams: Mutex<BTreeMap<u64, Arc<Connected>>>,
+    streams: Mutex<BTreeMap<u64, Arc<StreamConnection>>>,
     /// Counts what may change what the group's nodes say together to units of the preflight.
     pub(super) judgements: watch::Sender<u64>,
     /// After which of these changes they were looked up.
-    pub(super) overruled: Mutex<(u64, Overruled)>,
+    pub(super) overruled: Mutex<(u64, OverruledUnits)>,
     /// Of its nodes: streams that come and go, and what is refused.
     pub(super) comings: LogRate,
     pub(super) refusals: LogRate,
@@ -56,7 +56,7 @@ pub(super) struct GroupCell {
 
 /// A stream of a node.
 #[derive(Debug)]
-pub(super) struct Connected {
+pub(super) struct StreamConnection {
     pub(super) node: Name,
     pub(super) origin: Origin,
     pub(super) since: SystemTime,
@@ -68,7 +68,7 @@ pub(super) struct Connected {
     subscriber: Mutex<Subscriber>,
 }
 
-impl Connected {
+impl StreamConnection {
     pub(super) fn new(node: Name, origin: Origin, validity: Option<Validity>, subscriber: Subscriber) -> Self {
         Self {
             node,
@@ -99,7 +99,7 @@ impl Snapshots {
 
     /// Replaces the resources of a group. Resources that did not change are not sent.
     ///
-    /// Publish only resources that others refer to: see [`Status::is_settled`](crate::Status::is_settled).
+    /// Publish only resources that others refer to: see [`AckStatus::is_settled`](crate::AckStatus::is_settled).
     pub fn publish(&self, group: &str, resources: Resources) {
         self.change(group, true, |group| group.publish(resources));
     }
@@ -129,13 +129,13 @@ impl Snapshots {
 
     /// Counters of responses and answers since the start.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> XdsCounts {
         self.0.counters.counts()
     }
 
     /// How many clients were turned away since the start, by reason.
     #[must_use]
-    pub fn turned_away(&self) -> [(TurnedAway, u64); TurnedAway::ALL.len()] {
+    pub fn turned_away(&self) -> [(RejectionReason, u64); RejectionReason::ALL.len()] {
         self.0.counters.times_turned_away()
     }
 
@@ -145,16 +145,16 @@ impl Snapshots {
         self.0.counters.preflights()
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<SnapshotState> {
         &self.0
     }
 
     /// Changes a group and returns whether it is published then. An unknown group is created only if it is published.
-    fn change(&self, name: &str, make: bool, change: impl FnOnce(&mut Group) -> bool) -> bool {
+    fn change(&self, name: &str, make: bool, change: impl FnOnce(&mut ResourceGroup) -> bool) -> bool {
         // Hold the lock to the end: otherwise the group could be dropped before it is published.
         let mut groups = lock(&self.0.groups);
         if make {
-            Shared::cell(&mut groups, name);
+            SnapshotState::cell(&mut groups, name);
         }
         let Some(cell) = groups.get(name) else {
             return false;
@@ -171,7 +171,7 @@ impl Snapshots {
     }
 }
 
-impl Shared {
+impl SnapshotState {
     pub(super) fn status_changed(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
@@ -200,7 +200,7 @@ impl Shared {
     }
 
     /// Adds a stream to its group. `None` if its node has [`STREAMS`] already.
-    pub(super) fn connect(&self, group: &str, number: u64, stream: Arc<Connected>) -> Option<Arc<GroupCell>> {
+    pub(super) fn connect(&self, group: &str, number: u64, stream: Arc<StreamConnection>) -> Option<Arc<GroupCell>> {
         // Hold the lock: otherwise the group could be dropped before.
         let mut groups = lock(&self.groups);
         let cell = Arc::clone(Self::cell(&mut groups, group));
@@ -212,7 +212,7 @@ impl Shared {
             return None;
         }
         if stream.wants_wholes {
-            cell.group().want_wholes(true);
+            cell.group().keep_wholes(true);
         }
         streams.insert(number, stream);
         drop((streams, groups));
@@ -228,7 +228,7 @@ impl Shared {
         streams.remove(&number);
         let wanted = streams.values().any(|stream| stream.wants_wholes);
         drop(streams);
-        cell.group().want_wholes(wanted);
+        cell.group().keep_wholes(wanted);
         drop(groups);
         self.drop_unused(&cell.name);
         self.status_changed();
@@ -259,12 +259,12 @@ impl GroupCell {
         }
     }
 
-    pub(super) fn group(&self) -> MutexGuard<'_, Group> {
+    pub(super) fn group(&self) -> MutexGuard<'_, ResourceGroup> {
         lock(&self.group)
     }
 
     /// The streams of the nodes, in the order in which they connected.
-    pub(super) fn streams(&self) -> Vec<Arc<Connected>> {
+    pub(super) fn streams(&self) -> Vec<Arc<StreamConnection>> {
         lock(&self.streams).values().cloned().collect()
     }
 }

@@ -6,16 +6,16 @@ use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use super::judgement::{Judgement, judge};
-use super::snapshots::{Connected, GroupCell, Shared, Snapshots};
-use super::subscriber::Vote;
-use limpet_resources::{Name, ResourceType, Version};
+use super::judgement::{GroupVerdict, evaluate};
+use super::snapshots::{GroupCell, SnapshotState, Snapshots, StreamConnection};
+use super::subscriber::UnitVote;
+use limpet_resources::{Name, ResourceType, ResourceVersion};
 
-/// What the connected nodes have acknowledged and refused. Each method answers for this moment; [`Status::changed`]
+/// What the connected nodes have acknowledged and refused. Each method answers for this moment; [`AckStatus::changed`]
 /// waits for the next change.
 #[derive(Debug, Clone)]
-pub struct Status {
-    shared: Arc<Shared>,
+pub struct AckStatus {
+    shared: Arc<SnapshotState>,
     changes: watch::Receiver<u64>,
     judgements: watch::Receiver<u64>,
 }
@@ -23,31 +23,31 @@ pub struct Status {
 impl Snapshots {
     /// What the connected nodes made of the published resources.
     #[must_use]
-    pub fn status(&self) -> Status {
-        Status::new(Arc::clone(self.shared()))
+    pub fn status(&self) -> AckStatus {
+        AckStatus::new(Arc::clone(self.shared()))
     }
 }
 
 /// A connected node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct ConnectedNode {
     /// The `node.id`.
     pub id: Name,
     /// When the node's oldest stream began.
     pub connected_since: SystemTime,
-    /// Whether the node has acknowledged everything that is published now: see [`Status::is_settled`].
+    /// Whether the node has acknowledged everything that is published now: see [`AckStatus::is_settled`].
     pub settled: bool,
 }
 
 /// A resource that a node refused and was not sent again since.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Refusal {
+pub struct RefusedResource {
     /// The type of the resource.
     pub resource_type: ResourceType,
     /// The name of the resource.
     pub name: Name,
     /// The version that was refused.
-    pub version: Version,
+    pub version: ResourceVersion,
     /// The id of the node that refused it.
     pub node: Name,
     /// The node's error message.
@@ -56,13 +56,13 @@ pub struct Refusal {
 
 /// A unit of the preflight that most nodes of a group refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disapproval {
+pub struct RefusedUnit {
     /// The group.
     pub group: Name,
     /// The name of the unit.
     pub unit: Name,
     /// The version that is refused.
-    pub version: Version,
+    pub version: ResourceVersion,
     /// The id of one of the nodes that refuse it.
     pub node: Name,
     /// The error message of that node.
@@ -73,7 +73,7 @@ pub struct Disapproval {
 
 /// How many connected nodes of a group have acknowledged one version of a resource. Each node counts once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct AckProgress {
     /// Nodes that acknowledged it.
     pub acknowledged: usize,
     /// Nodes that refused it.
@@ -84,7 +84,7 @@ pub struct Progress {
     pub unsubscribed: usize,
 }
 
-impl Progress {
+impl AckProgress {
     /// Whether all connected nodes have acknowledged it. True while no node is connected.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -98,8 +98,8 @@ impl Progress {
     }
 }
 
-impl Status {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl AckStatus {
+    pub(super) fn new(shared: Arc<SnapshotState>) -> Self {
         let (changes, judgements) = (shared.changes.subscribe(), shared.judgements.subscribe());
         Self {
             shared,
@@ -117,13 +117,13 @@ impl Status {
     /// The published units that most connected nodes of a group refuse. Nodes that refuse everything do not count, and
     /// an address counts once.
     #[must_use]
-    pub fn disapprovals(&self) -> Vec<Disapproval> {
+    pub fn disapprovals(&self) -> Vec<RefusedUnit> {
         self.shared.cells().iter().flat_map(|cell| disapprovals(cell)).collect()
     }
 
     /// How many addresses of connected nodes have a say in what the nodes of a group refuse.
     #[must_use]
-    pub fn asked(&self, group: &str) -> usize {
+    pub fn voting_addresses(&self, group: &str) -> usize {
         let streams = self.shared.find(group).map(|cell| cell.streams());
         let asked = streams.into_iter().flatten();
         let origins: BTreeSet<_> = asked
@@ -171,11 +171,11 @@ impl Status {
 
     /// The connected nodes of a group, by their ids.
     #[must_use]
-    pub fn nodes(&self, group: &str) -> Vec<Node> {
+    pub fn nodes(&self, group: &str) -> Vec<ConnectedNode> {
         let Some(cell) = self.shared.find(group) else {
             return Vec::new();
         };
-        let node = |(id, streams): (Name, Vec<Arc<Connected>>)| Node {
+        let node = |(id, streams): (Name, Vec<Arc<StreamConnection>>)| ConnectedNode {
             id,
             connected_since: streams
                 .iter()
@@ -206,8 +206,14 @@ impl Status {
 
     /// How many nodes have one version of a resource.
     #[must_use]
-    pub fn progress(&self, group: &str, resource_type: ResourceType, name: &str, version: Version) -> Progress {
-        let mut progress = Progress::default();
+    pub fn progress(
+        &self,
+        group: &str,
+        resource_type: ResourceType,
+        name: &str,
+        version: ResourceVersion,
+    ) -> AckProgress {
+        let mut progress = AckProgress::default();
         for streams in self.nodes_of(group).values() {
             let mut standings = BTreeSet::new();
             for stream in streams {
@@ -234,8 +240,8 @@ impl Status {
     /// The connected nodes that use another version of a resource than this one, or may do so. A node that has not
     /// asked for it does not, nor one that refuses it and never had any.
     #[must_use]
-    pub fn behind(&self, group: &str, resource_type: ResourceType, name: &str, version: Version) -> Vec<Name> {
-        let is_behind = |stream: &Arc<Connected>| {
+    pub fn behind(&self, group: &str, resource_type: ResourceType, name: &str, version: ResourceVersion) -> Vec<Name> {
+        let is_behind = |stream: &Arc<StreamConnection>| {
             let subscriber = stream.subscriber();
             if !subscriber.subscribes(resource_type, name) {
                 return false;
@@ -252,7 +258,7 @@ impl Status {
 
     /// The published resources that connected nodes of a group refuse.
     #[must_use]
-    pub fn refusals(&self, group: &str) -> Vec<Refusal> {
+    pub fn refusals(&self, group: &str) -> Vec<RefusedResource> {
         let mut refusals = BTreeSet::new();
         for (node, streams) in self.nodes_of(group) {
             for stream in streams {
@@ -260,7 +266,7 @@ impl Status {
                 refusals.extend(
                     subscriber
                         .refusals()
-                        .map(|(resource_type, name, version, message)| Refusal {
+                        .map(|(resource_type, name, version, message)| RefusedResource {
                             resource_type,
                             name: Arc::clone(name),
                             version,
@@ -275,7 +281,7 @@ impl Status {
 
     /// The version of each resource that a node has acknowledged, by type and name.
     #[must_use]
-    pub fn acknowledged(&self, group: &str, node: &str) -> BTreeMap<(ResourceType, Name), Version> {
+    pub fn acknowledged(&self, group: &str, node: &str) -> BTreeMap<(ResourceType, Name), ResourceVersion> {
         let mut acknowledged = BTreeMap::new();
         for stream in self.nodes_of(group).get(node).into_iter().flatten() {
             let subscriber = stream.subscriber();
@@ -285,13 +291,13 @@ impl Status {
         acknowledged
     }
 
-    fn nodes_of(&self, group: &str) -> BTreeMap<Name, Vec<Arc<Connected>>> {
+    fn nodes_of(&self, group: &str) -> BTreeMap<Name, Vec<Arc<StreamConnection>>> {
         let cell = self.shared.find(group);
         cell.map(|cell| by_node(cell.streams())).unwrap_or_default()
     }
 }
 
-fn disapprovals(cell: &GroupCell) -> Vec<Disapproval> {
+fn disapprovals(cell: &GroupCell) -> Vec<RefusedUnit> {
     let mut refused = BTreeMap::new();
     for stream in cell.streams() {
         for (unit, version, message) in stream.subscriber().disapprovals() {
@@ -300,8 +306,8 @@ fn disapprovals(cell: &GroupCell) -> Vec<Disapproval> {
         }
     }
     let units: Vec<_> = refused.keys().cloned().collect();
-    let judged = refused.into_iter().zip(judge(cell, &units));
-    let disapproval = |(((unit, version), (node, message)), judged): (_, Judgement)| Disapproval {
+    let judged = refused.into_iter().zip(evaluate(cell, &units));
+    let disapproval = |(((unit, version), (node, message)), judged): (_, GroupVerdict)| RefusedUnit {
         group: Arc::clone(&cell.name),
         unit,
         version,
@@ -310,7 +316,7 @@ fn disapprovals(cell: &GroupCell) -> Vec<Disapproval> {
         refusing: judged.refusing,
     };
     judged
-        .filter(|(_, judged)| judged.vote == Some(Vote::Refuses))
+        .filter(|(_, judged)| judged.vote == Some(UnitVote::Refuses))
         .map(disapproval)
         .collect()
 }
@@ -322,8 +328,8 @@ enum NodeState {
     Acknowledged,
 }
 
-fn by_node(streams: Vec<Arc<Connected>>) -> BTreeMap<Name, Vec<Arc<Connected>>> {
-    let mut nodes: BTreeMap<Name, Vec<Arc<Connected>>> = BTreeMap::new();
+fn by_node(streams: Vec<Arc<StreamConnection>>) -> BTreeMap<Name, Vec<Arc<StreamConnection>>> {
+    let mut nodes: BTreeMap<Name, Vec<Arc<StreamConnection>>> = BTreeMap::new();
     for stream in streams {
         nodes.entry(Arc::clone(&stream.node)).or_default().push(stream);
     }
@@ -331,7 +337,7 @@ fn by_node(streams: Vec<Arc<Connected>>) -> BTreeMap<Name, Vec<Arc<Connected>>> 
 }
 
 /// Whether the streams of one node have acknowledged everything.
-fn has_settled(streams: &[Arc<Connected>], cell: &GroupCell) -> bool {
+fn has_settled(streams: &[Arc<StreamConnection>], cell: &GroupCell) -> bool {
     // An idle stream has all that it asked for.
     if !streams.iter().all(|stream| stream.subscriber().is_idle(&cell.group())) {
         return false;

@@ -52,7 +52,7 @@ impl fmt::Debug for TlsPem<'_> {
 
 /// The certificates of mutual TLS that a program hands over instead of files. Until it has, handshakes fail.
 #[derive(Debug, Clone, Default)]
-pub struct TlsInMemory(Arc<Mutex<Option<Read>>>);
+pub struct TlsInMemory(Arc<Mutex<Option<LoadedCertificates>>>);
 
 impl TlsInMemory {
     /// Takes these certificates for new connections. Those that are open go on while their authority is trusted.
@@ -108,7 +108,7 @@ pub enum TlsError {
 
 /// The TLS configuration of new connections.
 #[derive(Debug)]
-pub(super) enum Tls {
+pub(super) enum CertificateSource {
     Files(Box<FollowedFiles>),
     InMemory(TlsInMemory),
 }
@@ -117,18 +117,18 @@ pub(super) enum Tls {
 #[derive(Debug)]
 pub(super) struct FollowedFiles {
     files: TlsFiles,
-    state: Mutex<State>,
+    state: Mutex<FollowedState>,
 }
 
 #[derive(Debug)]
-struct State {
-    read: Read,
-    seen: Stamps,
+struct FollowedState {
+    read: LoadedCertificates,
+    stamps: FileStamps,
 }
 
 /// What the certificates say.
 #[derive(Debug)]
-struct Read {
+struct LoadedCertificates {
     config: Arc<ServerConfig>,
     /// What `config` verifies clients with.
     clients: Arc<dyn ClientCertVerifier>,
@@ -136,14 +136,14 @@ struct Read {
 }
 
 /// What shows that a file changed: its inode, its modification time, and its length.
-type Stamps = [Option<(u64, SystemTime, u64)>; 3];
+type FileStamps = [Option<(u64, SystemTime, u64)>; 3];
 
-impl Tls {
+impl CertificateSource {
     pub(super) fn load(files: TlsFiles) -> Result<Self, TlsError> {
         // Take the stamps before reading: a change in between is then read again.
         let seen = files.stamps();
         let read = files.read()?;
-        let state = Mutex::new(State { read, seen });
+        let state = Mutex::new(FollowedState { read, stamps: seen });
         Ok(Self::Files(Box::new(FollowedFiles { files, state })))
     }
 
@@ -181,7 +181,7 @@ impl Tls {
     }
 }
 
-impl Read {
+impl LoadedCertificates {
     fn admits(&self, shown: &[CertificateDer<'_>], at: SystemTime) -> bool {
         let mut own = self.uses.iter().filter(|one| one.role == CertificateRole::Server);
         own.all(|one| one.validity.ends > at) && verifies(&*self.clients, shown, at)
@@ -201,8 +201,8 @@ impl FollowedFiles {
     fn current(&self) -> Arc<ServerConfig> {
         let mut state = lock(&self.state);
         let stamps = self.files.stamps();
-        if stamps != state.seen {
-            state.seen = stamps;
+        if stamps != state.stamps {
+            state.stamps = stamps;
             match self.files.read() {
                 Ok(read) => {
                     state.read = read;
@@ -216,14 +216,14 @@ impl FollowedFiles {
 }
 
 impl TlsFiles {
-    fn stamps(&self) -> Stamps {
+    fn stamps(&self) -> FileStamps {
         [&self.certificate, &self.key, &self.client_ca].map(|path| {
             let metadata = fs::metadata(path).ok()?;
             Some((metadata.ino(), metadata.modified().ok()?, metadata.len()))
         })
     }
 
-    fn read(&self) -> Result<Read, TlsError> {
+    fn read(&self) -> Result<LoadedCertificates, TlsError> {
         read(
             &Pem::read(&self.certificate)?,
             &Pem::read(&self.key)?,
@@ -274,7 +274,7 @@ impl Pem {
     }
 }
 
-fn read(certificate: &Pem, key: &Pem, client_ca: &Pem) -> Result<Read, TlsError> {
+fn read(certificate: &Pem, key: &Pem, client_ca: &Pem) -> Result<LoadedCertificates, TlsError> {
     let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
     let provider = Arc::new(ring::default_provider());
     let mut authorities = RootCertStore::empty();
@@ -303,7 +303,7 @@ fn read(certificate: &Pem, key: &Pem, client_ca: &Pem) -> Result<Read, TlsError>
         .with_single_cert(own, private)
         .map_err(unusable)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Read {
+    Ok(LoadedCertificates {
         config: Arc::new(config),
         clients,
         uses: uses.into_iter().flatten().collect(),

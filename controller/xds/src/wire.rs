@@ -7,9 +7,9 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Delt
 use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse, Resource as Message};
 use envoy_types::pb::google::protobuf::Any;
 
-use super::group::Group;
+use super::group::ResourceGroup;
 use super::limits::{clip, memory_of};
-use super::subscriber::{Answer, Protocol, Response, Subscriber};
+use super::subscriber::{ProtocolVariant, ResponseVerdict, Subscriber, SubscriberResponse};
 use limpet_resources::{Resource, ResourceType};
 
 /// A form of the protocol.
@@ -17,7 +17,7 @@ pub(super) trait Wire: Send + 'static {
     type Request: Send + 'static;
     type Response: Send + 'static;
 
-    const PROTOCOL: Protocol;
+    const PROTOCOL: ProtocolVariant;
 
     fn node(request: &Self::Request) -> Option<&Node>;
     fn type_url(request: &Self::Request) -> &str;
@@ -26,16 +26,21 @@ pub(super) trait Wire: Send + 'static {
     /// All names of resources in the request.
     fn names(request: &Self::Request) -> impl Iterator<Item = &str>;
     /// The bytes that the request makes the server send again.
-    fn weight(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, group: &Group) -> usize;
+    fn weight(
+        subscriber: &Subscriber,
+        resource_type: ResourceType,
+        request: &Self::Request,
+        group: &ResourceGroup,
+    ) -> usize;
     /// The memory of the names of this type that the node asks for after the request, if it was `before`.
     fn memory(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, before: usize) -> usize;
-    fn take_in(
+    fn receive(
         subscriber: &mut Subscriber,
         resource_type: ResourceType,
         request: Self::Request,
-        group: &Group,
-    ) -> Answer;
-    fn encode(response: Response) -> Self::Response;
+        group: &ResourceGroup,
+    ) -> ResponseVerdict;
+    fn encode(response: SubscriberResponse) -> Self::Response;
 }
 
 pub(super) struct Delta;
@@ -44,7 +49,7 @@ impl Wire for Delta {
     type Request = DeltaDiscoveryRequest;
     type Response = DeltaDiscoveryResponse;
 
-    const PROTOCOL: Protocol = Protocol::Delta;
+    const PROTOCOL: ProtocolVariant = ProtocolVariant::Delta;
 
     fn node(request: &Self::Request) -> Option<&Node> {
         request.node.as_ref()
@@ -68,7 +73,12 @@ impl Wire for Delta {
         lists.into_iter().flatten().chain(had).map(String::as_str)
     }
 
-    fn weight(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, group: &Group) -> usize {
+    fn weight(
+        subscriber: &Subscriber,
+        resource_type: ResourceType,
+        request: &Self::Request,
+        group: &ResourceGroup,
+    ) -> usize {
         // What it gives up it may ask for again, as if that were new.
         let lists = [&request.resource_names_subscribe, &request.resource_names_unsubscribe];
         let known = lists.into_iter().flatten();
@@ -85,16 +95,16 @@ impl Wire for Delta {
         (before + new + had).saturating_sub(gone)
     }
 
-    fn take_in(
+    fn receive(
         subscriber: &mut Subscriber,
         resource_type: ResourceType,
         request: Self::Request,
-        group: &Group,
-    ) -> Answer {
+        group: &ResourceGroup,
+    ) -> ResponseVerdict {
         subscriber.delta_request(resource_type, request, group)
     }
 
-    fn encode(response: Response) -> Self::Response {
+    fn encode(response: SubscriberResponse) -> Self::Response {
         let message = |resource: &Resource| Message {
             name: resource.name().to_string(),
             version: resource.version().to_string(),
@@ -117,7 +127,7 @@ impl Wire for StateOfTheWorld {
     type Request = DiscoveryRequest;
     type Response = DiscoveryResponse;
 
-    const PROTOCOL: Protocol = Protocol::StateOfTheWorld;
+    const PROTOCOL: ProtocolVariant = ProtocolVariant::StateOfTheWorld;
 
     fn node(request: &Self::Request) -> Option<&Node> {
         request.node.as_ref()
@@ -139,7 +149,12 @@ impl Wire for StateOfTheWorld {
         request.resource_names.iter().map(String::as_str)
     }
 
-    fn weight(subscriber: &Subscriber, resource_type: ResourceType, request: &Self::Request, group: &Group) -> usize {
+    fn weight(
+        subscriber: &Subscriber,
+        resource_type: ResourceType,
+        request: &Self::Request,
+        group: &ResourceGroup,
+    ) -> usize {
         if subscriber.is_stale(resource_type, &request.response_nonce) {
             return 0;
         }
@@ -158,16 +173,16 @@ impl Wire for StateOfTheWorld {
         Self::names(request).map(memory_of).sum()
     }
 
-    fn take_in(
+    fn receive(
         subscriber: &mut Subscriber,
         resource_type: ResourceType,
         request: Self::Request,
-        group: &Group,
-    ) -> Answer {
+        group: &ResourceGroup,
+    ) -> ResponseVerdict {
         subscriber.request(resource_type, request, group)
     }
 
-    fn encode(response: Response) -> Self::Response {
+    fn encode(response: SubscriberResponse) -> Self::Response {
         DiscoveryResponse {
             version_info: response.version.map(|version| version.to_string()).unwrap_or_default(),
             resources: response.resources.iter().map(|resource| any(resource)).collect(),
@@ -193,7 +208,7 @@ fn any(resource: &Resource) -> Any {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subscriber::{Abilities, Service};
+    use crate::subscriber::{NodeAbilities, StreamService};
     use limpet_resources::{PREFLIGHT, Resources};
 
     /// What Envoy does at its start costs nothing; to ask for the same again, or to give it up, costs what it weighs.
@@ -209,16 +224,16 @@ mod tests {
         for name in ["a", "b"] {
             resources.insert_unit(resource(ResourceType::VirtualHost, name, 5000));
         }
-        let mut group = Group::default();
-        group.want_wholes(true);
+        let mut group = ResourceGroup::default();
+        group.keep_wholes(true);
         group.publish(resources);
-        let abilities = Abilities {
+        let abilities = NodeAbilities {
             takes_hosts: true,
             has_preflight: true,
         };
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
 
-        let mut subscriber = Subscriber::new(Protocol::Delta, Service::Aggregated, abilities);
+        let mut subscriber = Subscriber::new(ProtocolVariant::Delta, StreamService::Aggregated, abilities);
         let request = |more: &[&str], fewer: &[&str]| DeltaDiscoveryRequest {
             resource_names_subscribe: names(more),
             resource_names_unsubscribe: names(fewer),
@@ -227,19 +242,19 @@ mod tests {
         let first = request(&[PREFLIGHT, "web"], &[]);
         let weight = |subscriber: &_, request: &_| Delta::weight(subscriber, ROUTES, request, &group);
         assert_eq!(weight(&subscriber, &first), 0);
-        Delta::take_in(&mut subscriber, ROUTES, first, &group);
+        Delta::receive(&mut subscriber, ROUTES, first, &group);
         assert_eq!(weight(&subscriber, &request(&["other"], &["other"])), 0);
         assert_eq!(weight(&subscriber, &request(&[PREFLIGHT], &[])), 10_010);
         assert!((1200..1250).contains(&weight(&subscriber, &request(&[], &["web"]))));
 
-        let mut subscriber = Subscriber::new(Protocol::StateOfTheWorld, Service::Aggregated, abilities);
+        let mut subscriber = Subscriber::new(ProtocolVariant::StateOfTheWorld, StreamService::Aggregated, abilities);
         let request = |wanted: &[&str]| DiscoveryRequest {
             resource_names: names(wanted),
             ..DiscoveryRequest::default()
         };
         let weight = |subscriber: &_, request: &_| StateOfTheWorld::weight(subscriber, ROUTES, request, &group);
         assert_eq!(weight(&subscriber, &request(&[PREFLIGHT, "web"])), 0);
-        StateOfTheWorld::take_in(&mut subscriber, ROUTES, request(&[PREFLIGHT, "web"]), &group);
+        StateOfTheWorld::receive(&mut subscriber, ROUTES, request(&[PREFLIGHT, "web"]), &group);
         assert_eq!(weight(&subscriber, &request(&[PREFLIGHT, "web", "other"])), 0);
         assert_eq!(weight(&subscriber, &request(&["web"])), 10_010);
     }
@@ -247,11 +262,11 @@ mod tests {
     /// The names of the subscription stay, so their memory does.
     #[test]
     fn a_stale_request_changes_no_account() {
-        let abilities = Abilities {
+        let abilities = NodeAbilities {
             takes_hosts: false,
             has_preflight: false,
         };
-        let subscriber = Subscriber::new(Protocol::StateOfTheWorld, Service::Aggregated, abilities);
+        let subscriber = Subscriber::new(ProtocolVariant::StateOfTheWorld, StreamService::Aggregated, abilities);
         let memory = |nonce: &str| {
             let request = DiscoveryRequest {
                 response_nonce: nonce.to_owned(),

@@ -11,9 +11,9 @@ use limpet_model::{Objects, Settings};
 use limpet_outputs::envoy::{self, EnvoyOptions};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
-use limpet_outputs::manifests::Source;
+use limpet_outputs::manifests::ManifestInputs;
 use limpet_outputs::{ControlPlane, FilterInputs, FilterKeys};
-use limpet_resources::{Resource, ResourceType, Resources, Version};
+use limpet_resources::{Resource, ResourceType, ResourceVersion, Resources};
 
 use crate::objects::{self, GeneratedObjects};
 use crate::report::{kilobytes, milliseconds, peak_memory, row};
@@ -51,7 +51,7 @@ impl BuildResult {
         self.resources.values().flatten()
     }
 
-    fn versions(&self) -> BTreeMap<(&ObjectName, ResourceType, &str), Version> {
+    fn versions(&self) -> BTreeMap<(&ObjectName, ResourceType, &str), ResourceVersion> {
         self.resources
             .iter()
             .flat_map(|(gateway, resources)| {
@@ -170,7 +170,7 @@ pub(crate) fn run(generated: &GeneratedObjects) -> Result<()> {
 /// How long the objects for each of the other control planes take, which every change makes anew.
 fn objects_for_others(generated: &GeneratedObjects, objects: &Objects) -> Vec<(&'static str, Duration)> {
     let (graph, _reports) = limpet_model::build(objects, &settings(generated));
-    let source = Source {
+    let source = ManifestInputs {
         objects,
         graph: &graph,
         options: &EnvoyOptions::default(),

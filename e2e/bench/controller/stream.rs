@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use limpet_model::graph::ClusterName;
 use limpet_outputs::envoy;
 use limpet_resources::ResourceType;
-use limpet_xds::{Options, Security, Server, Snapshots};
+use limpet_xds::{Server, ServerOptions, ServerSecurity, Snapshots};
 
 use crate::changes;
 use crate::client::Client;
@@ -28,9 +28,9 @@ pub(crate) async fn run(generated: &GeneratedObjects) -> Result<()> {
         expected.insert(of_type, published.of_type(of_type).count());
     }
     snapshots.publish(&group, published);
-    let options = Options {
+    let options = ServerOptions {
         address: ([127, 0, 0, 1], 0).into(),
-        security: Security::PlaintextOnLoopback,
+        security: ServerSecurity::PlaintextOnLoopback,
     };
     let server = Server::bind(options, snapshots.clone()).await?;
     let address = server.address();

@@ -116,7 +116,7 @@ fn is_hostname(text: &str) -> bool {
     text.len() <= MAX_HOSTNAME && text.split('.').all(is_label) && text.parse::<IpAddr>().is_err()
 }
 
-fn alt_name(name: &limpet_api::SubjectAltName) -> Option<SubjectAltName> {
+fn alt_name(name: &limpet_api::PolicySubjectAltName) -> Option<SubjectAltName> {
     let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     match name.kind.as_str() {
         "Hostname" => set(&name.hostname)

@@ -24,8 +24,8 @@ pub(super) use parameters::{Layer, of_class, of_gateway};
 use super::infrastructure::{self, AllowedMetadata};
 use super::{Objects, Settings};
 use limpet_api::{
-    Build, EnvoyDeploymentSpec, GatewaySpec, Infrastructure, Listener, Object, ObjectName, Patches, ServiceRef,
-    ServiceType,
+    EnvoyDeploymentSpec, EnvoyFilterBuild, GatewayListener, GatewaySpec, Infrastructure, Object, ObjectName, Patches,
+    ServiceRef, ServiceType,
 };
 use parameters::{check, check_foreign, check_ports, drain_time, over};
 
@@ -44,7 +44,7 @@ pub struct Envoys {
     pub deployment: Option<EnvoyDeployment>,
     /// The build of the filter, if it is not that of the controller's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<Build>,
+    pub filter: Option<EnvoyFilterBuild>,
     /// Whether what is there for them stays as it is, because their parameters are invalid.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unchanged: bool,
@@ -226,7 +226,7 @@ fn with_parameters(gateway: &Object<GatewaySpec>, merged: Merged, settings: &Set
 }
 
 /// Whether a listener can serve.
-pub(super) fn speaks_http(listener: &Listener) -> bool {
+pub(super) fn speaks_http(listener: &GatewayListener) -> bool {
     matches!(listener.protocol.as_str(), "HTTP" | "HTTPS")
 }
 

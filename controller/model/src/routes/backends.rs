@@ -7,7 +7,7 @@ use crate::references::{Backend, References, Referrer};
 use crate::reports::UNSUPPORTED_VALUE;
 use crate::sessions::Twins;
 use crate::unread::Unread;
-use limpet_api::{BackendRef, Filter};
+use limpet_api::{BackendRef, RouteFilter};
 
 /// The destinations of a rule, with those whose reference is invalid.
 pub(super) fn destinations(
@@ -60,14 +60,14 @@ fn twins(references: &[BackendRef], destinations: &[Destination]) -> Option<Twin
     if references.iter().all(|reference| reference.filters.is_empty()) {
         return None;
     }
-    let mut earlier: Vec<(usize, &[u8], &[Filter])> = Vec::new();
+    let mut earlier: Vec<(usize, &[u8], &[RouteFilter])> = Vec::new();
     for (second, (reference, destination)) in references.iter().zip(destinations).enumerate() {
         let Target::Cluster(cluster) = &destination.target else {
             continue;
         };
         let (base, filters) = (cluster.base(), reference.filters.as_slice());
         let is_twin =
-            |(_, other, of_other): &&(usize, &[u8], &[Filter])| *other == base && !are_alike(of_other, filters);
+            |(_, other, of_other): &&(usize, &[u8], &[RouteFilter])| *other == base && !are_alike(of_other, filters);
         if let Some((first, ..)) = earlier.iter().find(is_twin) {
             return Some(Twins { first: *first, second });
         }
@@ -77,7 +77,7 @@ fn twins(references: &[BackendRef], destinations: &[Destination]) -> Option<Twin
 }
 
 /// Whether both do the same. What a filter of another control plane does is not known.
-fn are_alike(one: &[Filter], other: &[Filter]) -> bool {
+fn are_alike(one: &[RouteFilter], other: &[RouteFilter]) -> bool {
     one == other && !one.iter().any(|filter| filter.kind == "ExtensionRef")
 }
 

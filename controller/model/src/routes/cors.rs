@@ -4,7 +4,7 @@ use super::token;
 use crate::expression::Expression;
 use crate::graph::{Cors, ValueMatch};
 use crate::problem::Problem;
-use limpet_api::Cors as CorsFilter;
+use limpet_api::CorsFilter;
 
 /// For all of them.
 const ANY: &str = "*";

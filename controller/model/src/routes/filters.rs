@@ -6,7 +6,7 @@ use crate::graph::{Destination, Forward, HeaderChanges, Match, PathChange, PathM
 use crate::problem::Problem;
 use crate::references::References;
 use crate::unread::Unread;
-use limpet_api::{Filter, HeaderModifier, PathModifier, Redirect as RequestRedirect};
+use limpet_api::{HeaderModifier, PathModifier, RequestRedirect, RouteFilter};
 
 /// What a rule does with its requests. Sets the header changes in `rule`.
 pub(super) fn action(
@@ -125,7 +125,7 @@ fn forward(input: &RuleInput<'_>, destinations: &[Destination], asked: Forward) 
 pub(super) fn of_backend(
     field: &str,
     unread: &Unread<'_>,
-    filters: &[Filter],
+    filters: &[RouteFilter],
 ) -> Result<(HeaderChanges, HeaderChanges), Problem> {
     let (mut request, mut response) = (HeaderChanges::default(), HeaderChanges::default());
     if let Some(field) = unread.below(&format!("{field}.filters")).first() {
@@ -148,7 +148,7 @@ pub(super) fn of_backend(
 
 fn modify(
     field: &str,
-    filter: &Filter,
+    filter: &RouteFilter,
     request: &mut HeaderChanges,
     response: &mut HeaderChanges,
 ) -> Result<(), Problem> {

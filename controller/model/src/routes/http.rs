@@ -8,7 +8,7 @@ use super::rule::{RouteInput, RuleInput};
 use crate::graph::{Match, PathMatch, Retry};
 use crate::problem::Problem;
 use crate::sessions::literal_prefix;
-use limpet_api::{HttpMatch, HttpRouteSpec, HttpRule, Kind, Object, PathMatch as PathMatchSpec};
+use limpet_api::{HttpMatch, HttpPathMatch as PathMatchSpec, HttpRouteSpec, HttpRule, Kind, Object};
 use limpet_core::time::GatewayDuration;
 
 pub(super) fn input(route: &Object<HttpRouteSpec>, is_judged: bool) -> RouteInput<'_> {

@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::references::Backend;
 use crate::reports::UNSUPPORTED_VALUE;
 use crate::sessions::{Sessionless, Twins};
-use limpet_api::{BackendRef, DecodeError, Filter, Kind, Meta, ObjectName, ParentRef, SessionPersistence};
+use limpet_api::{BackendRef, DecodeError, Kind, Meta, ObjectName, ParentRef, RouteFilter, SessionPersistence};
 
 /// A rule that was read.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub(super) struct RuleInput<'a> {
     pub(super) matches: Result<Vec<Match>, Problem>,
     /// What is known of matches that cannot be read.
     pub(super) otherwise: Vec<Match>,
-    pub(super) filters: &'a [Filter],
+    pub(super) filters: &'a [RouteFilter],
     pub(super) backends: &'a [BackendRef],
     pub(super) timeouts: Result<(Option<Duration>, Option<Duration>), Problem>,
     pub(super) retry: Result<Option<Retry>, Problem>,

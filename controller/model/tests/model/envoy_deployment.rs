@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use limpet_api::{
-    Autoscaling, Build, Container, EnvoyDeploymentSpec, EnvoyPod, EnvoyService, Patches, ServiceRef, ServiceType,
-    TrafficPolicy,
+    Autoscaling, Container, EnvoyDeploymentSpec, EnvoyFilterBuild, EnvoyPod, EnvoyService, Patches, ServiceRef,
+    ServiceType, TrafficPolicy,
 };
 use limpet_model::check_envoy_defaults;
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ fn full() -> EnvoyDeploymentSpec {
             max_replicas: 1,
             cpu_utilization: Some(1),
         }),
-        filter: Some(Build::Wasm),
+        filter: Some(EnvoyFilterBuild::Wasm),
         drain_time: text(),
         metrics_port: Some(1),
         envoy: container(),

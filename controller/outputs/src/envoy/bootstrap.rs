@@ -5,7 +5,7 @@ mod overload;
 mod ready;
 mod watched;
 
-pub use overload::Limits;
+pub use overload::OverloadLimits;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -69,7 +69,7 @@ pub struct BootstrapOptions {
     /// Where Envoy says its statistics to everybody, if anywhere. The admin port must be known then.
     pub metrics: Option<SocketAddr>,
     /// What the Envoy may use.
-    pub limits: Limits,
+    pub limits: OverloadLimits,
 }
 
 /// The files for mutual TLS with the controller, as paths of the Envoy process.

@@ -223,7 +223,7 @@ fn remove(name: &str) -> Change {
 
 /// What a route needs of the native filters that steer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Steering {
+pub(crate) struct NativeSteering {
     /// Whether requests are steered that are not strict.
     soft: bool,
     /// Whether strict requests are steered.
@@ -232,7 +232,7 @@ pub(crate) struct Steering {
     idle: bool,
 }
 
-impl Steering {
+impl NativeSteering {
     /// Of a route that steers requests of this policy.
     pub(crate) fn of(policy: Option<&Arc<PolicyConfig>>) -> Self {
         Self {

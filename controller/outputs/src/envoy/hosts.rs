@@ -13,7 +13,7 @@ use limpet_resources::{Resource, ResourceType};
 const ROUTES: u32 = 3;
 
 /// A route configuration whose routes are encoded.
-pub(super) struct Encoded {
+pub(super) struct EncodedRoutes {
     frame: RouteConfiguration,
     hosts: Vec<EncodedHost>,
 }
@@ -33,7 +33,7 @@ pub(super) struct EncodedRoute {
     pub(super) field: Vec<u8>,
 }
 
-impl Encoded {
+impl EncodedRoutes {
     pub(super) fn of(mut configuration: RouteConfiguration) -> Self {
         let hosts = std::mem::take(&mut configuration.virtual_hosts);
         Self {
@@ -160,7 +160,7 @@ mod tests {
                 .collect(),
             ..RouteConfiguration::default()
         };
-        let encoded = Encoded::of(configuration);
+        let encoded = EncodedRoutes::of(configuration);
         let apart = encoded.apart();
         let expected = [("a.example", 0), ("b.example", 0), ("c.example", 1)];
         assert_eq!(apart.len(), expected.len() + 1);

@@ -20,7 +20,7 @@ pub struct ManagedOptions {
     pub infrastructure: AllowedMetadata,
     /// What the rest of the configuration says.
     #[serde(skip)]
-    pub surroundings: Surroundings,
+    pub surroundings: EnvoyEnvironment,
 }
 
 /// Whose namespace everything that belongs to Envoys is in.
@@ -35,7 +35,7 @@ pub enum EnvoysNamespace {
 
 /// What Envoys need, and what the rest of the configuration says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct EnvoyEnvironment {
     /// The controller's namespace.
     pub namespace: String,
     /// The port of its xDS server.
@@ -55,7 +55,7 @@ impl Default for ManagedOptions {
             xds: None,
             defaults: EnvoyDeploymentSpec::default(),
             infrastructure: AllowedMetadata::default(),
-            surroundings: Surroundings::default(),
+            surroundings: EnvoyEnvironment::default(),
         }
     }
 }
@@ -64,7 +64,7 @@ impl ManagedOptions {
     /// The address of the xDS server, for Envoys.
     #[must_use]
     pub fn xds(&self) -> String {
-        let Surroundings {
+        let EnvoyEnvironment {
             namespace, xds_port, ..
         } = &self.surroundings;
         let own = || format!("limpet-controller.{namespace}:{xds_port}");

@@ -40,24 +40,24 @@ use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
 use prost::Message;
 
-pub use bootstrap::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap_secrets};
+pub use bootstrap::{BootstrapOptions, BootstrapTls, OverloadLimits, bootstrap, bootstrap_secrets};
 pub use elsewhere::RoutesElsewhere;
 pub use filter::extension_config;
 use filter::reports;
-pub use managed::{EnvoysNamespace, ManagedOptions, Surroundings};
+pub use managed::{EnvoyEnvironment, EnvoysNamespace, ManagedOptions};
 pub use moving::{HostNames, MovingFilter, host_names};
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, Splits, WasmFilter};
-pub use served::{ReplacedPolicy, Served};
+pub use served::{GatewayResources, ReplacedPolicy};
 pub use standalone::static_bootstrap;
 
 use crate::filter::{FilterInputs, filter_config};
-use crate::used::Used;
+use crate::used::GatewayReferences;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, ClusterName, Gateway};
 use limpet_model::{Certificate, Graph};
 use limpet_resources::{Resource, ResourceType, Resources};
-use routes::Routes;
+use routes::RouteBuilder;
 
 /// All resources of the Envoys of one Gateway, by type and name, except endpoints ([`load_assignment`]).
 #[must_use]
@@ -78,8 +78,8 @@ pub fn served(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, input
     if options.elsewhere(gateway).is_none() {
         all.insert(preflight::routes());
     }
-    let configurations: Vec<_> = configurations.into_iter().map(hosts::Encoded::of).collect();
-    for unit in preflight::units(configurations.iter().flat_map(hosts::Encoded::routes)) {
+    let configurations: Vec<_> = configurations.into_iter().map(hosts::EncodedRoutes::of).collect();
+    for unit in preflight::units(configurations.iter().flat_map(hosts::EncodedRoutes::routes)) {
         all.insert_unit(unit);
     }
     for configuration in configurations {
@@ -96,7 +96,7 @@ fn live(
     inputs: &FilterInputs,
 ) -> (Vec<Resource>, Vec<RouteConfiguration>) {
     let options = &*options.of(graph, gateway);
-    let used = Used::by(graph, gateway);
+    let used = GatewayReferences::by(graph, gateway);
     let mut all = vec![filter_resource(graph, gateway, &used, options, inputs)];
     if options.elsewhere(gateway).is_some() {
         return (all, Vec::new());
@@ -114,7 +114,7 @@ fn live(
     if let Some(cluster) = code::cluster(&options.filter) {
         all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));
     }
-    let routes = Routes { graph, options };
+    let routes = RouteBuilder { graph, options };
     let gateway = graph.gateways.get(gateway);
     for name in gateway.map(|gateway| certificates(gateway)).unwrap_or_default() {
         if let Some(certificate) = graph.certificates.get(name) {
@@ -138,7 +138,7 @@ fn live(
 fn filter_resource(
     graph: &Graph,
     gateway: &ObjectName,
-    used: &Used,
+    used: &GatewayReferences,
     options: &EnvoyOptions,
     inputs: &FilterInputs,
 ) -> Resource {

@@ -9,7 +9,7 @@ use super::filter::{extension_config, reports};
 use super::options::EnvoyOptions;
 use super::resource;
 use crate::filter::{FilterInputs, filter_config};
-use crate::used::Used;
+use crate::used::GatewayReferences;
 use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::endpoints::Endpoint;
@@ -41,14 +41,14 @@ impl MovingFilter {
     /// `None` if no session of the Gateway is moved by its application, or if other control planes name its clusters.
     #[must_use]
     pub fn of(graph: &Graph, gateway: &ObjectName, options: &EnvoyOptions, inputs: &FilterInputs) -> Option<Self> {
-        Self::with_used(graph, gateway, &Used::by(graph, gateway), options, inputs)
+        Self::with_used(graph, gateway, &GatewayReferences::by(graph, gateway), options, inputs)
     }
 
     /// The same, if it is known what the Gateway uses.
     pub(super) fn with_used(
         graph: &Graph,
         gateway: &ObjectName,
-        used: &Used,
+        used: &GatewayReferences,
         options: &EnvoyOptions,
         inputs: &FilterInputs,
     ) -> Option<Self> {

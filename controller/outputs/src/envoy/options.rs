@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::elsewhere::RoutesElsewhere;
 use super::managed::ManagedOptions;
-use limpet_api::{Build, ObjectName};
+use limpet_api::{EnvoyFilterBuild, ObjectName};
 use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM};
 use limpet_core::time::GatewayDuration;
 use limpet_model::Graph;
@@ -75,9 +75,11 @@ impl EnvoyOptions {
     pub(super) fn of(&self, graph: &Graph, gateway: &ObjectName) -> Cow<'_, Self> {
         let build = graph.envoys.get(gateway).and_then(|envoys| envoys.filter);
         let filter = match (build, &self.filter) {
-            (Some(Build::Wasm), FilterBuild::Module(_)) => FilterBuild::default(),
+            (Some(EnvoyFilterBuild::Wasm), FilterBuild::Module(_)) => FilterBuild::default(),
             // By its name, which Envoys before 1.40 take, too.
-            (Some(Build::Module), FilterBuild::Wasm(_)) => FilterBuild::Module(ModuleFilter::Name(MODULE.to_owned())),
+            (Some(EnvoyFilterBuild::Module), FilterBuild::Wasm(_)) => {
+                FilterBuild::Module(ModuleFilter::Name(MODULE.to_owned()))
+            }
             _ => return Cow::Borrowed(self),
         };
         // A Gateway with a build of its own may be changing it: listeners that drain still run the other one.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use super::hosts::{EncodedHost, EncodedRoute, host_name};
 use super::moving::MovingFilter;
 use super::options::EnvoyOptions;
-use super::routes::{Routes, configuration_name};
+use super::routes::{RouteBuilder, configuration_name};
 use super::{backend_tls, certificate_resource, certificates, cluster_resource, filter_resource, preflight, resource};
 use crate::filter::FilterInputs;
-use crate::used::{Place, Reference, Used, hosts, moves, object_of, references, sessions};
+use crate::used::{
+    GatewayReferences, VirtualHostKey, VirtualHostReference, hosts, moves, object_of, references, sessions,
+};
 use limpet_api::{ObjectName, Text};
 use limpet_model::Graph;
 use limpet_model::graph::{Cluster, ClusterName, Gateway, Hostname, Listener, Route, VirtualHost};
@@ -17,24 +19,24 @@ use limpet_resources::{ResourceType, Resources, changes};
 
 /// What [`super::served`] makes of the last graph that it has caught up with. A copy shares all but what differs.
 #[derive(Debug, Clone)]
-pub struct Served {
+pub struct GatewayResources {
     gateway: ObjectName,
     /// The last input.
     graph: Graph,
     options: Arc<EnvoyOptions>,
     inputs: Arc<FilterInputs>,
-    used: Used,
+    used: GatewayReferences,
     resources: Resources,
     moving: Option<Arc<MovingFilter>>,
 }
 
-impl Served {
+impl GatewayResources {
     /// All of it, made anew. `used`: what the Gateway uses.
     #[must_use]
     pub fn new(
         graph: &Graph,
         gateway: &ObjectName,
-        used: Used,
+        used: GatewayReferences,
         options: &Arc<EnvoyOptions>,
         inputs: &Arc<FilterInputs>,
     ) -> Self {
@@ -58,7 +60,7 @@ impl Served {
 
     /// What the Gateway uses.
     #[must_use]
-    pub fn used(&self) -> &Used {
+    pub fn used(&self) -> &GatewayReferences {
         &self.used
     }
 
@@ -69,7 +71,13 @@ impl Served {
     }
 
     /// Takes in another graph. What did not change is not made again.
-    pub fn catch_up(&mut self, graph: &Graph, used: Used, options: &Arc<EnvoyOptions>, inputs: &Arc<FilterInputs>) {
+    pub fn catch_up(
+        &mut self,
+        graph: &Graph,
+        used: GatewayReferences,
+        options: &Arc<EnvoyOptions>,
+        inputs: &Arc<FilterInputs>,
+    ) {
         let gateways = (
             self.graph.gateways.get(&self.gateway),
             graph.gateways.get(&self.gateway),
@@ -88,34 +96,34 @@ impl Served {
         }
         let options = options.of(graph, &self.gateway);
         let mut resources = self.resources.clone();
-        let change = Change {
+        let change = VirtualHostChange {
             before: &self.graph,
             after: graph,
             from: before,
             to: after,
-            routes: Routes {
+            routes: RouteBuilder {
                 graph,
                 options: &options,
             },
         };
         let places = changed_places(&self.used, (&self.graph, before), (graph, after));
         change.patch_hosts(&places, &used, &mut resources);
-        let referred: BTreeSet<&Reference> = used.changes(&self.used).collect();
+        let referred: BTreeSet<&VirtualHostReference> = used.changes(&self.used).collect();
         // What was used and is not, or the other way round.
         let swapped = referred.iter().copied().filter(|of| used.has(of) != self.used.has(of));
-        let swapped: BTreeSet<&Reference> = swapped.collect();
+        let swapped: BTreeSet<&VirtualHostReference> = swapped.collect();
         change.patch_clusters(&swapped, &used, &options, &mut resources);
         let policies = || changes(&self.graph.policies, &graph.policies).map(|(name, ..)| name);
         let other_filter = self.inputs != *inputs
             || policies().any(|name| used.has_policy(name))
             || swapped
                 .iter()
-                .any(|of| matches!(of, Reference::Policy(_) | Reference::Namespace(_)));
+                .any(|of| matches!(of, VirtualHostReference::Policy(_) | VirtualHostReference::Namespace(_)));
         if other_filter {
             resources.insert(filter_resource(graph, &self.gateway, &used, &options, inputs));
         }
         let sessions = referred.iter().filter_map(|of| match of {
-            Reference::Session(_, policy) => Some(policy),
+            VirtualHostReference::Session(_, policy) => Some(policy),
             _ => None,
         });
         let moves = sessions
@@ -137,7 +145,7 @@ impl Served {
     }
 }
 
-impl Used {
+impl GatewayReferences {
     /// Takes in another graph. These are of `before`.
     pub fn catch_up(&mut self, gateway: &ObjectName, before: &Graph, after: &Graph) {
         let gateways = (before.gateways.get(gateway), after.gateways.get(gateway));
@@ -227,7 +235,7 @@ fn are_alike(before: &Gateway, after: &Gateway) -> bool {
 
 /// What is another one than before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Differs {
+enum ChangedHosts {
     /// Some routes of the virtual host, by themselves.
     Routes,
     /// A cluster or a policy that routes of it refer to, and perhaps routes, too.
@@ -235,30 +243,34 @@ enum Differs {
 }
 
 /// The virtual hosts that are others, or of which a cluster is another one to their routes.
-fn changed_places(used: &Used, before: (&Graph, &Gateway), after: (&Graph, &Gateway)) -> BTreeMap<Arc<Place>, Differs> {
+fn changed_places(
+    used: &GatewayReferences,
+    before: (&Graph, &Gateway),
+    after: (&Graph, &Gateway),
+) -> BTreeMap<Arc<VirtualHostKey>, ChangedHosts> {
     let mut places = BTreeMap::new();
     for (port, listeners) in &before.1.ports {
         let others = after.1.ports.get(port).into_iter().flatten();
         for (index, (listener, other)) in listeners.iter().zip(others).enumerate() {
             for (hostname, ..) in changes(&listener.virtual_hosts, &other.virtual_hosts) {
-                let place = Place {
+                let place = VirtualHostKey {
                     port: *port,
                     listener: index,
                     hostname: hostname.clone(),
                 };
-                places.insert(Arc::new(place), Differs::Routes);
+                places.insert(Arc::new(place), ChangedHosts::Routes);
             }
         }
     }
     let clusters = changes(&before.0.clusters, &after.0.clusters);
     let clusters = clusters.filter(|(_, before, after)| of_routes(*before) != of_routes(*after));
-    let clusters = clusters.map(|(name, ..)| Reference::Cluster(name.clone()));
+    let clusters = clusters.map(|(name, ..)| VirtualHostReference::Cluster(name.clone()));
     let policies = changes(&before.0.policies, &after.0.policies);
-    let policies = policies.map(|(name, ..)| Reference::Policy(name.clone()));
+    let policies = policies.map(|(name, ..)| VirtualHostReference::Policy(name.clone()));
     for reference in clusters.chain(policies) {
         places.extend(
             used.places(&reference)
-                .map(|place| (Arc::clone(place), Differs::Referred)),
+                .map(|place| (Arc::clone(place), ChangedHosts::Referred)),
         );
     }
     places
@@ -273,21 +285,26 @@ fn of_routes(cluster: Option<&Arc<Cluster>>) -> impl PartialEq + '_ {
 }
 
 /// From one graph to another, where only virtual hosts of the Gateway differ.
-struct Change<'g> {
+struct VirtualHostChange<'g> {
     before: &'g Graph,
     after: &'g Graph,
     from: &'g Gateway,
     to: &'g Gateway,
-    routes: Routes<'g>,
+    routes: RouteBuilder<'g>,
 }
 
-impl<'g> Change<'g> {
-    fn listener(&self, place: &Place) -> Option<&'g Listener> {
+impl<'g> VirtualHostChange<'g> {
+    fn listener(&self, place: &VirtualHostKey) -> Option<&'g Listener> {
         self.to.ports.get(&place.port)?.get(place.listener)
     }
 
     /// Makes these virtual hosts, and the units of the objects that their routes come from.
-    fn patch_hosts(&self, places: &BTreeMap<Arc<Place>, Differs>, used: &Used, resources: &mut Resources) {
+    fn patch_hosts(
+        &self,
+        places: &BTreeMap<Arc<VirtualHostKey>, ChangedHosts>,
+        used: &GatewayReferences,
+        resources: &mut Resources,
+    ) {
         let mut objects = BTreeSet::new();
         for (place, differs) in places {
             let (was, is) = (place.find(self.from), place.find(self.to));
@@ -298,7 +315,7 @@ impl<'g> Change<'g> {
                 resources.remove(ResourceType::VirtualHost, &name);
             }
         }
-        let mut encoded: BTreeMap<&Place, ByObject> = BTreeMap::new();
+        let mut encoded: BTreeMap<&VirtualHostKey, ByObject> = BTreeMap::new();
         for place in places.keys() {
             let (Some(listener), Some(host)) = (self.listener(place), place.find(self.to)) else {
                 continue;
@@ -309,7 +326,7 @@ impl<'g> Change<'g> {
         }
         for object in objects {
             let mut routes = Vec::new();
-            for place in used.places(&Reference::Object(object.into())) {
+            for place in used.places(&VirtualHostReference::Object(object.into())) {
                 match encoded.get(&**place) {
                     Some(known) => routes.extend(known.get(object).into_iter().flatten().cloned()),
                     None => routes.extend(self.encoded(place, object)),
@@ -323,7 +340,7 @@ impl<'g> Change<'g> {
     }
 
     /// The routes of an object in a virtual host that did not change.
-    fn encoded(&self, place: &Place, object: &str) -> Vec<EncodedRoute> {
+    fn encoded(&self, place: &VirtualHostKey, object: &str) -> Vec<EncodedRoute> {
         let (Some(listener), Some(host)) = (self.listener(place), place.find(self.to)) else {
             return Vec::new();
         };
@@ -341,16 +358,16 @@ impl<'g> Change<'g> {
     /// Makes the clusters that are others, or that are used now, with the secrets that they need.
     fn patch_clusters(
         &self,
-        swapped: &BTreeSet<&Reference>,
-        used: &Used,
+        swapped: &BTreeSet<&VirtualHostReference>,
+        used: &GatewayReferences,
         options: &EnvoyOptions,
         resources: &mut Resources,
     ) {
         let mut clusters: BTreeSet<&ClusterName> = BTreeSet::new();
         for reference in swapped {
             match reference {
-                Reference::Cluster(cluster) => drop(clusters.insert(cluster)),
-                Reference::Authorities(name) if !used.has(reference) => {
+                VirtualHostReference::Cluster(cluster) => drop(clusters.insert(cluster)),
+                VirtualHostReference::Authorities(name) if !used.has(reference) => {
                     resources.remove(ResourceType::Secret, name);
                 }
                 _ => {}
@@ -386,7 +403,7 @@ fn by_object(routes: Vec<EncodedRoute>) -> ByObject {
 fn changed_objects<'h>(
     was: Option<&'h Arc<VirtualHost>>,
     is: Option<&'h Arc<VirtualHost>>,
-    differs: Differs,
+    differs: ChangedHosts,
 ) -> BTreeSet<&'h str> {
     let of = |host: Option<&'h Arc<VirtualHost>>| {
         let mut objects: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
@@ -399,6 +416,6 @@ fn changed_objects<'h>(
     };
     let (before, after) = (of(was), of(is));
     let mut all = before.keys().chain(after.keys()).copied().collect::<BTreeSet<_>>();
-    all.retain(|object| differs == Differs::Referred || before.get(object) != after.get(object));
+    all.retain(|object| differs == ChangedHosts::Referred || before.get(object) != after.get(object));
     all
 }

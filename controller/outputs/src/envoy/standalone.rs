@@ -32,11 +32,11 @@ pub fn static_bootstrap<'a>(
     resources: impl IntoIterator<Item = &'a Resource>,
     admin_port: u16,
 ) -> Result<Bootstrap, DecodeError> {
-    let mut parts = Parts::default();
+    let mut parts = StandaloneParts::default();
     for resource in resources {
         parts.add(resource)?;
     }
-    let Parts {
+    let StandaloneParts {
         listeners,
         routes,
         clusters,
@@ -66,7 +66,7 @@ pub fn static_bootstrap<'a>(
 }
 
 #[derive(Default)]
-struct Parts {
+struct StandaloneParts {
     listeners: Vec<Listener>,
     routes: BTreeMap<String, RouteConfiguration>,
     clusters: Vec<Cluster>,
@@ -75,7 +75,7 @@ struct Parts {
     secrets: Vec<Secret>,
 }
 
-impl Parts {
+impl StandaloneParts {
     fn add(&mut self, resource: &Resource) -> Result<(), DecodeError> {
         let (name, body) = (resource.name().to_string(), resource.body());
         match resource.resource_type() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::manifests::{Manifest, Owner, Source, Stage};
+use crate::manifests::{Manifest, ManifestInputs, ManifestOwner, WriteStage};
 use limpet_api::{GATEWAY_GROUP, ObjectName};
 use limpet_model::short_hash;
 
@@ -15,7 +15,7 @@ use super::rules::SessionRule;
 const STATUSES: [&str; 4] = ["UNKNOWN", "HEALTHY", "DEGRADED", "DRAINING"];
 
 /// One object for each Gateway with sessions, with a patch for each of its rules.
-pub(super) fn patches(source: &Source<'_>, rules: &[SessionRule<'_>]) -> Vec<Manifest> {
+pub(super) fn patches(source: &ManifestInputs<'_>, rules: &[SessionRule<'_>]) -> Vec<Manifest> {
     let mut clusters: BTreeMap<&ObjectName, Vec<String>> = BTreeMap::new();
     for rule in rules {
         for gateway in rule.origin.gateways.iter() {
@@ -27,7 +27,7 @@ pub(super) fn patches(source: &Source<'_>, rules: &[SessionRule<'_>]) -> Vec<Man
         .map(|(gateway, mut clusters)| {
             clusters.sort();
             Manifest {
-                stage: Stage::Routes,
+                stage: WriteStage::Routes,
                 definition: &PATCH_POLICY,
                 name: ObjectName::new(&gateway.namespace, &name(gateway)),
                 gateways: [gateway.clone()].into(),
@@ -74,8 +74,8 @@ pub(super) fn name(gateway: &ObjectName) -> String {
     format!("limpet-draining-{}-{hash}", head.trim_end_matches(['-', '.']))
 }
 
-fn owner(source: &Source<'_>, gateway: &ObjectName) -> Option<Owner> {
-    source.objects.gateways.get(gateway).map(|object| Owner {
+fn owner(source: &ManifestInputs<'_>, gateway: &ObjectName) -> Option<ManifestOwner> {
+    source.objects.gateways.get(gateway).map(|object| ManifestOwner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: "Gateway",
         name: gateway.name.to_string(),

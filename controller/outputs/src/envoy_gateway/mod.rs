@@ -21,19 +21,19 @@ use serde::{Deserialize, Serialize};
 
 use limpet_api::ObjectName;
 
-use super::manifests::{Definition, Manifests, Proxies, Source};
+use super::manifests::{ManifestInputs, ManifestKind, Manifests, ProxyPods};
 
 /// The `controllerName` of Envoy Gateway's GatewayClasses.
 pub(super) const GATEWAY_CONTROLLERS: &[&str] = &["gateway.envoyproxy.io/gatewayclass-controller"];
 
-const EXTENSION_POLICY: Definition = Definition {
+const EXTENSION_POLICY: ManifestKind = ManifestKind {
     group: "gateway.envoyproxy.io",
     version: "v1alpha1",
     kind: "EnvoyExtensionPolicy",
     plural: "envoyextensionpolicies",
 };
 
-const PATCH_POLICY: Definition = Definition {
+const PATCH_POLICY: ManifestKind = ManifestKind {
     group: "gateway.envoyproxy.io",
     version: "v1alpha1",
     kind: "EnvoyPatchPolicy",
@@ -41,9 +41,9 @@ const PATCH_POLICY: Definition = Definition {
 };
 
 /// The kinds that are written.
-pub(super) const DEFINITIONS: &[&Definition] = &[&EXTENSION_POLICY, &PATCH_POLICY];
+pub(super) const DEFINITIONS: &[&ManifestKind] = &[&EXTENSION_POLICY, &PATCH_POLICY];
 
-pub(super) const KEYRING_KIND: &Definition = &EXTENSION_POLICY;
+pub(super) const KEYRING_KIND: &ManifestKind = &EXTENSION_POLICY;
 
 /// Options of this output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,8 +66,8 @@ impl Default for EnvoyGatewayOptions {
 }
 
 /// The pods that Envoy Gateway creates for a Gateway. They are in its own namespace by default.
-pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> Proxies {
-    Proxies {
+pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> ProxyPods {
+    ProxyPods {
         namespace: None,
         selector: format!(
             "gateway.envoyproxy.io/owning-gateway-namespace={},gateway.envoyproxy.io/owning-gateway-name={}",
@@ -78,7 +78,7 @@ pub(super) fn proxies(gateway: &ObjectName, _options: &EnvoyGatewayOptions) -> P
 }
 
 /// The objects that should exist.
-pub(super) fn manifests(source: &Source<'_>, options: &EnvoyGatewayOptions) -> Manifests {
+pub(super) fn manifests(source: &ManifestInputs<'_>, options: &EnvoyGatewayOptions) -> Manifests {
     let (rules, unsupported) = rules::rules(source);
     let mut objects = policies::policies(source, options, &rules);
     if options.draining {

@@ -7,7 +7,7 @@ use limpet_core::envoy::FILTER_NAME;
 use serde_json::{Value, json};
 
 use crate::filter_config;
-use crate::manifests::{Manifest, Owner, Source, Stage};
+use crate::manifests::{Manifest, ManifestInputs, ManifestOwner, WriteStage};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::short_hash;
 
@@ -17,13 +17,17 @@ use super::{EXTENSION_POLICY, EnvoyGatewayOptions};
 /// The length limit of object names.
 const LONGEST_NAME: usize = 253;
 
-pub(super) fn policies(source: &Source<'_>, options: &EnvoyGatewayOptions, rules: &[SessionRule<'_>]) -> Vec<Manifest> {
+pub(super) fn policies(
+    source: &ManifestInputs<'_>,
+    options: &EnvoyGatewayOptions,
+    rules: &[SessionRule<'_>],
+) -> Vec<Manifest> {
     rules
         .iter()
         .map(|rule| {
             let route = &rule.origin.route;
             Manifest {
-                stage: Stage::Routes,
+                stage: WriteStage::Routes,
                 definition: &EXTENSION_POLICY,
                 name: ObjectName::new(&route.name.namespace, &name(rule)),
                 gateways: rule.origin.gateways.iter().cloned().collect(),
@@ -57,7 +61,7 @@ fn target(rule: &SessionRule<'_>) -> Value {
 
 /// The filter's configuration for one rule. The filter runs for this rule alone, so the configuration has no other
 /// policy.
-fn config(source: &Source<'_>, rule: &SessionRule<'_>) -> Value {
+fn config(source: &ManifestInputs<'_>, rule: &SessionRule<'_>) -> Value {
     let policy = &rule.session.policy;
     let content = source.graph.policies.get(policy);
     let policies = content
@@ -97,13 +101,13 @@ pub(super) fn name(rule: &SessionRule<'_>) -> String {
     format!("{}-{hash}", name.trim_end_matches(['-', '.']))
 }
 
-fn owner(source: &Source<'_>, rule: &SessionRule<'_>) -> Option<Owner> {
+fn owner(source: &ManifestInputs<'_>, rule: &SessionRule<'_>) -> Option<ManifestOwner> {
     let route = &rule.origin.route;
     let meta = match route.kind {
         Kind::HttpRoute => source.objects.http_routes.get(&route.name).map(|route| &route.meta),
         _ => source.objects.grpc_routes.get(&route.name).map(|route| &route.meta),
     };
-    meta.map(|meta| Owner {
+    meta.map(|meta| ManifestOwner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: route.kind.as_str(),
         name: route.name.name.to_string(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::manifests::Source;
+use crate::manifests::ManifestInputs;
 use crate::used::{beginning_all_the_same, without_budgets, without_hash};
 use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::{
@@ -20,7 +20,7 @@ pub(super) struct SessionRule<'a> {
 }
 
 /// The rules whose sessions Envoy Gateway can express, in order, and what is unsupported of all rules.
-pub(super) fn rules<'a>(source: &Source<'a>) -> (Vec<SessionRule<'a>>, Vec<Unsupported>) {
+pub(super) fn rules<'a>(source: &ManifestInputs<'a>) -> (Vec<SessionRule<'a>>, Vec<Unsupported>) {
     let forwards = forwards(source.graph);
     let (mut rules, mut unsupported) = (Vec::new(), Vec::new());
     for (name, origin) in &source.graph.rules {
@@ -66,7 +66,7 @@ fn forwards(graph: &Graph) -> BTreeMap<&RuleName, &Forward> {
 
 /// The rule and what is unsupported of it, or why it has no sessions.
 fn judge<'a>(
-    source: &Source<'a>,
+    source: &ManifestInputs<'a>,
     origin: &'a RuleOrigin,
     forward: &'a Forward,
 ) -> Result<(SessionRule<'a>, Vec<String>), &'static str> {
@@ -146,7 +146,7 @@ fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {
 }
 
 /// The number of rules of the route.
-fn rule_count(source: &Source<'_>, origin: &RuleOrigin) -> Option<usize> {
+fn rule_count(source: &ManifestInputs<'_>, origin: &RuleOrigin) -> Option<usize> {
     let name: &ObjectName = &origin.route.name;
     match origin.route.kind {
         Kind::HttpRoute => source.objects.http_routes.get(name).map(|route| route.spec.rules.len()),

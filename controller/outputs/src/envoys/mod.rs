@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::envoy::{EnvoysNamespace, ManagedOptions};
-use crate::manifests::{Definition, Manifest, Manifests, Owner, Source, Stage};
+use crate::manifests::{Manifest, ManifestInputs, ManifestKind, ManifestOwner, Manifests, WriteStage};
 use limpet_api::{Autoscaling, GATEWAY_GROUP, Kind, ObjectName, Patches, ServiceType};
 use limpet_model::{EnvoyDeployment, Envoys, envoys_labels};
 
@@ -27,34 +27,34 @@ const PROGRESS_DEADLINE: u32 = 180;
 /// How much of their CPU pods use at most on average, in percent.
 const CPU_UTILIZATION: u32 = 80;
 
-const SERVICE_ACCOUNT: Definition = Definition {
+const SERVICE_ACCOUNT: ManifestKind = ManifestKind {
     group: "",
     version: "v1",
     kind: "ServiceAccount",
     plural: "serviceaccounts",
 };
 /// Of Services.
-pub const SERVICE: Definition = Definition {
+pub const SERVICE: ManifestKind = ManifestKind {
     group: "",
     version: "v1",
     kind: "Service",
     plural: "services",
 };
 /// Of Deployments.
-pub const DEPLOYMENT: Definition = Definition {
+pub const DEPLOYMENT: ManifestKind = ManifestKind {
     group: "apps",
     version: "v1",
     kind: "Deployment",
     plural: "deployments",
 };
-const DISRUPTION_BUDGET: Definition = Definition {
+const DISRUPTION_BUDGET: ManifestKind = ManifestKind {
     group: "policy",
     version: "v1",
     kind: "PodDisruptionBudget",
     plural: "poddisruptionbudgets",
 };
 /// Of horizontal autoscalers.
-pub const AUTOSCALER: Definition = Definition {
+pub const AUTOSCALER: ManifestKind = ManifestKind {
     group: "autoscaling",
     version: "v2",
     kind: "HorizontalPodAutoscaler",
@@ -62,30 +62,30 @@ pub const AUTOSCALER: Definition = Definition {
 };
 
 /// The kinds that are written, in this order.
-pub const DEFINITIONS: &[&Definition] = &[&SERVICE_ACCOUNT, &SERVICE, &DISRUPTION_BUDGET, &DEPLOYMENT, &AUTOSCALER];
+pub const DEFINITIONS: &[&ManifestKind] = &[&SERVICE_ACCOUNT, &SERVICE, &DISRUPTION_BUDGET, &DEPLOYMENT, &AUTOSCALER];
 
 /// The objects that should exist.
 #[must_use]
-pub fn manifests(source: &Source<'_>, options: &ManagedOptions) -> Manifests {
-    Made::default().catch_up(source, options)
+pub fn manifests(source: &ManifestInputs<'_>, options: &ManagedOptions) -> Manifests {
+    EnvoyObjects::default().catch_up(source, options)
 }
 
 /// The objects of each Gateway's Envoys, as they were made last. Patches are applied again where anything differs, and
 /// not in every build, which all Gateways wait for.
 #[derive(Debug, Default)]
-pub struct Made(BTreeMap<ObjectName, OfGateway>);
+pub struct EnvoyObjects(BTreeMap<ObjectName, GatewayObjects>);
 
 /// The objects, and what they are made of.
 #[derive(Debug)]
-struct OfGateway {
+struct GatewayObjects {
     envoys: Arc<Envoys>,
-    owner: Option<Owner>,
+    owner: Option<ManifestOwner>,
     objects: Vec<Arc<Manifest>>,
 }
 
-impl Made {
+impl EnvoyObjects {
     /// The objects that should exist. The options are the same every time.
-    pub fn catch_up(&mut self, source: &Source<'_>, options: &ManagedOptions) -> Manifests {
+    pub fn catch_up(&mut self, source: &ManifestInputs<'_>, options: &ManagedOptions) -> Manifests {
         let mut manifests = Manifests::default();
         let mut known = std::mem::take(&mut self.0);
         for (gateway, envoys) in &source.graph.envoys {
@@ -94,16 +94,16 @@ impl Made {
             } else if let Some(deployment) = &envoys.deployment {
                 let owner = owner(source, gateway, options);
                 let known = known.remove(gateway);
-                let is_same = |known: &OfGateway| known.envoys == *envoys && known.owner == owner;
+                let is_same = |known: &GatewayObjects| known.envoys == *envoys && known.owner == owner;
                 let made = known.filter(is_same).unwrap_or_else(|| {
-                    let wanted = Wanted {
+                    let wanted = GatewayDeployment {
                         gateway,
                         deployment,
                         options,
                         listen_address: source.options.listen_address,
                         owner: owner.clone(),
                     };
-                    OfGateway {
+                    GatewayObjects {
                         envoys: Arc::clone(envoys),
                         objects: wanted.manifests().into_iter().map(Arc::new).collect(),
                         owner,
@@ -119,9 +119,9 @@ impl Made {
 }
 
 /// Only an object in the same namespace can be an owner.
-fn owner(source: &Source<'_>, gateway: &ObjectName, options: &ManagedOptions) -> Option<Owner> {
+fn owner(source: &ManifestInputs<'_>, gateway: &ObjectName, options: &ManagedOptions) -> Option<ManifestOwner> {
     let object = source.objects.gateways.get(gateway)?;
-    (options.namespace == EnvoysNamespace::Gateway).then(|| Owner {
+    (options.namespace == EnvoysNamespace::Gateway).then(|| ManifestOwner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: Kind::Gateway.as_str(),
         name: gateway.name.to_string(),
@@ -132,15 +132,15 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, options: &ManagedOptions) ->
 type Texts = BTreeMap<String, String>;
 
 /// What one Gateway wants.
-struct Wanted<'a> {
+struct GatewayDeployment<'a> {
     gateway: &'a ObjectName,
     deployment: &'a EnvoyDeployment,
     options: &'a ManagedOptions,
     listen_address: IpAddr,
-    owner: Option<Owner>,
+    owner: Option<ManifestOwner>,
 }
 
-impl Wanted<'_> {
+impl GatewayDeployment<'_> {
     fn manifests(&self) -> Vec<Manifest> {
         let mut all = vec![
             self.manifest(&SERVICE_ACCOUNT, Value::Null, |_| None),
@@ -160,7 +160,7 @@ impl Wanted<'_> {
     /// An object with its patches. They change neither whose it is nor which pods belong to it.
     fn manifest(
         &self,
-        definition: &'static Definition,
+        definition: &'static ManifestKind,
         spec: Value,
         patch_of: impl Fn(&Patches) -> Option<&Map<String, Value>>,
     ) -> Manifest {
@@ -184,7 +184,7 @@ impl Wanted<'_> {
         let mut labels = texts("labels");
         labels.extend(own_labels);
         Manifest {
-            stage: Stage::Routes,
+            stage: WriteStage::Routes,
             definition,
             name: self.deployment.name.clone(),
             gateways: BTreeSet::from([self.gateway.clone()]),
@@ -206,7 +206,7 @@ impl Wanted<'_> {
     }
 
     /// The labels and annotations that the Gateway asks for and an object of this kind gets.
-    fn metadata(&self, definition: &Definition) -> (Texts, Texts) {
+    fn metadata(&self, definition: &ManifestKind) -> (Texts, Texts) {
         let names = &self.options.infrastructure;
         let (labels, annotations): (&[String], &[String]) = match *definition {
             SERVICE => (&names.service_labels, &names.service_annotations),
@@ -214,11 +214,11 @@ impl Wanted<'_> {
             DEPLOYMENT => (&names.deployment_labels, &names.deployment_annotations),
             _ => (&[], &[]),
         };
-        self.asked_metadata(labels, annotations)
+        self.requested_metadata(labels, annotations)
     }
 
     /// What the Gateway asks for: all of it in its own namespace, and what is listed in another one.
-    fn asked_metadata(&self, labels: &[String], annotations: &[String]) -> (Texts, Texts) {
+    fn requested_metadata(&self, labels: &[String], annotations: &[String]) -> (Texts, Texts) {
         let deployment = self.deployment;
         if self.gateway.namespace == deployment.name.namespace {
             return (deployment.labels.clone(), deployment.annotations.clone());
@@ -270,7 +270,7 @@ impl Wanted<'_> {
             let class = parameters.load_balancer_class.as_ref();
             set("loadBalancerClass", class.map(|class| json!(class)));
         }
-        let asked = self.asked();
+        let asked = self.requested_addresses();
         if kind == ServiceType::LoadBalancer {
             set("loadBalancerIP", asked.first().map(|first| json!(first)));
         } else if kind == ServiceType::ClusterIp
@@ -284,7 +284,7 @@ impl Wanted<'_> {
     }
 
     /// The first address of each family that the Gateway asks for: a Service can have no more.
-    fn asked(&self) -> Vec<&String> {
+    fn requested_addresses(&self) -> Vec<&String> {
         let mut asked: Vec<&String> = Vec::new();
         for address in &self.deployment.addresses {
             let is_v6 = |text: &str| text.contains(':');
@@ -358,7 +358,7 @@ mod tests {
 
     fn manifests_with(gateway: &ObjectName, namespace: &str, options: &ManagedOptions) -> Vec<Manifest> {
         let deployment = deployment(gateway, namespace);
-        let wanted = Wanted {
+        let wanted = GatewayDeployment {
             gateway,
             deployment: &deployment,
             options,
@@ -450,9 +450,9 @@ mod tests {
             });
             graph.envoys.insert(gateway.clone(), Arc::new(envoys));
         };
-        let mut made = Made::default();
+        let mut made = EnvoyObjects::default();
         let mut build = |graph: &Graph| {
-            let source = Source {
+            let source = ManifestInputs {
                 objects: &Objects::default(),
                 graph,
                 options: &EnvoyOptions::default(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Wanted;
+use super::GatewayDeployment;
 use crate::envoy::EnvoysNamespace;
 use limpet_api::Container;
 use limpet_model::{ADMIN_PORT, READY_PORT, envoys_certificate, envoys_keys};
@@ -18,13 +18,13 @@ const CERTIFICATE: &str = "/etc/limpet-xds";
 /// The user of all containers: nobody.
 const USER: u32 = 65532;
 
-impl Wanted<'_> {
+impl GatewayDeployment<'_> {
     pub(super) fn template(&self) -> Value {
         let pod = &self.deployment.parameters.pod;
         // Labels and annotations of pods make others put programs and volumes into them, and lead requests to them: in
         // another namespace, a matter of its operator.
         let names = &self.options.infrastructure;
-        let (of_gateway, mut annotations) = self.asked_metadata(&names.pod_labels, &names.pod_annotations);
+        let (of_gateway, mut annotations) = self.requested_metadata(&names.pod_labels, &names.pod_annotations);
         let mut labels = pod.labels.clone();
         labels.extend(of_gateway);
         labels.extend(self.own_labels());

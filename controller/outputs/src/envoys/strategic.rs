@@ -104,7 +104,7 @@ fn list(name: &str, known: Vec<Value>, items: &[Value]) -> Vec<Value> {
             .filter(|item| directive(item) != Some("replace") || has_content(item));
         return real.map(without_directive).collect();
     };
-    let mut all = Keyed::new(key, known);
+    let mut all = KeyedList::new(key, known);
     for item in items {
         match (all.place(item), directive(item), item) {
             (Some(place), Some("delete"), _) => all.remove(place),
@@ -122,7 +122,7 @@ fn list(name: &str, known: Vec<Value>, items: &[Value]) -> Vec<Value> {
 }
 
 /// A list whose items have a key.
-struct Keyed {
+struct KeyedList {
     key: &'static str,
     /// What was removed leaves its place empty, so the others keep theirs.
     items: Vec<Option<Value>>,
@@ -130,7 +130,7 @@ struct Keyed {
     places: HashMap<Value, BTreeSet<usize>>,
 }
 
-impl Keyed {
+impl KeyedList {
     fn new(key: &'static str, known: Vec<Value>) -> Self {
         let mut all = Self {
             key,

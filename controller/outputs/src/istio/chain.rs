@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::envoy::filter::pass_through;
 use crate::envoy::{FilterBuild, chain};
 use crate::json;
-use crate::manifests::{Manifest, Source, Stage};
+use crate::manifests::{Manifest, ManifestInputs, WriteStage};
 use limpet_api::ObjectName;
 use limpet_core::envoy::INTERNAL_HEADERS;
 
@@ -19,9 +19,9 @@ use super::{ENVOY_FILTER, object_name, owned_by_gateway, plugin, target_refs};
 const MANAGER: &str = "envoy.filters.network.http_connection_manager";
 const ROUTER: &str = "envoy.filters.http.router";
 
-pub(super) fn manifest(source: &Source<'_>, gateway: &ObjectName) -> Manifest {
+pub(super) fn manifest(source: &ManifestInputs<'_>, gateway: &ObjectName) -> Manifest {
     Manifest {
-        stage: Stage::Filter,
+        stage: WriteStage::Filter,
         definition: &ENVOY_FILTER,
         name: object_name(gateway, format!("limpet-chain-{}", gateway.name)),
         gateways: BTreeSet::from([gateway.clone()]),

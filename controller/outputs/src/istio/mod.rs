@@ -23,7 +23,7 @@ use limpet_model::short_hash::hash;
 use limpet_model::{Extent, Unsupported};
 
 use super::envoy::{FilterBuild, WasmFilter};
-use super::manifests::{Definition, Manifests, Owner, Proxies, Source};
+use super::manifests::{ManifestInputs, ManifestKind, ManifestOwner, Manifests, ProxyPods};
 
 pub use rules::PERSISTENT_SESSION;
 
@@ -36,13 +36,13 @@ pub(super) const OWN_CLASSES: &[(&str, &str)] = &[
     ("istio-remote", "istio.io/unmanaged-gateway"),
 ];
 
-const WASM_PLUGIN: Definition = Definition {
+const WASM_PLUGIN: ManifestKind = ManifestKind {
     group: "extensions.istio.io",
     version: "v1alpha1",
     kind: "WasmPlugin",
     plural: "wasmplugins",
 };
-const ENVOY_FILTER: Definition = Definition {
+const ENVOY_FILTER: ManifestKind = ManifestKind {
     group: "networking.istio.io",
     version: "v1alpha3",
     kind: "EnvoyFilter",
@@ -50,9 +50,9 @@ const ENVOY_FILTER: Definition = Definition {
 };
 
 /// The kinds that are written. The filter comes last: the chain lets requests pass while the filter is missing.
-pub(super) const DEFINITIONS: &[&Definition] = &[&ENVOY_FILTER, &WASM_PLUGIN];
+pub(super) const DEFINITIONS: &[&ManifestKind] = &[&ENVOY_FILTER, &WASM_PLUGIN];
 
-pub(super) const KEYRING_KIND: &Definition = &WASM_PLUGIN;
+pub(super) const KEYRING_KIND: &ManifestKind = &WASM_PLUGIN;
 
 /// Options of this output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,8 +78,8 @@ impl Default for IstioOptions {
 }
 
 /// The pods that Istio creates for a Gateway, in the Gateway's namespace.
-pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
-    Proxies {
+pub(super) fn proxies(gateway: &ObjectName) -> ProxyPods {
+    ProxyPods {
         namespace: Some(gateway.namespace.to_string()),
         selector: format!("gateway.networking.k8s.io/gateway-name={}", gateway.name),
         container: "istio-proxy",
@@ -87,9 +87,9 @@ pub(super) fn proxies(gateway: &ObjectName) -> Proxies {
 }
 
 /// The objects that should exist.
-pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifests {
+pub(super) fn manifests(source: &ManifestInputs<'_>, options: &IstioOptions) -> Manifests {
     let mut manifests = Manifests::default();
-    let Some(module) = Module::of(&source.options.filter, options) else {
+    let Some(module) = WasmModule::of(&source.options.filter, options) else {
         let unsupported = |rule: &limpet_model::graph::RuleName| Unsupported {
             rule: rule.clone(),
             gateway: None,
@@ -113,12 +113,12 @@ pub(super) fn manifests(source: &Source<'_>, options: &IstioOptions) -> Manifest
 
 /// Where proxies get the wasm file from.
 #[derive(Debug)]
-struct Module {
+struct WasmModule {
     url: String,
     sha256: Option<String>,
 }
 
-impl Module {
+impl WasmModule {
     fn of(filter: &FilterBuild, options: &IstioOptions) -> Option<Self> {
         let plain = |url: String| Self { url, sha256: None };
         match (&options.url, filter) {
@@ -138,9 +138,9 @@ fn target_refs(gateway: &ObjectName) -> Value {
     json!([{"group": GATEWAY_GROUP, "kind": "Gateway", "name": gateway.name}])
 }
 
-fn owned_by_gateway(source: &Source<'_>, gateway: &ObjectName) -> Option<Owner> {
+fn owned_by_gateway(source: &ManifestInputs<'_>, gateway: &ObjectName) -> Option<ManifestOwner> {
     let object = source.objects.gateways.get(gateway)?;
-    Some(Owner {
+    Some(ManifestOwner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: "Gateway",
         name: gateway.name.to_string(),

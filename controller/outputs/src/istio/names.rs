@@ -14,7 +14,7 @@ use limpet_model::{Graph, Objects};
 
 /// The names of a Gateway's routes.
 #[derive(Default)]
-pub(super) struct Names<'a> {
+pub(super) struct IstioRouteNames<'a> {
     /// The rules whose routes have a name, by name and place.
     named: BTreeMap<String, BTreeMap<HostPort<'a>, BTreeSet<&'a RuleName>>>,
     /// The routes of each rule, one for each match, in the order of matching.
@@ -30,7 +30,7 @@ pub(super) struct HostPort<'a> {
 
 /// Which routes of a name are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Which<'a> {
+pub(super) enum NamedRoutes<'a> {
     /// All of them.
     All,
     /// Those of a hostname.
@@ -43,12 +43,12 @@ pub(super) enum Which<'a> {
 #[derive(Debug, Default)]
 pub(super) struct RouteSelection<'a> {
     /// All of them together.
-    pub(super) which: BTreeSet<Which<'a>>,
+    pub(super) which: BTreeSet<NamedRoutes<'a>>,
     /// They cannot be told from the routes of these other rules, at this place.
     pub(super) confused: BTreeMap<&'a Hostname, BTreeSet<&'a RuleName>>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> IstioRouteNames<'a> {
     pub(super) fn of(graph: &'a Graph, objects: &'a Objects, gateway: &'a Gateway) -> Self {
         let mut places: BTreeMap<&'a RuleName, BTreeSet<HostPort<'a>>> = BTreeMap::new();
         let mut names = Self::default();
@@ -78,22 +78,22 @@ impl<'a> Names<'a> {
     }
 
     /// How to find the routes of this rule, whose name in Istio is `name`.
-    pub(super) fn find(&self, rule: &'a RuleName, name: &str) -> RouteSelection<'a> {
+    pub(super) fn routes_of(&self, rule: &'a RuleName, name: &str) -> RouteSelection<'a> {
         let alone = |rules: &BTreeSet<&RuleName>| rules.iter().all(|other| *other == rule);
         let mut found = RouteSelection::default();
         let Some(named) = self.named.get(name) else {
             return found;
         };
         if named.values().all(alone) {
-            found.which.insert(Which::All);
+            found.which.insert(NamedRoutes::All);
             return found;
         }
         for (place, rules) in named.iter().filter(|(_, rules)| rules.contains(rule)) {
             let mut under = named.iter().filter(|(other, _)| other.hostname == place.hostname);
             if under.all(|(_, rules)| alone(rules)) {
-                found.which.insert(Which::Under(place.hostname));
+                found.which.insert(NamedRoutes::Under(place.hostname));
             } else if alone(rules) {
-                found.which.insert(Which::At(*place));
+                found.which.insert(NamedRoutes::At(*place));
             } else {
                 let others = rules.iter().copied().filter(|other| *other != rule);
                 found.confused.entry(place.hostname).or_default().extend(others);
@@ -141,7 +141,7 @@ fn numbered(route: &ObjectName, index: usize) -> String {
     format!("{}.{}.{index}", route.namespace, route.name)
 }
 
-impl Which<'_> {
+impl NamedRoutes<'_> {
     /// As the match of an `EnvoyFilter`.
     pub(super) fn matcher(self, name: &str) -> Value {
         let route = json!({"name": name});

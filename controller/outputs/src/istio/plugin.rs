@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::filter::{FilterInputs, filter_config, variables};
-use crate::manifests::{Manifest, Source, Stage};
-use crate::used::Used;
+use crate::manifests::{Manifest, ManifestInputs, WriteStage};
+use crate::used::GatewayReferences;
 use limpet_api::ObjectName;
 
-use super::{IstioOptions, Module, WASM_PLUGIN, object_name, owned_by_gateway, target_refs};
+use super::{IstioOptions, WASM_PLUGIN, WasmModule, object_name, owned_by_gateway, target_refs};
 
 /// The `WasmPlugin` of a Gateway; `None` if no route has sessions.
 pub(super) fn manifest(
-    source: &Source<'_>,
+    source: &ManifestInputs<'_>,
     options: &IstioOptions,
     gateway: &ObjectName,
-    module: &Module,
+    module: &WasmModule,
 ) -> Option<Manifest> {
-    let used = Used::by(source.graph, gateway);
+    let used = GatewayReferences::by(source.graph, gateway);
     let policies = used.policies_of(source.graph);
     let retained = source.retained.get(gateway).cloned().unwrap_or_default();
     if policies.is_empty() && retained.policies.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn manifest(
         spec.extend(present);
     }
     Some(Manifest {
-        stage: Stage::Filter,
+        stage: WriteStage::Filter,
         definition: &WASM_PLUGIN,
         name: name(gateway),
         gateways: BTreeSet::from([gateway.clone()]),

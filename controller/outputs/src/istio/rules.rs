@@ -7,9 +7,9 @@ use envoy_types::pb::envoy::config::route::v3::Route as EnvoyRoute;
 use envoy_types::pb::envoy::config::route::v3::route::Action as EnvoyAction;
 use serde_json::{Value, json};
 
-use crate::envoy::chain::Steering;
+use crate::envoy::chain::NativeSteering;
 use crate::envoy::{pack, routes};
-use crate::manifests::{Manifest, Manifests, Owner, Source, Stage};
+use crate::manifests::{Manifest, ManifestInputs, ManifestOwner, Manifests, WriteStage};
 use crate::used::{beginning_all_the_same, without_budgets, without_hash};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_core::envoy::{DESTINATION_PREFIX, SPLIT_PREFIX};
@@ -20,7 +20,7 @@ use limpet_model::short_hash::hash;
 use limpet_model::{Extent, Unsupported};
 
 use super::chain::written;
-use super::names::{Names, Which, route_name};
+use super::names::{IstioRouteNames, NamedRoutes, route_name};
 use super::{ENVOY_FILTER, IstioOptions, object_name, owned_by_gateway, target_refs};
 
 /// About as many bytes as fit into an object of the API server.
@@ -31,11 +31,16 @@ const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,ret
 pub const PERSISTENT_SESSION: &str = "istio.io/persistent-session";
 
 /// The objects of a Gateway's rules, and what is unsupported.
-pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &IstioOptions, gateway: &ObjectName) {
+pub(super) fn add(
+    manifests: &mut Manifests,
+    source: &ManifestInputs<'_>,
+    options: &IstioOptions,
+    gateway: &ObjectName,
+) {
     let Some(content) = source.graph.gateways.get(gateway) else {
         return;
     };
-    let names = Names::of(source.graph, source.objects, content);
+    let names = IstioRouteNames::of(source.graph, source.objects, content);
     for (rule, routes) in &names.rules {
         let Some(origin) = source.graph.rules.get(*rule) else {
             continue;
@@ -50,7 +55,7 @@ pub(super) fn add(manifests: &mut Manifests, source: &Source<'_>, options: &Isti
         let patches = made.patches(&names, rule, &mut unsupported);
         if let Some(patches) = patches {
             manifests.objects.push(Arc::new(Manifest {
-                stage: Stage::Routes,
+                stage: WriteStage::Routes,
                 definition: &ENVOY_FILTER,
                 name: object_name(gateway, name(gateway, origin, rule)),
                 gateways: BTreeSet::from([gateway.clone()]),
@@ -82,7 +87,7 @@ fn name(gateway: &ObjectName, origin: &RuleOrigin, rule: &RuleName) -> String {
 }
 
 /// The route as owner, if it is in the Gateway's namespace.
-fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Option<Owner> {
+fn owner(source: &ManifestInputs<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Option<ManifestOwner> {
     let route = &origin.route;
     if route.name.namespace != gateway.namespace {
         return owned_by_gateway(source, gateway);
@@ -90,7 +95,7 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
     let http = source.objects.http_routes.get(&route.name).map(|route| &route.meta);
     let grpc = source.objects.grpc_routes.get(&route.name).map(|route| &route.meta);
     let meta = if route.kind == Kind::HttpRoute { http } else { grpc };
-    Some(Owner {
+    Some(ManifestOwner {
         api_version: format!("{GATEWAY_GROUP}/v1"),
         kind: route.kind.as_str(),
         name: route.name.name.to_string(),
@@ -101,7 +106,7 @@ fn owner(source: &Source<'_>, gateway: &ObjectName, origin: &RuleOrigin) -> Opti
 type UnsupportedParts = Vec<(Extent, String)>;
 
 struct RulePatches<'a> {
-    source: &'a Source<'a>,
+    source: &'a ManifestInputs<'a>,
     options: &'a IstioOptions,
     /// The name that Istio gives its routes.
     name: String,
@@ -110,7 +115,12 @@ struct RulePatches<'a> {
 
 impl<'a> RulePatches<'a> {
     /// All patches of the rule; none if it has no sessions.
-    fn patches(&self, names: &Names<'a>, rule: &'a RuleName, unsupported: &mut UnsupportedParts) -> Option<Vec<Value>> {
+    fn patches(
+        &self,
+        names: &IstioRouteNames<'a>,
+        rule: &'a RuleName,
+        unsupported: &mut UnsupportedParts,
+    ) -> Option<Vec<Value>> {
         let forwards: Vec<(&Route, &Forward)> = self
             .routes
             .iter()
@@ -136,7 +146,7 @@ impl<'a> RulePatches<'a> {
                            cookies of the rule have the path of its first match)";
             unsupported.push((Extent::Part, message.to_owned()));
         }
-        let found = names.find(rule, &self.name);
+        let found = names.routes_of(rule, &self.name);
         for (hostname, others) in &found.confused {
             let extent = if found.which.is_empty() {
                 Extent::All
@@ -178,7 +188,7 @@ impl<'a> RulePatches<'a> {
             ));
             return None;
         }
-        self.look_for_labels(forward, unsupported);
+        self.check_labels(forward, unsupported);
         let hash = "a DestinationRule with consistentHash: {useSourceIp: true} is there for the Services";
         let without_hash = without_hash(self.source.graph, &used.policy, hash);
         let beginning = beginning_all_the_same(self.source.graph, forward);
@@ -232,8 +242,8 @@ impl<'a> RulePatches<'a> {
         Some(patches)
     }
 
-    fn steering(&self, used: &SessionUse) -> Steering {
-        Steering::of(self.source.graph.policies.get(&used.policy))
+    fn steering(&self, used: &SessionUse) -> NativeSteering {
+        NativeSteering::of(self.source.graph.policies.get(&used.policy))
     }
 
     /// The name that Istio gives the cluster of a destination.
@@ -249,7 +259,7 @@ impl<'a> RulePatches<'a> {
         Some(ClusterName(name.into()))
     }
 
-    fn look_for_labels(&self, forward: &Forward, unsupported: &mut UnsupportedParts) {
+    fn check_labels(&self, forward: &Forward, unsupported: &mut UnsupportedParts) {
         let clusters = forward
             .clusters()
             .filter_map(|cluster| self.source.graph.clusters.get(cluster));
@@ -275,8 +285,8 @@ struct Patch {
     value: Value,
 }
 
-fn patches(per_place: &[Patch], which: &BTreeSet<Which<'_>>, name: &str) -> Vec<Value> {
-    let patch = |which: &Which<'_>, Patch { operation, value }: &Patch| {
+fn patches(per_place: &[Patch], which: &BTreeSet<NamedRoutes<'_>>, name: &str) -> Vec<Value> {
+    let patch = |which: &NamedRoutes<'_>, Patch { operation, value }: &Patch| {
         json!({
             "applyTo": "HTTP_ROUTE",
             "match": which.matcher(name),
@@ -290,7 +300,7 @@ fn patches(per_place: &[Patch], which: &BTreeSet<Which<'_>>, name: &str) -> Vec<
 }
 
 /// Metadata and steering for existing routes.
-fn merged(session: &str, steering: Steering) -> Patch {
+fn merged(session: &str, steering: NativeSteering) -> Patch {
     let made = EnvoyRoute {
         metadata: Some(pack::session(session)),
         ..EnvoyRoute::default()
@@ -317,7 +327,7 @@ fn session_of(used: &SessionUse) -> String {
     format!("{}/{}", used.policy, used.scope)
 }
 
-fn steered(made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+fn steered(made: EnvoyRoute, steering: NativeSteering) -> EnvoyRoute {
     EnvoyRoute {
         typed_per_filter_config: steering.per_route_in_full().into_iter().collect(),
         ..made

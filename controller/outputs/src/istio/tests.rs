@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::names::Names;
-use super::{IstioOptions, Module};
+use super::names::IstioRouteNames;
+use super::{IstioOptions, WasmModule};
 use crate::envoy::{FilterBuild, ModuleFilter, RemoteFile, WasmFilter};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{
@@ -80,11 +80,11 @@ fn two_carts() -> Graph {
 /// What an `EnvoyFilter` matches on for the rule `a/cart`, and with whom it is confused.
 fn found(graph: &Graph, gateway: &Gateway, rule: &str) -> (Vec<serde_json::Value>, Vec<String>) {
     let objects = Objects::default();
-    let names = Names::of(graph, &objects, gateway);
+    let names = IstioRouteNames::of(graph, &objects, gateway);
     let rule = RuleName(rule.into());
     let rule = graph.rules.keys().find(|known| **known == rule).expect("the rule");
     let name = super::names::route_name(&graph.rules[rule]);
-    let found = names.find(rule, &name);
+    let found = names.routes_of(rule, &name);
     let matchers = found
         .which
         .iter()
@@ -162,7 +162,7 @@ fn a_rule_without_a_name_has_its_routes_and_its_place() {
 #[test]
 fn the_module_is_where_the_configuration_says() {
     let url = |filter: &FilterBuild, options: &IstioOptions| {
-        Module::of(filter, options).map(|module| (module.url, module.sha256))
+        WasmModule::of(filter, options).map(|module| (module.url, module.sha256))
     };
     let none = IstioOptions::default();
     let file = FilterBuild::Wasm(WasmFilter::File("/limpet.wasm".to_owned()));

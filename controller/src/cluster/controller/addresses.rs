@@ -7,13 +7,13 @@ use tokio::net::TcpListener;
 
 use crate::cluster::cli::OutputKind;
 use crate::cluster::config::Config;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// Listens on an address. `field` has it in the configuration.
 ///
 /// # Errors
 /// If the address cannot be listened on.
-pub(crate) async fn bind(field: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+pub(crate) async fn bind(field: &str, address: SocketAddr) -> Result<TcpListener, CommandFailure> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|error| cannot_listen(field, address, &error))
 }
@@ -22,7 +22,7 @@ pub(crate) async fn bind(field: &str, address: SocketAddr) -> Result<TcpListener
 ///
 /// # Errors
 /// If an address cannot be listened on.
-pub(crate) fn check(config: &Config, output: OutputKind) -> Result<(), Failure> {
+pub(crate) fn check(config: &Config, output: OutputKind) -> Result<(), CommandFailure> {
     for (field, address) in config.addresses_to_listen_on(output) {
         match std::net::TcpListener::bind(address) {
             Err(error) if error.kind() != ErrorKind::AddrInUse => return Err(cannot_listen(field, address, &error)),
@@ -32,6 +32,6 @@ pub(crate) fn check(config: &Config, output: OutputKind) -> Result<(), Failure> 
     Ok(())
 }
 
-fn cannot_listen(field: &str, address: SocketAddr, error: &std::io::Error) -> Failure {
-    Failure(format!("{field}: cannot listen on {address}: {error}"))
+fn cannot_listen(field: &str, address: SocketAddr, error: &std::io::Error) -> CommandFailure {
+    CommandFailure(format!("{field}: cannot listen on {address}: {error}"))
 }

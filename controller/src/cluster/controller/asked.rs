@@ -9,13 +9,13 @@ const WANTED: Duration = Duration::from_secs(3);
 
 /// When objects were asked for that have no answer yet.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ReferenceWait {
     at: Instant,
     /// Whether a build waits since then.
     waits: bool,
 }
 
-impl Asked {
+impl ReferenceWait {
     pub(super) fn at(now: Instant) -> Self {
         Self { at: now, waits: true }
     }
@@ -47,7 +47,7 @@ mod tests {
     fn a_gateway_that_asks_again_and_again_held_up_all_builds() {
         let start = Instant::now();
         let second = |second| start + Duration::from_secs(second);
-        let mut asked = Asked::at(second(0));
+        let mut asked = ReferenceWait::at(second(0));
         asked.answered();
         for at in 10..20 {
             asked.again(second(at));

@@ -5,12 +5,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::cluster::cli::BootstrapArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, write_file};
-use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, Limits, bootstrap, bootstrap_secrets};
+use limpet_outputs::envoy::{BootstrapOptions, BootstrapTls, OverloadLimits, bootstrap, bootstrap_secrets};
 use limpet_outputs::json;
 
-pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure> {
+pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let tls = match (&args.ca, &args.certificate, &args.key) {
         (Some(ca), Some(certificate), Some(key)) => Some(BootstrapTls {
             trusted_ca: ca.clone(),
@@ -22,7 +22,7 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
         _ => None,
     };
     if args.metrics_port.is_some() && args.admin_port == 0 {
-        return Err(Failure(
+        return Err(CommandFailure(
             "--metrics-port: expected an --admin-port that is known, found 0".to_owned(),
         ));
     }
@@ -36,33 +36,33 @@ pub(super) fn run(args: &BootstrapArgs, form: Output) -> Result<Verdict, Failure
         admin_port: args.admin_port,
         ready: (args.ready_address, args.ready_port).into(),
         metrics: args.metrics_port.map(|port| (args.ready_address, port).into()),
-        limits: Limits {
+        limits: OverloadLimits {
             heap: u64::from(args.max_heap) << 20,
             connections: args.max_connections,
         },
     };
-    let value = json::typed(&bootstrap(&options)).map_err(|error| Failure(error.to_string()))?;
+    let value = json::typed(&bootstrap(&options)).map_err(|error| CommandFailure(error.to_string()))?;
     if let Some(folder) = &args.folder {
         let folder = Path::new(folder);
         for (file, response) in bootstrap_secrets(&options) {
             write(&folder.join(file), &json::typed(&response))?;
         }
         write(&folder.join("envoy.yaml"), &Ok(value))?;
-        return Ok(Verdict::Good);
+        return Ok(CommandVerdict::Good);
     }
     match form {
         Output::Json => output::print_json(&value)?,
         Output::Text => {
-            let text = serde_saphyr::to_string(&value).map_err(|error| Failure(error.to_string()))?;
+            let text = serde_saphyr::to_string(&value).map_err(|error| CommandFailure(error.to_string()))?;
             output::print_exactly(&text)?;
         }
     }
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
-fn write(file: &Path, value: &Result<Value, json::JsonError>) -> Result<(), Failure> {
-    let value = value.as_ref().map_err(|error| Failure(error.to_string()))?;
-    let text = serde_saphyr::to_string(value).map_err(|error| Failure(error.to_string()))?;
+fn write(file: &Path, value: &Result<Value, json::JsonError>) -> Result<(), CommandFailure> {
+    let value = value.as_ref().map_err(|error| CommandFailure(error.to_string()))?;
+    let text = serde_saphyr::to_string(value).map_err(|error| CommandFailure(error.to_string()))?;
     // It holds paths of keys, and no keys.
     write_file(file, &text, false)
 }

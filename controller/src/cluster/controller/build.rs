@@ -10,15 +10,15 @@ use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::longest_life;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Settings, gateways_of};
-use limpet_outputs::envoy::{EnvoyOptions, ManagedOptions, MovingFilter, Served};
+use limpet_outputs::envoy::{EnvoyOptions, GatewayResources, ManagedOptions, MovingFilter};
 use limpet_outputs::envoys;
-use limpet_outputs::manifests::{Manifests, Source};
+use limpet_outputs::manifests::{ManifestInputs, Manifests};
 use limpet_outputs::{ControlPlane, FilterInputs, all_policies};
-use limpet_resources::{Name, Resources, Version};
+use limpet_resources::{Name, ResourceVersion, Resources};
 
 /// The result of a build.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuildResult {
     pub(super) reports: Reports,
     pub(crate) objects: Arc<Objects>,
     pub(crate) memory: Memory,
@@ -29,30 +29,30 @@ pub(crate) struct Built {
     pub(crate) took: Duration,
     /// The routes that Envoys refused, and the refusals that still count.
     pub(super) quarantined: BTreeSet<ObjectRef>,
-    pub(super) hits: BTreeSet<(Name, Version)>,
+    pub(super) hits: BTreeSet<(Name, ResourceVersion)>,
     /// What was known of refusals.
     pub(super) quarantine: Arc<Quarantine>,
     /// `None`: the same is published already.
-    pub(super) changes: Option<Changes>,
+    pub(super) changes: Option<BuildChanges>,
     /// For the next build.
-    pub(super) stages: Stages,
+    pub(super) stages: BuildStages,
 }
 
 /// The last input and output of each stage of a build. The next one makes only what differs.
 #[derive(Debug, Default)]
-pub(crate) struct Stages {
+pub(crate) struct BuildStages {
     model: Incremental,
     graph: Arc<Graph>,
     used: UsedByGateway,
-    served: BTreeMap<ObjectName, Served>,
-    envoys: envoys::Made,
+    served: BTreeMap<ObjectName, GatewayResources>,
+    envoys: envoys::EnvoyObjects,
     /// Of these policies and inputs.
     life: Option<(Map<Text, PolicyConfig>, Arc<FilterInputs>, Duration)>,
 }
 
 #[derive(Debug)]
-pub(super) struct Changes {
-    pub(super) made: Made,
+pub(super) struct BuildChanges {
+    pub(super) state: BuildState,
     /// How long a token may live unused under any of the policies.
     pub(super) life: Duration,
     /// By Gateway, everything except endpoints. Empty if a control plane gets objects instead.
@@ -64,8 +64,8 @@ pub(super) struct Changes {
 pub(super) type ByGateway = BTreeMap<ObjectName, Resources>;
 
 /// What objects mean, before anybody has looked whether Envoys have refused it.
-struct Attempt {
-    made: Made,
+struct BuildAttempt {
+    state: BuildState,
     reports: Reports,
     memory: Memory,
     led_from: Map<ObjectName, FewSet<Arc<str>>>,
@@ -74,7 +74,7 @@ struct Attempt {
 
 /// Everything that resources depend on, and what the debug page shows besides: the rules in the graph.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Made {
+pub(super) struct BuildState {
     pub(super) graph: Arc<Graph>,
     pub(super) gateways: BTreeSet<ObjectName>,
     /// What they use.
@@ -93,18 +93,18 @@ pub(crate) struct Builder {
     pub(super) plane: Option<Arc<ControlPlane>>,
     pub(super) managed: Option<Arc<ManagedOptions>>,
     pub(super) inputs: Arc<FilterInputs>,
-    pub(super) published: Option<Made>,
+    pub(super) published: Option<BuildState>,
     pub(super) quarantine: Arc<Quarantine>,
     /// The Gateways whose Envoys say themselves what they refuse.
-    pub(super) asked: BTreeSet<ObjectName>,
+    pub(super) preflighted: BTreeSet<ObjectName>,
     /// The Gateways whose Envoys all have the published routes, and need nothing for earlier ones.
     pub(super) drops_retained: BTreeSet<ObjectName>,
     pub(super) now: Moment,
-    pub(super) stages: Stages,
+    pub(super) stages: BuildStages,
 }
 
 impl Builder {
-    pub(crate) fn build(mut self, objects: Arc<Objects>, settings: &Settings) -> Built {
+    pub(crate) fn build(mut self, objects: Arc<Objects>, settings: &Settings) -> BuildResult {
         let start = Instant::now();
         let mut hits = BTreeSet::new();
         let mut tried = Arc::clone(&objects);
@@ -112,31 +112,32 @@ impl Builder {
         // Each turn puts something else in the place of a route, and there are few such things.
         let mut resources = None;
         while !self.quarantine.is_empty() {
-            let of_attempt = &*resources.insert(self.resources(&attempt.made));
+            let of_attempt = &*resources.insert(self.resources(&attempt.state));
             let refused = {
                 let gateways_of = |route: &ObjectRef| gateways_of(&tried, settings, route);
-                self.quarantine.of(of_attempt, gateways_of, &self.asked, &mut hits)
+                self.quarantine
+                    .of(of_attempt, gateways_of, &self.preflighted, &mut hits)
             };
             if refused.is_empty() || !self.quarantine.replace(Arc::make_mut(&mut tried), &objects, refused) {
                 break;
             }
             attempt = self.attempt(&tried, settings);
         }
-        let Attempt {
-            made,
+        let BuildAttempt {
+            state: made,
             reports,
             memory,
             led_from,
             services_of_envoys,
         } = attempt;
         let is_published = self.published.as_ref().is_some_and(|published| *published == made);
-        let changes = (!is_published).then(|| Changes {
+        let changes = (!is_published).then(|| BuildChanges {
             life: self.life(&made),
             resources: resources.unwrap_or_else(|| self.resources(&made)),
             moving: self.moving(),
-            made,
+            state: made,
         });
-        Built {
+        BuildResult {
             reports,
             quarantined: tried.quarantined.keys().cloned().collect(),
             hits,
@@ -151,7 +152,7 @@ impl Builder {
         }
     }
 
-    fn attempt(&mut self, objects: &Objects, settings: &Settings) -> Attempt {
+    fn attempt(&mut self, objects: &Objects, settings: &Settings) -> BuildAttempt {
         let (mut graph, mut reports) = self.stages.model.build(objects, settings);
         // What is remembered changes no resource.
         let memory = std::mem::take(&mut graph.memory);
@@ -167,7 +168,7 @@ impl Builder {
         let retained = self.retained(&graph, &used);
         // Of use to other control planes.
         let for_plane = self.plane.as_ref().map(|_| for_filters(&retained));
-        let source = Source {
+        let source = ManifestInputs {
             objects,
             graph: &graph,
             options: &self.options,
@@ -180,7 +181,7 @@ impl Builder {
         if let Some(manifests) = &manifests {
             reports.add_unsupported(&graph, &manifests.unsupported);
         }
-        let made = Made {
+        let made = BuildState {
             graph,
             gateways,
             used,
@@ -189,8 +190,8 @@ impl Builder {
             manifests,
             envoys,
         };
-        Attempt {
-            made,
+        BuildAttempt {
+            state: made,
             reports,
             memory,
             led_from,
@@ -225,7 +226,7 @@ impl Builder {
     }
 
     /// Empty if a control plane gets objects instead.
-    fn resources(&mut self, made: &Made) -> ByGateway {
+    fn resources(&mut self, made: &BuildState) -> ByGateway {
         let mut known = std::mem::take(&mut self.stages.served);
         for gateway in made.gateways.iter().filter(|_| self.plane.is_none()) {
             let inputs = self.inputs_of(made, gateway);
@@ -235,7 +236,7 @@ impl Builder {
                     served.catch_up(&made.graph, used, &self.options, &inputs);
                     served
                 }
-                None => Served::new(&made.graph, gateway, used, &self.options, &inputs),
+                None => GatewayResources::new(&made.graph, gateway, used, &self.options, &inputs),
             };
             self.stages.served.insert(gateway.clone(), served);
         }
@@ -252,7 +253,7 @@ impl Builder {
         filters.collect()
     }
 
-    fn inputs_of(&self, made: &Made, gateway: &ObjectName) -> Arc<FilterInputs> {
+    fn inputs_of(&self, made: &BuildState, gateway: &ObjectName) -> Arc<FilterInputs> {
         let Some(retained) = made.retained.get(gateway) else {
             return Arc::clone(&self.inputs);
         };
@@ -263,7 +264,7 @@ impl Builder {
     }
 
     /// Tokens from before an idle timeout became shorter are honoured, too.
-    fn life(&mut self, made: &Made) -> Duration {
+    fn life(&mut self, made: &BuildState) -> Duration {
         let former = made
             .retained
             .values()

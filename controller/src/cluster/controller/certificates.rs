@@ -7,8 +7,8 @@ use limpet_core::time::Timestamp;
 use limpet_xds::{CertificateRole, CertificateUse, Certificates};
 use tokio::sync::watch;
 
-use crate::cluster::reconcile::certificates::Figures;
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
+use crate::cluster::reconcile::certificates::CertificateFigures;
+use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics};
 use crate::time_format;
 
 /// How often the certificates are looked at.
@@ -25,12 +25,15 @@ const AGAIN: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Clone)]
 pub(crate) struct InUse {
     of_server: Certificates,
-    in_secrets: Option<watch::Receiver<Figures>>,
+    in_secrets: Option<watch::Receiver<CertificateFigures>>,
 }
 
 impl InUse {
     /// `in_secrets` is what is known of the Secrets of Gateways. `None`: no Envoy is served.
-    pub(crate) fn new(of_server: Option<Certificates>, in_secrets: Option<watch::Receiver<Figures>>) -> Option<Self> {
+    pub(crate) fn new(
+        of_server: Option<Certificates>,
+        in_secrets: Option<watch::Receiver<CertificateFigures>>,
+    ) -> Option<Self> {
         Some(Self {
             of_server: of_server?,
             in_secrets,
@@ -52,13 +55,13 @@ impl InUse {
 
     /// How many Gateways have no Secret that is as it should be.
     pub(crate) fn behind(&self) -> usize {
-        self.in_secrets.as_ref().map_or(0, |known| known.borrow().behind)
+        self.in_secrets.as_ref().map_or(0, |known| known.borrow().outdated)
     }
 }
 
 /// Runs until the future is dropped.
 pub(crate) async fn follow(certificates: InUse, diagnostics: Diagnostics, pod: String) {
-    let mut told = Told::default();
+    let mut told = LoggedExpiries::default();
     loop {
         let now = SystemTime::now();
         let ending: Vec<_> = certificates
@@ -79,7 +82,7 @@ pub(crate) async fn follow(certificates: InUse, diagnostics: Diagnostics, pod: S
             namespace: None,
             name: pod.clone(),
             uid: String::new(),
-            reason: Reason::CertificateEnds,
+            reason: DiagnosticReason::CertificateEnds,
             message: message(one),
         };
         diagnostics.set("xds.tls", ending.iter().map(diagnostic).collect::<BTreeSet<_>>());
@@ -118,9 +121,9 @@ fn message(one: &CertificateUse) -> String {
 
 /// What the log has, and since when.
 #[derive(Debug, Default)]
-struct Told(BTreeMap<CertificateRole, (CertificateUse, SystemTime)>);
+struct LoggedExpiries(BTreeMap<CertificateRole, (CertificateUse, SystemTime)>);
 
-impl Told {
+impl LoggedExpiries {
     /// What the log does not have yet, or not since yesterday.
     fn news(&mut self, ending: &[CertificateUse], now: SystemTime) -> Vec<CertificateUse> {
         self.0.retain(|role, _| ending.iter().any(|one| one.role == *role));
@@ -179,7 +182,7 @@ mod tests {
     #[test]
     fn it_is_told_once_a_day_and_when_it_changes() {
         let start = UNIX_EPOCH + 10_000 * DAY;
-        let mut told = Told::default();
+        let mut told = LoggedExpiries::default();
         let (first, second) = (valid(1, start), valid(2, start));
         assert_eq!(told.news(std::slice::from_ref(&first), start).len(), 1);
         assert_eq!(told.news(std::slice::from_ref(&first), start + DAY / 2).len(), 0);

@@ -10,7 +10,7 @@ use limpet_model::Settings;
 
 /// What every part of the controller is started with.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct ControllerContext {
     pub(crate) client: Client,
     pub(crate) config: Arc<Config>,
     pub(crate) settings: Arc<Settings>,
@@ -22,7 +22,7 @@ pub(crate) struct Context {
     pub(crate) diagnostics: Diagnostics,
 }
 
-impl Context {
+impl ControllerContext {
     /// The namespace of everything that the controller keeps for itself.
     pub(crate) fn namespace(&self) -> &str {
         self.config.leader_election.namespace(&self.client)

@@ -11,9 +11,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::context::Context;
+use super::context::ControllerContext;
 use super::gauges;
-use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::reported::PublishedReports;
 use limpet_api::ObjectName;
 use limpet_model::graph::Graph;
 use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
@@ -28,7 +28,7 @@ pub(super) struct LastChange {
 
 impl LastChange {
     /// Compares two builds. `now` is Unix time.
-    pub(super) fn note(
+    pub(super) fn record(
         &mut self,
         gateway: &ObjectName,
         before: Option<(&Graph, &Reports)>,
@@ -49,12 +49,16 @@ impl LastChange {
 #[derive(Debug)]
 pub(super) struct ContourMetrics {
     leads: watch::Receiver<bool>,
-    reported: watch::Receiver<Option<Reported>>,
+    reported: watch::Receiver<Option<PublishedReports>>,
 }
 
 impl ContourMetrics {
     /// Adds them, if `IngressRoute`s are read.
-    pub(super) fn register(registry: &mut Registry, context: &Context, reported: &watch::Receiver<Option<Reported>>) {
+    pub(super) fn register(
+        registry: &mut Registry,
+        context: &ControllerContext,
+        reported: &watch::Receiver<Option<PublishedReports>>,
+    ) {
         if context.settings.contour.is_some() {
             registry.register_collector(Box::new(Self {
                 leads: context.leads.clone(),
@@ -142,8 +146,8 @@ mod tests {
         }
     }
 
-    fn reported(reports: Reports) -> Reported {
-        Reported {
+    fn reported(reports: Reports) -> PublishedReports {
+        PublishedReports {
             contour_changed: Some(Duration::from_millis(1500)),
             ..reports.into()
         }
@@ -215,7 +219,7 @@ mod tests {
         let some = reports(&[("a", "root", report(IngressRouteStatus::Valid, "", true))]);
         let mut last = LastChange::default();
         let mut at = |before, after, now| {
-            last.note(&name, before, after, Duration::from_secs(now));
+            last.record(&name, before, after, Duration::from_secs(now));
             last.at.map(|at| at.as_secs())
         };
         assert_eq!(at(None, (&first, &none), 1), Some(1));

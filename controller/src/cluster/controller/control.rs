@@ -8,23 +8,23 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::asked::Asked;
-use super::build::Built;
-use super::context::Context;
+use super::asked::ReferenceWait;
+use super::build::BuildResult;
+use super::context::ControllerContext;
 use super::contour::LastChange;
-use super::guard::Guard;
-use super::http::Readiness;
+use super::guard::EndpointGuard;
+use super::http::ReadinessState;
 use super::inputs::InputsOrReason;
 use super::memory::KeptMemory;
 use super::metrics::Metrics;
-use super::present::{Present, Question};
+use super::present::{PublishedSnapshot, SnapshotQuestion};
 use super::publish::Publisher;
-use crate::cluster::kube::{Change, Deletions, Observation, Reader, Store, Watched};
+use crate::cluster::kube::{ObjectReader, Observation, PodDeletions, Store, StoreChange, WatchSettings};
 use crate::cluster::reconcile::delivery::PublishedFilter;
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
-use crate::cluster::reconcile::replicas::Replicas;
-use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::replicas::ReplicaReports;
+use crate::cluster::reconcile::reported::PublishedReports;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::graph::Graph;
 use limpet_model::{Reports, Settings};
@@ -49,97 +49,97 @@ const RETAINED: Duration = Duration::from_secs(5);
 
 /// Where the loop sends what other tasks need.
 #[derive(Debug)]
-pub(crate) struct Outlets {
-    pub(crate) reported: watch::Sender<Option<Reported>>,
+pub(crate) struct ControlSenders {
+    pub(crate) reported: watch::Sender<Option<PublishedReports>>,
     pub(crate) observation: watch::Sender<Observation>,
     /// What pods say of their deletion, once it is known.
-    pub(crate) deletions: watch::Sender<Option<Arc<Deletions>>>,
-    pub(crate) readiness: watch::Sender<Readiness>,
+    pub(crate) deletions: watch::Sender<Option<Arc<PodDeletions>>>,
+    pub(crate) readiness: watch::Sender<ReadinessState>,
     pub(crate) published_filter: watch::Sender<Option<PublishedFilter>>,
 }
 
-/// The receiving ends of [`Outlets`].
+/// The receiving ends of [`ControlSenders`].
 #[derive(Debug)]
-pub(crate) struct Feeds {
-    pub(crate) reported: watch::Receiver<Option<Reported>>,
+pub(crate) struct ControlReceivers {
+    pub(crate) reported: watch::Receiver<Option<PublishedReports>>,
     pub(crate) observation: watch::Receiver<Observation>,
-    pub(crate) deletions: watch::Receiver<Option<Arc<Deletions>>>,
-    pub(crate) readiness: watch::Receiver<Readiness>,
+    pub(crate) deletions: watch::Receiver<Option<Arc<PodDeletions>>>,
+    pub(crate) readiness: watch::Receiver<ReadinessState>,
     pub(crate) published_filter: watch::Receiver<Option<PublishedFilter>>,
 }
 
-impl Outlets {
-    pub(crate) fn channels() -> (Self, Feeds) {
-        let (reported, reported_feed) = watch::channel(None);
-        let (observation, observation_feed) = watch::channel(Observation::default());
-        let (deletions, deletions_feed) = watch::channel(None);
-        let (readiness, readiness_feed) = watch::channel(Readiness::Waiting("nothing read yet".to_owned()));
-        let (published_filter, published_filter_feed) = watch::channel(None);
-        let outlets = Self {
+impl ControlSenders {
+    pub(crate) fn channels() -> (Self, ControlReceivers) {
+        let (reported, reported_receiver) = watch::channel(None);
+        let (observation, observation_receiver) = watch::channel(Observation::default());
+        let (deletions, deletions_receiver) = watch::channel(None);
+        let (readiness, readiness_receiver) = watch::channel(ReadinessState::Waiting("nothing read yet".to_owned()));
+        let (published_filter, published_filter_receiver) = watch::channel(None);
+        let senders = Self {
             reported,
             observation,
             deletions,
             readiness,
             published_filter,
         };
-        let feeds = Feeds {
-            reported: reported_feed,
-            observation: observation_feed,
-            deletions: deletions_feed,
-            readiness: readiness_feed,
-            published_filter: published_filter_feed,
+        let receivers = ControlReceivers {
+            reported: reported_receiver,
+            observation: observation_receiver,
+            deletions: deletions_receiver,
+            readiness: readiness_receiver,
+            published_filter: published_filter_receiver,
         };
-        (outlets, feeds)
+        (senders, receivers)
     }
 }
 
 /// What the loop takes in besides objects.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub(crate) struct ControlSources {
     pub(crate) inputs: watch::Receiver<InputsOrReason>,
-    pub(crate) guard: Guard,
+    pub(crate) guard: EndpointGuard,
     pub(crate) memory: KeptMemory,
-    pub(crate) replicas: Replicas,
-    pub(crate) questions: mpsc::Receiver<Question>,
+    pub(crate) replicas: ReplicaReports,
+    pub(crate) questions: mpsc::Receiver<SnapshotQuestion>,
 }
 
 /// The loop's state.
 #[derive(Debug)]
-pub(crate) struct Control {
-    reader: Reader,
+pub(crate) struct ControlLoop {
+    reader: ObjectReader,
     store: Store,
     settings: Arc<Settings>,
     publisher: Publisher,
-    outlets: Outlets,
+    senders: ControlSenders,
     metrics: Metrics,
     diagnostics: Diagnostics,
     inputs: watch::Receiver<InputsOrReason>,
-    guard: Guard,
+    guard: EndpointGuard,
     memory: KeptMemory,
-    refusals: limpet_xds::Status,
-    replicas: Replicas,
-    questions: mpsc::Receiver<Question>,
+    refusals: limpet_xds::AckStatus,
+    replicas: ReplicaReports,
+    questions: mpsc::Receiver<SnapshotQuestion>,
     contour_change: LastChange,
     /// The first and the last change since the last build began.
-    changed: Option<(Instant, Instant)>,
+    unbuilt_since: Option<(Instant, Instant)>,
     /// When other single objects were wanted last, or the kinds that name them were not all listed yet.
-    asked: Asked,
+    reference_wait: ReferenceWait,
     all_listed: bool,
     /// When to pass on changed statuses.
-    look: Option<Instant>,
+    status_due: Option<Instant>,
     /// When to pass on what pods say of their deletion.
-    deletions: Option<Instant>,
+    deletions_due: Option<Instant>,
     /// When to publish the changed hosts of clusters whose sessions move.
-    hosts: Option<Instant>,
+    moved_hosts_due: Option<Instant>,
     /// When to check whether retained policies can be dropped, and whether the next build drops them. Of which Gateways
     /// is known when it begins: one that runs now publishes routes that Envoys do not have.
-    retained_check: Option<Instant>,
+    retained_due: Option<Instant>,
     drops_retained: bool,
-    building: Option<JoinHandle<Built>>,
+    building: Option<JoinHandle<BuildResult>>,
 }
 
-impl Reconcile for Control {
-    /// [`Control::due`] gathers changes of objects; endpoints do not wait.
+impl Reconcile for ControlLoop {
+    /// [`ControlLoop::build_due`] gathers changes of objects; endpoints do not wait.
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -150,7 +150,7 @@ impl Reconcile for Control {
                     let Some(update) = self.reader.ready() else { break };
                     change.merge(self.store.apply(update));
                 }
-                self.take(&change);
+                self.apply_change(&change);
             }
             built = ended(self.building.as_mut()) => {
                 self.building = None;
@@ -159,23 +159,23 @@ impl Reconcile for Control {
                 }
             }
             () = changed_or_never(&mut self.inputs) => {
-                self.mark();
-                self.tell_missing();
+                self.schedule_build();
+                self.update_readiness();
             }
-            () = self.memory.changed() => self.mark(),
+            () = self.memory.changed() => self.schedule_build(),
             () = self.refusals.judged() => {
-                if self.publisher.note_refusals() {
-                    self.mark();
+                if self.publisher.record_refusals() {
+                    self.schedule_build();
                 }
             }
             Some(question) = self.questions.recv() => {
                 // Who asked may have gone.
-                let _ = question.send(self.present());
+                let _ = question.send(self.snapshot());
             }
             () = self.replicas.changed() => {
                 let others = self.replicas.others();
-                if others.is_some_and(|others| self.publisher.note_elsewhere(&others)) {
-                    self.mark();
+                if others.is_some_and(|others| self.publisher.record_remote_refusals(&others)) {
+                    self.schedule_build();
                 }
             }
         }
@@ -186,48 +186,48 @@ impl Reconcile for Control {
     async fn reconcile(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let is_due = |time: Option<Instant>| time.is_some_and(|time| time <= now);
-        if is_due(Some(self.guard.due())) {
-            self.look();
+        if is_due(Some(self.guard.release_due())) {
+            self.release_addresses();
         }
-        if is_due(self.due()) {
+        if is_due(self.build_due()) {
             self.build();
         }
-        if is_due(self.retained_check) {
+        if is_due(self.retained_due) {
             self.drop_retained();
         }
-        if is_due(self.look) {
-            self.look = None;
-            self.outlets.observation.send_replace(self.store.observation());
+        if is_due(self.status_due) {
+            self.status_due = None;
+            self.senders.observation.send_replace(self.store.observation());
         }
-        if is_due(self.deletions) {
-            self.deletions = None;
-            self.outlets.deletions.send_replace(self.store.deletions());
+        if is_due(self.deletions_due) {
+            self.deletions_due = None;
+            self.senders.deletions.send_replace(self.store.deletions());
         }
-        if is_due(self.hosts) {
+        if is_due(self.moved_hosts_due) {
             self.publish_hosts();
         }
         let next = [
-            Some(self.guard.due()),
-            self.due(),
-            self.retained_check,
-            self.look,
-            self.deletions,
-            self.hosts,
+            Some(self.guard.release_due()),
+            self.build_due(),
+            self.retained_due,
+            self.status_due,
+            self.deletions_due,
+            self.moved_hosts_due,
         ];
         let next = next.into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 }
 
-impl Control {
+impl ControlLoop {
     pub(crate) fn new(
-        context: &Context,
+        context: &ControllerContext,
         publisher: Publisher,
-        outlets: Outlets,
+        senders: ControlSenders,
         metrics: Metrics,
-        sources: Sources,
+        sources: ControlSources,
     ) -> Self {
-        let Sources {
+        let ControlSources {
             inputs,
             guard,
             memory,
@@ -236,11 +236,11 @@ impl Control {
         } = sources;
         let settings = &context.settings;
         let namespaces = context.config.namespaces.iter();
-        let watched = Watched {
+        let watched = WatchSettings {
             controller: settings.controller_name.as_str().into(),
             serves: settings.judges(),
             namespaces: namespaces.map(|name| Arc::from(name.as_str())).collect(),
-            own: settings.managed.as_ref().map(|_| Arc::from(context.namespace())),
+            own_namespace: settings.managed.as_ref().map(|_| Arc::from(context.namespace())),
             contour: settings.contour.clone(),
             // Other control planes write endpoints themselves.
             pods: context.counts_sessions(),
@@ -252,24 +252,24 @@ impl Control {
             replicas,
             questions,
             contour_change: LastChange::default(),
-            reader: Reader::start(&context.client, watched.clone()),
+            reader: ObjectReader::start(&context.client, watched.clone()),
             store: Store::new(watched),
             settings: Arc::clone(settings),
             publisher,
-            outlets,
+            senders,
             metrics,
             diagnostics: context.diagnostics.clone(),
             inputs,
             guard,
             memory,
             // The first build needs no change: a cluster may have no object.
-            changed: Some((now, now)),
-            asked: Asked::at(now),
+            unbuilt_since: Some((now, now)),
+            reference_wait: ReferenceWait::at(now),
             all_listed: false,
-            look: None,
-            deletions: None,
-            hosts: None,
-            retained_check: None,
+            status_due: None,
+            deletions_due: None,
+            moved_hosts_due: None,
+            retained_due: None,
             drops_retained: false,
             building: None,
         }
@@ -284,28 +284,28 @@ impl Control {
     }
 
     /// Takes in what an update changed.
-    fn take(&mut self, change: &Change) {
+    fn apply_change(&mut self, change: &StoreChange) {
         if self.store.has_wanted() {
-            self.asked.answered();
+            self.reference_wait.answered();
         }
         if !self.all_listed {
-            self.asked = Asked::at(Instant::now());
-        } else if change.wanted {
-            self.asked.again(Instant::now());
+            self.reference_wait = ReferenceWait::at(Instant::now());
+        } else if change.references {
+            self.reference_wait.again(Instant::now());
         }
         self.all_listed = self.store.is_complete();
         if change.objects {
-            self.mark();
-            self.reader.read_wanted(self.store.wanted());
+            self.schedule_build();
+            self.reader.read_wanted(self.store.references());
         }
         if change.statuses {
-            self.look.get_or_insert(Instant::now() + STATUS_INTERVAL);
+            self.status_due.get_or_insert(Instant::now() + STATUS_INTERVAL);
         }
         if change.pods {
-            self.deletions.get_or_insert(Instant::now() + STATUS_INTERVAL);
+            self.deletions_due.get_or_insert(Instant::now() + STATUS_INTERVAL);
         }
         self.publish_endpoints(&change.services);
-        self.tell_missing();
+        self.update_readiness();
     }
 
     /// Publishes the endpoints of these Services, except addresses that are held back.
@@ -328,28 +328,28 @@ impl Control {
         });
         self.metrics.endpoint_updates.inc_by(published);
         if self.publisher.has_new_hosts() {
-            self.hosts.get_or_insert(Instant::now() + HOSTS);
+            self.moved_hosts_due.get_or_insert(Instant::now() + HOSTS);
         }
     }
 
     fn publish_hosts(&mut self) {
-        self.hosts = None;
+        self.moved_hosts_due = None;
         self.publisher.publish_hosts();
-        self.outlets
+        self.senders
             .published_filter
             .send_replace(self.publisher.published_filter().cloned());
     }
 
     /// Releases addresses that need not be held back any more.
-    fn look(&mut self) {
-        let services = self.guard.look(self.publisher.published_filter());
+    fn release_addresses(&mut self) {
+        let services = self.guard.release(self.publisher.published_filter());
         self.publish_endpoints(&services);
         self.metrics.set_fences(self.guard.figures());
-        self.tell_cut();
+        self.report_left_out_endpoints();
     }
 
     /// Tells of Services with endpoints that there is no room for.
-    fn tell_cut(&self) {
+    fn report_left_out_endpoints(&self) {
         let objects = self.store.objects();
         let diagnostic = |service: ObjectName| Diagnostic {
             kind: Kind::Service.as_str(),
@@ -360,48 +360,48 @@ impl Control {
                 .unwrap_or_default(),
             namespace: Some(service.namespace.to_string()),
             name: service.name.to_string(),
-            reason: Reason::EndpointsLeftOut,
+            reason: DiagnosticReason::EndpointsLeftOut,
             message:
                 "the Services of the namespace have more endpoints than their share, so some of this one are left \
                       out: they get no requests, or no fences with another control plane"
                     .to_owned(),
         };
-        let all = self.guard.cut().into_iter().map(diagnostic).collect();
-        self.diagnostics.complain("endpoints", all);
+        let all = self.guard.services_left_out().into_iter().map(diagnostic).collect();
+        self.diagnostics.set_and_log("endpoints", all);
     }
 
-    fn tell_missing(&mut self) {
+    fn update_readiness(&mut self) {
         let missing = self.store.missing();
         let missing = missing.or_else(|| self.inputs.borrow().as_ref().err().cloned());
-        let was_stale = matches!(*self.outlets.readiness.borrow(), Readiness::Stale(_));
+        let was_stale = matches!(*self.senders.readiness.borrow(), ReadinessState::Stale(_));
         let Some(why) = missing else {
             if was_stale {
                 // It is ready again with the next build.
-                self.mark();
+                self.schedule_build();
             }
             return;
         };
-        self.outlets.readiness.send_modify(|known| {
+        self.senders.readiness.send_modify(|known| {
             *known = match known {
-                Readiness::Waiting(_) => Readiness::Waiting(why),
-                Readiness::Ready | Readiness::Stale(_) => Readiness::Stale(why),
+                ReadinessState::Waiting(_) => ReadinessState::Waiting(why),
+                ReadinessState::Ready | ReadinessState::Stale(_) => ReadinessState::Stale(why),
             }
         });
-        if let (false, Readiness::Stale(why)) = (was_stale, &*self.outlets.readiness.borrow()) {
+        if let (false, ReadinessState::Stale(why)) = (was_stale, &*self.senders.readiness.borrow()) {
             tracing::error!("{why}; what was published stays");
         }
     }
 
     /// Notes that something changed that graphs are built from.
-    fn mark(&mut self) {
+    fn schedule_build(&mut self) {
         let now = Instant::now();
-        let first = self.changed.map_or(now, |(first, _)| first);
-        self.changed = Some((first, now));
+        let first = self.unbuilt_since.map_or(now, |(first, _)| first);
+        self.unbuilt_since = Some((first, now));
     }
 
     /// When to build next; `None`: not before something else happens.
-    fn due(&self) -> Option<Instant> {
-        let (first, last) = self.changed?;
+    fn build_due(&self) -> Option<Instant> {
+        let (first, last) = self.unbuilt_since?;
         if self.building.is_some() || !self.store.is_complete() || self.inputs.borrow().is_err() {
             return None;
         }
@@ -409,7 +409,7 @@ impl Control {
         Some(if self.store.has_wanted() {
             quiet
         } else {
-            quiet.max(self.asked.until())
+            quiet.max(self.reference_wait.until())
         })
     }
 
@@ -417,14 +417,13 @@ impl Control {
         let Ok(inputs) = self.inputs.borrow_and_update().clone() else {
             return;
         };
-        self.changed = None;
-        self.asked.answered();
-        self.guard.refresh();
+        self.unbuilt_since = None;
+        self.reference_wait.answered();
         self.metrics.count_objects(&self.store);
-        if self.store.set_memory(self.memory.known()) {
-            self.asked = Asked::at(Instant::now());
-            self.reader.read_wanted(self.store.wanted());
-            return self.mark();
+        if self.store.set_memory(self.memory.current()) {
+            self.reference_wait = ReferenceWait::at(Instant::now());
+            self.reader.read_wanted(self.store.references());
+            return self.schedule_build();
         }
         let objects = self.store.objects();
         let settings = Arc::clone(&self.settings);
@@ -438,15 +437,15 @@ impl Control {
         let has_retained = self.publisher.has_retained();
         self.drops_retained = !self.publisher.needless_retained().is_empty();
         if self.drops_retained {
-            self.mark();
+            self.schedule_build();
         }
         // Where another Gateway still retains some, the build looks again.
-        self.retained_check = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
+        self.retained_due = (has_retained && !self.drops_retained).then(|| Instant::now() + RETAINED);
     }
 
-    fn publish(&mut self, mut built: Built) {
+    fn publish(&mut self, mut built: BuildResult) {
         self.memory.remember(std::mem::take(&mut built.memory));
-        let mut services = self.guard.lead(std::mem::take(&mut built.led_from));
+        let mut services = self.guard.set_routed_from(std::mem::take(&mut built.led_from));
         // Before the routes of a namespace lead to a Service, its endpoints have to be looked at for that namespace.
         self.publish_endpoints(&services);
         let followed = self.store.follow(std::mem::take(&mut built.services_of_envoys));
@@ -465,31 +464,31 @@ impl Control {
             guard.endpoints(service, port, all)
         });
         services.extend(changed);
-        self.replicas.say_refused_routes(publisher.refused_routes());
+        self.replicas.report_refused_routes(publisher.refused_routes());
         guard.watch(&services, |service, port| publisher.clusters_of(service, port));
         if publisher.has_retained() {
-            self.retained_check.get_or_insert(Instant::now() + RETAINED);
+            self.retained_due.get_or_insert(Instant::now() + RETAINED);
         }
-        self.outlets
+        self.senders
             .published_filter
             .send_replace(publisher.published_filter().cloned());
         let newly_held = guard.newly_held();
         self.publish_endpoints(&newly_held);
-        self.look();
-        self.outlets.readiness.send_if_modified(|known| {
-            let before = std::mem::replace(known, Readiness::Ready);
-            if matches!(before, Readiness::Waiting(_)) {
+        self.release_addresses();
+        self.senders.readiness.send_if_modified(|known| {
+            let before = std::mem::replace(known, ReadinessState::Ready);
+            if matches!(before, ReadinessState::Waiting(_)) {
                 tracing::info!("the first complete state is published");
             }
-            before != Readiness::Ready
+            before != ReadinessState::Ready
         });
-        self.take(&followed);
-        self.outlets.observation.send_replace(self.store.observation());
+        self.apply_change(&followed);
+        self.senders.observation.send_replace(self.store.observation());
         let reports = Arc::new(reports);
-        self.note_contour(before.as_deref(), &reports, now);
+        self.record_contour_change(before.as_deref(), &reports, now);
         let published = self.publisher.published_filter();
         let variables = published.map(|published| needed_variables(&published.inputs.keys));
-        self.outlets.reported.send_replace(Some(Reported {
+        self.senders.reported.send_replace(Some(PublishedReports {
             reports,
             objects,
             gateways: Arc::new(self.publisher.gateways()),
@@ -499,31 +498,31 @@ impl Control {
     }
 
     /// What is published now. Everything is shared, so this is cheap, and nothing is done until somebody asks.
-    fn present(&self) -> Present {
+    fn snapshot(&self) -> PublishedSnapshot {
         let fences = self.guard.fences();
-        Present {
+        PublishedSnapshot {
             graph: self.publisher.graph(),
             slices: self.store.slices(),
-            reported: self.outlets.reported.borrow().clone(),
+            reported: self.senders.reported.borrow().clone(),
             fences: fences.list().clone(),
             held_back: fences.held_from(),
         }
     }
 
     /// Notes whether a build has changed anything of Contour's. `before` is what was published.
-    fn note_contour(&mut self, before: Option<&Graph>, reports: &Reports, now: Duration) {
+    fn record_contour_change(&mut self, before: Option<&Graph>, reports: &Reports, now: Duration) {
         let (Some(contour), Some(graph)) = (&self.settings.contour, self.publisher.graph()) else {
             return;
         };
-        let reported = self.outlets.reported.borrow();
+        let reported = self.senders.reported.borrow();
         let known = reported.as_ref().map(|reported| &*reported.reports);
         self.contour_change
-            .note(&contour.gateway, before.zip(known), (&graph, reports), now);
+            .record(&contour.gateway, before.zip(known), (&graph, reports), now);
     }
 }
 
 /// Waits for the result of the build; for ever if none is running.
-async fn ended(building: Option<&mut JoinHandle<Built>>) -> Option<Built> {
+async fn ended(building: Option<&mut JoinHandle<BuildResult>>) -> Option<BuildResult> {
     match building {
         Some(building) => building
             .await

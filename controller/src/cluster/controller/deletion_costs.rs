@@ -5,30 +5,30 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::context::Context;
-use crate::cluster::kube::Deletions;
-use crate::cluster::reconcile::deletion_costs::{Counts, Living, Reconciler, Writer};
+use super::context::ControllerContext;
+use crate::cluster::kube::PodDeletions;
+use crate::cluster::reconcile::deletion_costs::{DeletionCostReconciler, PodCounts, PodSessionCount, PodWriter};
 use crate::cluster::reconcile::reconcile_loop;
-use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::sessions::Book;
+use crate::cluster::reconcile::reported::PublishedReports;
+use crate::cluster::sessions::SessionRegistry;
 use limpet_api::ObjectName;
 
 /// Starts what writes on pods what it costs to delete them, if what pods say is read.
 pub(super) fn start(
     tasks: &mut JoinSet<()>,
-    context: &Context,
-    book: &Book,
-    reported: watch::Receiver<Option<Reported>>,
-    deletions: watch::Receiver<Option<Arc<Deletions>>>,
+    context: &ControllerContext,
+    session_registry: &SessionRegistry,
+    reported: watch::Receiver<Option<PublishedReports>>,
+    deletions: watch::Receiver<Option<Arc<PodDeletions>>>,
 ) {
     if !context.counts_sessions() {
         return;
     }
-    let book = book.clone();
+    let session_registry = session_registry.clone();
     let role = context.cluster_role("pod-deletion-cost");
-    let costs = Reconciler::new(
-        Writer::new(context.client.clone(), &context.settings.controller_name, role),
-        move || counts(&book),
+    let costs = DeletionCostReconciler::new(
+        PodWriter::new(context.client.clone(), &context.settings.controller_name, role),
+        move || counts(&session_registry),
         reported,
         deletions,
         context.leads.clone(),
@@ -38,19 +38,19 @@ pub(super) fn start(
 }
 
 /// What lives at pods.
-fn counts(book: &Book) -> Counts {
-    let services = book.services();
-    let sessions = book.sessions();
+fn counts(session_registry: &SessionRegistry) -> PodCounts {
+    let services = session_registry.services();
+    let sessions = session_registry.sessions();
     // An address without a pod has no annotation, and no pod has a colon in its name.
     let pods = sessions.pods.into_iter().filter(|row| !row.pod.contains(':'));
-    let pods = pods.map(|row| Living {
+    let pods = pods.map(|row| PodSessionCount {
         service: ObjectName::new(&row.namespace, &row.service),
         pod: ObjectName::new(&row.namespace, &row.pod),
         is_endpoint: row.state.is_backend(),
         count: row.streams.saturating_add(row.sessions.try_into().unwrap_or(u64::MAX)),
         complete: row.gaps.is_complete(),
     });
-    Counts {
+    PodCounts {
         since: sessions.since,
         services,
         pods: pods.collect(),

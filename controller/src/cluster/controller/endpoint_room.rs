@@ -16,7 +16,7 @@ const MOST: usize = 500_000;
 #[derive(Debug)]
 pub(super) struct EndpointRoom {
     most: usize,
-    namespaces: BTreeMap<Text, OfNamespace>,
+    namespaces: BTreeMap<Text, NamespaceEndpoints>,
     entries: usize,
     left_out: usize,
     /// Whether other ports may have other shares than they were told.
@@ -25,16 +25,16 @@ pub(super) struct EndpointRoom {
 
 /// By the name of the Service and of the port.
 #[derive(Debug, Default)]
-struct OfNamespace {
-    ports: BTreeMap<(Text, String), Port>,
+struct NamespaceEndpoints {
+    ports: BTreeMap<(Text, String), PortEndpoints>,
     entries: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Port {
+struct PortEndpoints {
     endpoints: usize,
     /// How many of them are published.
-    kept: usize,
+    published: usize,
     /// From how many namespaces routes lead there.
     namespaces: usize,
     clusters: usize,
@@ -52,7 +52,7 @@ impl Default for EndpointRoom {
     }
 }
 
-impl Port {
+impl PortEndpoints {
     /// What an endpoint takes.
     fn weight(&self) -> usize {
         (self.namespaces + self.clusters).max(1)
@@ -68,26 +68,26 @@ impl Port {
     }
 }
 
-impl OfNamespace {
+impl NamespaceEndpoints {
     /// How many entries a port has at most where the namespace has a share.
     fn share_of_port(&self, share: usize) -> usize {
         if self.entries <= share {
             return usize::MAX;
         }
-        fair_share(self.ports.values().map(Port::entries), share)
+        fair_share(self.ports.values().map(PortEndpoints::entries), share)
     }
 }
 
 impl EndpointRoom {
     /// Takes in how many endpoints a port has, and returns how many to publish. `namespaces`: from how many of them
     /// routes lead there.
-    pub(super) fn take(&mut self, service: &ObjectName, port: &str, namespaces: usize, endpoints: usize) -> usize {
+    pub(super) fn request(&mut self, service: &ObjectName, port: &str, namespaces: usize, endpoints: usize) -> usize {
         let key = (service.name.clone(), port.to_owned());
         let of = self.namespaces.get(&service.namespace);
         let clusters = of.and_then(|of| of.ports.get(&key)).map_or(1, |port| port.clusters);
-        let port = Port {
+        let port = PortEndpoints {
             endpoints,
-            kept: endpoints,
+            published: endpoints,
             namespaces,
             clusters,
         };
@@ -98,9 +98,9 @@ impl EndpointRoom {
         let Some(port) = of.and_then(|of| of.ports.get_mut(&key)) else {
             return 0;
         };
-        port.kept = port.within(share);
-        self.left_out += port.endpoints - port.kept;
-        port.kept
+        port.published = port.within(share);
+        self.left_out += port.endpoints - port.published;
+        port.published
     }
 
     /// Takes in how many clusters each port of these Services has from now on.
@@ -116,7 +116,7 @@ impl EndpointRoom {
                 port.clusters = clusters(service, &key.1);
                 if port.clusters == 0 {
                     port.endpoints = 0;
-                    port.kept = 0;
+                    port.published = 0;
                 }
                 self.set(&service.namespace, key, port);
             }
@@ -124,19 +124,19 @@ impl EndpointRoom {
     }
 
     /// Puts a port in its place. One without endpoints has none.
-    fn set(&mut self, namespace: &Text, key: (Text, String), port: Port) {
+    fn set(&mut self, namespace: &Text, key: (Text, String), port: PortEndpoints) {
         let of = self.namespaces.entry(namespace.clone()).or_default();
         let before = if port.endpoints == 0 {
             of.ports.remove(&key)
         } else {
             of.ports.insert(key, port)
         };
-        let entries = |port: Option<&Port>| port.map_or(0, Port::entries);
+        let entries = |port: Option<&PortEndpoints>| port.map_or(0, PortEndpoints::entries);
         let (was, is) = (entries(before.as_ref()), port.entries());
         of.entries = of.entries + is - was;
         self.entries = self.entries + is - was;
-        self.left_out = self.left_out + port.endpoints - port.kept;
-        self.left_out -= before.map_or(0, |before| before.endpoints - before.kept);
+        self.left_out = self.left_out + port.endpoints - port.published;
+        self.left_out -= before.map_or(0, |before| before.endpoints - before.published);
         self.has_changed |= was != is;
         if self.namespaces.get(namespace).is_some_and(|of| of.ports.is_empty()) {
             self.namespaces.remove(namespace);
@@ -164,7 +164,7 @@ impl EndpointRoom {
         let share = self.share();
         self.services(|of| {
             let share = of.share_of_port(share);
-            move |port| port.within(share) != port.kept
+            move |port| port.within(share) != port.published
         })
     }
 
@@ -174,15 +174,18 @@ impl EndpointRoom {
     }
 
     /// The Services that they are of.
-    pub(super) fn cut(&self) -> BTreeSet<ObjectName> {
+    pub(super) fn services_left_out(&self) -> BTreeSet<ObjectName> {
         if self.left_out == 0 {
             return BTreeSet::new();
         }
-        self.services(|_| |port: &Port| port.kept < port.endpoints)
+        self.services(|_| |port: &PortEndpoints| port.published < port.endpoints)
     }
 
-    fn services<P: Fn(&Port) -> bool>(&self, is_one: impl Fn(&OfNamespace) -> P) -> BTreeSet<ObjectName> {
-        let of_namespace = |(namespace, of): (&Text, &OfNamespace)| {
+    fn services<P: Fn(&PortEndpoints) -> bool>(
+        &self,
+        is_one: impl Fn(&NamespaceEndpoints) -> P,
+    ) -> BTreeSet<ObjectName> {
+        let of_namespace = |(namespace, of): (&Text, &NamespaceEndpoints)| {
             let is_one = is_one(of);
             let ports = of.ports.iter().filter(|(_, port)| is_one(port));
             let services = ports.map(|((name, _), _)| ObjectName::new(namespace, name));
@@ -210,7 +213,7 @@ mod tests {
     /// Tells all ports until nothing changes, and returns how many endpoints of each are published.
     fn settled(room: &mut EndpointRoom, ports: &[(&ObjectName, &str, usize)]) -> Vec<usize> {
         let take = |room: &mut EndpointRoom, (service, port, endpoints): &(&ObjectName, &str, usize)| {
-            room.take(service, port, 1, *endpoints)
+            room.request(service, port, 1, *endpoints)
         };
         let mut kept: Vec<usize> = ports.iter().map(|port| take(room, port)).collect();
         let unsettled = room.unsettled();
@@ -237,7 +240,10 @@ mod tests {
             let kept = settled(&mut room, &ports);
             let expected = [100, 100, 10, 90];
             assert_eq!(kept, order.map(|port| expected[port]), "in whatever order they come");
-            assert_eq!((room.left_out(), room.cut()), (600, [many.clone()].into()));
+            assert_eq!(
+                (room.left_out(), room.services_left_out()),
+                (600, [many.clone()].into())
+            );
         }
     }
 
@@ -249,9 +255,9 @@ mod tests {
         // It is no endpoint's port any more, and no cluster's.
         room.watch(&[other.clone()].into(), |_, _| 0);
         assert_eq!(room.unsettled(), [one.clone()].into());
-        assert_eq!(room.take(&one, "", 1, 300), 300);
+        assert_eq!(room.request(&one, "", 1, 300), 300);
         assert_eq!((room.left_out(), room.entries), (0, 600));
-        assert_eq!(room.take(&one, "", 1, 0), 0);
+        assert_eq!(room.request(&one, "", 1, 0), 0);
         assert!(room.namespaces.is_empty() && room.entries == 0 && room.unsettled().is_empty());
     }
 
@@ -259,10 +265,10 @@ mod tests {
     fn clusters_and_namespaces_of_routes_count() {
         let mut room = room(600);
         let one = name("one", "a");
-        assert_eq!(room.take(&one, "", 2, 200), 200);
+        assert_eq!(room.request(&one, "", 2, 200), 200);
         room.watch(&[one.clone()].into(), |_, _| 4);
         assert_eq!(room.unsettled(), [one.clone()].into());
-        assert_eq!(room.take(&one, "", 2, 200), 100);
-        assert_eq!(room.take(&one, "", 11, 200), 40);
+        assert_eq!(room.request(&one, "", 2, 200), 100);
+        assert_eq!(room.request(&one, "", 11, 200), 40);
     }
 }

@@ -27,7 +27,7 @@ const LEAST: Duration = Duration::from_secs(1);
 
 /// How old tokens of sessions in use may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct FormerLag {
+struct PolicyLag {
     lag: Duration,
     /// In Unix time: all sessions from before the change have other tokens, or are over.
     until: u64,
@@ -35,7 +35,7 @@ struct FormerLag {
 
 /// Those of a Gateway's sessions, by the policy that they have now and their namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct FormerLags(BTreeMap<(Text, Text), FormerLag>);
+pub(super) struct FormerLags(BTreeMap<(Text, Text), PolicyLag>);
 
 impl FormerLags {
     /// Forgets what is over, and adds what the replaced policies leave.
@@ -74,7 +74,7 @@ impl FormerLags {
             let until = end.next_multiple_of(MINUTE);
             let known = self.0.get(&(is.clone(), namespace.clone()));
             let lag = known.map_or(lag, |known| known.lag.max(lag));
-            self.0.insert((is.clone(), namespace.clone()), FormerLag { lag, until });
+            self.0.insert((is.clone(), namespace.clone()), PolicyLag { lag, until });
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::endpoint_room::EndpointRoom;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
-use crate::cluster::reconcile::fences::{self, Fences, List, RoutedPort};
+use crate::cluster::reconcile::fences::{self, FenceList, FenceTracker, RoutedPort};
 use crate::time_format;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
@@ -26,25 +26,25 @@ const ROOM: Duration = Duration::from_secs(10);
 
 /// Holds endpoints back whose address has a new owner, until Envoys have its fence.
 #[derive(Debug)]
-pub(crate) struct Guard {
-    fences: Fences,
+pub(crate) struct EndpointGuard {
+    fences: FenceTracker,
     /// The namespaces of the routes that lead to a Service.
     led_from: Map<ObjectName, FewSet<Arc<str>>>,
-    kept: watch::Receiver<Option<List>>,
-    wanted: watch::Sender<Option<List>>,
+    published_fences: watch::Receiver<Option<FenceList>>,
+    desired_fences: watch::Sender<Option<FenceList>>,
     delivery: Delivery,
     room: EndpointRoom,
     /// When others may be told of other shares of it.
-    settle: Instant,
-    look: Instant,
+    settle_due: Instant,
+    release_due: Instant,
     /// When to look for what has expired.
-    clean: Instant,
+    expiry_due: Instant,
     /// Whether an address was held back since `newly_held` was called last.
-    held: bool,
+    holds_new_address: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Figures {
+pub(crate) struct FenceFigures {
     /// How many fences the ConfigMap has.
     pub(crate) fences: usize,
     /// How many addresses are held back.
@@ -55,31 +55,31 @@ pub(crate) struct Figures {
     pub(crate) left_out: usize,
 }
 
-impl Guard {
-    /// `kept` has the fences of the ConfigMap; `wanted` takes what the ConfigMap is to have.
+impl EndpointGuard {
+    /// `published_fences` has the fences of the ConfigMap; `desired_fences` takes what the ConfigMap is to have.
     pub(crate) fn new(
-        kept: watch::Receiver<Option<List>>,
-        wanted: watch::Sender<Option<List>>,
+        kept: watch::Receiver<Option<FenceList>>,
+        wanted: watch::Sender<Option<FenceList>>,
         delivery: Delivery,
     ) -> Self {
         Self {
-            fences: Fences::default(),
+            fences: FenceTracker::default(),
             led_from: Map::new(),
-            kept,
-            wanted,
+            published_fences: kept,
+            desired_fences: wanted,
             delivery,
             room: EndpointRoom::default(),
-            settle: Instant::now(),
-            look: Instant::now(),
-            clean: Instant::now(),
-            held: false,
+            settle_due: Instant::now(),
+            release_due: Instant::now(),
+            expiry_due: Instant::now(),
+            holds_new_address: false,
         }
     }
 
-    /// Takes in the fences of the ConfigMap. Call it before the first call of `endpoints`.
-    pub(crate) fn refresh(&mut self) {
-        if self.kept.has_changed().unwrap_or_default() {
-            let kept = self.kept.borrow_and_update().clone();
+    /// Takes in the fences of the ConfigMap.
+    fn refresh(&mut self) {
+        if self.published_fences.has_changed().unwrap_or_default() {
+            let kept = self.published_fences.borrow_and_update().clone();
             self.fences.set_list(kept.unwrap_or_default(), time_format::now());
         }
     }
@@ -89,9 +89,9 @@ impl Guard {
     pub(crate) fn endpoints(&mut self, service: &ObjectName, port: &str, mut all: Vec<Endpoint>) -> Vec<Endpoint> {
         let now = time_format::now();
         let from = || self.led_from.get(service).into_iter().flat_map(|from| from.iter());
-        all.truncate(self.room.take(service, port, from().count(), all.len()));
+        all.truncate(self.room.request(service, port, from().count(), all.len()));
         if self.room.has_unsettled() {
-            self.look = self.look.min(self.settle);
+            self.release_due = self.release_due.min(self.settle_due);
         }
         for namespace in from() {
             let port = RoutedPort {
@@ -100,17 +100,19 @@ impl Guard {
                 namespace: Arc::clone(namespace),
             };
             if self.fences.observe(&port, &all, now) {
-                self.held = true;
-                self.look = Instant::now();
+                self.holds_new_address = true;
+                self.release_due = Instant::now();
             }
         }
         all.retain(|endpoint| !self.fences.holds(service, endpoint.address));
         all
     }
 
-    /// Sets the namespaces of the routes that lead to each Service from now on. Call it before the first call of
-    /// `endpoints`. Returns the Services that others lead to than before.
-    pub(crate) fn lead(&mut self, led_from: Map<ObjectName, FewSet<Arc<str>>>) -> BTreeSet<ObjectName> {
+    /// Sets the namespaces of the routes that lead to each Service from now on, for which `endpoints` looks at owners.
+    /// The fences of the ConfigMap are taken in first: they say who had addresses before this process started. Returns
+    /// the Services that others lead to than before.
+    pub(crate) fn set_routed_from(&mut self, led_from: Map<ObjectName, FewSet<Arc<str>>>) -> BTreeSet<ObjectName> {
+        self.refresh();
         let before = std::mem::replace(&mut self.led_from, led_from);
         changes(&before, &self.led_from)
             .map(|(service, ..)| service.clone())
@@ -131,19 +133,19 @@ impl Guard {
     /// The Services with addresses that are held back, if any address was added since the last call. Another Service
     /// may have the same address, and has to be published without it.
     pub(crate) fn newly_held(&mut self) -> BTreeSet<ObjectName> {
-        if !std::mem::take(&mut self.held) {
+        if !std::mem::take(&mut self.holds_new_address) {
             return BTreeSet::new();
         }
         self.fences.incomplete()
     }
 
     /// When to call `look` again.
-    pub(crate) fn due(&self) -> Instant {
-        self.look
+    pub(crate) fn release_due(&self) -> Instant {
+        self.release_due
     }
 
     /// Compares what Envoys have with what is held back. Returns the Services whose endpoints must be published again.
-    pub(crate) fn look(&mut self, published_filter: Option<&PublishedFilter>) -> BTreeSet<ObjectName> {
+    pub(crate) fn release(&mut self, published_filter: Option<&PublishedFilter>) -> BTreeSet<ObjectName> {
         self.refresh();
         let now = time_format::now();
         let of = published_filter.map(|published_filter| fences::PublishedFences {
@@ -151,35 +153,35 @@ impl Guard {
             everywhere: self.delivery.has(published_filter),
         });
         let mut services = self.fences.release(of, now);
-        if self.settle <= Instant::now() && self.room.has_unsettled() {
-            self.settle = Instant::now() + ROOM;
+        if self.settle_due <= Instant::now() && self.room.has_unsettled() {
+            self.settle_due = Instant::now() + ROOM;
             services.extend(self.room.unsettled());
         }
-        let cleans = self.clean <= Instant::now();
+        let cleans = self.expiry_due <= Instant::now();
         if cleans {
-            self.clean = Instant::now() + CLEAN;
+            self.expiry_due = Instant::now() + CLEAN;
         }
         if let Some(published_filter) = published_filter {
             if cleans {
                 self.fences.forget(published_filter.life, now);
             }
             if cleans || self.fences.is_due(now) {
-                self.want(published_filter.life, now);
+                self.update_fence_list(published_filter.life, now);
             }
         }
         let turns = self.fences.late().values().map(|turn| Instant::now() + turn.since(now));
-        let turns = turns.chain(self.room.has_unsettled().then_some(self.settle));
+        let turns = turns.chain(self.room.has_unsettled().then_some(self.settle_due));
         // The leader, which writes the wanted list, waits for nothing here.
         let holds = !self.fences.held_back().is_empty();
         let look = Instant::now() + if holds { LOOK } else { CLEAN };
-        self.look = turns.chain([look]).fold(self.clean, Instant::min);
+        self.release_due = turns.chain([look]).fold(self.expiry_due, Instant::min);
         services
     }
 
     /// Says what the list of the ConfigMap should be.
-    fn want(&mut self, life: Duration, now: Timestamp) {
+    fn update_fence_list(&mut self, life: Duration, now: Timestamp) {
         let before = self.fences.late().clone();
-        let wanted = self.fences.wanted(life, now);
+        let wanted = self.fences.desired_list(life, now);
         let late = self.fences.late().keys();
         for namespace in late.filter(|namespace| !before.contains_key(*namespace)) {
             tracing::warn!(
@@ -190,7 +192,7 @@ impl Guard {
         }
         let excess = wanted.as_ref().map_or(0, |(_, excess)| *excess);
         let wanted = wanted.map(|(list, _)| list);
-        self.wanted.send_if_modified(|known| {
+        self.desired_fences.send_if_modified(|known| {
             let changed = *known != wanted;
             if changed && excess > 0 {
                 tracing::warn!(
@@ -204,12 +206,12 @@ impl Guard {
         });
     }
 
-    pub(crate) fn fences(&self) -> &Fences {
+    pub(crate) fn fences(&self) -> &FenceTracker {
         &self.fences
     }
 
-    pub(crate) fn figures(&self) -> Figures {
-        Figures {
+    pub(crate) fn figures(&self) -> FenceFigures {
+        FenceFigures {
             fences: self.fences.list().len(),
             held_back: self.fences.held_back().len(),
             unacknowledged: self.fences.unacknowledged(),
@@ -218,8 +220,8 @@ impl Guard {
     }
 
     /// The Services with endpoints that there is no room for.
-    pub(crate) fn cut(&self) -> BTreeSet<ObjectName> {
-        self.room.cut()
+    pub(crate) fn services_left_out(&self) -> BTreeSet<ObjectName> {
+        self.room.services_left_out()
     }
 }
 
@@ -232,7 +234,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::looked;
-    use crate::cluster::reconcile::manifests::Written;
+    use crate::cluster::reconcile::manifests::WrittenManifests;
     use limpet_model::endpoints::EndpointState;
 
     fn service(namespace: &str) -> ObjectName {
@@ -260,26 +262,32 @@ mod tests {
 
     /// Takes in so many addresses whose owner changes. No Service waits for them, because another namespace shows the
     /// new owner. The leader writes what it should.
-    fn crowded(count: u32) -> (Guard, watch::Sender<Option<List>>, watch::Receiver<Option<List>>) {
+    fn crowded(
+        count: u32,
+    ) -> (
+        EndpointGuard,
+        watch::Sender<Option<FenceList>>,
+        watch::Receiver<Option<FenceList>>,
+    ) {
         let (keep, kept) = watch::channel(None);
         let (wanted, wants) = watch::channel(None);
         let delivery = Delivery::Objects {
-            written: watch::channel(Written::default()).1,
+            written: watch::channel(WrittenManifests::default()).1,
             leads: watch::channel(true).1,
         };
-        let mut guard = Guard::new(kept, wanted, delivery);
+        let mut guard = EndpointGuard::new(kept, wanted, delivery);
         let from: FewSet<Arc<str>> = [Arc::from("routes")].into_iter().collect();
         let led_from = ["first", "second"].map(|name| (service(name), Arc::new(from.clone())));
-        guard.lead(led_from.into_iter().collect());
+        guard.set_routed_from(led_from.into_iter().collect());
         guard.endpoints(&service("first"), "http", endpoints(0..count, "a"));
         guard.endpoints(&service("first"), "http", Vec::new());
         guard.endpoints(&service("second"), "http", endpoints(0..count, "heir"));
-        assert!(guard.due() <= Instant::now(), "a change is looked at once");
-        guard.look(Some(&published()));
+        assert!(guard.release_due() <= Instant::now(), "a change is looked at once");
+        guard.release(Some(&published()));
         let list = wants.borrow().clone();
-        assert_eq!(list.as_ref().map(List::len), Some(5000));
+        assert_eq!(list.as_ref().map(FenceList::len), Some(5000));
         keep.send_replace(list);
-        guard.look(Some(&published()));
+        guard.release(Some(&published()));
         assert!(wants.borrow().is_none(), "all there is room for is kept");
         (guard, keep, wants)
     }
@@ -287,7 +295,7 @@ mod tests {
     #[test]
     fn fences_without_room_are_not_looked_at_all_the_time() {
         let (guard, ..) = crowded(5001);
-        assert!(guard.due() > Instant::now() + CLEAN / 2);
+        assert!(guard.release_due() > Instant::now() + CLEAN / 2);
     }
 
     #[test]
@@ -297,16 +305,16 @@ mod tests {
         for owner in ["a", "heir"] {
             guard.endpoints(&service("first"), "http", endpoints(20_000..20_001, owner));
         }
-        guard.look(Some(&published()));
+        guard.release(Some(&published()));
         assert!(wants.borrow().is_some(), "a change is looked at once");
         assert_eq!(guard.figures().held_back, 1);
-        looked::take();
+        looked::take_count();
         for _ in 0..LOOKS {
-            guard.look(Some(&published()));
+            guard.release(Some(&published()));
         }
-        let looked = looked::take();
+        let looked = looked::take_count();
         assert!(looked <= 2 * LOOKS, "{looked}");
-        assert!(guard.due() <= Instant::now() + LOOK);
+        assert!(guard.release_due() <= Instant::now() + LOOK);
         assert_eq!(guard.figures().held_back, 1);
     }
 
@@ -321,7 +329,7 @@ mod tests {
                     .len()
             };
             let kept = (0..ports).map(port).collect();
-            let again = guard.look(Some(&published()));
+            let again = guard.release(Some(&published()));
             assert!(again.is_empty() || again == [self::service("first")].into());
             kept
         };
@@ -331,7 +339,7 @@ mod tests {
         // Of 500,000 entries, the other one leaves 360,000: it had 10,000 endpoints before.
         assert_eq!(kept(10, &service("first"), 20_000), [18_000; 10]);
         assert_eq!(guard.figures().left_out, 20_000);
-        assert_eq!(guard.cut(), [service("first")].into());
+        assert_eq!(guard.services_left_out(), [service("first")].into());
         guard.watch(&[service("second")].into(), |_, _| 0);
         assert_eq!(guard.room.unsettled(), [service("first")].into());
     }

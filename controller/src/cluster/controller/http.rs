@@ -13,19 +13,19 @@ use axum::{Extension, Router};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::debug::{self, Debug};
+use super::debug::{self, DebugPage};
 use super::metrics::Exposition;
-use super::port::{Client, Port, Times, TurnedAway, Turns};
+use super::port::{AnswerTurns, ConnectionTimeouts, PortClient, PortServer, RejectedConnections};
 use super::session_pages;
-use crate::cluster::reconcile::replicas::Replicas;
-use crate::cluster::sessions::Book;
+use crate::cluster::reconcile::replicas::ReplicaReports;
+use crate::cluster::sessions::SessionRegistry;
 
 /// The content type of the text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Whether a complete state is published.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Readiness {
+pub(crate) enum ReadinessState {
     Ready,
     /// Nothing is published, and what is missing.
     Waiting(String),
@@ -35,62 +35,72 @@ pub(crate) enum Readiness {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct HttpState {
     exposition: Exposition,
-    readiness: watch::Receiver<Readiness>,
-    turns: Turns,
+    readiness: watch::Receiver<ReadinessState>,
+    turns: AnswerTurns,
 }
 
 /// What is served, and the counter of connections that are not.
 #[derive(Debug)]
-pub(crate) struct Pages {
+pub(crate) struct MetricsPages {
     router: Router,
-    turned_away: TurnedAway,
+    turned_away: RejectedConnections,
 }
 
 /// Serves these pages until `shutdown`.
-pub(crate) async fn serve(listener: TcpListener, pages: Pages, replicas: Replicas, shutdown: watch::Receiver<bool>) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    pages: MetricsPages,
+    replicas: ReplicaReports,
+    shutdown: watch::Receiver<bool>,
+) {
     let is_replica = Box::new(move |address| replicas.are_at(address));
-    Port::new(pages.router, is_replica, Times::default(), pages.turned_away)
-        .serve(listener, shutdown)
-        .await;
+    PortServer::new(
+        pages.router,
+        is_replica,
+        ConnectionTimeouts::default(),
+        pages.turned_away,
+    )
+    .serve(listener, shutdown)
+    .await;
 }
 
-/// `/metrics`, `/healthz`, `/readyz`, the pages of sessions if there is a book, and the debug page if there is one.
+/// `/metrics`, `/healthz`, `/readyz`, the pages of sessions if they are counted, and the debug page if there is one.
 pub(crate) fn pages(
     exposition: Exposition,
-    readiness: watch::Receiver<Readiness>,
-    book: Option<Book>,
-    debug: Option<Debug>,
-) -> Pages {
+    readiness: watch::Receiver<ReadinessState>,
+    session_registry: Option<SessionRegistry>,
+    debug: Option<DebugPage>,
+) -> MetricsPages {
     let turned_away = exposition.metrics.http_turned_away.clone();
-    let shared = Shared {
+    let shared = HttpState {
         exposition,
         readiness,
-        turns: Turns::default(),
+        turns: AnswerTurns::default(),
     };
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .with_state(Arc::new(shared))
-        .merge(book.map(session_pages::router).unwrap_or_default())
+        .merge(session_registry.map(session_pages::router).unwrap_or_default())
         .merge(debug.map(debug::router).unwrap_or_default());
-    Pages { router, turned_away }
+    MetricsPages { router, turned_away }
 }
 
 async fn metrics(
-    State(shared): State<Arc<Shared>>,
-    Extension(client): Extension<Client>,
+    State(shared): State<Arc<HttpState>>,
+    Extension(client): Extension<PortClient>,
 ) -> Result<impl IntoResponse, Response> {
-    let _turn = shared.turns.take(client).await?;
+    let _turn = shared.turns.acquire(client).await?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], shared.exposition.text()))
 }
 
-async fn readyz(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+async fn readyz(State(shared): State<Arc<HttpState>>) -> impl IntoResponse {
     match shared.readiness.borrow().clone() {
-        Readiness::Ready => (StatusCode::OK, "ok\n".to_owned()),
-        Readiness::Stale(why) => (StatusCode::OK, format!("{why}; what was published stays\n")),
-        Readiness::Waiting(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+        ReadinessState::Ready => (StatusCode::OK, "ok\n".to_owned()),
+        ReadinessState::Stale(why) => (StatusCode::OK, format!("{why}; what was published stays\n")),
+        ReadinessState::Waiting(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }

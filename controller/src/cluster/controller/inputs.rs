@@ -11,23 +11,23 @@ use tokio::sync::watch;
 use tokio::sync::watch::error::RecvError;
 use tokio::task::JoinSet;
 
-use super::context::Context;
-use super::guard::Guard;
+use super::context::ControllerContext;
+use super::guard::EndpointGuard;
 use super::memory::KeptMemory;
 use crate::cluster::config::Config;
 use crate::cluster::reconcile::certificates::{
-    AuthorityConfig, AuthorityReconciler, Figures, KnownAuthority, Place, SecretsReconciler,
+    AuthorityConfig, AuthorityReconciler, CertificateFigures, CertificateReconciler, KnownAuthority, SecretPlacement,
 };
-use crate::cluster::reconcile::config_map::{self, Content};
+use crate::cluster::reconcile::config_map::{self, ConfigMapContent};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
-use crate::cluster::reconcile::fences::List;
-use crate::cluster::reconcile::keyring::{self, Keys};
+use crate::cluster::reconcile::fences::FenceList;
+use crate::cluster::reconcile::keyring::{self, PublishedKeys};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile};
-use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease, Replicas};
-use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::replicas::{ReplicaExchange, ReplicaLease, ReplicaReports};
+use crate::cluster::reconcile::reported::PublishedReports;
 use crate::cluster::reconcile::status::DiagnosticEvents;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_api::ObjectName;
 use limpet_core::time::GatewayDuration;
 use limpet_model::Memory;
@@ -36,17 +36,17 @@ use limpet_outputs::manifests::controller_label;
 use limpet_outputs::{FilterInputs, FilterKeys};
 
 /// The sources, and the tasks that keep them.
-pub(crate) struct Filter {
-    pub(crate) keys: watch::Receiver<Keys>,
+pub(crate) struct FilterSources {
+    pub(crate) keys: watch::Receiver<PublishedKeys>,
     pub(crate) inputs: watch::Receiver<InputsOrReason>,
-    pub(crate) guard: Guard,
+    pub(crate) guard: EndpointGuard,
     pub(crate) memory: KeptMemory,
     /// What replicas tell each other of their Envoys.
-    pub(crate) replicas: Replicas,
+    pub(crate) replicas: ReplicaReports,
     /// The task of that, if this replica has anything to tell.
-    pub(crate) exchange: Option<Exchange>,
+    pub(crate) exchange: Option<ReplicaExchange>,
     /// What is known of the Secrets of Gateways.
-    pub(crate) in_secrets: Option<watch::Receiver<Figures>>,
+    pub(crate) in_secrets: Option<watch::Receiver<CertificateFigures>>,
     /// Aborted when it is dropped.
     pub(crate) tasks: JoinSet<()>,
 }
@@ -58,14 +58,14 @@ pub(crate) struct Filter {
 /// # Errors
 /// If a keyring file is configured and cannot be read.
 pub(crate) fn start(
-    context: &Context,
+    context: &ControllerContext,
     delivery: &Delivery,
     tls: &TlsInMemory,
     published_filter: watch::Receiver<Option<PublishedFilter>>,
-    reported: watch::Receiver<Option<Reported>>,
+    reported: watch::Receiver<Option<PublishedReports>>,
     ended: watch::Receiver<bool>,
-) -> Result<Filter, Failure> {
-    let Context {
+) -> Result<FilterSources, CommandFailure> {
+    let ControllerContext {
         client,
         config,
         leads,
@@ -80,11 +80,12 @@ pub(crate) fn start(
         replica: context.replica(),
     };
     let phase_time = config.keyring.phase_time.get();
-    let (exchange, replicas) = Exchange::new(client, &lease, phase_time, leads.clone(), ended);
+    let first = config.keyring.file.is_none().then(keyring::unpublished);
+    let (exchange, replicas) = ReplicaExchange::new(client, &lease, phase_time, first, leads.clone(), ended);
     let keys = if let Some(file) = &config.keyring.file {
         keys_of_file(file, config, &mut tasks)?
     } else {
-        let (reconciler, keys) = keyring::Reconciler::new(
+        let (reconciler, keys) = keyring::KeyringReconciler::new(
             Api::namespaced(client.clone(), namespace),
             &config.keyring,
             published_filter,
@@ -101,13 +102,13 @@ pub(crate) fn start(
     let (wanting, wanted) = watch::channel(None);
     let (leading, about) = (leads.clone(), diagnostics.clone());
     let (reconciler, fences) =
-        config_map::Reconciler::<List>::new(client, namespace, &config.fences, wanted, leading, about);
+        config_map::ConfigMapReconciler::<FenceList>::new(client, namespace, &config.fences, wanted, leading, about);
     tasks.spawn(reconcile_loop::run(reconciler));
     let (remembering, remembered) = watch::channel(None);
     let name = format!("{}-memory", config.leader_election.name);
     let (leading, about) = (leads.clone(), diagnostics.clone());
     let (reconciler, memory) =
-        config_map::Reconciler::<Memory>::new(client, namespace, &name, remembered, leading, about);
+        config_map::ConfigMapReconciler::<Memory>::new(client, namespace, &name, remembered, leading, about);
     tasks.spawn(reconcile_loop::run(reconciler));
     let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
@@ -124,10 +125,10 @@ pub(crate) fn start(
         diagnostics.clone(),
     );
     tasks.spawn(reconcile_loop::run(combined));
-    Ok(Filter {
+    Ok(FilterSources {
         keys,
         inputs,
-        guard: Guard::new(fences, wanting, delivery.clone()),
+        guard: EndpointGuard::new(fences, wanting, delivery.clone()),
         memory: KeptMemory::new(memory, remembering),
         replicas,
         exchange: tells.then_some(exchange),
@@ -138,12 +139,12 @@ pub(crate) fn start(
 
 /// Starts what keeps the certificates of our own authority.
 fn start_authority(
-    context: &Context,
+    context: &ControllerContext,
     config: &AuthorityConfig,
     tls: &TlsInMemory,
-    reported: watch::Receiver<Option<Reported>>,
+    reported: watch::Receiver<Option<PublishedReports>>,
     tasks: &mut JoinSet<()>,
-) -> (watch::Receiver<KnownAuthority>, watch::Receiver<Figures>) {
+) -> (watch::Receiver<KnownAuthority>, watch::Receiver<CertificateFigures>) {
     let (client, namespace) = (&context.client, context.namespace());
     let (telling, everywhere) = watch::channel(None);
     let (reconciler, known) = AuthorityReconciler::new(
@@ -159,7 +160,7 @@ fn start_authority(
     );
     tasks.spawn(reconcile_loop::run(reconciler));
     let (managed, keyring) = (context.config.envoy.managed.as_ref(), &context.config.keyring);
-    let place = Place {
+    let place = SecretPlacement {
         namespace: namespace.to_owned(),
         with_gateways: managed.is_some_and(|managed| managed.namespace == EnvoysNamespace::Gateway),
         label: controller_label(&context.settings.controller_name),
@@ -168,7 +169,7 @@ fn start_authority(
             .is_none()
             .then(|| keyring.key_encryption_key_secret.clone()),
     };
-    let (reconciler, in_secrets) = SecretsReconciler::new(
+    let (reconciler, in_secrets) = CertificateReconciler::new(
         client.clone(),
         (place, config.certificate_life.get()),
         reported,
@@ -182,10 +183,14 @@ fn start_authority(
 }
 
 /// Reads the keyring file, and starts to follow its changes.
-fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<watch::Receiver<Keys>, Failure> {
+fn keys_of_file(
+    file: &str,
+    config: &Config,
+    tasks: &mut JoinSet<()>,
+) -> Result<watch::Receiver<PublishedKeys>, CommandFailure> {
     let (key, env) = (&config.keyring.key_encryption_key, &config.envoy.key_encryption_key_env);
     let read = keyring::file::read(file, key, env);
-    let (sender, keys) = watch::channel(read.map_err(|error| Failure(format!("keyring: {error}")))?);
+    let (sender, keys) = watch::channel(read.map_err(|error| CommandFailure(format!("keyring: {error}")))?);
     tasks.spawn(keyring::file::follow(file.to_owned(), key.clone(), env.clone(), sender));
     Ok(keys)
 }
@@ -193,8 +198,8 @@ fn keys_of_file(file: &str, config: &Config, tasks: &mut JoinSet<()>) -> Result<
 /// Combines both into the inputs of the filter's configuration.
 #[derive(Debug)]
 struct CombinedInputs {
-    keys: watch::Receiver<Keys>,
-    fences: watch::Receiver<Option<List>>,
+    keys: watch::Receiver<PublishedKeys>,
+    fences: watch::Receiver<Option<FenceList>>,
     memory: watch::Receiver<Option<Memory>>,
     /// Without it, no Envoy can connect.
     authority: Option<watch::Receiver<KnownAuthority>>,
@@ -203,7 +208,7 @@ struct CombinedInputs {
     max_idle: GatewayDuration,
     clock_skew: GatewayDuration,
     report_sessions: bool,
-    told: watch::Sender<InputsOrReason>,
+    sender: watch::Sender<InputsOrReason>,
 }
 
 /// The inputs, or why there are none yet.
@@ -212,8 +217,8 @@ pub(crate) type InputsOrReason = Result<Arc<FilterInputs>, String>;
 impl CombinedInputs {
     fn new(
         config: &Config,
-        keys: watch::Receiver<Keys>,
-        fences: watch::Receiver<Option<List>>,
+        keys: watch::Receiver<PublishedKeys>,
+        fences: watch::Receiver<Option<FenceList>>,
         memory: watch::Receiver<Option<Memory>>,
         authority: Option<watch::Receiver<KnownAuthority>>,
         diagnostics: Diagnostics,
@@ -229,10 +234,10 @@ impl CombinedInputs {
             max_idle: config.max_idle(),
             clock_skew: config.clock_skew,
             report_sessions: config.sessions.enabled,
-            told,
+            sender: told,
         };
         let first = combined.now();
-        combined.told.send_modify(|known| *known = first);
+        combined.sender.send_modify(|known| *known = first);
         inputs.mark_unchanged();
         (combined, inputs)
     }
@@ -244,7 +249,7 @@ impl CombinedInputs {
         };
         let fences = self.fences.borrow_and_update();
         let Some(list) = fences.as_ref() else {
-            return Err(unread::<List>(&self.diagnostics, "fences"));
+            return Err(unread::<FenceList>(&self.diagnostics, "fences"));
         };
         // Without it, sessions of rules that have changed would end.
         if self.memory.borrow_and_update().is_none() {
@@ -268,7 +273,7 @@ impl CombinedInputs {
 }
 
 /// Why a ConfigMap was not read.
-fn unread<K: Content>(diagnostics: &Diagnostics, what: &str) -> String {
+fn unread<K: ConfigMapContent>(diagnostics: &Diagnostics, what: &str) -> String {
     match diagnostics.of(K::WHAT).into_iter().next() {
         Some(diagnostic) => format!("the ConfigMap {}: {}", diagnostic.name, diagnostic.message),
         None => format!("the ConfigMap with {what} was not read yet"),
@@ -285,14 +290,14 @@ impl Reconcile for CombinedInputs {
             changed = self.memory.changed() => Ok(changed?),
             changed = changed_if_any(self.authority.as_mut()) => Ok(changed?),
             changed = self.followed.changed() => Ok(changed?),
-            () = self.told.closed() => Err(Closed),
+            () = self.sender.closed() => Err(Closed),
         }
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
         self.followed.mark_unchanged();
         let now = self.now();
-        self.told.send_if_modified(|known| {
+        self.sender.send_if_modified(|known| {
             let changed = *known != now;
             *known = now;
             changed

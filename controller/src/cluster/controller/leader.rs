@@ -24,7 +24,7 @@ use kube::{Api, Client, Error};
 use tokio::sync::watch;
 
 use crate::cluster::config::LeaderConfig;
-use crate::cluster::kube::named_object::{self, Seen};
+use crate::cluster::kube::named_object::{self, ObservedObject};
 
 /// How long a Lease lasts without being renewed.
 const LEASE: Duration = Duration::from_secs(40);
@@ -50,7 +50,7 @@ pub(crate) struct Candidate {
     enabled: bool,
     leads: watch::Sender<bool>,
     /// The Lease as it was last seen, and since when it has not changed.
-    seen: Option<(LeaseSpec, Instant)>,
+    observed: Option<(LeaseSpec, Instant)>,
     /// When this replica asked for its last renewal, if it leads. The others count from a later time.
     renewed: Option<Instant>,
     /// The Lease as this replica wrote it last.
@@ -61,7 +61,7 @@ pub(crate) struct Candidate {
 
 /// Who holds the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum LeaseHolder {
     Ours,
     Theirs,
 }
@@ -80,7 +80,7 @@ impl Candidate {
             pod: std::env::var("POD_NAME").ok(),
             enabled: config.enabled,
             leads,
-            seen: None,
+            observed: None,
             renewed: None,
             written: None,
             failed: None,
@@ -97,7 +97,7 @@ impl Candidate {
         }
         let mut states = pin!(named_object::follow(self.leases.clone(), "Lease", &self.name));
         loop {
-            let rest = self.take_turn().await;
+            let rest = self.acquire_or_renew().await;
             tokio::select! {
                 () = self.wait(rest, states.as_mut()) => {}
                 _ = shutdown.wait_for(|ends| *ends) => break,
@@ -112,7 +112,7 @@ impl Candidate {
     }
 
     /// Renews the Lease, or takes it if it is free. Returns when to do so again if the Lease does not change before.
-    async fn take_turn(&mut self) -> Duration {
+    async fn acquire_or_renew(&mut self) -> Duration {
         let begun = Instant::now();
         self.stop_in_time();
         let limit = self.until_deadline().map_or(CALL, |left| left.min(CALL));
@@ -126,12 +126,12 @@ impl Candidate {
         }
         self.failed = failed;
         match turn {
-            Ok(Turn::Ours) => {
+            Ok(LeaseHolder::Ours) => {
                 self.renewed = Some(begun);
                 self.set(true);
                 RENEW
             }
-            Ok(Turn::Theirs) => {
+            Ok(LeaseHolder::Theirs) => {
                 self.renewed = None;
                 self.set(false);
                 self.until_expiry().max(RETRY)
@@ -158,7 +158,7 @@ impl Candidate {
     }
 
     /// Waits this long, or until it is worth while to take a turn. A Lease that its holder renews is waited for longer.
-    async fn wait(&mut self, rest: Duration, mut states: Pin<&mut impl Stream<Item = Seen<Lease>>>) {
+    async fn wait(&mut self, rest: Duration, mut states: Pin<&mut impl Stream<Item = ObservedObject<Lease>>>) {
         let mut end = Instant::now() + rest;
         loop {
             tokio::select! {
@@ -166,8 +166,10 @@ impl Candidate {
                 // Without the right to watch it, the Lease is read when it may have expired.
                 Some(seen) = states.next() => if let Ok(lease) = seen {
                     match self.holder(lease) {
-                        Some(Turn::Ours) => {}
-                        Some(Turn::Theirs) if self.renewed.is_none() => end = Instant::now() + self.until_expiry(),
+                        Some(LeaseHolder::Ours) => {}
+                        Some(LeaseHolder::Theirs) if self.renewed.is_none() => {
+                            end = Instant::now() + self.until_expiry();
+                        }
                         _ => return,
                     }
                 },
@@ -176,14 +178,14 @@ impl Candidate {
     }
 
     /// Who holds this Lease; `None`: nobody.
-    fn holder(&mut self, lease: Option<Lease>) -> Option<Turn> {
+    fn holder(&mut self, lease: Option<Lease>) -> Option<LeaseHolder> {
         let spec = lease.and_then(|lease| lease.spec)?;
         let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
         if holder == self.identity {
-            return Some(Turn::Ours);
+            return Some(LeaseHolder::Ours);
         }
-        self.note(&spec);
-        Some(Turn::Theirs)
+        self.observe(&spec);
+        Some(LeaseHolder::Theirs)
     }
 
     /// Returns whether that is a change.
@@ -197,19 +199,19 @@ impl Candidate {
         changed
     }
 
-    async fn turn(&mut self) -> Result<Turn, Error> {
+    async fn turn(&mut self) -> Result<LeaseHolder, Error> {
         // If nobody else has written since, renewing is one request.
         if let Some(lease) = self.written.take()
-            && let Turn::Ours = self.take(Some(lease)).await?
+            && let LeaseHolder::Ours = self.acquire(Some(lease)).await?
         {
-            return Ok(Turn::Ours);
+            return Ok(LeaseHolder::Ours);
         }
         let lease = self.leases.get_opt(&self.name).await?;
-        self.take(lease).await
+        self.acquire(lease).await
     }
 
     /// Writes the Lease with us as its holder, unless another replica holds it.
-    async fn take(&mut self, lease: Option<Lease>) -> Result<Turn, Error> {
+    async fn acquire(&mut self, lease: Option<Lease>) -> Result<LeaseHolder, Error> {
         let post = PostParams::default();
         let Some(mut lease) = lease else {
             let metadata = ObjectMeta {
@@ -226,7 +228,7 @@ impl Candidate {
         let holder = spec.holder_identity.clone().unwrap_or_default();
         let is_held = !holder.is_empty() && holder != self.identity && !self.is_predecessor(&holder);
         if is_held && !self.has_expired(&spec) {
-            return Ok(Turn::Theirs);
+            return Ok(LeaseHolder::Theirs);
         }
         let is_own = holder == self.identity;
         if !is_own {
@@ -257,14 +259,14 @@ impl Candidate {
         }])
     }
 
-    fn wrote(&mut self, result: Result<Lease, Error>) -> Result<Turn, Error> {
+    fn wrote(&mut self, result: Result<Lease, Error>) -> Result<LeaseHolder, Error> {
         match result {
             Ok(lease) => {
                 self.written = Some(lease);
-                Ok(Turn::Ours)
+                Ok(LeaseHolder::Ours)
             }
             // Another replica was faster, or somebody has deleted it.
-            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Turn::Theirs),
+            Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(LeaseHolder::Theirs),
             Err(error) => Err(error),
         }
     }
@@ -276,20 +278,20 @@ impl Candidate {
     }
 
     fn has_expired(&mut self, spec: &LeaseSpec) -> bool {
-        self.note(spec);
+        self.observe(spec);
         self.until_expiry().is_zero()
     }
 
     /// Remembers since when the Lease has not changed.
-    fn note(&mut self, spec: &LeaseSpec) {
-        if self.seen.as_ref().is_none_or(|(seen, _)| seen != spec) {
-            self.seen = Some((spec.clone(), Instant::now()));
+    fn observe(&mut self, spec: &LeaseSpec) {
+        if self.observed.as_ref().is_none_or(|(seen, _)| seen != spec) {
+            self.observed = Some((spec.clone(), Instant::now()));
         }
     }
 
     /// How long the Lease of another replica lasts, if it does not change.
     fn until_expiry(&self) -> Duration {
-        let Some((spec, since)) = &self.seen else {
+        let Some((spec, since)) = &self.observed else {
             return Duration::ZERO;
         };
         let held = spec
@@ -359,7 +361,7 @@ mod tests {
         let (mut candidate, leads) = candidate(Duration::from_millis(200));
         candidate.written = Some(written());
         let begun = Instant::now();
-        assert_eq!(candidate.take_turn().await, RENEW);
+        assert_eq!(candidate.acquire_or_renew().await, RENEW);
         assert!(*leads.borrow());
         let after = candidate.renewed.unwrap().duration_since(begun);
         assert!(after < Duration::from_millis(100), "{after:?}");
@@ -374,7 +376,7 @@ mod tests {
         candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE.saturating_sub(left));
         assert!(candidate.renewed.is_some());
         let begun = Instant::now();
-        candidate.take_turn().await;
+        candidate.acquire_or_renew().await;
         assert!(begun.elapsed() < CALL / 2, "{:?}", begun.elapsed());
         assert!(!*leads.borrow());
         assert!(RENEW_DEADLINE + CALL < LEASE);
@@ -386,7 +388,7 @@ mod tests {
         candidate.set(true);
         candidate.renewed = Instant::now().checked_sub(RENEW_DEADLINE.saturating_sub(RETRY / 2));
         // The answer to a read is empty, which is no Lease.
-        let rest = candidate.take_turn().await;
+        let rest = candidate.acquire_or_renew().await;
         assert!(*leads.borrow());
         assert!(rest <= RETRY / 2, "{rest:?}");
     }

@@ -14,8 +14,8 @@ const MOST: usize = 256;
 #[derive(Debug)]
 pub(crate) struct KeptMemory {
     /// `None`: the ConfigMap was not read yet.
-    kept: watch::Receiver<Option<Memory>>,
-    wanted: watch::Sender<Option<Memory>>,
+    published: watch::Receiver<Option<Memory>>,
+    desired: watch::Sender<Option<Memory>>,
     /// What builds remembered since the ConfigMap had the first of it. The last one is newer than the ConfigMap, which
     /// is written only now and then: an object may be changed for the worse before it was written for the first time.
     built: VecDeque<Memory>,
@@ -25,8 +25,8 @@ impl KeptMemory {
     /// `kept` has what the ConfigMap has; `wanted` takes what the ConfigMap is to have.
     pub(crate) fn new(kept: watch::Receiver<Option<Memory>>, wanted: watch::Sender<Option<Memory>>) -> Self {
         Self {
-            kept,
-            wanted,
+            published: kept,
+            desired: wanted,
             built: VecDeque::new(),
         }
     }
@@ -34,7 +34,7 @@ impl KeptMemory {
     /// Waits for what builds do not know.
     pub(crate) async fn changed(&mut self) {
         loop {
-            changed_or_never(&mut self.kept).await;
+            changed_or_never(&mut self.published).await;
             if self.read() {
                 return;
             }
@@ -42,17 +42,17 @@ impl KeptMemory {
     }
 
     /// What to build with.
-    pub(crate) fn known(&mut self) -> Memory {
-        if self.kept.has_changed().unwrap_or_default() {
+    pub(crate) fn current(&mut self) -> Memory {
+        if self.published.has_changed().unwrap_or_default() {
             self.read();
         }
         let built = self.built.back().cloned();
-        built.unwrap_or_else(|| self.kept.borrow().clone().unwrap_or_default())
+        built.unwrap_or_else(|| self.published.borrow().clone().unwrap_or_default())
     }
 
     /// Takes in what the ConfigMap has. Returns whether no build remembered that.
     fn read(&mut self) -> bool {
-        let kept = self.kept.borrow_and_update();
+        let kept = self.published.borrow_and_update();
         let Some(place) = self.built.iter().rposition(|built| Some(built) == kept.as_ref()) else {
             self.built.clear();
             return true;
@@ -60,15 +60,15 @@ impl KeptMemory {
         self.built.drain(..place);
         if self.built.len() == 1 {
             // It is written. A wish that stayed would undo what somebody corrects in the ConfigMap later.
-            self.wanted.send_if_modified(|wanted| wanted.take().is_some());
+            self.desired.send_if_modified(|wanted| wanted.take().is_some());
         }
         false
     }
 
     /// Takes in what a build remembers.
     pub(crate) fn remember(&mut self, memory: Memory) {
-        let wanted = (self.kept.borrow().as_ref() != Some(&memory)).then(|| memory.clone());
-        self.wanted.send_if_modified(|known| {
+        let wanted = (self.published.borrow().as_ref() != Some(&memory)).then(|| memory.clone());
+        self.desired.send_if_modified(|known| {
             let changed = *known != wanted;
             *known = wanted;
             changed
@@ -114,12 +114,12 @@ mod tests {
         let (wanting, wanted) = watch::channel(None);
         let mut memory = KeptMemory::new(kept, wanting);
         memory.remember(first.clone());
-        assert_eq!(memory.known(), first);
+        assert_eq!(memory.current(), first);
         memory.remember(second.clone());
         // The first one is written while the second one waits.
         keeping.send_replace(Some(first));
         assert!(memory.changed().now_or_never().is_none());
-        assert_eq!(memory.known(), second);
+        assert_eq!(memory.current(), second);
         assert_eq!(*wanted.borrow(), Some(second.clone()));
         keeping.send_replace(Some(second));
         assert!(memory.changed().now_or_never().is_none());
@@ -127,6 +127,6 @@ mod tests {
         // Another replica writes.
         keeping.send_replace(Some(third.clone()));
         assert!(memory.changed().now_or_never().is_some());
-        assert_eq!(memory.known(), third);
+        assert_eq!(memory.current(), third);
     }
 }

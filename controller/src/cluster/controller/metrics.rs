@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::port::{Reason, TurnedAway, Why};
+use super::port::{RejectedConnections, RejectionLabel, RejectionLabels};
 use super::{certificates, guard};
 use crate::cluster::kube::Store;
 use crate::cluster::reconcile::keyring;
@@ -31,7 +31,7 @@ pub(crate) struct Metrics {
     answers: Family<AnswerLabels, Counter>,
     sent: Family<TypeLabels, Counter>,
     turned_away: Family<ReasonLabels, Counter>,
-    pub(crate) http_turned_away: TurnedAway,
+    pub(crate) http_turned_away: RejectedConnections,
     certificates: Family<CertificateLabels, Gauge<f64, AtomicU64>>,
     refused_secrets: Gauge,
     quarantined: Gauge,
@@ -52,12 +52,12 @@ pub(crate) struct Metrics {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ObjectLabels {
     kind: &'static str,
-    state: State,
+    state: DecodeState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[allow(non_camel_case_types, reason = "they are written as they are named")]
-enum State {
+enum DecodeState {
     read,
     malformed,
 }
@@ -108,7 +108,7 @@ impl Metrics {
             answers: Family::default(),
             sent: Family::default(),
             turned_away: Family::default(),
-            http_turned_away: TurnedAway::default(),
+            http_turned_away: RejectedConnections::default(),
             certificates: Family::default(),
             refused_secrets: Gauge::default(),
             quarantined: Gauge::default(),
@@ -136,8 +136,8 @@ impl Metrics {
     }
 
     fn register_of_cluster(&self, registry: &mut Registry) {
-        for reason in Reason::ALL {
-            drop(self.http_turned_away.get_or_create(&Why { reason }));
+        for reason in RejectionLabel::ALL {
+            drop(self.http_turned_away.get_or_create(&RejectionLabels { reason }));
         }
         registry.register(
             "http_turned_away",
@@ -265,7 +265,7 @@ impl Metrics {
         );
     }
 
-    pub(crate) fn set_keys(&self, figures: &keyring::Figures) {
+    pub(crate) fn set_keys(&self, figures: &keyring::KeyringFigures) {
         // Unix times are far below 2^52.
         #[allow(clippy::cast_precision_loss)]
         let created = figures.created.map_or(f64::NAN, |created| created as f64);
@@ -284,7 +284,7 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn set_fences(&self, figures: guard::Figures) {
+    pub(crate) fn set_fences(&self, figures: guard::FenceFigures) {
         self.fences.set(gauge(figures.fences));
         self.held_back.set(gauge(figures.held_back));
         self.left_out_endpoints.set(gauge(figures.left_out));
@@ -294,7 +294,7 @@ impl Metrics {
 
     pub(crate) fn count_objects(&self, store: &Store) {
         for (kind, (read, malformed)) in store.counts() {
-            for (state, count) in [(State::read, read), (State::malformed, malformed)] {
+            for (state, count) in [(DecodeState::read, read), (DecodeState::malformed, malformed)] {
                 let labels = ObjectLabels {
                     kind: kind.as_str(),
                     state,
@@ -325,7 +325,7 @@ pub(crate) struct Exposition {
     pub(crate) registry: Registry,
     pub(crate) metrics: Metrics,
     pub(crate) snapshots: limpet_xds::Snapshots,
-    pub(crate) keys: watch::Receiver<keyring::Keys>,
+    pub(crate) keys: watch::Receiver<keyring::PublishedKeys>,
     /// If Envoys are served.
     pub(crate) certificates: Option<certificates::InUse>,
 }

@@ -57,33 +57,33 @@ use tokio::task::JoinSet;
 
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::cluster::config::Config;
-use crate::cluster::kube::{Connection, Observation, connect};
+use crate::cluster::kube::{ApiConnection, Observation, connect};
 use crate::cluster::reconcile::diagnostics::Diagnostics;
-use crate::cluster::reconcile::manifests::Written;
-use crate::cluster::reconcile::replicas::Replicas;
-use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::reconcile::status::{self, Facts, Inputs};
+use crate::cluster::reconcile::manifests::WrittenManifests;
+use crate::cluster::reconcile::replicas::ReplicaReports;
+use crate::cluster::reconcile::reported::PublishedReports;
+use crate::cluster::reconcile::status::{self, StatusFacts, StatusInputs};
 use crate::cluster::reconcile::{reconcile_loop, services};
-use crate::cluster::sessions::{self, Book, Sealing};
-use crate::exit::{Failure, Verdict};
+use crate::cluster::sessions::{self, AnswerSealing, SessionRegistry};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::Output;
 use certificates::InUse;
-use context::{Context, instance};
+use context::{ControllerContext, instance};
 use contour::ContourMetrics;
-use control::{Control, Outlets, Sources};
-use debug::Debug;
+use control::{ControlLoop, ControlSenders, ControlSources};
+use debug::DebugPage;
 use leader::Candidate;
 use metrics::{Exposition, Metrics};
 use publish::Publisher;
 use session_metrics::SessionMetrics;
-use target::{Envoys, Target};
+use target::{EnvoyTarget, PublicationTarget};
 
 /// How long a replica serves Envoys after it was told to end. New connections are led to it for a moment, and an Envoy
 /// that meets nobody there does not know new pods meanwhile.
 const LINGERING: Duration = Duration::from_secs(2);
 
 /// Runs the controller until a signal ends it, or a subcommand.
-pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     if let Some(ControllerCommand::Bootstrap(args)) = &args.command {
         return bootstrap::run(args, form);
     }
@@ -95,20 +95,20 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<Verdict, Failur
     };
     if args.check {
         addresses::check(&config, output)?;
-        return Ok(Verdict::Good);
+        return Ok(CommandVerdict::Good);
     }
     logs::start(args.log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(format!("cannot start threads: {error}")))?;
+        .map_err(|error| CommandFailure(format!("cannot start threads: {error}")))?;
     runtime.block_on(serve(config, output, args.kubeconfig.as_deref()))?;
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
-async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure(error.to_string());
-    let Connection { client, .. } = connect(kubeconfig).await.map_err(|error| failed(&error))?;
+async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), CommandFailure> {
+    let failed = |error: &dyn std::fmt::Display| CommandFailure(error.to_string());
+    let ApiConnection { client, .. } = connect(kubeconfig).await.map_err(|error| failed(&error))?;
     let namespace = config.leader_election.namespace(&client).to_owned();
     config.complete(&namespace);
     let listener = addresses::bind("http.address", config.http.address).await?;
@@ -117,22 +117,22 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
 
     let snapshots = limpet_xds::Snapshots::new();
     let tls = TlsInMemory::default();
-    let book = Book::new();
-    let (target, deliverer) = target::target(&context, plane, &snapshots, &tls, &book).await?;
+    let session_registry = SessionRegistry::new();
+    let (target, deliverer) = target::target(&context, plane, &snapshots, &tls, &session_registry).await?;
     let delivery = target.delivery.clone();
-    let (outlets, feeds) = Outlets::channels();
+    let (senders, receivers) = ControlSenders::channels();
     let (leave, left) = watch::channel(false);
     let filter = inputs::start(
         &context,
         &delivery,
         &tls,
-        feeds.published_filter,
-        feeds.reported.clone(),
+        receivers.published_filter,
+        receivers.reported.clone(),
         left,
     )?;
-    let sealing = Sealing::new(context.replica(), filter.keys.clone());
+    let sealing = AnswerSealing::new(context.replica(), filter.keys.clone());
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
-    let (metrics, registry) = metrics(&context, &feeds.reported, &book);
+    let (metrics, registry) = metrics(&context, &receivers.reported, &session_registry);
     let exposition = Exposition {
         registry,
         metrics: metrics.clone(),
@@ -143,35 +143,41 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
 
     let mut reconcilers = filter.tasks;
     let (envoys, without_envoys) = start_envoys(&mut reconcilers, &context);
-    let without_service = start_services(&mut reconcilers, &context, &feeds.reported, &feeds.observation);
-    let (reported, others) = (feeds.reported.clone(), filter.replicas.clone());
-    let inputs = Inputs {
-        reported: feeds.reported,
-        observation: feeds.observation,
+    let without_service = start_services(&mut reconcilers, &context, &receivers.reported, &receivers.observation);
+    let (reported, others) = (receivers.reported.clone(), filter.replicas.clone());
+    let inputs = StatusInputs {
+        reported: receivers.reported,
+        observation: receivers.observation,
         delivery,
         replicas: filter.replicas.clone(),
         without_service,
         without_envoys,
     };
     follow_certificates(&mut reconcilers, &context, certificates);
-    share_sessions(&mut reconcilers, &context, &book, &filter.replicas, sealing);
-    deletion_costs::start(&mut reconcilers, &context, &book, reported, feeds.deletions);
+    share_sessions(&mut reconcilers, &context, &session_registry, &filter.replicas, sealing);
+    deletion_costs::start(
+        &mut reconcilers,
+        &context,
+        &session_registry,
+        reported,
+        receivers.deletions,
+    );
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
-    let target = Target { envoys, ..target };
-    let (debug, questions) = Debug::new(&context.config.http, &snapshots, &book);
+    let target = PublicationTarget { envoys, ..target };
+    let (debug, questions) = DebugPage::new(&context.config.http, &snapshots, &session_registry);
     let publisher = Publisher::new(
         snapshots,
         metrics.clone(),
         context.config.envoy.clone(),
         target,
-        book.clone(),
+        session_registry.clone(),
     );
-    let control = Control::new(
+    let control = ControlLoop::new(
         &context,
         publisher,
-        outlets,
+        senders,
         metrics,
-        Sources {
+        ControlSources {
             inputs: filter.inputs,
             guard: filter.guard,
             memory: filter.memory,
@@ -183,8 +189,8 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
-    let book = context.counts_sessions().then_some(book);
-    let pages = http::pages(exposition, feeds.readiness, book, debug);
+    let session_registry = context.counts_sessions().then_some(session_registry);
+    let pages = http::pages(exposition, receivers.readiness, session_registry, debug);
     services.spawn(http::serve(listener, pages, others, shutdown.clone()));
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));
@@ -194,7 +200,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let mut serving = tokio::spawn(deliverer.run(shutdown));
 
     let result = tokio::select! {
-        lingering = told_to_end() => {
+        lingering = shutdown_signal() => {
             tracing::info!("shutting down");
             resign.send_replace(true);
             tokio::time::sleep(lingering).await;
@@ -212,15 +218,25 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     result.map_err(|error| failed(&error))?
 }
 
-fn metrics(context: &Context, reported: &watch::Receiver<Option<Reported>>, book: &Book) -> (Metrics, Registry) {
+fn metrics(
+    context: &ControllerContext,
+    reported: &watch::Receiver<Option<PublishedReports>>,
+    session_registry: &SessionRegistry,
+) -> (Metrics, Registry) {
     let (metrics, mut registry) = Metrics::new();
     ContourMetrics::register(&mut registry, context, reported);
-    SessionMetrics::register(&mut registry, context, book);
+    SessionMetrics::register(&mut registry, context, session_registry);
     (metrics, registry)
 }
 
 /// Starts what tells the other replicas of sessions, and asks them.
-fn share_sessions(tasks: &mut JoinSet<()>, context: &Context, book: &Book, replicas: &Replicas, sealing: Sealing) {
+fn share_sessions(
+    tasks: &mut JoinSet<()>,
+    context: &ControllerContext,
+    session_registry: &SessionRegistry,
+    replicas: &ReplicaReports,
+    sealing: AnswerSealing,
+) {
     if !context.counts_sessions() {
         return;
     }
@@ -229,14 +245,14 @@ fn share_sessions(tasks: &mut JoinSet<()>, context: &Context, book: &Book, repli
     let own = own.or_else(|| Some(address.ip()).filter(|ip| !ip.is_unspecified()));
     // Who does not know its own address is alone, or the others do without it.
     if let Some(ip) = own {
-        replicas.say_pages(SocketAddr::new(ip, address.port()));
+        replicas.report_pages(SocketAddr::new(ip, address.port()));
     }
-    book.seal_by(sealing.clone());
-    tasks.spawn(sessions::follow(book.clone(), replicas.clone(), sealing));
+    session_registry.seal_by(sealing.clone());
+    tasks.spawn(sessions::follow(session_registry.clone(), replicas.clone(), sealing));
 }
 
 /// Starts what says when certificates of xDS end.
-fn follow_certificates(tasks: &mut JoinSet<()>, context: &Context, certificates: Option<InUse>) {
+fn follow_certificates(tasks: &mut JoinSet<()>, context: &ControllerContext, certificates: Option<InUse>) {
     if let Some(certificates) = certificates {
         let pod = context.replica();
         tasks.spawn(certificates::follow(certificates, context.diagnostics.clone(), pod));
@@ -244,10 +260,10 @@ fn follow_certificates(tasks: &mut JoinSet<()>, context: &Context, certificates:
 }
 
 /// What every part is started with, and who runs for the lead.
-fn begin(client: kube::Client, config: Config, output: OutputKind) -> (Context, Candidate) {
+fn begin(client: kube::Client, config: Config, output: OutputKind) -> (ControllerContext, Candidate) {
     let instance = instance();
     let (candidate, leads) = Candidate::new(&client, &config.leader_election, instance.clone());
-    let context = Context {
+    let context = ControllerContext {
         client,
         settings: Arc::new(config.settings(output)),
         config: Arc::new(config),
@@ -259,14 +275,17 @@ fn begin(client: kube::Client, config: Config, output: OutputKind) -> (Context, 
 }
 
 /// Starts what keeps the Envoys of Gateways, if the configuration asks for it. The receiver has what became of them.
-fn start_envoys(tasks: &mut JoinSet<()>, context: &Context) -> (Option<Envoys>, watch::Receiver<Written>) {
+fn start_envoys(
+    tasks: &mut JoinSet<()>,
+    context: &ControllerContext,
+) -> (Option<EnvoyTarget>, watch::Receiver<WrittenManifests>) {
     match &context.config.envoy.managed {
         Some(options) if context.settings.judges() => {
             let (envoys, writer, written) = target::envoys(context, options);
             tasks.spawn(reconcile_loop::run(writer));
             (Some(envoys), written)
         }
-        _ => (None, watch::channel(Written::default()).1),
+        _ => (None, watch::channel(WrittenManifests::default()).1),
     }
 }
 
@@ -274,11 +293,11 @@ fn start_envoys(tasks: &mut JoinSet<()>, context: &Context) -> (Option<Envoys>, 
 /// refused.
 fn start_services(
     tasks: &mut JoinSet<()>,
-    context: &Context,
-    reported: &watch::Receiver<Option<Reported>>,
+    context: &ControllerContext,
+    reported: &watch::Receiver<Option<PublishedReports>>,
     observation: &watch::Receiver<Observation>,
-) -> watch::Receiver<services::Refused> {
-    let (services, refused) = services::Reconciler::new(
+) -> watch::Receiver<services::RefusedServices> {
+    let (services, refused) = services::ServiceReconciler::new(
         context.client.clone(),
         reported.clone(),
         observation.clone(),
@@ -291,13 +310,13 @@ fn start_services(
 }
 
 /// Starts what writes statuses to the cluster.
-fn start_statuses(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, metrics: &Metrics) {
-    let facts = Facts {
+fn start_statuses(tasks: &mut JoinSet<()>, context: &ControllerContext, inputs: StatusInputs, metrics: &Metrics) {
+    let facts = StatusFacts {
         controller: context.settings.controller_name.clone(),
         services_role: context.cluster_role("xbackends"),
-        ..Facts::default()
+        ..StatusFacts::default()
     };
-    let statuses = status::Reconciler::new(
+    let statuses = status::StatusReconciler::new(
         context.client.clone(),
         inputs,
         context.leads.clone(),
@@ -309,7 +328,7 @@ fn start_statuses(tasks: &mut JoinSet<()>, context: &Context, inputs: Inputs, me
 }
 
 /// Waits for SIGTERM or Ctrl-C. Returns how long Envoys are served from then on.
-async fn told_to_end() -> Duration {
+async fn shutdown_signal() -> Duration {
     let interrupt = tokio::signal::ctrl_c();
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => {

@@ -8,42 +8,42 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::cluster::kube::Slices;
+use crate::cluster::kube::SliceIndex;
 use crate::cluster::reconcile::fences;
-use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::reported::PublishedReports;
 use limpet_model::graph::Graph;
 
 /// How long to wait for the event loop.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Where the event loop puts the answer.
-pub(crate) type Question = oneshot::Sender<Present>;
+pub(crate) type SnapshotQuestion = oneshot::Sender<PublishedSnapshot>;
 
 /// What is published, and what was said of it.
 #[derive(Debug, Default)]
-pub(crate) struct Present {
+pub(crate) struct PublishedSnapshot {
     /// `None`: nothing is published yet.
     pub(crate) graph: Option<Arc<Graph>>,
-    pub(crate) reported: Option<Reported>,
-    pub(crate) slices: Arc<Slices>,
-    pub(crate) fences: fences::List,
+    pub(crate) reported: Option<PublishedReports>,
+    pub(crate) slices: Arc<SliceIndex>,
+    pub(crate) fences: fences::FenceList,
     /// The addresses that Envoys do not get yet, each with the namespace of the Services that lack it.
     pub(crate) held_back: BTreeSet<(Arc<str>, SocketAddr)>,
 }
 
 /// Asks the event loop.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker(mpsc::Sender<Question>);
+pub(crate) struct SnapshotRequester(mpsc::Sender<SnapshotQuestion>);
 
-impl Asker {
+impl SnapshotRequester {
     /// One who asks, and where the event loop finds the questions.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Question>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<SnapshotQuestion>) {
         let (questions, asked) = mpsc::channel(1);
         (Self(questions), asked)
     }
 
     /// `None`: the event loop has ended, or does not answer in time.
-    pub(crate) async fn ask(&self) -> Option<Present> {
+    pub(crate) async fn request(&self) -> Option<PublishedSnapshot> {
         let (question, answer) = oneshot::channel();
         let asked = async {
             self.0.send(question).await.ok()?;

@@ -4,22 +4,22 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::build::{Builder, Built, ByGateway, Changes, Made, Stages};
+use super::build::{BuildChanges, BuildResult, BuildStages, BuildState, Builder, ByGateway};
 use super::hosts::MovingGateways;
 use super::metrics::Metrics;
-use super::quarantine::{Quarantine, Standing};
-use super::retained_policies::{Moment, Retained};
-use super::target::Target;
+use super::quarantine::{Quarantine, RouteStanding};
+use super::retained_policies::{Moment, RetainedState};
+use super::target::PublicationTarget;
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
-use crate::cluster::reconcile::manifests::Wanted;
-use crate::cluster::reconcile::replicas::{RefusedRoute, View};
-use crate::cluster::sessions::{Book, Published};
+use crate::cluster::reconcile::manifests::DesiredManifests;
+use crate::cluster::reconcile::replicas::{RefusedRoute, ReplicaView};
+use crate::cluster::sessions::{PublishedCluster, SessionRegistry};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{ClusterName, Graph};
 use limpet_model::{Objects, Reports};
 use limpet_outputs::envoy::{self, EnvoyOptions};
-use limpet_outputs::{FilterInputs, Used, filter_config, variables};
+use limpet_outputs::{FilterInputs, GatewayReferences, filter_config, variables};
 use limpet_resources::{ResourceType, Resources, changes};
 use limpet_xds::Snapshots;
 
@@ -28,45 +28,45 @@ pub(crate) struct Publisher {
     snapshots: Snapshots,
     metrics: Metrics,
     options: Arc<EnvoyOptions>,
-    target: Target,
+    target: PublicationTarget,
     generation: u64,
-    published: Option<Made>,
+    published: Option<BuildState>,
     published_filter: Option<PublishedFilter>,
     quarantine: Arc<Quarantine>,
     /// What the published resources were made of, before something was put in the place of these routes.
     objects: Option<Arc<Objects>>,
     quarantined: BTreeSet<ObjectRef>,
     /// The published clusters, by Service.
-    clusters: BTreeMap<ObjectName, Vec<Served>>,
+    clusters: BTreeMap<ObjectName, Vec<ServedCluster>>,
     /// Those whose sessions may begin anew.
     rebalancing: BTreeSet<ClusterName>,
     /// By Gateway, everything except endpoints, as the last build made it.
     built: ByGateway,
     /// By Gateway, everything that is published.
     sent: ByGateway,
-    stages: Stages,
+    stages: BuildStages,
     moving: MovingGateways,
-    book: Book,
+    session_registry: SessionRegistry,
     /// Deleted Gateways that still have connected Envoys.
-    left: BTreeSet<ObjectName>,
+    deleted_gateways: BTreeSet<ObjectName>,
 }
 
 /// A cluster, and the Gateways whose Envoys have it.
 #[derive(Debug)]
-struct Served {
+struct ServedCluster {
     cluster: ClusterName,
     port_name: String,
     gateways: Vec<ObjectName>,
 }
 
 impl Publisher {
-    /// `book` is told which pods clusters have.
+    /// `session_registry` receives which pods clusters have.
     pub(crate) fn new(
         snapshots: Snapshots,
         metrics: Metrics,
         options: EnvoyOptions,
-        target: Target,
-        book: Book,
+        target: PublicationTarget,
+        session_registry: SessionRegistry,
     ) -> Self {
         Self {
             snapshots,
@@ -83,10 +83,10 @@ impl Publisher {
             rebalancing: BTreeSet::new(),
             built: ByGateway::new(),
             sent: ByGateway::new(),
-            stages: Stages::default(),
+            stages: BuildStages::default(),
             moving: MovingGateways::default(),
-            book,
-            left: BTreeSet::new(),
+            session_registry,
+            deleted_gateways: BTreeSet::new(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Publisher {
             inputs,
             published: self.published.clone(),
             quarantine: Arc::clone(&self.quarantine),
-            asked: self.asked(),
+            preflighted: self.preflighted_gateways(),
             drops_retained: if drops_retained {
                 self.needless_retained()
             } else {
@@ -110,17 +110,17 @@ impl Publisher {
         }
     }
 
-    fn asked(&self) -> BTreeSet<ObjectName> {
+    fn preflighted_gateways(&self) -> BTreeSet<ObjectName> {
         let status = self.snapshots.status();
         let gateways = self.published.iter().flat_map(|published| &published.gateways);
         gateways
-            .filter(|gateway| status.asked(&gateway.to_string()) > 0)
+            .filter(|gateway| status.voting_addresses(&gateway.to_string()) > 0)
             .cloned()
             .collect()
     }
 
     /// What Envoys made of what is published.
-    pub(crate) fn status(&self) -> limpet_xds::Status {
+    pub(crate) fn status(&self) -> limpet_xds::AckStatus {
         self.snapshots.status()
     }
 
@@ -128,7 +128,7 @@ impl Publisher {
     pub(crate) fn has_retained(&self) -> bool {
         self.published
             .as_ref()
-            .is_some_and(|published| published.retained.values().any(Retained::is_for_earlier_routes))
+            .is_some_and(|published| published.retained.values().any(RetainedState::is_for_earlier_routes))
     }
 
     /// The Gateways whose retained policies no Envoy needs any more, because all of theirs have the published routes.
@@ -148,15 +148,15 @@ impl Publisher {
     /// clusters are others.
     pub(crate) fn publish(
         &mut self,
-        built: Built,
+        built: BuildResult,
         mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
     ) -> (Reports, BTreeSet<ObjectName>) {
         let mut services = BTreeSet::new();
         self.remember(&built);
         self.stages = built.stages;
         if let Some(changes) = built.changes {
-            let Changes {
-                made,
+            let BuildChanges {
+                state: made,
                 life,
                 resources,
                 moving,
@@ -189,34 +189,34 @@ impl Publisher {
     }
 
     /// Takes in what Envoys refuse. Returns whether anything is new, which a build has to look at.
-    pub(crate) fn note_refusals(&mut self) -> bool {
+    pub(crate) fn record_refusals(&mut self) -> bool {
         let status = self.snapshots.status();
-        let (refusals, asked) = (status.disapprovals(), |gateway: &str| status.asked(gateway));
-        Arc::make_mut(&mut self.quarantine).note(refusals, asked)
+        let (refusals, asked) = (status.disapprovals(), |gateway: &str| status.voting_addresses(gateway));
+        Arc::make_mut(&mut self.quarantine).record_refusals(refusals, asked)
     }
 
     /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.
-    pub(crate) fn note_elsewhere(&mut self, others: &View) -> bool {
-        Arc::make_mut(&mut self.quarantine).note_elsewhere(others)
+    pub(crate) fn record_remote_refusals(&mut self, others: &ReplicaView) -> bool {
+        Arc::make_mut(&mut self.quarantine).record_remote_refusals(others)
     }
 
     /// The routes that Envoys of this replica refuse.
     pub(crate) fn refused_routes(&self) -> BTreeSet<RefusedRoute> {
-        self.quarantine.told()
+        self.quarantine.local_refusals()
     }
 
     /// Before a publication: remembers the routes that it changes, as they are.
-    fn remember(&mut self, built: &Built) {
+    fn remember(&mut self, built: &BuildResult) {
         let status = self.snapshots.status();
         let refused = std::mem::replace(&mut self.quarantined, built.quarantined.clone());
         self.metrics.set_quarantined(self.quarantined.len());
         let standing = |object: &ObjectRef| {
             if refused.contains(object) {
-                Standing::Refused
+                RouteStanding::Refused
             } else if status.is_approved(&object.key()) {
-                Standing::Accepted
+                RouteStanding::Accepted
             } else {
-                Standing::Unknown
+                RouteStanding::Unknown
             }
         };
         let quarantine = Arc::make_mut(&mut self.quarantine);
@@ -231,7 +231,7 @@ impl Publisher {
     /// endpoints are needed besides. Returns the Services whose clusters are others.
     fn publish_resources(
         &mut self,
-        made: &Made,
+        made: &BuildState,
         resources: ByGateway,
         unknown: BTreeSet<ClusterName>,
         endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
@@ -254,7 +254,7 @@ impl Publisher {
             changed.extend(gateways.into_iter().chain(gateways_now));
         }
         self.built = resources;
-        self.tell_book(&clusters, made, &observed);
+        self.update_session_registry(&clusters, made, &observed);
         for (gateway, filter) in self.moving.changed() {
             if let Some(sent) = self.sent.get_mut(&gateway) {
                 sent.insert(filter);
@@ -275,12 +275,12 @@ impl Publisher {
     /// The clusters of which anything is not as it is published, and these.
     fn changed_clusters(
         &self,
-        made: &Made,
+        made: &BuildState,
         resources: &ByGateway,
         more: BTreeSet<ClusterName>,
     ) -> BTreeSet<ClusterName> {
         let published = self.published.as_ref();
-        let (no_graph, no_use, nothing) = (Graph::default(), Used::default(), Resources::new());
+        let (no_graph, no_use, nothing) = (Graph::default(), GatewayReferences::default(), Resources::new());
         let graph = published.map_or(&no_graph, |published| &*published.graph);
         let mut clusters = more;
         let same_bounds = published.is_some_and(|published| published.inputs.max_idle == made.inputs.max_idle);
@@ -334,7 +334,7 @@ impl Publisher {
     fn serve_cluster(
         &mut self,
         name: &ClusterName,
-        made: &Made,
+        made: &BuildState,
         resources: &ByGateway,
         endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
         observed: &mut Vec<(ClusterName, Vec<Endpoint>)>,
@@ -366,7 +366,7 @@ impl Publisher {
         if clusters.is_empty() {
             clusters.reserve_exact(1);
         }
-        clusters.push(Served {
+        clusters.push(ServedCluster {
             cluster: name.clone(),
             port_name: cluster.port_name.clone(),
             gateways: gateways.clone(),
@@ -375,7 +375,12 @@ impl Publisher {
     }
 
     /// Tells which pods these clusters have, and which sessions.
-    fn tell_book(&mut self, changed: &BTreeSet<ClusterName>, made: &Made, observed: &[(ClusterName, Vec<Endpoint>)]) {
+    fn update_session_registry(
+        &mut self,
+        changed: &BTreeSet<ClusterName>,
+        made: &BuildState,
+        observed: &[(ClusterName, Vec<Endpoint>)],
+    ) {
         let published = self.published.as_ref();
         let mut rebalances = false;
         let mut told = Vec::new();
@@ -399,27 +404,27 @@ impl Publisher {
             if begins_anew {
                 self.rebalancing.insert(name.clone());
             }
-            told.push(Published {
+            told.push(PublishedCluster {
                 cluster: name,
                 service: &cluster.service,
                 gateways,
             });
         }
         let endpoints = observed.iter().map(|(name, endpoints)| (name, endpoints.as_slice()));
-        self.book.publish(told.into_iter(), endpoints);
+        self.session_registry.publish(told.into_iter(), endpoints);
         if rebalances {
-            self.book.rebalance(self.rebalancing.iter());
+            self.session_registry.rebalance(self.rebalancing.iter());
         }
     }
 
     /// Passes the objects for a control plane on, if there is one.
-    fn hand_over_objects(&mut self, made: &Made) {
+    fn hand_over_objects(&mut self, made: &BuildState) {
         let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) else {
             return;
         };
         self.generation += 1;
         let config = filter_config(BTreeMap::new(), &BTreeSet::new(), false, &made.inputs);
-        objects.wanted.send_replace(Some(Arc::new(Wanted {
+        objects.desired.send_replace(Some(Arc::new(DesiredManifests {
             generation: self.generation,
             manifests: Arc::clone(manifests),
             gateways: made.gateways.clone(),
@@ -428,10 +433,10 @@ impl Publisher {
     }
 
     /// Passes on what is wanted for the Envoys that the controller keeps.
-    fn hand_over_envoys(&mut self, made: &Made) {
+    fn hand_over_envoys(&mut self, made: &BuildState) {
         if let (Some(envoys), Some(manifests)) = (&self.target.envoys, &made.envoys) {
             self.generation += 1;
-            envoys.wanted.send_replace(Some(Arc::new(Wanted {
+            envoys.desired.send_replace(Some(Arc::new(DesiredManifests {
                 generation: self.generation,
                 manifests: Arc::clone(manifests),
                 gateways: made.gateways.clone(),
@@ -470,11 +475,11 @@ impl Publisher {
         for gone in before.filter(|gateway| !gateways.contains(gateway)) {
             self.snapshots.publish(&gone.to_string(), Resources::new());
             self.sent.remove(gone);
-            self.left.insert(gone.clone());
+            self.deleted_gateways.insert(gone.clone());
         }
         let status = self.snapshots.status();
         let snapshots = &self.snapshots;
-        self.left.retain(|gone| {
+        self.deleted_gateways.retain(|gone| {
             let group = gone.to_string();
             let stays = !gateways.contains(gone) && status.connected(&group) > 0;
             if !stays && !gateways.contains(gone) {
@@ -495,7 +500,7 @@ impl Publisher {
             for served in self.clusters.get(service).into_iter().flatten() {
                 let endpoints = endpoints(service, &served.port_name);
                 self.moving.observe(&served.cluster, &endpoints);
-                self.book.observe(&served.cluster, &endpoints);
+                self.session_registry.observe(&served.cluster, &endpoints);
                 let assignment = Arc::new(envoy::load_assignment(&served.cluster, &endpoints));
                 for gateway in &served.gateways {
                     if let Some(sent) = self.sent.get_mut(gateway) {

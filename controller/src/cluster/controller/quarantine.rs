@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use imbl::ordmap::DiffItem;
 
-use crate::cluster::reconcile::replicas::{RefusedRoute, View};
+use crate::cluster::reconcile::replicas::{RefusedRoute, ReplicaView};
 use crate::cluster::reconcile::status::shortened;
 use limpet_api::{GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Object, ObjectName, ObjectRef, Text};
 use limpet_model::{InPlace, Map, Objects, Quarantined};
-use limpet_resources::{Name, Resources, Version};
-use limpet_xds::Disapproval;
+use limpet_resources::{Name, ResourceVersion, Resources};
+use limpet_xds::RefusedUnit;
 
 /// How many bytes of Envoy's words are kept.
 const WORDS: usize = 1000;
@@ -23,12 +23,12 @@ const WORDS: usize = 1000;
 const MOST_OF_OWN: usize = 500;
 
 /// What was refused, by the name of the unit and its version.
-type Refused<T> = BTreeMap<(Name, Version), T>;
+type RefusedUnits<T> = BTreeMap<(Name, ResourceVersion), T>;
 
 /// What Envoys of this replica refused.
 #[derive(Debug, Clone)]
-struct Decided {
-    words: Arc<str>,
+struct LocalRefusals {
+    message: Arc<str>,
     /// The Gateway whose Envoys refused it, and at how many addresses.
     gateway: Name,
     refusing: usize,
@@ -38,23 +38,23 @@ struct Decided {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Quarantine {
     /// By the Envoys of this replica.
-    refused: Refused<Decided>,
+    refused: RefusedUnits<LocalRefusals>,
     /// By the Envoys of other replicas.
-    elsewhere: Refused<Arc<str>>,
+    elsewhere: RefusedUnits<Arc<str>>,
     /// The version of each route before the last change that an Envoy accepted.
-    former: BTreeMap<ObjectRef, Route>,
+    former: BTreeMap<ObjectRef, RouteObject>,
 }
 
 /// What Envoys say to a route.
 #[derive(Debug, Clone)]
-pub(crate) struct Refusal {
-    words: Arc<str>,
+pub(crate) struct RouteRefusal {
+    message: Arc<str>,
     /// Whether all who say it are Envoys of Gateways in the route's namespace.
     is_own: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Route {
+enum RouteObject {
     Http(Arc<Object<HttpRouteSpec>>),
     Grpc(Arc<Object<GrpcRouteSpec>>),
     Ingress(Arc<Object<IngressRouteSpec>>),
@@ -63,7 +63,7 @@ enum Route {
 impl Quarantine {
     /// Takes in what Envoys refuse. `asked` says how many addresses of a Gateway's Envoys have a say: once those that
     /// refused are no longer most of them, all are asked again. Returns whether there is anything to build.
-    pub(crate) fn note(&mut self, refusals: Vec<Disapproval>, asked: impl Fn(&str) -> usize) -> bool {
+    pub(crate) fn record_refusals(&mut self, refusals: Vec<RefusedUnit>, asked: impl Fn(&str) -> usize) -> bool {
         let before = self.refused.len();
         self.refused
             .retain(|_, decided| 2 * decided.refusing > asked(&decided.gateway));
@@ -73,8 +73,8 @@ impl Quarantine {
             let key = (refusal.unit, refusal.version);
             self.refused.entry(key).or_insert_with(|| {
                 is_changed = true;
-                Decided {
-                    words: shortened(&words, WORDS).into(),
+                LocalRefusals {
+                    message: shortened(&words, WORDS).into(),
                     gateway: refusal.group,
                     refusing: refusal.refusing,
                 }
@@ -84,10 +84,10 @@ impl Quarantine {
     }
 
     /// Takes in what the Envoys of other replicas refuse. Returns whether anything is new.
-    pub(crate) fn note_elsewhere(&mut self, others: &View) -> bool {
+    pub(crate) fn record_remote_refusals(&mut self, others: &ReplicaView) -> bool {
         let told = others.values().flat_map(|said| &said.refused_routes);
         let refused = told.filter_map(|route| {
-            let key = (Name::from(route.unit.as_str()), Version::parse(&route.version)?);
+            let key = (Name::from(route.unit.as_str()), ResourceVersion::parse(&route.version)?);
             Some((key, shortened(&route.words, WORDS).into()))
         });
         let before = std::mem::replace(&mut self.elsewhere, refused.collect());
@@ -95,11 +95,11 @@ impl Quarantine {
     }
 
     /// What other replicas are told. Only what this one has seen: otherwise two would tell each other for ever.
-    pub(crate) fn told(&self) -> BTreeSet<RefusedRoute> {
+    pub(crate) fn local_refusals(&self) -> BTreeSet<RefusedRoute> {
         let told = self.refused.iter().map(|((unit, version), decided)| RefusedRoute {
             unit: unit.to_string(),
             version: version.to_string(),
-            words: decided.words.to_string(),
+            words: decided.message.to_string(),
         });
         told.collect()
     }
@@ -117,16 +117,16 @@ impl Quarantine {
         resources: &BTreeMap<ObjectName, Resources>,
         gateways_of: impl Fn(&ObjectRef) -> BTreeSet<ObjectName>,
         asked: &BTreeSet<ObjectName>,
-        hits: &mut BTreeSet<(Name, Version)>,
-    ) -> BTreeMap<ObjectRef, Refusal> {
-        let mut found: BTreeMap<ObjectRef, Refusal> = BTreeMap::new();
+        hits: &mut BTreeSet<(Name, ResourceVersion)>,
+    ) -> BTreeMap<ObjectRef, RouteRefusal> {
+        let mut found: BTreeMap<ObjectRef, RouteRefusal> = BTreeMap::new();
         for key in self.refused.keys().chain(self.elsewhere.keys()) {
             let (name, version) = key;
             let Some(object) = object_of(name) else { continue };
             let own = self.refused.get(key);
             let by = own.map(|decided| ObjectName::namespace_in(&decided.gateway));
             let is_own = by == Some(&*object.name.namespace);
-            let own = own.map(|decided| &decided.words);
+            let own = own.map(|decided| &decided.message);
             let elsewhere = self.elsewhere.get(key);
             let has_it = |gateway: &ObjectName| {
                 let unit = resources.get(gateway).and_then(|resources| resources.unit(name));
@@ -135,7 +135,9 @@ impl Quarantine {
             for gateway in gateways_of(&object).into_iter().filter(has_it) {
                 let words = own.or_else(|| elsewhere.filter(|_| !asked.contains(&gateway)));
                 if let Some(words) = words.cloned() {
-                    let known = found.entry(object.clone()).or_insert(Refusal { words, is_own });
+                    let known = found
+                        .entry(object.clone())
+                        .or_insert(RouteRefusal { message: words, is_own });
                     known.is_own &= is_own;
                     hits.insert(key.clone());
                 }
@@ -146,14 +148,19 @@ impl Quarantine {
 
     /// Puts the next best into the place of these routes of `objects`, which are what `all` are where nothing was
     /// refused. Returns whether there is anything left to try.
-    pub(crate) fn replace(&self, objects: &mut Objects, all: &Objects, refused: BTreeMap<ObjectRef, Refusal>) -> bool {
+    pub(crate) fn replace(
+        &self,
+        objects: &mut Objects,
+        all: &Objects,
+        refused: BTreeMap<ObjectRef, RouteRefusal>,
+    ) -> bool {
         let mut replaced: BTreeMap<Text, usize> = BTreeMap::new();
         for object in objects.quarantined.keys() {
             *replaced.entry(object.name.namespace.clone()).or_default() += 1;
         }
         let mut is_changed = false;
         for (object, refusal) in refused {
-            let Some(route) = Route::find(all, &object) else {
+            let Some(route) = RouteObject::find(all, &object) else {
                 continue;
             };
             let known = objects.quarantined.get(&object);
@@ -171,7 +178,7 @@ impl Quarantine {
             *replaced += usize::from(known.is_none());
             let quarantined = Quarantined {
                 generation: route.generation(),
-                words: known.map_or_else(|| refusal.words.to_string(), |known| known.words.clone()),
+                words: known.map_or_else(|| refusal.message.to_string(), |known| known.words.clone()),
                 serves,
             };
             next.put_into(objects, &object.name);
@@ -182,20 +189,35 @@ impl Quarantine {
     }
 
     /// Forgets the refusals that `known` had and that were in the way of nothing.
-    pub(crate) fn forget(&mut self, known: &Self, hits: &BTreeSet<(Name, Version)>) {
+    pub(crate) fn forget(&mut self, known: &Self, hits: &BTreeSet<(Name, ResourceVersion)>) {
         self.refused
             .retain(|key, _| hits.contains(key) || !known.refused.contains_key(key));
     }
 
     /// Remembers routes as they are before a change.
-    pub(crate) fn remember(&mut self, before: &Objects, after: &Objects, standing: impl Fn(&ObjectRef) -> Standing) {
-        let http = changed(Kind::HttpRoute, &before.http_routes, &after.http_routes, Route::Http);
-        let grpc = changed(Kind::GrpcRoute, &before.grpc_routes, &after.grpc_routes, Route::Grpc);
+    pub(crate) fn remember(
+        &mut self,
+        before: &Objects,
+        after: &Objects,
+        standing: impl Fn(&ObjectRef) -> RouteStanding,
+    ) {
+        let http = changed(
+            Kind::HttpRoute,
+            &before.http_routes,
+            &after.http_routes,
+            RouteObject::Http,
+        );
+        let grpc = changed(
+            Kind::GrpcRoute,
+            &before.grpc_routes,
+            &after.grpc_routes,
+            RouteObject::Grpc,
+        );
         let ingress = changed(
             Kind::IngressRoute,
             &before.ingress_routes,
             &after.ingress_routes,
-            Route::Ingress,
+            RouteObject::Ingress,
         );
         for (object, was) in http.chain(grpc).chain(ingress) {
             let Some(was) = was else {
@@ -203,9 +225,9 @@ impl Quarantine {
                 continue;
             };
             match standing(&object) {
-                Standing::Refused => {}
-                Standing::Unknown if self.former.contains_key(&object) => {}
-                Standing::Unknown | Standing::Accepted => {
+                RouteStanding::Refused => {}
+                RouteStanding::Unknown if self.former.contains_key(&object) => {}
+                RouteStanding::Unknown | RouteStanding::Accepted => {
                     self.former.insert(object, was);
                 }
             }
@@ -215,7 +237,7 @@ impl Quarantine {
 
 /// What Envoys said to a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum RouteStanding {
     /// One has accepted it.
     Accepted,
     /// One has refused it.
@@ -228,8 +250,8 @@ fn changed<'a, S: Eq>(
     kind: Kind,
     before: &'a Map<ObjectName, Object<S>>,
     after: &'a Map<ObjectName, Object<S>>,
-    route: impl Fn(Arc<Object<S>>) -> Route + 'a,
-) -> impl Iterator<Item = (ObjectRef, Option<Route>)> + 'a {
+    route: impl Fn(Arc<Object<S>>) -> RouteObject + 'a,
+) -> impl Iterator<Item = (ObjectRef, Option<RouteObject>)> + 'a {
     before.diff(after).filter_map(move |item| {
         let (name, was) = match item {
             DiffItem::Add(..) => return None,
@@ -241,7 +263,7 @@ fn changed<'a, S: Eq>(
     })
 }
 
-impl Route {
+impl RouteObject {
     fn find(objects: &Objects, object: &ObjectRef) -> Option<Self> {
         match object.kind {
             Kind::HttpRoute => objects.http_routes.get(&object.name).cloned().map(Self::Http),

@@ -15,7 +15,7 @@ use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::{GatewayDuration, Timestamp};
 use limpet_model::Graph;
-use limpet_outputs::Used;
+use limpet_outputs::GatewayReferences;
 
 use super::former_lags::FormerLags;
 use crate::time_format;
@@ -27,11 +27,11 @@ const MOST_YOUNG: usize = 1000;
 /// Longer than Envoys that answer need for new routes, and than these wait for the answers of others.
 pub(super) const YOUNG: Duration = Duration::from_secs(60);
 
-pub(super) type RetainedByGateway = BTreeMap<ObjectName, Retained>;
+pub(super) type RetainedByGateway = BTreeMap<ObjectName, RetainedState>;
 
 /// What no published route of a Gateway needs any more.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Retained {
+pub(super) struct RetainedState {
     /// By name.
     pub(super) policies: BTreeMap<String, RetainedPolicy>,
     pub(super) namespaces: BTreeSet<Text>,
@@ -47,12 +47,12 @@ pub(super) struct RetainedPolicy {
 }
 
 /// What Gateways use.
-pub(super) type UsedByGateway = BTreeMap<ObjectName, Used>;
+pub(super) type UsedByGateway = BTreeMap<ObjectName, GatewayReferences>;
 
-impl Retained {
-    pub(super) fn for_filter(&self) -> limpet_outputs::Retained {
+impl RetainedState {
+    pub(super) fn for_filter(&self) -> limpet_outputs::RetainedConfig {
         let policies = self.policies.iter();
-        limpet_outputs::Retained {
+        limpet_outputs::RetainedConfig {
             policies: policies
                 .map(|(name, retained)| (name.clone(), retained.policy.clone()))
                 .collect(),
@@ -89,7 +89,7 @@ impl Moment {
     }
 }
 
-pub(super) fn for_filters(all: &RetainedByGateway) -> BTreeMap<ObjectName, limpet_outputs::Retained> {
+pub(super) fn for_filters(all: &RetainedByGateway) -> BTreeMap<ObjectName, limpet_outputs::RetainedConfig> {
     let all = all.iter();
     all.map(|(gateway, retained)| (gateway.clone(), retained.for_filter()))
         .collect()
@@ -134,7 +134,7 @@ pub(super) fn retained_policies(
             (used.has_policy(policy) || policies.contains_key(&**policy))
                 && (used.has_namespace(namespace) || namespaces.contains(namespace))
         });
-        if retained != Retained::default() {
+        if retained != RetainedState::default() {
             all.insert(gateway.clone(), retained);
         }
     }

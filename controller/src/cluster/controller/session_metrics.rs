@@ -11,22 +11,22 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::context::Context;
+use super::context::ControllerContext;
 use super::gauges;
-use crate::cluster::sessions::{Book, PodSessions};
+use crate::cluster::sessions::{PodSessions, SessionRegistry};
 
 /// The metrics of the leader. Other replicas know the same, and would count everything twice.
 #[derive(Debug)]
 pub(super) struct SessionMetrics {
     leads: watch::Receiver<bool>,
-    book: Book,
+    session_registry: SessionRegistry,
 }
 
 impl SessionMetrics {
-    pub(super) fn register(registry: &mut Registry, context: &Context, book: &Book) {
+    pub(super) fn register(registry: &mut Registry, context: &ControllerContext, session_registry: &SessionRegistry) {
         registry.register_collector(Box::new(Self {
             leads: context.leads.clone(),
-            book: book.clone(),
+            session_registry: session_registry.clone(),
         }));
     }
 }
@@ -36,7 +36,7 @@ impl Collector for SessionMetrics {
         if !*self.leads.borrow() {
             return Ok(());
         }
-        let sessions = self.book.recent();
+        let sessions = self.session_registry.recent();
         let there = || there(&sessions.pods);
         let help = "Sessions that had a request within their idle bound, by pod and Service.";
         let living = by_name(there(), |pod| pod.sessions.try_into().unwrap_or(u64::MAX));
@@ -82,7 +82,7 @@ fn by_name<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::sessions::{Gaps, PodState};
+    use crate::cluster::sessions::{CountGaps, PodState};
 
     #[test]
     fn a_pod_that_is_gone_is_in_no_sum_of_sessions() {
@@ -98,7 +98,7 @@ mod tests {
             requests: 0,
             last_use: None,
             oldest: None,
-            gaps: Gaps::default(),
+            gaps: CountGaps::default(),
         };
         // A StatefulSet gives a new pod the same name.
         let pods = [of("a", PodState::Gone, 48), of("b", PodState::Draining, 41)];

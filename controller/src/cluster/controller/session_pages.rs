@@ -14,26 +14,26 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 
-use super::port::{Client, Turns, busy};
-use crate::cluster::sessions::Book;
-use copies::Copies;
+use super::port::{AnswerTurns, PortClient, busy};
+use crate::cluster::sessions::SessionRegistry;
+use copies::PageCopies;
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/x-protobuf";
 
 #[derive(Debug)]
-struct Pages {
-    book: Book,
-    turns: Turns,
-    sessions: Copies,
+struct SessionPages {
+    session_registry: SessionRegistry,
+    turns: AnswerTurns,
+    sessions: PageCopies,
 }
 
-/// The pages of this book.
-pub(super) fn router(book: Book) -> Router {
-    let pages = Pages {
-        book,
-        turns: Turns::default(),
-        sessions: Copies::default(),
+/// The pages of these sessions.
+pub(super) fn router(session_registry: SessionRegistry) -> Router {
+    let pages = SessionPages {
+        session_registry,
+        turns: AnswerTurns::default(),
+        sessions: PageCopies::default(),
     };
     Router::new()
         .route("/sessions", get(sessions))
@@ -46,37 +46,43 @@ fn page(kind: &'static str, content: Bytes) -> Response {
     ([(header::CONTENT_TYPE, kind)], content).into_response()
 }
 
-/// What lives where, as [`crate::cluster::sessions::Sessions`] in JSON.
-async fn sessions(State(pages): State<Arc<Pages>>, Extension(client): Extension<Client>) -> Result<Response, Response> {
-    let _turn = pages.turns.take(client).await?;
+/// What lives where, as [`crate::cluster::sessions::SessionCounts`] in JSON.
+async fn sessions(
+    State(pages): State<Arc<SessionPages>>,
+    Extension(client): Extension<PortClient>,
+) -> Result<Response, Response> {
+    let _turn = pages.turns.acquire(client).await?;
     // All keys are strings, so it serializes.
-    let text = || serde_json::to_vec(&pages.book.sessions()).unwrap_or_default();
+    let text = || serde_json::to_vec(&pages.session_registry.sessions()).unwrap_or_default();
     Ok(page(JSON, pages.sessions.fresh(Instant::now(), text)))
 }
 
 /// What this replica knows of sessions, for the others.
 async fn replica(
-    State(pages): State<Arc<Pages>>,
-    Extension(client): Extension<Client>,
+    State(pages): State<Arc<SessionPages>>,
+    Extension(client): Extension<PortClient>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let _turn = pages.turns.take(client).await?;
+    let _turn = pages.turns.acquire(client).await?;
     // Each answer is sealed for who asks.
-    let news = pages.book.answer(&query.unwrap_or_default()).ok_or_else(busy)?;
+    let news = pages
+        .session_registry
+        .answer(&query.unwrap_or_default())
+        .ok_or_else(busy)?;
     Ok(page(PROTOBUF, news.into()))
 }
 
 /// What lives at the pod that asks, by its address and by its namespace, if it says so, for `limpet drained`.
 async fn own_sessions(
-    State(pages): State<Arc<Pages>>,
-    Extension(client): Extension<Client>,
+    State(pages): State<Arc<SessionPages>>,
+    Extension(client): Extension<PortClient>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let _turn = pages.turns.take(client).await?;
+    let _turn = pages.turns.acquire(client).await?;
     // A client that names another namespace is answered for that one: the answer is for this client alone.
     let namespace = query.as_deref().and_then(|query| query.strip_prefix("namespace="));
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
-    let own = pages.book.at(client.address.ip().to_canonical(), namespace);
+    let own = pages.session_registry.at(client.address.ip().to_canonical(), namespace);
     // All keys are strings, so it serializes.
     Ok(page(JSON, serde_json::to_vec(&own).unwrap_or_default().into()))
 }

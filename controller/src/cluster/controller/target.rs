@@ -5,73 +5,75 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::context::Context;
+use super::context::ControllerContext;
 use crate::cluster::reconcile::certificates::permission;
 use crate::cluster::reconcile::delivery::Delivery;
-use crate::cluster::reconcile::manifests::{self, Complaints, Recipient, Wanted, Written};
+use crate::cluster::reconcile::manifests::{
+    self, DesiredManifests, ManifestRecipient, OrphanDiagnostics, WrittenManifests,
+};
 use crate::cluster::reconcile::reconcile_loop;
-use crate::cluster::sessions::Book;
-use crate::exit::Failure;
+use crate::cluster::sessions::SessionRegistry;
+use crate::exit::CommandFailure;
 use limpet_outputs::ControlPlane;
 use limpet_outputs::envoy::{EnvoysNamespace, ManagedOptions};
 
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct PublicationTarget {
     /// How to find out whether proxies have what is published.
     pub(crate) delivery: Delivery,
     /// For a control plane.
-    pub(crate) objects: Option<Objects>,
+    pub(crate) objects: Option<ObjectTarget>,
     /// To the reconciler that keeps the Envoys of our Gateways.
-    pub(crate) envoys: Option<Envoys>,
+    pub(crate) envoys: Option<EnvoyTarget>,
 }
 
 /// Where the objects of Envoys go.
 #[derive(Debug)]
-pub(crate) struct Envoys {
+pub(crate) struct EnvoyTarget {
     pub(crate) options: Arc<ManagedOptions>,
-    pub(crate) wanted: watch::Sender<Option<Arc<Wanted>>>,
+    pub(crate) desired: watch::Sender<Option<Arc<DesiredManifests>>>,
 }
 
 /// Where objects for a control plane go.
 #[derive(Debug)]
-pub(crate) struct Objects {
+pub(crate) struct ObjectTarget {
     pub(crate) plane: Arc<ControlPlane>,
     /// To the reconciler that writes them.
-    pub(crate) wanted: watch::Sender<Option<Arc<Wanted>>>,
+    pub(crate) desired: watch::Sender<Option<Arc<DesiredManifests>>>,
 }
 
 /// The task that delivers what is published.
 pub(crate) enum Deliverer {
     Server(limpet_xds::Server),
-    Writer(Box<manifests::Reconciler>),
+    Writer(Box<manifests::ManifestReconciler>),
 }
 
 /// Objects go to `plane` if there is one, else resources go to Envoys. `tls` gets the certificates of our own
-/// authority, `book` what Envoys tell of sessions.
+/// authority, `session_registry` what Envoys tell of sessions.
 ///
 /// # Errors
 /// If the address of the xDS server cannot be listened on.
 pub(crate) async fn target(
-    context: &Context,
+    context: &ControllerContext,
     plane: Option<ControlPlane>,
     snapshots: &limpet_xds::Snapshots,
     tls: &limpet_xds::TlsInMemory,
-    book: &Book,
-) -> Result<(Target, Deliverer), Failure> {
-    let Context {
+    session_registry: &SessionRegistry,
+) -> Result<(PublicationTarget, Deliverer), CommandFailure> {
+    let ControllerContext {
         client, config, leads, ..
     } = context;
     let Some(plane) = plane else {
         let server = limpet_xds::Server::bind(config.xds_options(tls), snapshots.clone()).await;
-        let server = server.map_err(|error| Failure(format!("xds: {error}")))?;
+        let server = server.map_err(|error| CommandFailure(format!("xds: {error}")))?;
         let mut server = server.with_permission(permission());
         if context.counts_sessions() {
-            book.follow_envoys(snapshots.status());
-            let book = book.clone();
-            let hear = move |group: &str, told| book.hear(group, told);
-            server = server.with_reports(limpet_xds::Reports::new(hear));
+            session_registry.follow_envoys(snapshots.status());
+            let session_registry = session_registry.clone();
+            let hear = move |group: &str, told| session_registry.receive(group, told);
+            server = server.with_reports(limpet_xds::ReportHandler::new(hear));
         }
-        let target = Target {
+        let target = PublicationTarget {
             delivery: Delivery::Xds(snapshots.status()),
             objects: None,
             envoys: None,
@@ -79,23 +81,23 @@ pub(crate) async fn target(
         return Ok((target, Deliverer::Server(server)));
     };
     let (wanting, wanted) = watch::channel(None);
-    let (writer, written) = manifests::Reconciler::new(
+    let (writer, written) = manifests::ManifestReconciler::new(
         client.clone(),
-        Recipient::Plane(plane.clone()),
+        ManifestRecipient::Plane(plane.clone()),
         &context.settings.controller_name,
         config.propagation_time.get(),
         wanted,
         leads.clone(),
-        Complaints::new(&context.diagnostics, context.replica()),
+        OrphanDiagnostics::new(&context.diagnostics, context.replica()),
     );
-    let target = Target {
+    let target = PublicationTarget {
         delivery: Delivery::Objects {
             written,
             leads: leads.clone(),
         },
-        objects: Some(Objects {
+        objects: Some(ObjectTarget {
             plane: Arc::new(plane),
-            wanted: wanting,
+            desired: wanting,
         }),
         envoys: None,
     };
@@ -105,23 +107,27 @@ pub(crate) async fn target(
 /// The task that keeps the Envoys of our Gateways, where it gets what is wanted, and where it tells what it could not
 /// write.
 pub(crate) fn envoys(
-    context: &Context,
+    context: &ControllerContext,
     options: &ManagedOptions,
-) -> (Envoys, manifests::Reconciler, watch::Receiver<Written>) {
+) -> (
+    EnvoyTarget,
+    manifests::ManifestReconciler,
+    watch::Receiver<WrittenManifests>,
+) {
     let own = (options.namespace == EnvoysNamespace::Controller).then(|| options.surroundings.namespace.clone());
     let (wanting, wanted) = watch::channel(None);
-    let (writer, written) = manifests::Reconciler::new(
+    let (writer, written) = manifests::ManifestReconciler::new(
         context.client.clone(),
-        Recipient::Envoys(own),
+        ManifestRecipient::Envoys(own),
         &context.settings.controller_name,
         Duration::ZERO,
         wanted,
         context.leads.clone(),
-        Complaints::new(&context.diagnostics, context.replica()),
+        OrphanDiagnostics::new(&context.diagnostics, context.replica()),
     );
-    let envoys = Envoys {
+    let envoys = EnvoyTarget {
         options: Arc::new(options.clone()),
-        wanted: wanting,
+        desired: wanting,
     };
     (envoys, writer, written)
 }
@@ -139,7 +145,7 @@ impl Deliverer {
     ///
     /// # Errors
     /// If the server fails.
-    pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) -> Result<(), Failure> {
+    pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) -> Result<(), CommandFailure> {
         // Also if the sender is gone.
         let ended = async move {
             let _ = shutdown.wait_for(|ends| *ends).await;
@@ -147,7 +153,7 @@ impl Deliverer {
         match self {
             Self::Server(server) => {
                 let ended = server.serve(ended).await;
-                ended.map_err(|error| Failure(error.to_string()))
+                ended.map_err(|error| CommandFailure(error.to_string()))
             }
             Self::Writer(writer) => {
                 tokio::select! {

@@ -12,42 +12,46 @@ use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cluster::cli::DrainArgs;
-use crate::cluster::kube::{Connection, connect, words};
-use crate::cluster::survey::{Controllers, INTERVAL, PodSessions, Selection, Survey, Unknown};
-use crate::exit::{Failure, Verdict};
+use crate::cluster::kube::{ApiConnection, connect, words};
+use crate::cluster::survey::{Controllers, INTERVAL, PodRow, RowSelection, SessionSurvey, SurveyError};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, printable};
 use crate::time_format;
 use crate::tools::drain as envoy;
 use limpet_core::time::Timestamp;
-use pod::{Deletion, DrainedPod};
-use wait::{Counted, End, Step, Wait};
+use pod::{DeletionOutcome, DrainedPod};
+use wait::{DrainEnd, DrainStep, DrainWait, PodCount};
 
 /// What is not known without a look at controllers.
 const UNSEEN: &str =
     ": it gets no new sessions once a controller has read it, and `limpet sessions` shows the state draining then";
 
-pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &DrainArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let Some(name) = &args.pod else {
         return envoy::run(&args.envoy, form);
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(format!("cannot start: {error}")))?;
+        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
     let name = match name.split_once('/') {
         None => name,
         Some(("pod" | "pods" | "po", name)) => name,
-        Some((kind, _)) => return Err(Failure(format!("{kind}/…: expected a pod, like shop-1 or pod/shop-1"))),
+        Some((kind, _)) => {
+            return Err(CommandFailure(format!(
+                "{kind}/…: expected a pod, like shop-1 or pod/shop-1"
+            )));
+        }
     };
     runtime.block_on(drain(args, name, form))
 }
 
-async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Failure> {
+async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let connected = connect(args.reach.kubeconfig.as_deref()).await;
-    let Connection { client, .. } = connected.map_err(|error| Failure(error.to_string()))?;
+    let ApiConnection { client, .. } = connected.map_err(|error| CommandFailure(error.to_string()))?;
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let pod = DrainedPod::find(&client, namespace, name).await?;
-    let mut report = Report {
+    let mut report = DrainReport {
         form,
         pod: format!("pod/{name}"),
         undo: undo(args, name, namespace),
@@ -61,13 +65,13 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Fa
         if drained {
             pod.annotate(None).await?;
         }
-        report.tell(if drained {
+        report.print(if drained {
             "has no annotation to drain any more: it takes new sessions again once a controller has read that"
         } else {
             "has no annotation to drain"
         })?;
         report.set("drains", false);
-        return report.end(Verdict::Good);
+        return report.end(CommandVerdict::Good);
     }
     let services = pod.services().await?;
     let controllers = Controllers::new(&client, &args.reach.controller_namespace);
@@ -90,12 +94,12 @@ async fn drain(args: &DrainArgs, name: &str, form: Output) -> Result<Verdict, Fa
     };
     let since_when = since.as_deref().map(|since| format!(" since {}", printable(since)));
     let since_when = since_when.unwrap_or_default();
-    report.tell(&format!("{drains}{since_when} (Services: {names}){note}"))?;
+    report.print(&format!("{drains}{since_when} (Services: {names}){note}"))?;
     report.set("drains", true);
     report.set("since", since.unwrap_or(now));
     report.set("services", json!(services));
     if !args.wait {
-        return report.end(Verdict::Good);
+        return report.end(CommandVerdict::Good);
     }
     wait(args, &client, &pod, &controllers, report).await
 }
@@ -106,19 +110,19 @@ async fn wait(
     client: &Client,
     pod: &DrainedPod,
     controllers: &Controllers,
-    mut report: Report,
-) -> Result<Verdict, Failure> {
+    mut report: DrainReport,
+) -> Result<CommandVerdict, CommandFailure> {
     let namespace = args.namespace.as_deref().unwrap_or(client.default_namespace());
-    let selection = Selection {
+    let selection = RowSelection {
         namespace: Some(namespace.to_owned()),
         pod: report.pod.strip_prefix("pod/").map(str::to_owned),
-        ..Selection::default()
+        ..RowSelection::default()
     };
     let begun = Instant::now();
-    let mut wait = Wait::until(begun + args.timeout.get());
+    let mut wait = DrainWait::until(begun + args.timeout.get());
     // From now on, Ctrl-C ends the process only where it is listened to.
     let interrupts = signal(SignalKind::interrupt());
-    let mut interrupts = interrupts.map_err(|error| Failure(format!("cannot listen to signals: {error}")))?;
+    let mut interrupts = interrupts.map_err(|error| CommandFailure(format!("cannot listen to signals: {error}")))?;
     let end = tokio::select! {
         end = watch(&mut wait, pod, controllers, &selection, &report) => Some(end?),
         _ = interrupts.recv() => None,
@@ -133,45 +137,52 @@ async fn wait(
     report.set("seconds", begun.elapsed().as_secs());
     let still = format!("it still drains; to take it back: {}", report.undo);
     let (outcome, verdict) = match end {
-        Some(End::Empty) => {
-            report.tell("has no sessions left")?;
+        Some(DrainEnd::Empty) => {
+            report.print("has no sessions left")?;
             let deletion = tokio::select! {
                 deletion = delete(args, pod) => Some(deletion?),
                 _ = interrupts.recv() => None,
             };
-            report.set("deleted", deletion == Some(Some(Deletion::Done)));
+            report.set("deleted", deletion == Some(Some(DeletionOutcome::Done)));
             match deletion {
                 Some(None) => {}
-                Some(Some(Deletion::Done)) => report.tell("deleted")?,
-                Some(Some(Deletion::Gone)) => report.tell("is gone already: nothing was deleted")?,
-                Some(Some(Deletion::Replaced)) => {
-                    report.tell("is gone already, and another pod has its name now: nothing was deleted")?;
+                Some(Some(DeletionOutcome::Done)) => report.print("deleted")?,
+                Some(Some(DeletionOutcome::Gone)) => report.print("is gone already: nothing was deleted")?,
+                Some(Some(DeletionOutcome::Replaced)) => {
+                    report.print("is gone already, and another pod has its name now: nothing was deleted")?;
                 }
-                None => report.tell(&format!("was about to be deleted, and may be; if not, {still}"))?,
+                None => report.print(&format!("was about to be deleted, and may be; if not, {still}"))?,
             }
             match deletion {
-                Some(_) => ("empty", Verdict::Good),
-                None => ("interrupted", Verdict::Bad),
+                Some(_) => ("empty", CommandVerdict::Good),
+                None => ("interrupted", CommandVerdict::Bad),
             }
         }
-        Some(End::TimeIsOver) => {
+        Some(DrainEnd::TimeIsOver) => {
             let more = if wait.doubts().is_some() { ", or more" } else { "" };
-            report.tell(&format!("has {left}{more} left when the time is over; {still}"))?;
-            ("timeIsOver", Verdict::Bad)
+            report.print(&format!("has {left}{more} left when the time is over; {still}"))?;
+            ("timeIsOver", CommandVerdict::Bad)
         }
-        Some(End::Undone) => {
-            report.tell(&format!("drains no more, because somebody took it back; it has {left}"))?;
+        Some(DrainEnd::Undone) => {
+            report.print(&format!("drains no more, because somebody took it back; it has {left}"))?;
             report.set("drains", false);
-            ("undone", Verdict::Bad)
+            ("undone", CommandVerdict::Bad)
         }
-        Some(End::Gone) => {
-            report.tell(&format!("is gone, with {left} at the last look"))?;
-            let lost = left != wait::Left::default();
-            ("gone", if lost { Verdict::Bad } else { Verdict::Good })
+        Some(DrainEnd::Gone) => {
+            report.print(&format!("is gone, with {left} at the last look"))?;
+            let lost = left != wait::RemainingSessions::default();
+            (
+                "gone",
+                if lost {
+                    CommandVerdict::Bad
+                } else {
+                    CommandVerdict::Good
+                },
+            )
         }
         None => {
-            report.tell(&format!("has {left} left; {still}"))?;
-            ("interrupted", Verdict::Bad)
+            report.print(&format!("has {left} left; {still}"))?;
+            ("interrupted", CommandVerdict::Bad)
         }
     };
     report.set("end", outcome);
@@ -179,7 +190,7 @@ async fn wait(
 }
 
 /// Deletes the pod if that is asked for.
-async fn delete(args: &DrainArgs, pod: &DrainedPod) -> Result<Option<Deletion>, Failure> {
+async fn delete(args: &DrainArgs, pod: &DrainedPod) -> Result<Option<DeletionOutcome>, CommandFailure> {
     if args.delete {
         pod.delete().await.map(Some)
     } else {
@@ -189,26 +200,26 @@ async fn delete(args: &DrainArgs, pod: &DrainedPod) -> Result<Option<Deletion>, 
 
 /// Looks until the wait ends.
 async fn watch(
-    wait: &mut Wait,
+    wait: &mut DrainWait,
     pod: &DrainedPod,
     controllers: &Controllers,
-    selection: &Selection,
-    report: &Report,
-) -> Result<End, Failure> {
+    selection: &RowSelection,
+    report: &DrainReport,
+) -> Result<DrainEnd, CommandFailure> {
     let mut complained = None;
     loop {
         let said = pod.now().await;
         let counted = match controllers.sessions().await {
-            Ok(Survey { rows, asked, why }) => {
+            Ok(SessionSurvey { rows, asked, why }) => {
                 // Another pod may have had its name.
-                let is_own = |row: &&PodSessions| {
+                let is_own = |row: &&PodRow| {
                     let uids = row.uid.as_deref().zip(pod.uid());
                     selection.has(row) && uids.is_none_or(|(one, other)| one == other)
                 };
-                Ok(Counted::of(rows.iter().filter(is_own), why, asked))
+                Ok(PodCount::of(rows.iter().filter(is_own), why, asked))
             }
-            Err(Unknown::Never(failure)) => return Err(report.interrupted(failure)),
-            Err(Unknown::Now(why)) => Err(why),
+            Err(SurveyError::Never(failure)) => return Err(report.interrupted(failure)),
+            Err(SurveyError::Now(why)) => Err(why),
         };
         let why = match (&said, &counted) {
             (Err(error), _) => Some(format!("cannot read the pod: {}", words(error))),
@@ -218,15 +229,15 @@ async fn watch(
         if let Some(why) = &why
             && complained.as_ref() != Some(why)
         {
-            output::complain(&format!("warning: {why}\n"));
+            output::print_error(&format!("warning: {why}\n"));
         }
         complained = why;
         // A pod that cannot be read may still be there.
         let counted = counted.ok().filter(|_| said.is_ok());
-        match wait.look(Instant::now(), said.unwrap_or(wait::Pod::Drains), counted) {
-            Step::End(end) => return Ok(end),
-            Step::Wait(Some(left)) => report.tell(&format!("has {left}"))?,
-            Step::Wait(None) => {}
+        match wait.observe(Instant::now(), said.unwrap_or(wait::PodDrainState::Drains), counted) {
+            DrainStep::End(end) => return Ok(end),
+            DrainStep::Wait(Some(left)) => report.print(&format!("has {left}"))?,
+            DrainStep::Wait(None) => {}
         }
         tokio::time::sleep(INTERVAL).await;
     }
@@ -240,7 +251,7 @@ fn undo(args: &DrainArgs, name: &str, namespace: &str) -> String {
 }
 
 /// What is told: lines for people as it happens, or one object for programs at the end.
-struct Report {
+struct DrainReport {
     form: Output,
     /// In the form of kubectl.
     pod: String,
@@ -248,8 +259,8 @@ struct Report {
     json: Map<String, Value>,
 }
 
-impl Report {
-    fn tell(&self, what: &str) -> Result<(), Failure> {
+impl DrainReport {
+    fn print(&self, what: &str) -> Result<(), CommandFailure> {
         match self.form {
             Output::Text => output::print(&format!("{} {what}\n", self.pod)),
             Output::Json => Ok(()),
@@ -260,7 +271,7 @@ impl Report {
         self.json.insert(field.to_owned(), value.into());
     }
 
-    fn end(self, verdict: Verdict) -> Result<Verdict, Failure> {
+    fn end(self, verdict: CommandVerdict) -> Result<CommandVerdict, CommandFailure> {
         if self.form == Output::Json {
             output::print_json(&Value::Object(self.json))?;
         }
@@ -268,8 +279,8 @@ impl Report {
     }
 
     /// After the pod has begun to drain.
-    fn interrupted(&self, Failure(why): Failure) -> Failure {
+    fn interrupted(&self, CommandFailure(why): CommandFailure) -> CommandFailure {
         let Self { pod, undo, .. } = self;
-        Failure(format!("{why}\n{pod} still drains; to take it back: {undo}"))
+        CommandFailure(format!("{why}\n{pod} still drains; to take it back: {undo}"))
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::wait;
 use crate::cluster::kube::{FIELD_MANAGER, delete, words};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_model::endpoints::DRAIN;
 
 /// The Service of an EndpointSlice.
@@ -32,11 +32,11 @@ impl DrainedPod {
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
-    pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Result<Self, Failure> {
+    pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Result<Self, CommandFailure> {
         let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), namespace);
         let meta = api.get_opt(name).await;
-        let meta = meta.map_err(|error| Failure(format!("cannot read the pod {name}: {}", words(&error))))?;
-        let meta = meta.ok_or_else(|| Failure(format!("no pod {name} in the namespace {namespace}")))?;
+        let meta = meta.map_err(|error| CommandFailure(format!("cannot read the pod {name}: {}", words(&error))))?;
+        let meta = meta.ok_or_else(|| CommandFailure(format!("no pod {name} in the namespace {namespace}")))?;
         Ok(Self {
             api,
             pods: Api::namespaced(client.clone(), namespace),
@@ -61,17 +61,18 @@ impl DrainedPod {
     ///
     /// # Errors
     /// If there is none, or EndpointSlices cannot be listed.
-    pub(super) async fn services(&self) -> Result<BTreeSet<String>, Failure> {
+    pub(super) async fn services(&self) -> Result<BTreeSet<String>, CommandFailure> {
         let Self { name, namespace, .. } = self;
         let slices = self.slices.list(&ListParams::default()).await;
-        let slices = slices.map_err(|error| Failure(format!("cannot list EndpointSlices: {}", words(&error))))?;
+        let slices =
+            slices.map_err(|error| CommandFailure(format!("cannot list EndpointSlices: {}", words(&error))))?;
         let services: BTreeSet<String> = slices
             .into_iter()
             .filter(|slice| self.is_in(slice))
             .filter_map(|slice| slice.metadata.labels?.remove(SERVICE))
             .collect();
         if services.is_empty() {
-            return Err(Failure(format!(
+            return Err(CommandFailure(format!(
                 "the pod {name} is behind no Service: no EndpointSlice in the namespace {namespace} names it, so it \
                  has no sessions"
             )));
@@ -92,13 +93,13 @@ impl DrainedPod {
     ///
     /// # Errors
     /// If the API server refuses it, or the pod is another one by now.
-    pub(super) async fn annotate(&self, since: Option<&str>) -> Result<(), Failure> {
+    pub(super) async fn annotate(&self, since: Option<&str>) -> Result<(), CommandFailure> {
         let since = since.map_or(Value::Null, Value::from);
         // With the uid, the change is for this pod alone.
         let change = json!({"metadata": {"uid": self.meta.metadata.uid, "annotations": {DRAIN: since}}});
         let params = PatchParams::apply(FIELD_MANAGER);
         let patched = self.api.patch(&self.name, &params, &Patch::Merge(&change)).await;
-        let failed = |error: Error| Failure(format!("cannot annotate the pod {}: {}", self.name, words(&error)));
+        let failed = |error: Error| CommandFailure(format!("cannot annotate the pod {}: {}", self.name, words(&error)));
         patched.map(drop).map_err(failed)
     }
 
@@ -106,15 +107,17 @@ impl DrainedPod {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(super) async fn now(&self) -> Result<wait::Pod, Error> {
+    pub(super) async fn now(&self) -> Result<wait::PodDrainState, Error> {
         let now = self.api.get_opt(&self.name).await?;
         let now = now.filter(|now| now.metadata.uid == self.meta.metadata.uid);
-        let Some(now) = now else { return Ok(wait::Pod::Gone) };
+        let Some(now) = now else {
+            return Ok(wait::PodDrainState::Gone);
+        };
         let annotations = now.metadata.annotations.unwrap_or_default();
         Ok(if annotations.contains_key(DRAIN) {
-            wait::Pod::Drains
+            wait::PodDrainState::Drains
         } else {
-            wait::Pod::Undone
+            wait::PodDrainState::Undone
         })
     }
 
@@ -122,15 +125,15 @@ impl DrainedPod {
     ///
     /// # Errors
     /// If the API server refuses it.
-    pub(super) async fn delete(&self) -> Result<Deletion, Failure> {
-        let failed = |error: Error| Failure(format!("cannot delete the pod {}: {}", self.name, words(&error)));
+    pub(super) async fn delete(&self) -> Result<DeletionOutcome, CommandFailure> {
+        let failed = |error: Error| CommandFailure(format!("cannot delete the pod {}: {}", self.name, words(&error)));
         if delete(&self.pods, &self.meta.metadata).await.map_err(failed)? {
-            return Ok(Deletion::Done);
+            return Ok(DeletionOutcome::Done);
         }
         match self.api.get_opt(&self.name).await.map_err(failed)? {
-            None => Ok(Deletion::Gone),
-            Some(now) if now.metadata.uid != self.meta.metadata.uid => Ok(Deletion::Replaced),
-            Some(_) => Err(Failure(format!(
+            None => Ok(DeletionOutcome::Gone),
+            Some(now) if now.metadata.uid != self.meta.metadata.uid => Ok(DeletionOutcome::Replaced),
+            Some(_) => Err(CommandFailure(format!(
                 "cannot delete the pod {}: the API server says that it is another one, and it is not",
                 self.name
             ))),
@@ -140,7 +143,7 @@ impl DrainedPod {
 
 /// What became of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deletion {
+pub(super) enum DeletionOutcome {
     Done,
     /// Somebody else has deleted it.
     Gone,
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     /// What becomes of a deletion that is answered with this code, if this is there then.
-    async fn deletion(code: u16, there: Option<&'static str>) -> Result<Deletion, Failure> {
+    async fn deletion(code: u16, there: Option<&'static str>) -> Result<DeletionOutcome, CommandFailure> {
         let pod = |uid: &str| {
             json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
@@ -195,8 +198,8 @@ mod tests {
     /// A race that no cluster runs when it is asked to.
     #[tokio::test]
     async fn only_what_was_deleted_is_called_so() {
-        assert_eq!(deletion(404, None).await.unwrap(), Deletion::Gone);
-        assert_eq!(deletion(409, Some("2")).await.unwrap(), Deletion::Replaced);
+        assert_eq!(deletion(404, None).await.unwrap(), DeletionOutcome::Gone);
+        assert_eq!(deletion(409, Some("2")).await.unwrap(), DeletionOutcome::Replaced);
         assert!(deletion(409, Some("1")).await.is_err());
         assert!(deletion(403, Some("1")).await.is_err());
     }

@@ -7,29 +7,29 @@ use kube::client::Body;
 use kube::{Client, Config};
 
 use crate::cluster::kube::words;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// How long the server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a server answered.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     /// In their order. Values that are no text are left out.
     pub(super) headers: Vec<(String, String)>,
 }
 
 /// Gets a URL, with these headers (`name: value`). Redirects are not followed: the session of the first answer counts.
-pub(super) async fn fetch(url: &str, headers: &[String], insecure: bool) -> Result<Answer, Failure> {
-    let wrong = |what: &dyn std::fmt::Display| Failure(format!("--curl: {what}, found {url:?}"));
+pub(super) async fn fetch(url: &str, headers: &[String], insecure: bool) -> Result<HttpAnswer, CommandFailure> {
+    let wrong = |what: &dyn std::fmt::Display| CommandFailure(format!("--curl: {what}, found {url:?}"));
     let uri: Uri = url
         .parse()
         .map_err(|error| wrong(&format!("expected a URL ({error})")))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
         return Err(wrong(&"expected a URL that begins with http:// or https://"));
     }
-    let failed = |error: &kube::Error| Failure(format!("--curl: {url}: {}", words(error)));
+    let failed = |error: &kube::Error| CommandFailure(format!("--curl: {url}: {}", words(error)));
     // The client of the API server sends requests to others as well. It adds no credentials: this configuration has
     // none.
     let mut base = Uri::builder();
@@ -47,24 +47,24 @@ pub(super) async fn fetch(url: &str, headers: &[String], insecure: bool) -> Resu
         request.headers_mut().append(name, value);
     }
     let answer = tokio::time::timeout(PATIENCE, client.send(request)).await;
-    let answer = answer.map_err(|_| Failure(format!("--curl: {url}: no answer in time")))?;
+    let answer = answer.map_err(|_| CommandFailure(format!("--curl: {url}: no answer in time")))?;
     let answer = answer.map_err(|error| failed(&error))?;
     let headers = answer.headers().iter().filter_map(|(name, value)| {
         let value = value.to_str().ok()?;
         Some((name.as_str().to_owned(), value.to_owned()))
     });
-    Ok(Answer {
+    Ok(HttpAnswer {
         status: answer.status().as_u16(),
         headers: headers.collect(),
     })
 }
 
-fn read_header(text: &str) -> Result<(HeaderName, HeaderValue), Failure> {
+fn read_header(text: &str) -> Result<(HeaderName, HeaderValue), CommandFailure> {
     let read = || {
         let (name, value) = text.split_once(':')?;
         Some((name.trim().parse().ok()?, value.trim().parse().ok()?))
     };
-    read().ok_or_else(|| Failure(format!("--header: expected name: value, found {text:?}")))
+    read().ok_or_else(|| CommandFailure(format!("--header: expected name: value, found {text:?}")))
 }
 
 #[cfg(test)]

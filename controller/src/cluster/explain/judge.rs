@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::carrier;
-use super::judgement::{Judgement, Shown, Verdict};
-use super::presented::Presented;
-use crate::exit::Failure;
+use super::judgement::{TokenClaims, TokenJudgement, TokenVerdict};
+use super::presented::PresentedToken;
+use crate::exit::CommandFailure;
 use crate::time_format;
-use crate::tools::keys::source::{self, Unavailable};
+use crate::tools::keys::source::{self, KeySourceError};
 use crate::tools::token::candidates::{CandidateSession, keyring, without_scope};
-use crate::tools::token::verification::{Request, judge};
+use crate::tools::token::verification::{TokenRequest, evaluate};
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::keyring::{KeyId, Keyring};
@@ -23,7 +23,7 @@ use limpet_model::explanation::{DestinationExplanation, RuleExplanation};
 use limpet_model::graph::{Action, Forward, Route, RuleName, Session, SessionUse, Target};
 
 /// What a token is judged by.
-pub(super) struct Judge<'a> {
+pub(super) struct TokenJudge<'a> {
     /// The filter's configuration, with the policies of the graph and with keys.
     pub(super) config: Rc<FilterConfig>,
     /// Why there are no keys.
@@ -37,19 +37,19 @@ pub(super) struct Judge<'a> {
 }
 
 /// A session that a token belongs to.
-struct Owner<'r> {
+struct TokenOwner<'r> {
     rule: &'r RuleExplanation,
     session: CandidateSession,
     claims: Claims,
 }
 
-impl Judge<'_> {
-    pub(super) fn judge(&self, presented: &Presented) -> Result<Judgement, Failure> {
-        let mut judgement = Judgement {
+impl TokenJudge<'_> {
+    pub(super) fn judge(&self, presented: &PresentedToken) -> Result<TokenJudgement, CommandFailure> {
+        let mut judgement = TokenJudgement {
             presented: presented.words(),
             form: None,
             key_id: None,
-            verdict: Verdict::Refused,
+            verdict: TokenVerdict::Refused,
             reason: None,
             why: String::new(),
             rule: None,
@@ -80,21 +80,21 @@ impl Judge<'_> {
     }
 
     /// The key of a token.
-    fn keyring(&self, id: KeyId) -> Result<Keyring, Option<Unavailable>> {
+    fn keyring(&self, id: KeyId) -> Result<Keyring, Option<KeySourceError>> {
         if let Some(why) = self.no_keys {
-            return Err(Some(Unavailable::Wrong(why.to_owned())));
+            return Err(Some(KeySourceError::Wrong(why.to_owned())));
         }
         keyring(&self.config, Some(id))
     }
 
-    fn without_key(&self, mut judgement: Judgement, id: KeyId, told: Option<Unavailable>) -> Judgement {
+    fn without_key(&self, mut judgement: TokenJudgement, id: KeyId, told: Option<KeySourceError>) -> TokenJudgement {
         match told {
-            Some(Unavailable::Revoked) => {
+            Some(KeySourceError::Revoked) => {
                 judgement.why = format!("key {id} is revoked: none of its tokens counts any more");
                 judgement.refused(Refusal::RevokedKey)
             }
             Some(unavailable) => {
-                judgement.verdict = Verdict::NotVerified;
+                judgement.verdict = TokenVerdict::NotVerified;
                 judgement.why = unavailable.to_string();
                 judgement
             }
@@ -111,12 +111,12 @@ impl Judge<'_> {
     }
 
     /// The session of the rules that it is of.
-    fn owner(&self, keyring: &Keyring, token: &[u8]) -> Option<Owner<'_>> {
+    fn owner(&self, keyring: &Keyring, token: &[u8]) -> Option<TokenOwner<'_>> {
         for rule in self.rules {
             for session in rule.sessions() {
                 for session in self.candidate(&session.policy, &session.scope).in_each_carrier() {
                     if let Some(claims) = opened(&session, keyring, token) {
-                        return Some(Owner { rule, session, claims });
+                        return Some(TokenOwner { rule, session, claims });
                     }
                 }
             }
@@ -135,12 +135,12 @@ impl Judge<'_> {
 
     fn owned(
         &self,
-        mut judgement: Judgement,
-        presented: &Presented,
+        mut judgement: TokenJudgement,
+        presented: &PresentedToken,
         key: KeyId,
-        owner: &Owner<'_>,
-    ) -> Result<Judgement, Failure> {
-        let Owner { rule, session, claims } = owner;
+        owner: &TokenOwner<'_>,
+    ) -> Result<TokenJudgement, CommandFailure> {
+        let TokenOwner { rule, session, claims } = owner;
         judgement.rule = Some(rule.to_string());
         judgement.claims = Some(self.claims(session, claims));
         let told_in = session
@@ -149,11 +149,11 @@ impl Judge<'_> {
         let request = match &presented.header {
             // What a response tells in another header is for the client to put in its place.
             Some((name, value)) if !told_in.is_some_and(|told| told.eq_ignore_ascii_case(name)) => {
-                Request::with(name, value)
+                TokenRequest::with(name, value)
             }
-            _ => Request::new(session, &presented.token),
+            _ => TokenRequest::new(session, &presented.token),
         };
-        match judge(session, request, key, self.now)? {
+        match evaluate(session, request, key, self.now)? {
             RequestOutcome::Steered | RequestOutcome::Rebalanced => Ok(self.steered(judgement, owner)),
             RequestOutcome::NoToken => {
                 let (config, scope) = (session.policy_config(), &session.scope);
@@ -174,8 +174,8 @@ impl Judge<'_> {
     }
 
     /// A token that the filter honours, unless the route does not lead to its destination, or the backend is gone.
-    fn steered(&self, mut judgement: Judgement, owner: &Owner<'_>) -> Judgement {
-        let Owner { rule, session, claims } = owner;
+    fn steered(&self, mut judgement: TokenJudgement, owner: &TokenOwner<'_>) -> TokenJudgement {
+        let TokenOwner { rule, session, claims } = owner;
         let hash = claims.destination.to_string();
         let is_it = |to: &&DestinationExplanation| to.hash.as_deref() == Some(&hash);
         let Some(destination) = rule.destinations.iter().find(is_it) else {
@@ -186,7 +186,7 @@ impl Judge<'_> {
                 (!rules.is_empty()).then(|| format!("this rule, once it leads there again: {} there", leads(&rules)));
             return judgement.refused(Refusal::UnknownDestination);
         };
-        judgement.verdict = Verdict::Honoured;
+        judgement.verdict = TokenVerdict::Honoured;
         let cluster = destination
             .cluster
             .as_ref()
@@ -222,7 +222,7 @@ impl Judge<'_> {
         } else {
             "the request goes to another one, and gets a new token"
         };
-        judgement.verdict = Verdict::Moved;
+        judgement.verdict = TokenVerdict::Moved;
         judgement.why = format!(
             "the token is good, but no endpoint of {cluster} that takes requests has the address {backend}: {then}"
         );
@@ -270,7 +270,7 @@ impl Judge<'_> {
     }
 
     /// Of no session of these rules.
-    fn foreign(&self, mut judgement: Judgement, presented: &Presented, keyring: &Keyring) -> Judgement {
+    fn foreign(&self, mut judgement: TokenJudgement, presented: &PresentedToken, keyring: &Keyring) -> TokenJudgement {
         let token = presented.token.as_bytes();
         for SessionUse { policy, scope } in sessions(self.graph) {
             let session = self.candidate(&policy, &scope);
@@ -298,7 +298,7 @@ impl Judge<'_> {
             }
         }
         if self.rules.is_empty() {
-            judgement.verdict = Verdict::NotVerified;
+            judgement.verdict = TokenVerdict::NotVerified;
             "nothing serves the route, so what its rules accept is not known: no verdict is possible"
                 .clone_into(&mut judgement.why);
             return judgement;
@@ -326,7 +326,7 @@ impl Judge<'_> {
     }
 
     /// The carriers that a token may have been made for.
-    fn carriers(&self, presented: &Presented, scope: &str) -> Vec<(CarrierMode, String)> {
+    fn carriers(&self, presented: &PresentedToken, scope: &str) -> Vec<(CarrierMode, String)> {
         let own = presented
             .name
             .as_deref()
@@ -381,11 +381,11 @@ impl Judge<'_> {
         (clusters.first().map(ToString::to_string), rules)
     }
 
-    fn claims(&self, session: &CandidateSession, claims: &Claims) -> Shown {
+    fn claims(&self, session: &CandidateSession, claims: &Claims) -> TokenClaims {
         let absolute = session.policy_config().and_then(|policy| policy.absolute_timeout);
         let idle = session.idle_bound().map(|(bound, _)| bound);
         let end = |begin: Timestamp, timeout: Option<GatewayDuration>| Some(begin.after(timeout?.get()));
-        Shown {
+        TokenClaims {
             host: claims.host.to_string(),
             destination: claims.destination.to_string(),
             cluster: self.leading_to(claims.destination).0,

@@ -11,7 +11,7 @@ use limpet_core::token::{Age, Refusal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Verdict {
+pub(super) enum TokenVerdict {
     Honoured,
     Refused,
     /// The filter honours it, and the request goes elsewhere.
@@ -22,14 +22,14 @@ pub(super) enum Verdict {
 /// What is said of a token.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Judgement {
+pub(super) struct TokenJudgement {
     /// Its carrier, like `cookie shop`.
     pub(super) presented: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) form: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) key_id: Option<u8>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: TokenVerdict,
     /// The word of metrics and access logs for a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
@@ -48,13 +48,13 @@ pub(super) struct Judgement {
     pub(super) ready: Option<ObjectName>,
     /// What it says, if it could be verified.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) claims: Option<Shown>,
+    pub(super) claims: Option<TokenClaims>,
 }
 
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
+pub(super) struct TokenClaims {
     pub(super) host: String,
     pub(super) destination: String,
     /// The cluster, if there is one of this destination.
@@ -89,8 +89,8 @@ fn exact_if_any<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -
 }
 
 /// Where a rule honours several tokens, says which one counts.
-pub(super) fn say_which_counts(all: &mut [Judgement]) {
-    let honoured: Vec<_> = all.iter().map(Judgement::honoured).collect();
+pub(super) fn mark_newest(all: &mut [TokenJudgement]) {
+    let honoured: Vec<_> = all.iter().map(TokenJudgement::honoured).collect();
     for (at, judgement) in all.iter_mut().enumerate() {
         let Some((rule, _)) = judgement.honoured() else {
             continue;
@@ -101,17 +101,17 @@ pub(super) fn say_which_counts(all: &mut [Judgement]) {
     }
 }
 
-impl Judgement {
+impl TokenJudgement {
     /// The rule that honours the token, and its age. Where the pod is gone, the token still counts: the session begins
     /// again with the next one.
     fn honoured(&self) -> Option<(Option<String>, Age)> {
-        let is_honoured = matches!(self.verdict, Verdict::Honoured | Verdict::Moved);
+        let is_honoured = matches!(self.verdict, TokenVerdict::Honoured | TokenVerdict::Moved);
         let claims = self.claims.as_ref().filter(|_| is_honoured)?;
         Some((self.rule.clone(), claims.age))
     }
 
     pub(super) fn refused(mut self, refusal: Refusal) -> Self {
-        self.verdict = Verdict::Refused;
+        self.verdict = TokenVerdict::Refused;
         let word = RequestOutcome::Refused(refusal).word();
         self.reason = Some(word.trim_start_matches("refused.").to_owned());
         self

@@ -27,12 +27,12 @@ use serde_json::{Value, json};
 use crate::cluster::cli::{ExplainArgs, RouteArgument};
 use crate::cluster::config::Config;
 use crate::cluster::render::add_classes;
-use crate::exit::{Failure, Verdict as ExitVerdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
-use fetch::Answer;
-use judge::Judge;
-use judgement::{Judgement, Verdict};
+use fetch::HttpAnswer;
+use judge::TokenJudge;
+use judgement::{TokenJudgement, TokenVerdict};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_core::config::schema::{FilterConfig, default_max_idle};
 use limpet_core::time::Timestamp;
@@ -43,15 +43,15 @@ use limpet_model::explanation::{
 use limpet_model::reports::{Condition, ConditionStatus, IngressRouteStatus};
 use limpet_model::{Graph, Objects, Reports, Settings, explain};
 use limpet_outputs::{FilterInputs, FilterKeys, all_policies, filter_config};
-use presented::Presented;
-use sources::Sources;
+use presented::PresentedToken;
+use sources::ExplainSources;
 
-pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<ExitVerdict, Failure> {
+pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
     let judges_tokens = args.token.is_some() || args.cookie.is_some() || args.curl.is_some();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(format!("cannot start: {error}")))?;
+        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
     let mut sources = if args.files.is_empty() {
         runtime.block_on(online::read(args, judges_tokens))?
     } else {
@@ -72,9 +72,9 @@ pub(crate) fn run(args: &ExplainArgs, format: Output) -> Result<ExitVerdict, Fai
         Output::Json => output::print_json(&explanation.json(now))?,
     }
     Ok(if explanation.is_good() {
-        ExitVerdict::Good
+        CommandVerdict::Good
     } else {
-        ExitVerdict::Bad
+        CommandVerdict::Bad
     })
 }
 
@@ -88,19 +88,24 @@ struct Explanation {
     problems: Vec<String>,
     rules: Vec<RuleExplanation>,
     /// `None`: there was nothing to judge.
-    judged: Option<Judged>,
+    judged: Option<JudgedTokens>,
 }
 
 /// What became of what a person presented.
 #[derive(Debug)]
-struct Judged {
-    tokens: Vec<Judgement>,
+struct JudgedTokens {
+    tokens: Vec<TokenJudgement>,
     /// What else there is to say of it.
     note: Option<String>,
 }
 
 impl Explanation {
-    fn new(args: &ExplainArgs, sources: &Sources, answer: Option<&Answer>, now: Timestamp) -> Result<Self, Failure> {
+    fn new(
+        args: &ExplainArgs,
+        sources: &ExplainSources,
+        answer: Option<&HttpAnswer>,
+        now: Timestamp,
+    ) -> Result<Self, CommandFailure> {
         let RouteArgument { kind, name } = &args.route;
         let route = ObjectRef {
             kind: *kind,
@@ -112,7 +117,7 @@ impl Explanation {
         }
         let place = if args.files.is_empty() { "cluster" } else { "files" };
         if let Some(why) = missing::not_there(&objects, &route, &sources.settings, place) {
-            return Err(Failure(why));
+            return Err(CommandFailure(why));
         }
         let (graph, reports, mut rules) = explain(&objects, &sources.settings, &route);
         let mut problems = problems(&reports, &route, &rules, &sources.settings);
@@ -123,7 +128,7 @@ impl Explanation {
             let all = one_of(&rules);
             rules.retain(|rule| rule.is_called(wanted));
             if rules.is_empty() {
-                return Err(Failure(format!("--rule: expected {all}, found {wanted:?}")));
+                return Err(CommandFailure(format!("--rule: expected {all}, found {wanted:?}")));
             }
         }
         add_idle_bounds(&mut rules, &sources.config);
@@ -144,7 +149,7 @@ impl Explanation {
     }
 
     fn is_good(&self) -> bool {
-        let is_honoured = |judgement: &Judgement| judgement.verdict == Verdict::Honoured;
+        let is_honoured = |judgement: &TokenJudgement| judgement.verdict == TokenVerdict::Honoured;
         match &self.judged {
             Some(judged) => judged.tokens.iter().any(is_honoured),
             None => self.problems.is_empty() && self.rules.iter().all(|rule| rule.problems.is_empty()),
@@ -224,27 +229,27 @@ fn add_idle_bounds(rules: &mut [RuleExplanation], config: &Config) {
 /// Judges what the arguments present.
 fn judged(
     args: &ExplainArgs,
-    sources: &Sources,
+    sources: &ExplainSources,
     graph: &Graph,
     rules: &[RuleExplanation],
-    answer: Option<&Answer>,
+    answer: Option<&HttpAnswer>,
     now: Timestamp,
-) -> Result<Option<Judged>, Failure> {
+) -> Result<Option<JudgedTokens>, CommandFailure> {
     let sessions = rules.iter().flat_map(RuleExplanation::sessions);
     let names: Vec<String> = sessions
         .filter_map(|session| carrier::name(&session.config, &session.scope))
         .collect();
     let is_expected = |name: &str| names.iter().any(|known| known == name);
     let (presented, from) = match (&args.token, &args.cookie, answer) {
-        (Some(token), ..) => (Presented::tokens(token), String::new()),
-        (_, Some(line), _) => (Presented::cookies(line, is_expected), "the line".to_owned()),
+        (Some(token), ..) => (PresentedToken::tokens(token), String::new()),
+        (_, Some(line), _) => (PresentedToken::cookies(line, is_expected), "the line".to_owned()),
         (.., Some(answer)) => {
             let headers = answer
                 .headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str()));
             (
-                Presented::answered(headers, is_expected),
+                PresentedToken::answered(headers, is_expected),
                 format!("the answer, with status {},", answer.status),
             )
         }
@@ -272,7 +277,7 @@ fn judged(
         fences: sources.fences.clone(),
         ..filter_config(all_policies(graph), &BTreeSet::new(), false, &inputs)
     };
-    let judge = Judge {
+    let judge = TokenJudge {
         config: Rc::new(config),
         no_keys,
         graph,
@@ -280,16 +285,16 @@ fn judged(
         endpoints: &endpoints,
         now,
     };
-    let mut tokens: Vec<Judgement> = presented
+    let mut tokens: Vec<TokenJudgement> = presented
         .iter()
         .map(|presented| judge.judge(presented))
         .collect::<Result<_, _>>()?;
-    judgement::say_which_counts(&mut tokens);
-    Ok(Some(Judged { tokens, note }))
+    judgement::mark_newest(&mut tokens);
+    Ok(Some(JudgedTokens { tokens, note }))
 }
 
 /// The endpoints of a destination, as far as they are known.
-fn endpoints(sources: &Sources, to: &DestinationExplanation) -> Option<Vec<Endpoint>> {
+fn endpoints(sources: &ExplainSources, to: &DestinationExplanation) -> Option<Vec<Endpoint>> {
     let found = sources.store.endpoints(to.service.as_ref()?, &to.port_name);
     (sources.has_all_endpoints || !found.is_empty()).then_some(found)
 }

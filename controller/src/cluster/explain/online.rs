@@ -6,27 +6,28 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, Client, Error};
 
-use super::sources::{Sources, assume_named, keys};
+use super::sources::{ExplainSources, assume_named, keys};
 use crate::cluster::cli::ExplainArgs;
 use crate::cluster::config::{Config, IN_CONFIG_MAP};
 use crate::cluster::kube::{
-    Connection, FIELD_MANAGER, Lists, PodMeta, Store, Unlisted, Update, Watched, Wiped, connect, words,
+    ApiConnection, FIELD_MANAGER, ListError, Lists, PodMeta, Store, StoreUpdate, WatchSettings, ZeroizingSecret,
+    connect, words,
 };
-use crate::cluster::reconcile::config_map::Content;
-use crate::cluster::reconcile::fences::List;
+use crate::cluster::reconcile::config_map::ConfigMapContent;
+use crate::cluster::reconcile::fences::FenceList;
 use crate::cluster::reconcile::keyring;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::tools::keys::keys_file;
 use limpet_api::{Kind, ObjectName, ParentRef};
 use limpet_core::config::schema::KeyConfig;
 use limpet_model::{Memory, Objects};
 
 /// Reads a cluster. `judges_tokens`: whether keys and fences are needed.
-pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sources, Failure> {
+pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<ExplainSources, CommandFailure> {
     let connected = connect(args.kubeconfig.as_deref()).await;
-    let Connection { client, address } = connected.map_err(|error| Failure(error.to_string()))?;
+    let ApiConnection { client, address } = connected.map_err(|error| CommandFailure(error.to_string()))?;
     let failed = |error: &Error| {
-        Failure(format!(
+        CommandFailure(format!(
             "cannot read from the API server at {address}: {}",
             words(error)
         ))
@@ -38,11 +39,11 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
         .namespace
         .clone()
         .unwrap_or_else(|| client.default_namespace().to_owned());
-    let watched = Watched {
+    let watched = WatchSettings {
         controller: Arc::from(settings.controller_name.as_str()),
         serves: settings.judges(),
         namespaces: Vec::new(),
-        own: None,
+        own_namespace: None,
         // Those that tokens lead to are asked for one by one.
         pods: false,
         contour: settings.contour.clone(),
@@ -66,13 +67,13 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
             .map_err(|error| failed(&error))?;
         let Some(unlisted) = unlisted else { continue };
         let is_needed = [Kind::Gateway, Kind::GatewayClass, args.route.kind].contains(&kind);
-        if is_needed && unlisted.known.is_empty() {
-            return Err(Failure(format!("cannot list {kind}: {}", unlisted.words)));
+        if is_needed && unlisted.listed_namespaces.is_empty() {
+            return Err(CommandFailure(format!("cannot list {kind}: {}", unlisted.message)));
         }
         has_all_endpoints &= kind != Kind::EndpointSlice;
-        unknown.push(told(kind, &unlisted));
+        unknown.push(list_error_message(kind, &unlisted));
     }
-    let own = Own {
+    let own = ControllerObjects {
         client: &client,
         namespace: &args.controller.namespace,
     };
@@ -86,7 +87,7 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
     assume_named(&mut store);
     // The controller reads pods on these conditions.
     let reads_pods = judges_tokens && settings.judges() && config.sessions.enabled;
-    let mut sources = Sources {
+    let mut sources = ExplainSources {
         store,
         settings,
         namespace,
@@ -102,7 +103,7 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
             Some(keys) => Ok(keys),
             None => own.keys(&sources.config).await,
         };
-        match own.content::<List>(&sources.config.fences).await {
+        match own.content::<FenceList>(&sources.config.fences).await {
             Ok(list) => sources.fences = list.map(|list| list.config()).unwrap_or_default(),
             Err(why) => sources
                 .unknown
@@ -114,7 +115,7 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Sour
 
 /// Reads what these pods say. Returns whether that may change the explanation. Without the right, it is one more thing
 /// that is not known.
-pub(super) async fn read_pods(pods: &BTreeSet<ObjectName>, sources: &mut Sources) -> bool {
+pub(super) async fn read_pods(pods: &BTreeSet<ObjectName>, sources: &mut ExplainSources) -> bool {
     let Some(client) = sources.client.clone() else {
         return false;
     };
@@ -123,7 +124,7 @@ pub(super) async fn read_pods(pods: &BTreeSet<ObjectName>, sources: &mut Sources
         match api.get_metadata_opt(&name.name).await {
             Ok(Some(pod)) => {
                 let pod = PodMeta::read(&pod, FIELD_MANAGER);
-                sources.store.apply(Update::Pod(name.clone(), pod));
+                sources.store.apply(StoreUpdate::Pod(name.clone(), pod));
             }
             Ok(None) => {}
             Err(error) => sources.unknown.push(format!(
@@ -150,7 +151,13 @@ fn gateways_of(objects: &Objects, name: &str, namespace: &str) -> BTreeSet<Strin
         .collect()
 }
 
-fn told(kind: Kind, Unlisted { words, known }: &Unlisted) -> String {
+fn list_error_message(
+    kind: Kind,
+    ListError {
+        message: words,
+        listed_namespaces: known,
+    }: &ListError,
+) -> String {
     if known.is_empty() {
         return format!("no {kind} is known: {words}");
     }
@@ -159,7 +166,11 @@ fn told(kind: Kind, Unlisted { words, known }: &Unlisted) -> String {
 }
 
 /// The configuration of the controller: that of `--config`, or of its ConfigMap.
-async fn controllers_config(args: &ExplainArgs, client: &Client, unknown: &mut Vec<String>) -> Result<Config, Failure> {
+async fn controllers_config(
+    args: &ExplainArgs,
+    client: &Client,
+    unknown: &mut Vec<String>,
+) -> Result<Config, CommandFailure> {
     if let Some(file) = &args.config {
         return Config::read(file, args.output);
     }
@@ -185,14 +196,14 @@ async fn controllers_config(args: &ExplainArgs, client: &Client, unknown: &mut V
 }
 
 /// The controller's own objects.
-struct Own<'a> {
+struct ControllerObjects<'a> {
     client: &'a Client,
     namespace: &'a str,
 }
 
-impl Own<'_> {
+impl ControllerObjects<'_> {
     /// What a ConfigMap keeps; `None`: it does not exist.
-    async fn content<K: Content>(&self, name: &str) -> Result<Option<K>, String> {
+    async fn content<K: ConfigMapContent>(&self, name: &str) -> Result<Option<K>, String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
         let found = maps.get_opt(name).await.map_err(|error| words(&error))?;
         let Some(map) = found else { return Ok(None) };
@@ -214,7 +225,7 @@ impl Own<'_> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         match secrets.get_opt(name).await {
             Ok(Some(secret)) => {
-                let secret = Wiped::new(secret);
+                let secret = ZeroizingSecret::new(secret);
                 let document = keyring::document(secret.object());
                 let document = document.map_err(|broken| format!("Secret {namespace}/{name}: {broken}"))?;
                 Ok(keys_file::of_document(&document))
@@ -233,16 +244,16 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_told_with_the_missing_right() {
-        let refused = |known: &[&str]| Unlisted {
-            words: "services is forbidden".to_owned(),
-            known: known.iter().map(|name| (*name).to_owned()).collect(),
+        let refused = |known: &[&str]| ListError {
+            message: "services is forbidden".to_owned(),
+            listed_namespaces: known.iter().map(|name| (*name).to_owned()).collect(),
         };
         assert_eq!(
-            told(Kind::Service, &refused(&[])),
+            list_error_message(Kind::Service, &refused(&[])),
             "no Service is known: services is forbidden"
         );
         assert_eq!(
-            told(Kind::Service, &refused(&["shop"])),
+            list_error_message(Kind::Service, &refused(&["shop"])),
             "Service: only those of shop are known: services is forbidden"
         );
     }

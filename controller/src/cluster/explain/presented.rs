@@ -5,7 +5,7 @@ use limpet_core::token::{CarrierMode, is_token};
 
 /// A token, and the header that a client would send it in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Presented {
+pub(super) struct PresentedToken {
     pub(super) token: String,
     /// The name of its cookie, header or parameter, if it is known.
     pub(super) name: Option<String>,
@@ -15,7 +15,7 @@ pub(super) struct Presented {
     pub(super) header: Option<(String, String)>,
 }
 
-impl Presented {
+impl PresentedToken {
     /// Reads what `limpet token inspect` reads.
     pub(super) fn tokens(text: &str) -> Vec<Self> {
         TokenArgument::parse(text).into_iter().map(Self::new).collect()
@@ -112,8 +112,8 @@ mod tests {
 
     const TOKEN: &str = "EAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-    fn names(all: &[Presented]) -> Vec<String> {
-        all.iter().map(Presented::words).collect()
+    fn names(all: &[PresentedToken]) -> Vec<String> {
+        all.iter().map(PresentedToken::words).collect()
     }
 
     #[test]
@@ -121,21 +121,21 @@ mod tests {
         let none = |_: &str| false;
         let line = format!("a=1; s={TOKEN}; t=\"{TOKEN}~x\"");
         for prefix in ["", "Cookie: ", "cookie:", "> Cookie: "] {
-            let found = Presented::cookies(&format!("{prefix}{line}"), none);
+            let found = PresentedToken::cookies(&format!("{prefix}{line}"), none);
             assert_eq!(names(&found), ["cookie s", "cookie t"], "{prefix}");
             let header = |value: String| Some(("cookie".to_owned(), value));
             assert_eq!(found[0].header, header(format!("s={TOKEN}")));
             assert_eq!(found[1].header, header(format!("t={TOKEN}~")));
         }
         let row = format!("#HttpOnly_shop.example\tFALSE\t/\tFALSE\t0\ts\t{TOKEN}");
-        assert_eq!(names(&Presented::cookies(&row, none)), ["cookie s"]);
-        assert!(Presented::cookies(&row.replace(TOKEN, "cut"), none).is_empty());
-        let set = Presented::cookies(&format!("Set-Cookie: s={TOKEN}; Path=/; t={TOKEN}"), none);
+        assert_eq!(names(&PresentedToken::cookies(&row, none)), ["cookie s"]);
+        assert!(PresentedToken::cookies(&row.replace(TOKEN, "cut"), none).is_empty());
+        let set = PresentedToken::cookies(&format!("Set-Cookie: s={TOKEN}; Path=/; t={TOKEN}"), none);
         assert_eq!(names(&set), ["cookie s"]);
-        assert!(Presented::cookies("a=1; b", none).is_empty());
+        assert!(PresentedToken::cookies("a=1; b", none).is_empty());
         // What has the name of a session is told of.
         assert_eq!(
-            names(&Presented::cookies("a=1; s=cut", |name| name == "s")),
+            names(&PresentedToken::cookies("a=1; s=cut", |name| name == "s")),
             ["cookie s"]
         );
     }
@@ -150,7 +150,7 @@ mod tests {
             ("x-session", TOKEN),
             ("location", location.as_str()),
         ];
-        let found = Presented::answered(headers.into_iter(), |_| false);
+        let found = PresentedToken::answered(headers.into_iter(), |_| false);
         assert_eq!(names(&found), ["cookie s", "header x-session", "query q"]);
         let path = format!("/?q={TOKEN}");
         assert_eq!(found[2].header, Some((":path".to_owned(), path)));

@@ -6,9 +6,9 @@ use kube::Client;
 
 use crate::cluster::cli::ExplainArgs;
 use crate::cluster::config::Config;
-use crate::cluster::kube::{Store, Update, Wanted};
-use crate::cluster::render::{Files, read_manifests};
-use crate::exit::Failure;
+use crate::cluster::kube::{ReferencedObject, Store, StoreUpdate};
+use crate::cluster::render::{ManifestFiles, read_manifests};
+use crate::exit::CommandFailure;
 use crate::tools::keys::keys_file;
 use limpet_core::config::schema::{FenceConfig, KeyConfig};
 use limpet_model::{Authorities, Certificate, Settings};
@@ -17,7 +17,7 @@ use limpet_model::{Authorities, Certificate, Settings};
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// Everything that an explanation is made of.
-pub(super) struct Sources {
+pub(super) struct ExplainSources {
     pub(super) store: Store,
     pub(super) config: Config,
     pub(super) settings: Settings,
@@ -35,15 +35,15 @@ pub(super) struct Sources {
 }
 
 /// Reads files.
-pub(super) fn from_files(args: &ExplainArgs) -> Result<Sources, Failure> {
+pub(super) fn from_files(args: &ExplainArgs) -> Result<ExplainSources, CommandFailure> {
     let config = match &args.config {
         Some(file) => Config::read(file, args.output)?,
         None => Config::default(),
     };
     let settings = config.settings(args.output);
-    let Files { mut store, .. } = read_manifests(&args.files, &settings)?;
+    let ManifestFiles { mut store, .. } = read_manifests(&args.files, &settings)?;
     assume_named(&mut store);
-    Ok(Sources {
+    Ok(ExplainSources {
         store,
         settings,
         config,
@@ -57,22 +57,22 @@ pub(super) fn from_files(args: &ExplainArgs) -> Result<Sources, Failure> {
 }
 
 /// Those of `--keys`.
-pub(super) fn keys(args: &ExplainArgs) -> Result<Option<Vec<KeyConfig>>, Failure> {
+pub(super) fn keys(args: &ExplainArgs) -> Result<Option<Vec<KeyConfig>>, CommandFailure> {
     args.keys.as_deref().map(keys_file::read).transpose()
 }
 
 /// Answers for the single objects that others name. What is in them changes no session, so nobody needs the right to
 /// read them, and no private key is read.
 pub(super) fn assume_named(store: &mut Store) {
-    for object in store.wanted().clone().into_keys() {
+    for object in store.references().clone().into_keys() {
         let certificate = Certificate {
             chain: Vec::new().into(),
             key: Arc::default(),
         };
         store.apply(match object {
-            Wanted::Secret(name) => Update::Secret(name, Some(Ok(certificate))),
-            Wanted::ConfigMap(name) => Update::ConfigMap(name, Some(Ok(Authorities::of_pem("")))),
-            Wanted::Node(name) => Update::Node(name, None),
+            ReferencedObject::Secret(name) => StoreUpdate::Secret(name, Some(Ok(certificate))),
+            ReferencedObject::ConfigMap(name) => StoreUpdate::ConfigMap(name, Some(Ok(Authorities::of_pem("")))),
+            ReferencedObject::Node(name) => StoreUpdate::Node(name, None),
         });
     }
 }

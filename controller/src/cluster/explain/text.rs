@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::judgement::{Judgement, Verdict};
-use super::{Explanation, Judged, carrier};
+use super::judgement::{TokenJudgement, TokenVerdict};
+use super::{Explanation, JudgedTokens, carrier};
 use crate::output::printable;
 use crate::time_format;
 use limpet_core::time::Timestamp;
@@ -23,7 +23,7 @@ pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
         }
         of_rule(&mut text, rule, now);
     }
-    if let Some(Judged { tokens, note }) = &explanation.judged {
+    if let Some(JudgedTokens { tokens, note }) = &explanation.judged {
         if let Some(note) = note {
             line(&mut text, 0, "");
             line(&mut text, 0, note);
@@ -36,12 +36,12 @@ pub(super) fn text(explanation: &Explanation, now: Timestamp) -> String {
     text
 }
 
-fn of_token(text: &mut String, judgement: &Judgement, now: Timestamp) {
+fn of_token(text: &mut String, judgement: &TokenJudgement, now: Timestamp) {
     let verdict = match (judgement.verdict, &judgement.reason) {
-        (Verdict::Honoured, _) => "honoured".to_owned(),
-        (Verdict::NotVerified, _) => "not verified".to_owned(),
-        (Verdict::Refused, Some(reason)) => format!("not honoured ({reason})"),
-        (Verdict::Refused, None) | (Verdict::Moved, _) => "not honoured".to_owned(),
+        (TokenVerdict::Honoured, _) => "honoured".to_owned(),
+        (TokenVerdict::NotVerified, _) => "not verified".to_owned(),
+        (TokenVerdict::Refused, Some(reason)) => format!("not honoured ({reason})"),
+        (TokenVerdict::Refused, None) | (TokenVerdict::Moved, _) => "not honoured".to_owned(),
     };
     line(text, 0, &format!("{}: {verdict}", judgement.presented));
     line(text, 1, &format!("why          {}", judgement.why));

@@ -14,7 +14,7 @@ use kube::{Client, Config};
 use tower::ServiceBuilder;
 use tower::retry::RetryLayer;
 
-use super::reach::Reach;
+use super::reach::ApiReachability;
 
 /// Why there is no way to reach an API server.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// A client, and the address of the API server that it asks.
-pub(crate) struct Connection {
+pub(crate) struct ApiConnection {
     pub(crate) client: Client,
     pub(crate) address: String,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Connection {
 ///
 /// # Errors
 /// If nothing says how to reach an API server. Whether one answers is not checked.
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, ConnectError> {
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<ApiConnection, ConnectError> {
     let config = match kubeconfig {
         Some(file) => {
             let failed = |source| ConnectError::File {
@@ -64,7 +64,7 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Connection, Con
     };
     let address = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let client = client(config, &address)?;
-    Ok(Connection { client, address })
+    Ok(ApiConnection { client, address })
 }
 
 fn client(config: Config, address: &str) -> Result<Client, kube::Error> {
@@ -81,13 +81,13 @@ fn client(config: Config, address: &str) -> Result<Client, kube::Error> {
     connector.set_keepalive_retries(Some(probes));
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
-    let reach = Reach::new(address);
+    let reach = ApiReachability::new(address);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .layer(RetryLayer::new(RetryPolicy::server_retry()))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .map_result(move |result| reach.seen(result))
+        .map_result(move |result| reach.observe(result))
         .timeout(ANSWER)
         .service(http);
     Ok(Client::new(service, config.default_namespace))

@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::certificate;
 use super::item::dynamic_resource;
-use super::named_object::{self, Seen};
-use super::update::{Update, Updates};
+use super::named_object::{self, ObservedObject};
+use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::{BackendRef, Kind, Meta, ObjectName, ParentRef};
 use limpet_model::{Authorities, Objects};
 
@@ -18,12 +18,12 @@ use limpet_model::{Authorities, Objects};
 #[serde(default)]
 pub(super) struct RawConfigMap {
     metadata: ObjectMeta,
-    data: Data,
+    data: ConfigMapData,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct Data {
+struct ConfigMapData {
     #[serde(rename = "ca.crt")]
     authorities: Option<String>,
 }
@@ -31,15 +31,15 @@ struct Data {
 dynamic_resource!(RawConfigMap);
 
 /// Watches one ConfigMap, until the receiver of updates is gone.
-pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
-    let update = |found: Seen<RawConfigMap>| {
+pub(super) async fn watch(client: Client, name: ObjectName, updates: UpdateSender) {
+    let update = |found: ObservedObject<RawConfigMap>| {
         let found = match found {
             Ok(config_map) => config_map.as_ref().map(read),
             Err(_) => Some(Err(
                 "limpet has no right to read it: grant list and watch on it".to_owned()
             )),
         };
-        Update::ConfigMap(name.clone(), found)
+        StoreUpdate::ConfigMap(name.clone(), found)
     };
     named_object::send(client, ("ConfigMap", "configmaps"), &name, &updates, update).await;
 }
@@ -50,7 +50,7 @@ pub(super) fn read(config_map: &RawConfigMap) -> Result<Authorities, String> {
 }
 
 /// The ConfigMaps that policies name whose targets the routes of our Gateways lead to, each with the policy.
-pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
+pub(super) fn referenced<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
     let policies = &objects.backend_tls_policies;
     if policies
         .values()

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::item::Item;
+use super::item::WatchItem;
 use super::own_status::ObservedStatus;
 use super::pruned::pruned;
 use limpet_api::{
@@ -18,17 +18,17 @@ use limpet_outputs::istio::PERSISTENT_SESSION;
 
 /// An object as the store takes it.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DecodedObject {
     pub(super) name: ObjectName,
     pub(super) uid: String,
     pub(super) version: String,
     /// If we write statuses of its kind.
     pub(super) status: Option<ObservedStatus>,
-    pub(super) content: Content,
+    pub(super) content: ObjectContent,
 }
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum ObjectContent {
     GatewayClass(Object<GatewayClassSpec>),
     Gateway(Object<GatewaySpec>),
     HttpRoute(Object<HttpRouteSpec>),
@@ -48,54 +48,56 @@ pub(super) enum Content {
 
 /// How objects of a kind are read.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum KindForm {
     /// Ports and endpoints, as [`super::slice`] reads them.
     Slice,
     Item(ItemForm),
 }
 
-/// How what a watch brings as an [`Item`] is read.
+/// How what a watch brings as a [`WatchItem`] is read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ItemForm {
     /// Only the labels matter of a Namespace.
     Labels,
     /// The metadata and the spec.
-    Spec(fn(&Value) -> Content),
+    Spec(fn(&Value) -> ObjectContent),
     /// Of a Service also where its load balancer can be reached, which is in its status.
     Service,
 }
 
-pub(super) fn form(kind: Kind) -> Form {
-    let spec: fn(&Value) -> Content = match kind {
-        Kind::EndpointSlice => return Form::Slice,
-        Kind::Namespace => return Form::Item(ItemForm::Labels),
-        Kind::Service => return Form::Item(ItemForm::Service),
-        Kind::BackendLbPolicy => |value| Content::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value)),
-        Kind::BackendTlsPolicy => |value| Content::BackendTlsPolicy(readable(value)),
-        Kind::XBackendTrafficPolicy => {
-            |value| Content::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
+pub(super) fn form(kind: Kind) -> KindForm {
+    let spec: fn(&Value) -> ObjectContent = match kind {
+        Kind::EndpointSlice => return KindForm::Slice,
+        Kind::Namespace => return KindForm::Item(ItemForm::Labels),
+        Kind::Service => return KindForm::Item(ItemForm::Service),
+        Kind::BackendLbPolicy => {
+            |value| ObjectContent::SessionPolicy(SessionPolicyKind::BackendLbPolicy, readable(value))
         }
-        Kind::EnvoyDeployment => |value| Content::EnvoyDeployment(Box::new(readable(value))),
-        Kind::Gateway => |value| Content::Gateway(readable(value)),
-        Kind::GatewayClass => |value| Content::GatewayClass(readable(value)),
-        Kind::GrpcRoute => |value| Content::GrpcRoute(readable(value)),
-        Kind::HttpRoute => |value| Content::HttpRoute(readable(value)),
-        Kind::IngressRoute => |value| Content::IngressRoute(readable(value)),
-        Kind::TlsCertificateDelegation => |value| Content::CertificateDelegation(readable(value)),
-        Kind::ReferenceGrant => |value| Content::ReferenceGrant(readable(value)),
-        Kind::XBackend => |value| Content::XBackend(readable(value)),
+        Kind::BackendTlsPolicy => |value| ObjectContent::BackendTlsPolicy(readable(value)),
+        Kind::XBackendTrafficPolicy => {
+            |value| ObjectContent::SessionPolicy(SessionPolicyKind::XBackendTrafficPolicy, readable(value))
+        }
+        Kind::EnvoyDeployment => |value| ObjectContent::EnvoyDeployment(Box::new(readable(value))),
+        Kind::Gateway => |value| ObjectContent::Gateway(readable(value)),
+        Kind::GatewayClass => |value| ObjectContent::GatewayClass(readable(value)),
+        Kind::GrpcRoute => |value| ObjectContent::GrpcRoute(readable(value)),
+        Kind::HttpRoute => |value| ObjectContent::HttpRoute(readable(value)),
+        Kind::IngressRoute => |value| ObjectContent::IngressRoute(readable(value)),
+        Kind::TlsCertificateDelegation => |value| ObjectContent::CertificateDelegation(readable(value)),
+        Kind::ReferenceGrant => |value| ObjectContent::ReferenceGrant(readable(value)),
+        Kind::XBackend => |value| ObjectContent::XBackend(readable(value)),
     };
-    Form::Item(ItemForm::Spec(spec))
+    KindForm::Item(ItemForm::Spec(spec))
 }
 
 /// Reads an object. `controller` is our `controllerName`: entries under it are our part of the status.
-pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) -> Entry {
+pub(super) fn entry(kind: Kind, form: ItemForm, item: WatchItem, controller: &str) -> DecodedObject {
     let mut meta = item.metadata;
     if kind == Kind::IngressRoute {
         // Where the definition has no /status, each write of a status makes another one of the same object.
         meta.generation = None;
     }
-    Entry {
+    DecodedObject {
         name: ObjectName::new(
             meta.namespace.as_deref().unwrap_or_default(),
             meta.name.as_deref().unwrap_or_default(),
@@ -104,12 +106,12 @@ pub(super) fn entry(kind: Kind, form: ItemForm, item: Item, controller: &str) ->
         version: meta.resource_version.clone().unwrap_or_default(),
         status: ObservedStatus::new(kind, &item.status, controller),
         content: match form {
-            ItemForm::Labels => Content::Namespace(meta.labels.unwrap_or_default()),
+            ItemForm::Labels => ObjectContent::Namespace(meta.labels.unwrap_or_default()),
             ItemForm::Spec(read) => read(&with_spec(kind, meta, item.spec)),
             ItemForm::Service => {
                 let mut service: Object<ServiceSpec> = readable(&with_spec(kind, meta, item.spec));
                 service.spec.ingress = ingress(&item.status);
-                Content::Service(service)
+                ObjectContent::Service(service)
             }
         },
     }
@@ -149,7 +151,7 @@ fn ours(mut meta: ObjectMeta) -> Value {
     serde_json::to_value(meta).unwrap_or_default()
 }
 
-impl Content {
+impl ObjectContent {
     /// Why the object could not be read.
     pub(super) fn malformed(&self) -> Option<&DecodeError> {
         match self {
@@ -193,13 +195,13 @@ mod tests {
         ];
         let annotations: BTreeMap<&str, &str> = read.into_iter().chain(others).map(|name| (name, "x")).collect();
         let labels = json!({MANAGED_BY: "limpet", PERSISTENT_SESSION: "", "app": "web"});
-        let item: Item = serde_json::from_value(json!({
+        let item: WatchItem = serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": "web", "annotations": annotations, "labels": labels},
             "spec": {"ports": []},
         }))
         .unwrap();
         let entry = entry(Kind::Service, ItemForm::Service, item, "limpet.dev/controller");
-        let Content::Service(service) = entry.content else {
+        let ObjectContent::Service(service) = entry.content else {
             panic!("expected a Service: {:?}", entry.content)
         };
         let kept: Vec<&str> = service.meta.annotations.keys().map(String::as_str).collect();

@@ -30,44 +30,44 @@ const ASKS: [Duration; 4] = [
 const SLOW: Duration = Duration::from_secs(30);
 
 /// What is read of definitions: their schemas may have megabytes.
-type Definition = PartialObjectMeta<CustomResourceDefinition>;
+type PartialDefinition = PartialObjectMeta<CustomResourceDefinition>;
 
 /// The definitions of the kinds that are read.
 pub(super) struct Definitions {
-    events: BoxStream<'static, watcher::Result<watcher::Event<Definition>>>,
+    events: BoxStream<'static, watcher::Result<watcher::Event<PartialDefinition>>>,
     schedule: Schedule,
     backoff: Backoff,
     /// When to go on with the watch after a failure.
-    pause: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 impl Definitions {
     pub(super) fn follow(client: &Client) -> Self {
         let config = watcher::Config::default().timeout(watch_seconds());
         Self {
-            events: watcher(Api::<Definition>::all(client.clone()), config).boxed(),
+            events: watcher(Api::<PartialDefinition>::all(client.clone()), config).boxed(),
             schedule: Schedule::default(),
             backoff: Backoff::of_the_api(),
-            pause: None,
+            paused_until: None,
         }
     }
 
     /// Waits until it is time to ask which kinds are served.
     pub(super) async fn changed(&mut self) {
         loop {
-            let (paused, due) = (self.pause, self.schedule.due());
+            let (paused, due) = (self.paused_until, self.schedule.request_due());
             tokio::select! {
                 event = next(self.events.as_mut()), if paused.is_none() => self.saw(event),
-                () = at(paused) => self.pause = None,
+                () = at(paused) => self.paused_until = None,
                 () = at(due) => {
-                    self.schedule.asked(Instant::now());
+                    self.schedule.record_request(Instant::now());
                     return;
                 }
             }
         }
     }
 
-    fn saw(&mut self, event: watcher::Result<watcher::Event<Definition>>) {
+    fn saw(&mut self, event: watcher::Result<watcher::Event<PartialDefinition>>) {
         let now = Instant::now();
         let is_change = match event {
             Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => false,
@@ -88,7 +88,7 @@ impl Definitions {
                 if refused {
                     self.schedule.slow_down(now);
                 }
-                self.pause = Some(now + if refused { SLOW } else { self.backoff.next() });
+                self.paused_until = Some(now + if refused { SLOW } else { self.backoff.next() });
                 return;
             }
         };
@@ -120,7 +120,7 @@ struct Schedule {
     /// When something changed, and how often was asked since.
     change: Option<(Instant, usize)>,
     /// When to ask if nothing changes.
-    regular: Option<Instant>,
+    regular_due: Option<Instant>,
     /// Whether changes are not seen.
     slow: bool,
 }
@@ -135,19 +135,23 @@ impl Schedule {
 
     fn slow_down(&mut self, now: Instant) {
         self.slow = true;
-        self.regular.get_or_insert(now + SLOW);
+        self.regular_due.get_or_insert(now + SLOW);
     }
 
-    fn due(&self) -> Option<Instant> {
+    fn request_due(&self) -> Option<Instant> {
         let after_change = |(since, asked): (Instant, usize)| Some(since + *ASKS.get(asked)?);
-        self.change.and_then(after_change).into_iter().chain(self.regular).min()
+        self.change
+            .and_then(after_change)
+            .into_iter()
+            .chain(self.regular_due)
+            .min()
     }
 
-    fn asked(&mut self, now: Instant) {
+    fn record_request(&mut self, now: Instant) {
         if let Some((_, asked)) = &mut self.change {
             *asked += 1;
         }
-        self.regular = self.slow.then(|| now + SLOW);
+        self.regular_due = self.slow.then(|| now + SLOW);
     }
 }
 
@@ -158,9 +162,12 @@ mod tests {
     /// When is asked in two minutes, in milliseconds after `start`.
     fn asks(schedule: &mut Schedule, start: Instant) -> Vec<u128> {
         let mut asks = Vec::new();
-        while let Some(due) = schedule.due().filter(|due| *due <= start + Duration::from_secs(120)) {
+        while let Some(due) = schedule
+            .request_due()
+            .filter(|due| *due <= start + Duration::from_secs(120))
+        {
             asks.push((due - start).as_millis());
-            schedule.asked(due);
+            schedule.record_request(due);
         }
         asks
     }

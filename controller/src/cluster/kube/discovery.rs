@@ -9,14 +9,14 @@ use super::kind::KindExt as _;
 
 /// The served kinds, each in the best version that can be read. `None`: in other versions alone, where it matters
 /// ([`KindExt::must_be_read`]).
-pub(super) type Served = BTreeMap<Kind, Option<ApiResource>>;
+pub(super) type ServedKinds = BTreeMap<Kind, Option<ApiResource>>;
 
 /// Asks which kinds the API server serves.
 ///
 /// # Errors
 /// If the API server does not answer, or not well. Then nothing is known, and no kind counts as gone.
-pub(super) async fn discover(client: &Client) -> Result<Served, Error> {
-    let mut served = Served::new();
+pub(super) async fn discover(client: &Client) -> Result<ServedKinds, Error> {
+    let mut served = ServedKinds::new();
     for kind in Kind::ALL {
         if let Some(plural) = kind.built_in() {
             let version = kind.versions().first().copied().unwrap_or_default();
@@ -51,13 +51,13 @@ fn is_readable(group: &str, version: &str) -> bool {
 }
 
 /// Whether it matters which kinds this version has.
-fn is_needed(served: &Served, group: &str, version: &str) -> bool {
+fn is_needed(served: &ServedKinds, group: &str, version: &str) -> bool {
     let mut awaited = Kind::ALL.into_iter().filter(|kind| !served.contains_key(kind));
     is_readable(group, version) || awaited.any(|kind| kind.group() == group && kind.must_be_read())
 }
 
 /// Adds the kinds of a version, except those that are already there in a better one.
-fn add(served: &mut Served, group: &str, version: &str, list: &APIResourceList) {
+fn add(served: &mut ServedKinds, group: &str, version: &str, list: &APIResourceList) {
     let rank = |kind: Kind, version: &str| kind.versions().iter().position(|known| *known == version);
     for offered in &list.resources {
         // `gateways/status` and the like are of the same kind.
@@ -120,7 +120,7 @@ mod tests {
             ("TCPRoute", "tcproutes"),
         ];
         for order in [["v1", "v1beta1", "v1alpha2"], ["v1alpha2", "v1beta1", "v1"]] {
-            let mut served = Served::new();
+            let mut served = ServedKinds::new();
             for version in order {
                 add(&mut served, GATEWAY_GROUP, version, &list(&both));
             }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_kind_of_another_group_is_another_kind() {
-        let mut served = Served::new();
+        let mut served = ServedKinds::new();
         add(
             &mut served,
             GATEWAY_X_GROUP,
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn policies_for_tls_in_another_version_are_not_absent() {
         let kinds = [("BackendTLSPolicy", "backendtlspolicies"), ("HTTPRoute", "httproutes")];
-        let mut served = Served::new();
+        let mut served = ServedKinds::new();
         assert!(is_needed(&served, GATEWAY_GROUP, "v9"));
         add(&mut served, GATEWAY_GROUP, "v9", &list(&kinds));
         assert_eq!(served, [(Kind::BackendTlsPolicy, None)].into());

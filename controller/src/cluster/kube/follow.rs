@@ -7,7 +7,7 @@ use kube::runtime::watcher;
 
 use super::backoff::Backoff;
 use super::named_object::is_forbidden;
-use super::update::{Update, Updates};
+use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 
 /// How many seconds a watch lasts before it is restarted where it ended, as in client-go.
@@ -20,7 +20,7 @@ pub(super) fn watch_seconds() -> u32 {
 }
 
 /// What becomes of what a watch brings.
-pub(super) trait Reading<T> {
+pub(super) trait WatchDecoder<T> {
     type Entry;
 
     /// The kind, for logs.
@@ -29,14 +29,14 @@ pub(super) trait Reading<T> {
     /// `None`: nothing is kept of it.
     fn read(&self, item: T) -> Option<Self::Entry>;
 
-    fn listed(&self, entries: Vec<Self::Entry>) -> Update;
+    fn listed(&self, entries: Vec<Self::Entry>) -> StoreUpdate;
 
-    fn applied(&self, entry: Self::Entry) -> Update;
+    fn applied(&self, entry: Self::Entry) -> StoreUpdate;
 
-    fn deleted(&self, name: ObjectName) -> Update;
+    fn deleted(&self, name: ObjectName) -> StoreUpdate;
 
     /// If there is anything to tell when the right to watch is missing.
-    fn refused(&self) -> Option<Update> {
+    fn refused(&self) -> Option<StoreUpdate> {
         None
     }
 
@@ -47,10 +47,10 @@ pub(super) trait Reading<T> {
 }
 
 /// Passes on what a watch of a namespace brings, or of all of them, until the receiver of updates is gone.
-pub(super) async fn follow<T, R, S>(events: S, namespace: Option<&str>, updates: &Updates, reading: R)
+pub(super) async fn follow<T, R, S>(events: S, namespace: Option<&str>, updates: &UpdateSender, reading: R)
 where
     T: Resource,
-    R: Reading<T>,
+    R: WatchDecoder<T>,
     S: Stream<Item = watcher::Result<watcher::Event<T>>>,
 {
     let kind = reading.kind();

@@ -8,7 +8,7 @@ use super::levels::{self, LEVELS};
 /// An object as a watch brings it. It is decoded later, so that one that cannot be decoded does not stop the watch.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Item {
+pub(super) struct WatchItem {
     /// Who has written which field has as many levels as the fields.
     #[serde(deserialize_with = "metadata")]
     pub(super) metadata: ObjectMeta,
@@ -85,4 +85,4 @@ macro_rules! dynamic_resource {
 
 pub(super) use dynamic_resource;
 
-dynamic_resource!(Item);
+dynamic_resource!(WatchItem);

@@ -15,8 +15,8 @@ pub(super) const LEVELS: usize = 64;
 /// If it is no JSON.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(Value, bool), D::Error> {
     let mut is_all = true;
-    let value = Part {
-        left: LEVELS,
+    let value = LevelLimit {
+        remaining: LEVELS,
         is_all: &mut is_all,
     }
     .deserialize(deserializer)?;
@@ -24,25 +24,25 @@ pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(Value,
 }
 
 /// A part of a value, of which so many levels are read.
-struct Part<'a> {
-    left: usize,
+struct LevelLimit<'a> {
+    remaining: usize,
     is_all: &'a mut bool,
 }
 
-impl Part<'_> {
-    fn inner(&mut self) -> Part<'_> {
-        Part {
-            left: self.left - 1,
+impl LevelLimit<'_> {
+    fn inner(&mut self) -> LevelLimit<'_> {
+        LevelLimit {
+            remaining: self.remaining - 1,
             is_all: self.is_all,
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Part<'_> {
+impl<'de> DeserializeSeed<'de> for LevelLimit<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             *self.is_all = false;
             return deserializer.deserialize_ignored_any(IgnoredAny).map(|_| Value::Null);
         }
@@ -50,7 +50,7 @@ impl<'de> DeserializeSeed<'de> for Part<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Part<'_> {
+impl<'de> Visitor<'de> for LevelLimit<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

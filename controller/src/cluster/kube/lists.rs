@@ -8,32 +8,32 @@ use kube::core::{ApiResource, DynamicResourceScope};
 use kube::{Api, Client, Error, Resource};
 use serde::de::DeserializeOwned;
 
-use super::decode::{self, Entry, Form};
-use super::discovery::{self, Served};
-use super::item::Item;
+use super::decode::{self, DecodedObject, KindForm};
+use super::discovery::{self, ServedKinds};
+use super::item::WatchItem;
 use super::kind::KindExt as _;
 use super::reach::words;
 use super::slice::RawSlice;
 use super::store::Store;
-use super::update::Update;
+use super::update::StoreUpdate;
 use super::watch;
 use limpet_api::Kind;
 
 /// Lists the objects of a cluster.
 pub(crate) struct Lists {
     client: Client,
-    served: Served,
+    served: ServedKinds,
     /// Our `controllerName`.
     controller: Arc<str>,
 }
 
 /// Why not all objects of a kind are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unlisted {
+pub(crate) struct ListError {
     /// The API server's words, which name the right that is missing.
-    pub(crate) words: String,
+    pub(crate) message: String,
     /// The namespaces whose objects are known anyway.
-    pub(crate) known: BTreeSet<String>,
+    pub(crate) listed_namespaces: BTreeSet<String>,
 }
 
 impl Lists {
@@ -57,45 +57,50 @@ impl Lists {
         kind: Kind,
         namespaces: &BTreeSet<String>,
         store: &mut Store,
-    ) -> Result<Option<Unlisted>, Error> {
+    ) -> Result<Option<ListError>, Error> {
         let Some(Some(resource)) = self.served.get(&kind) else {
-            store.apply(Update::NotServed(kind));
+            store.apply(StoreUpdate::NotServed(kind));
             return Ok(None);
         };
-        store.apply(Update::Served(kind, resource.clone()));
+        store.apply(StoreUpdate::Served(kind, resource.clone()));
         let refused = match self.list(kind, resource, None).await {
             Ok(entries) => {
-                store.apply(Update::Listed(kind, None, entries));
+                store.apply(StoreUpdate::Listed(kind, None, entries));
                 return Ok(None);
             }
             Err(Error::Api(status)) if status.is_forbidden() => Error::Api(status),
             Err(error) => return Err(error),
         };
-        let mut unlisted = Unlisted {
-            words: words(&refused),
-            known: BTreeSet::new(),
+        let mut unlisted = ListError {
+            message: words(&refused),
+            listed_namespaces: BTreeSet::new(),
         };
         for namespace in namespaces.iter().filter(|_| kind.is_namespaced()) {
             match self.list(kind, resource, Some(namespace)).await {
                 Ok(entries) => {
-                    store.apply(Update::Listed(kind, Some(namespace.as_str().into()), entries));
-                    unlisted.known.insert(namespace.clone());
+                    store.apply(StoreUpdate::Listed(kind, Some(namespace.as_str().into()), entries));
+                    unlisted.listed_namespaces.insert(namespace.clone());
                 }
-                Err(Error::Api(status)) if status.is_forbidden() => unlisted.words.clone_from(&status.message),
+                Err(Error::Api(status)) if status.is_forbidden() => unlisted.message.clone_from(&status.message),
                 Err(error) => return Err(error),
             }
         }
         Ok(Some(unlisted))
     }
 
-    async fn list(&self, kind: Kind, resource: &ApiResource, namespace: Option<&str>) -> Result<Vec<Entry>, Error> {
+    async fn list(
+        &self,
+        kind: Kind,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+    ) -> Result<Vec<DecodedObject>, Error> {
         match decode::form(kind) {
-            Form::Slice => {
+            KindForm::Slice => {
                 let slices: Vec<RawSlice> = self.all(kind, resource, namespace).await?;
                 Ok(slices.into_iter().filter_map(watch::slice_entry).collect())
             }
-            Form::Item(form) => {
-                let items: Vec<Item> = self.all(kind, resource, namespace).await?;
+            KindForm::Item(form) => {
+                let items: Vec<WatchItem> = self.all(kind, resource, namespace).await?;
                 let entry = |item| decode::entry(kind, form, item, &self.controller);
                 Ok(items.into_iter().map(entry).collect())
             }

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::client::FIELD_MANAGER;
 use super::config_maps::{self, RawConfigMap};
-use super::decode::{self, Entry, Form};
-use super::item::Item;
+use super::decode::{self, DecodedObject, KindForm};
+use super::item::WatchItem;
 use super::pod::{PodMeta, RawPod};
 use super::secrets::{self, RawSecret};
 use super::watch;
@@ -18,11 +18,11 @@ use limpet_model::{Authorities, Certificate};
 ///
 /// # Errors
 /// If it has no valid metadata. Any other mistake is reported in the entry, as for objects from a watch.
-pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Result<Option<Entry>, String> {
+pub(crate) fn from_manifest(kind: Kind, value: Value, controller: &str) -> Result<Option<DecodedObject>, String> {
     match decode::form(kind) {
-        Form::Slice => read(value).map(watch::slice_entry),
-        Form::Item(form) => {
-            let item: Item = read(value)?;
+        KindForm::Slice => read(value).map(watch::slice_entry),
+        KindForm::Item(form) => {
+            let item: WatchItem = read(value)?;
             Ok(Some(decode::entry(kind, form, item, controller)))
         }
     }

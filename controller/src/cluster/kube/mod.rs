@@ -8,8 +8,8 @@
 //!   Node whose address a Gateway has. `wanted`: which ones these are.
 //! - `pods`: a watch of the metadata of pods, which may be refused. `pod`: what is kept of them.
 //! - `lists`: what is there once, for commands that do not stay.
-//! - [`Store`]: what the API server has now. Watches send it [`Update`]s, and nobody else writes to it, so it needs no
-//!   locks.
+//! - [`Store`]: what the API server has now. Watches send it [`StoreUpdate`]s, and nobody else writes to it, so it
+//!   needs no locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
 //! - `wiped`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any depth,
@@ -53,22 +53,24 @@ mod wiped;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use certificate::{authorities, read as certificate};
-pub(crate) use client::{Connection, FIELD_MANAGER, connect};
+pub(crate) use client::{ApiConnection, FIELD_MANAGER, connect};
 pub(crate) use delete::delete;
 pub(crate) use kind::versions;
-pub(crate) use lists::{Lists, Unlisted};
+pub(crate) use lists::{ListError, Lists};
 pub(crate) use manifest::{config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest};
 #[cfg(test)]
 pub(crate) use own_status::ObservedStatus;
-pub(crate) use own_status::{CONTOUR_FIELDS, Digest, EntryList, is_own_condition, is_own_entry, items, status_digest};
-pub(crate) use pod::{Cost, DELETION_COST, Deletion, PodMeta, writer_of_costs};
+pub(crate) use own_status::{
+    CONTOUR_FIELDS, EntryList, StatusDigest, is_own_condition, is_own_entry, items, status_digest,
+};
+pub(crate) use pod::{DELETION_COST, DeletionCost, PodDeletion, PodMeta, writer_of_costs};
 pub(crate) use pruned::pruned;
 pub(crate) use reach::words;
-pub(crate) use reader::{Reader, Watched};
-pub(crate) use shallow::Shallow;
+pub(crate) use reader::{ObjectReader, WatchSettings};
+pub(crate) use shallow::TruncatedObject;
 #[cfg(test)]
-pub(crate) use store::Observed;
-pub(crate) use store::{Change, Deletions, Observation, Slices, Store};
-pub(crate) use update::Update;
-pub(crate) use wanted::Wanted;
-pub(crate) use wiped::Wiped;
+pub(crate) use store::ObservedObjectStatus;
+pub(crate) use store::{Observation, PodDeletions, SliceIndex, Store, StoreChange};
+pub(crate) use update::StoreUpdate;
+pub(crate) use wanted::ReferencedObject;
+pub(crate) use wiped::ZeroizingSecret;

@@ -15,19 +15,23 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::backoff::Backoff;
-use super::update::{Update, Updates};
+use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 
 /// The object as it is now (`None`: it does not exist), or the API server's message if the right to read it is missing.
-pub(crate) type Seen<K> = Result<Option<K>, String>;
+pub(crate) type ObservedObject<K> = Result<Option<K>, String>;
 
 /// Yields every state of the object. The stream retries after every error and does not end; the only error that it
 /// yields is a missing right.
-pub(crate) fn follow<K>(api: Api<K>, kind: &'static str, name: &str) -> impl Stream<Item = Seen<K>> + Send + use<K>
+pub(crate) fn follow<K>(
+    api: Api<K>,
+    kind: &'static str,
+    name: &str,
+) -> impl Stream<Item = ObservedObject<K>> + Send + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let following = Following {
+    let following = ObjectFollower {
         changes: watch_object(api.clone(), name).boxed(),
         api,
         kind,
@@ -48,8 +52,8 @@ pub(super) async fn send<K>(
     client: Client,
     (kind, plural): (&'static str, &str),
     name: &ObjectName,
-    updates: &Updates,
-    update: impl Fn(Seen<K>) -> Update,
+    updates: &UpdateSender,
+    update: impl Fn(ObservedObject<K>) -> StoreUpdate,
 ) where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
         + Clone
@@ -81,7 +85,7 @@ pub(super) async fn send<K>(
 /// How long a watch that is refused takes at most to say so.
 const SETTLES: Duration = Duration::from_secs(1);
 
-struct Following<K> {
+struct ObjectFollower<K> {
     api: Api<K>,
     changes: BoxStream<'static, watcher::Result<Option<K>>>,
     kind: &'static str,
@@ -94,11 +98,11 @@ struct Following<K> {
     failure: Option<String>,
 }
 
-impl<K> Following<K>
+impl<K> ObjectFollower<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    async fn next(&mut self) -> Option<Seen<K>> {
+    async fn next(&mut self) -> Option<ObservedObject<K>> {
         loop {
             if std::mem::take(&mut self.failed) {
                 self.backoff.wait().await;

@@ -7,8 +7,8 @@ use kube::Client;
 use serde::Deserialize;
 
 use super::item::dynamic_resource;
-use super::named_object::{self, Seen};
-use super::update::{Update, Updates};
+use super::named_object::{self, ObservedObject};
+use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 use limpet_model::{Objects, is_node_port};
 
@@ -17,18 +17,18 @@ use limpet_model::{Objects, is_node_port};
 #[serde(default)]
 pub(super) struct RawNode {
     metadata: ObjectMeta,
-    status: Status,
+    status: NodeStatus,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct Status {
-    addresses: Vec<Address>,
+struct NodeStatus {
+    addresses: Vec<NodeAddress>,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct Address {
+struct NodeAddress {
     #[serde(rename = "type")]
     kind: String,
     address: String,
@@ -37,15 +37,15 @@ struct Address {
 dynamic_resource!(RawNode);
 
 /// Watches one Node, until the receiver of updates is gone.
-pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
-    let update = |found: Seen<RawNode>| {
+pub(super) async fn watch(client: Client, name: ObjectName, updates: UpdateSender) {
+    let update = |found: ObservedObject<RawNode>| {
         let found = match found {
             Ok(node) => node.as_ref().map(|node| Ok(addresses(node))),
             Err(_) => Some(Err(
                 "limpet has no right to read it: grant list and watch on nodes".to_owned()
             )),
         };
-        Update::Node(name.clone(), found)
+        StoreUpdate::Node(name.clone(), found)
     };
     named_object::send(client, ("Node", "nodes"), &name, &updates, update).await;
 }
@@ -66,7 +66,7 @@ fn addresses(node: &RawNode) -> Vec<String> {
 }
 
 /// The nodes that count for the addresses of Gateways.
-pub(super) fn wanted(objects: &Objects) -> BTreeSet<ObjectName> {
+pub(super) fn referenced(objects: &Objects) -> BTreeSet<ObjectName> {
     let by_node = objects.readiness.iter().filter(|(service, _)| {
         let service = objects.services.get(*service);
         service.is_some_and(|service| is_node_port(&service.spec))

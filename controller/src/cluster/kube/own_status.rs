@@ -15,9 +15,9 @@ pub(crate) const CONTOUR_FIELDS: [&str; 2] = ["currentStatus", "description"];
 
 /// Parts of statuses that differ only in times and order have equal digests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Digest([u8; 16]);
+pub(crate) struct StatusDigest([u8; 16]);
 
-impl Digest {
+impl StatusDigest {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let mut digest = [0; 16];
         digest
@@ -33,13 +33,13 @@ impl Digest {
     }
 }
 
-impl fmt::Display for Digest {
+impl fmt::Display for StatusDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Digest {
+impl fmt::Debug for StatusDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -87,9 +87,9 @@ pub(crate) struct ObservedStatus {
     /// Whether nobody has written one yet.
     pub(crate) is_absent: bool,
     /// The digest of our part.
-    pub(crate) ours: Digest,
+    pub(crate) ours: StatusDigest,
     /// The same without the addresses of a Gateway, which may be somebody else's.
-    pub(crate) without_addresses: Digest,
+    pub(crate) without_addresses: StatusDigest,
 }
 
 impl ObservedStatus {
@@ -113,7 +113,7 @@ impl ObservedStatus {
 }
 
 /// The digest of our part of a status; `None` for kinds whose status we never write.
-pub(crate) fn status_digest(kind: Kind, status: &Value, controller: &str) -> Option<Digest> {
+pub(crate) fn status_digest(kind: Kind, status: &Value, controller: &str) -> Option<StatusDigest> {
     let ours: Vec<&Value> = match (kind, EntryList::of(kind)) {
         (_, Some(list)) => items(status, list.name)
             .filter(|entry| is_own_entry(entry, controller))
@@ -149,11 +149,11 @@ pub(crate) fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'
     value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
-fn of_parts<'a>(parts: impl Iterator<Item = &'a Value>) -> Digest {
+fn of_parts<'a>(parts: impl Iterator<Item = &'a Value>) -> StatusDigest {
     // The order of entries does not count: other controllers' entries stand between ours.
-    let mut parts: Vec<[u8; 16]> = parts.map(|part| Digest::of(&canonical(part)).0).collect();
+    let mut parts: Vec<[u8; 16]> = parts.map(|part| StatusDigest::of(&canonical(part)).0).collect();
     parts.sort_unstable();
-    Digest::of(&parts.concat())
+    StatusDigest::of(&parts.concat())
 }
 
 /// The value without times, with sorted names.

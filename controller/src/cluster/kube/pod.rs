@@ -28,12 +28,12 @@ pub(crate) struct PodMeta {
     /// Whether it is being deleted.
     ends: bool,
     /// What it costs to delete it, as its annotation says.
-    deletion_cost: Option<Cost>,
+    deletion_cost: Option<DeletionCost>,
 }
 
 /// What it costs to delete a pod, as its annotation says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub(crate) struct DeletionCost {
     pub(crate) value: i32,
     /// When a replica of this controller wrote it; `None`: somebody else did.
     pub(crate) written: Option<Timestamp>,
@@ -41,10 +41,10 @@ pub(crate) struct Cost {
 
 /// What is known of a pod's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deletion {
+pub(crate) enum PodDeletion {
     /// It is being deleted.
     Begun,
-    Costs(Cost),
+    Costs(DeletionCost),
 }
 
 impl PodMeta {
@@ -57,7 +57,7 @@ impl PodMeta {
             drains: annotation(DRAIN).is_some(),
             ends: meta.deletion_timestamp.is_some(),
             deletion_cost: annotation(DELETION_COST).and_then(|cost| {
-                Some(Cost {
+                Some(DeletionCost {
                     value: cost.parse().ok()?,
                     written: written(meta, writer),
                 })
@@ -68,11 +68,11 @@ impl PodMeta {
     }
 
     /// What is known of its deletion; `None`: nothing.
-    pub(super) fn deletion(&self) -> Option<Deletion> {
+    pub(super) fn deletion(&self) -> Option<PodDeletion> {
         if self.ends {
-            return Some(Deletion::Begun);
+            return Some(PodDeletion::Begun);
         }
-        self.deletion_cost.map(Deletion::Costs)
+        self.deletion_cost.map(PodDeletion::Costs)
     }
 
     /// The uid, if it drains.
@@ -160,7 +160,7 @@ mod tests {
         };
         assert_eq!(read(&json!({"deletionTimestamp": "2026-11-23T06:00:00Z"})), Some(ends));
         let costs = PodMeta {
-            deletion_cost: Some(Cost {
+            deletion_cost: Some(DeletionCost {
                 value: -3,
                 written: None,
             }),
@@ -196,13 +196,13 @@ mod tests {
     #[test]
     fn a_pod_that_ends_costs_nothing_any_more() {
         let costs = json!({"annotations": {DELETION_COST: "5"}});
-        let cost = Cost {
+        let cost = DeletionCost {
             value: 5,
             written: None,
         };
-        assert_eq!(read(&costs).unwrap().deletion(), Some(Deletion::Costs(cost)));
+        assert_eq!(read(&costs).unwrap().deletion(), Some(PodDeletion::Costs(cost)));
         let ends = json!({"annotations": {DELETION_COST: "5"}, "deletionTimestamp": "2026-11-23T06:00:00Z"});
-        assert_eq!(read(&ends).unwrap().deletion(), Some(Deletion::Begun));
+        assert_eq!(read(&ends).unwrap().deletion(), Some(PodDeletion::Begun));
         assert_eq!(read(&json!({"annotations": {DRAIN: ""}})).unwrap().deletion(), None);
     }
 }

@@ -3,14 +3,14 @@ use std::sync::Arc;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 
-use super::follow::{Reading, follow, name_of, watch_seconds};
+use super::follow::{WatchDecoder, follow, name_of, watch_seconds};
 use super::pod::{PodMeta, RawPod, writer_of_costs};
-use super::update::{Update, Updates};
+use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::ObjectName;
 
 /// Watches the pods of a namespace, or of all of them, until the receiver of updates is gone. `controller` is the name
 /// of this one.
-pub(super) async fn watch(client: Client, controller: Arc<str>, namespace: Option<Arc<str>>, updates: Updates) {
+pub(super) async fn watch(client: Client, controller: Arc<str>, namespace: Option<Arc<str>>, updates: UpdateSender) {
     let api: Api<RawPod> = match &namespace {
         Some(namespace) => Api::namespaced(client, namespace),
         None => Api::all(client),
@@ -18,18 +18,18 @@ pub(super) async fn watch(client: Client, controller: Arc<str>, namespace: Optio
     let config = watcher::Config::default().timeout(watch_seconds());
     let name = namespace.clone();
     let writer = writer_of_costs(&controller);
-    let pods = Pods { namespace, writer };
+    let pods = PodReader { namespace, writer };
     follow(watcher(api, config), name.as_deref(), &updates, pods).await;
 }
 
-struct Pods {
+struct PodReader {
     /// `None`: all of them.
     namespace: Option<Arc<str>>,
     /// Who writes costs of ours.
     writer: String,
 }
 
-impl Reading<RawPod> for Pods {
+impl WatchDecoder<RawPod> for PodReader {
     type Entry = (ObjectName, PodMeta);
 
     fn kind(&self) -> &'static str {
@@ -40,20 +40,20 @@ impl Reading<RawPod> for Pods {
         PodMeta::read(&item, &self.writer).map(|pod| (name_of(&item), pod))
     }
 
-    fn listed(&self, entries: Vec<Self::Entry>) -> Update {
-        Update::Pods(self.namespace.clone(), entries)
+    fn listed(&self, entries: Vec<Self::Entry>) -> StoreUpdate {
+        StoreUpdate::Pods(self.namespace.clone(), entries)
     }
 
-    fn applied(&self, (name, pod): Self::Entry) -> Update {
-        Update::Pod(name, Some(pod))
+    fn applied(&self, (name, pod): Self::Entry) -> StoreUpdate {
+        StoreUpdate::Pod(name, Some(pod))
     }
 
-    fn deleted(&self, name: ObjectName) -> Update {
-        Update::Pod(name, None)
+    fn deleted(&self, name: ObjectName) -> StoreUpdate {
+        StoreUpdate::Pod(name, None)
     }
 
-    fn refused(&self) -> Option<Update> {
-        Some(Update::NoPods(self.namespace.clone()))
+    fn refused(&self) -> Option<StoreUpdate> {
+        Some(StoreUpdate::NoPods(self.namespace.clone()))
     }
 
     fn meaning(&self) -> &'static str {

@@ -8,14 +8,14 @@ use super::backoff::Backoff;
 
 /// Clones are handles of the same.
 #[derive(Debug, Clone)]
-pub(super) struct Reach {
+pub(super) struct ApiReachability {
     address: Arc<str>,
     is_away: Arc<AtomicBool>,
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-impl Reach {
+impl ApiReachability {
     pub(super) fn new(address: &str) -> Self {
         Self {
             address: address.into(),
@@ -24,12 +24,12 @@ impl Reach {
     }
 
     /// Takes in what became of a request. An answer is good, whatever it says.
-    pub(super) fn seen<T>(&self, result: Result<T, BoxError>) -> Result<T, BoxError> {
-        self.tell(result.as_ref().err());
+    pub(super) fn observe<T>(&self, result: Result<T, BoxError>) -> Result<T, BoxError> {
+        self.log_change(result.as_ref().err());
         result
     }
 
-    fn tell(&self, error: Option<&BoxError>) {
+    fn log_change(&self, error: Option<&BoxError>) {
         let was_away = self.is_away.swap(error.is_some(), Ordering::Relaxed);
         let address = &self.address;
         match error {

@@ -8,10 +8,10 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::backoff::Backoff;
 use super::definitions::Definitions;
-use super::discovery::{self, Served};
-use super::update::{Update, Updates};
-use super::wanted::{Choice, Wanted};
-use super::watch::{self as objects, Scope};
+use super::discovery::{self, ServedKinds};
+use super::update::{StoreUpdate, UpdateSender};
+use super::wanted::{ReferenceChoice, ReferencedObject};
+use super::watch::{self as objects, WatchScope};
 use super::{config_maps, nodes, pods, secrets};
 use limpet_api::Kind;
 use limpet_model::ContourSettings;
@@ -22,7 +22,7 @@ const ABSENT_ANSWERS: u32 = 2;
 const UPDATES: usize = 64;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Watched {
+pub(crate) struct WatchSettings {
     /// Our `controllerName`.
     pub(crate) controller: Arc<str>,
     /// Whether the Gateways are served from here, and not by another control plane. Then certificates, authorities and
@@ -32,14 +32,14 @@ pub(crate) struct Watched {
     pub(crate) namespaces: Vec<Arc<str>>,
     /// The controller's own, if it keeps Envoys: their Services may be there with their endpoints, and the
     /// parameters of classes.
-    pub(crate) own: Option<Arc<str>>,
+    pub(crate) own_namespace: Option<Arc<str>>,
     /// If `IngressRoute`s are read: how.
     pub(crate) contour: Option<ContourSettings>,
     /// Whether the metadata of pods are read.
     pub(crate) pods: bool,
 }
 
-impl Watched {
+impl WatchSettings {
     /// Whether objects of the kind are read. Another control plane follows policies for TLS itself, and has Envoys of
     /// its own.
     pub(crate) fn reads(&self, kind: Kind) -> bool {
@@ -61,7 +61,7 @@ impl Watched {
             return vec![None];
         }
         let own = self
-            .own
+            .own_namespace
             .iter()
             .filter(|_| matches!(kind, Kind::EndpointSlice | Kind::EnvoyDeployment | Kind::Service));
         let own = own.filter(|own| !self.namespaces.contains(own));
@@ -80,14 +80,14 @@ impl Watched {
 
 /// Reads objects, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    updates: mpsc::Receiver<Update>,
-    wanted: watch::Sender<BTreeMap<Wanted, Choice>>,
+pub(crate) struct ObjectReader {
+    updates: mpsc::Receiver<StoreUpdate>,
+    references: watch::Sender<BTreeMap<ReferencedObject, ReferenceChoice>>,
     _tasks: JoinSet<()>,
 }
 
-impl Reader {
-    pub(crate) fn start(client: &Client, watched: Watched) -> Self {
+impl ObjectReader {
+    pub(crate) fn start(client: &Client, watched: WatchSettings) -> Self {
         let (sender, updates) = mpsc::channel(UPDATES);
         let (sending, wanted) = watch::channel(BTreeMap::new());
         let mut tasks = JoinSet::new();
@@ -103,24 +103,24 @@ impl Reader {
         tasks.spawn(single_objects(client.clone(), wanted, sender));
         Self {
             updates,
-            wanted: sending,
+            references: sending,
             _tasks: tasks,
         }
     }
 
     /// The next update.
-    pub(crate) async fn next(&mut self) -> Option<Update> {
+    pub(crate) async fn next(&mut self) -> Option<StoreUpdate> {
         self.updates.recv().await
     }
 
     /// A further update, if one is waiting.
-    pub(crate) fn ready(&mut self) -> Option<Update> {
+    pub(crate) fn ready(&mut self) -> Option<StoreUpdate> {
         self.updates.try_recv().ok()
     }
 
     /// Sets the single objects to read from now on.
-    pub(crate) fn read_wanted(&self, wanted: &BTreeMap<Wanted, Choice>) {
-        self.wanted.send_if_modified(|known| {
+    pub(crate) fn read_wanted(&self, wanted: &BTreeMap<ReferencedObject, ReferenceChoice>) {
+        self.references.send_if_modified(|known| {
             let changes = known != wanted;
             if changes {
                 known.clone_from(wanted);
@@ -131,10 +131,10 @@ impl Reader {
 }
 
 /// Watches every served kind for as long as it is served.
-async fn kinds(client: Client, watched: Watched, updates: Updates) {
+async fn kinds(client: Client, watched: WatchSettings, updates: UpdateSender) {
     let mut backoff = Backoff::of_the_api();
     let mut definitions = Definitions::follow(&client);
-    let mut running = Watches {
+    let mut running = RunningWatches {
         client,
         watched,
         updates,
@@ -166,10 +166,10 @@ async fn kinds(client: Client, watched: Watched, updates: Updates) {
     }
 }
 
-struct Watches {
+struct RunningWatches {
     client: Client,
-    watched: Watched,
-    updates: Updates,
+    watched: WatchSettings,
+    updates: UpdateSender,
     tasks: JoinSet<()>,
     running: BTreeMap<Kind, (ApiResource, Vec<AbortHandle>)>,
     /// How many answers in a row lacked each kind.
@@ -178,14 +178,14 @@ struct Watches {
     unreadable: BTreeSet<Kind>,
 }
 
-impl Watches {
+impl RunningWatches {
     /// `None`: the receiver of updates is gone.
-    async fn follow(&mut self, served: &Served) -> Option<()> {
+    async fn follow(&mut self, served: &ServedKinds) -> Option<()> {
         for kind in self.watched.kinds() {
             match served.get(&kind) {
                 Some(Some(resource)) => self.serve(kind, resource).await?,
-                Some(None) => self.tell_unreadable(kind),
-                None => self.miss(kind).await?,
+                Some(None) => self.report_unreadable(kind),
+                None => self.record_absence(kind).await?,
             }
         }
         Some(())
@@ -199,9 +199,12 @@ impl Watches {
         }
         tracing::info!(kind = kind.as_str(), version = resource.api_version, "watching");
         self.stop(kind);
-        self.updates.send(Update::Served(kind, resource.clone())).await.ok()?;
+        self.updates
+            .send(StoreUpdate::Served(kind, resource.clone()))
+            .await
+            .ok()?;
         let handles = self.watched.namespaces_of(kind).into_iter().map(|namespace| {
-            let scope = Scope {
+            let scope = WatchScope {
                 kind,
                 resource: resource.clone(),
                 namespace,
@@ -216,7 +219,7 @@ impl Watches {
     }
 
     /// What is known of the kind stays as it is: at the start nothing is, so nothing is served.
-    fn tell_unreadable(&mut self, kind: Kind) {
+    fn report_unreadable(&mut self, kind: Kind) {
         if self.unreadable.insert(kind) {
             let kind = kind.as_str();
             tracing::warn!(
@@ -226,7 +229,7 @@ impl Watches {
         }
     }
 
-    async fn miss(&mut self, kind: Kind) -> Option<()> {
+    async fn record_absence(&mut self, kind: Kind) -> Option<()> {
         let answers = self.absent.entry(kind).or_default();
         *answers = answers.saturating_add(1);
         let answers = *answers;
@@ -234,7 +237,7 @@ impl Watches {
         if (was_there && answers == ABSENT_ANSWERS) || (!was_there && answers == 1) {
             tracing::info!(kind = kind.as_str(), "not served");
             self.stop(kind);
-            self.updates.send(Update::NotServed(kind)).await.ok()?;
+            self.updates.send(StoreUpdate::NotServed(kind)).await.ok()?;
         }
         Some(())
     }
@@ -249,9 +252,13 @@ impl Watches {
 }
 
 /// Watches the single objects that are wanted.
-async fn single_objects(client: Client, mut wanted: watch::Receiver<BTreeMap<Wanted, Choice>>, updates: Updates) {
+async fn single_objects(
+    client: Client,
+    mut wanted: watch::Receiver<BTreeMap<ReferencedObject, ReferenceChoice>>,
+    updates: UpdateSender,
+) {
     let mut tasks = JoinSet::new();
-    let mut running: BTreeMap<Wanted, (Choice, AbortHandle)> = BTreeMap::new();
+    let mut running: BTreeMap<ReferencedObject, (ReferenceChoice, AbortHandle)> = BTreeMap::new();
     loop {
         let objects = wanted.borrow_and_update().clone();
         running.retain(|object, (since, handle)| {
@@ -265,9 +272,9 @@ async fn single_objects(client: Client, mut wanted: watch::Receiver<BTreeMap<Wan
             running.entry(object.clone()).or_insert_with(|| {
                 let (client, updates) = (client.clone(), updates.clone());
                 let handle = match object {
-                    Wanted::Secret(name) => tasks.spawn(secrets::watch(client, name, updates)),
-                    Wanted::ConfigMap(name) => tasks.spawn(config_maps::watch(client, name, updates)),
-                    Wanted::Node(name) => tasks.spawn(nodes::watch(client, name, updates)),
+                    ReferencedObject::Secret(name) => tasks.spawn(secrets::watch(client, name, updates)),
+                    ReferencedObject::ConfigMap(name) => tasks.spawn(config_maps::watch(client, name, updates)),
+                    ReferencedObject::Node(name) => tasks.spawn(nodes::watch(client, name, updates)),
                 };
                 (since, handle)
             });
@@ -307,10 +314,10 @@ mod tests {
         tasks.spawn(single_objects(client, wanted, sender));
         let mut is_read = async || {
             let update = tokio::time::timeout(Duration::from_secs(10), updates.recv()).await;
-            matches!(update, Ok(Some(Update::ConfigMap(_, None))))
+            matches!(update, Ok(Some(StoreUpdate::ConfigMap(_, None))))
         };
-        let object = Wanted::ConfigMap(ObjectName::new("shop", "authorities"));
-        let mut choice = Choice::default();
+        let object = ReferencedObject::ConfigMap(ObjectName::new("shop", "authorities"));
+        let mut choice = ReferenceChoice::default();
         sending.send_replace(BTreeMap::from([(object.clone(), choice)]));
         assert!(is_read().await);
         // Nobody sees in between that it was dropped.
@@ -339,8 +346,8 @@ mod tests {
         let (sending, wanted) = watch::channel(BTreeMap::new());
         let mut tasks = JoinSet::new();
         tasks.spawn(single_objects(client, wanted, sender));
-        let name = Wanted::Secret(ObjectName::new("shop", "a,b"));
-        sending.send_replace(BTreeMap::from([(name, Choice::default())]));
+        let name = ReferencedObject::Secret(ObjectName::new("shop", "a,b"));
+        sending.send_replace(BTreeMap::from([(name, ReferenceChoice::default())]));
         let update = tokio::time::timeout(Duration::from_secs(20), updates.recv()).await;
         assert!(matches!(update, Ok(Some(_))), "{update:?}");
     }

@@ -8,9 +8,9 @@ use zeroize::Zeroizing;
 
 use super::certificate;
 use super::item::dynamic_resource;
-use super::named_object::{self, Seen};
-use super::update::{Update, Updates};
-use limpet_api::{Kind, Listener, Meta, ObjectName};
+use super::named_object::{self, ObservedObject};
+use super::update::{StoreUpdate, UpdateSender};
+use limpet_api::{GatewayListener, Kind, Meta, ObjectName};
 use limpet_model::{Certificate, Objects, References, Referrer};
 
 const TLS: &str = "kubernetes.io/tls";
@@ -39,15 +39,15 @@ impl From<String> for SecretText {
 dynamic_resource!(RawSecret);
 
 /// Watches one Secret, until the receiver of updates is gone.
-pub(super) async fn watch(client: Client, name: ObjectName, updates: Updates) {
-    let update = |found: Seen<RawSecret>| {
+pub(super) async fn watch(client: Client, name: ObjectName, updates: UpdateSender) {
+    let update = |found: ObservedObject<RawSecret>| {
         let found = match found {
             Ok(secret) => secret.as_ref().map(read),
             Err(_) => Some(Err(format!(
                 "limpet has no right to read it: grant list and watch on the Secret {name}"
             ))),
         };
-        Update::Secret(name.clone(), found)
+        StoreUpdate::Secret(name.clone(), found)
     };
     named_object::send(client, ("Secret", "secrets"), &name, &updates, update).await;
 }
@@ -67,7 +67,7 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
 }
 
 /// The Secrets that listeners of our Gateways name, and may name, each with the Gateway.
-pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
+pub(super) fn referenced<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
     let references = References::new(objects);
     let mut wanted = Vec::new();
     for (gateway, object) in &objects.gateways {
@@ -90,7 +90,7 @@ pub(super) fn wanted<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Met
     wanted
 }
 
-fn secrets<'a>(listener: &'a Listener, gateway: &'a ObjectName) -> impl Iterator<Item = ObjectName> + 'a {
+fn secrets<'a>(listener: &'a GatewayListener, gateway: &'a ObjectName) -> impl Iterator<Item = ObjectName> + 'a {
     let refs = listener.tls.iter().flat_map(|tls| &tls.certificate_refs);
     refs.filter(|reference| reference.group.is_empty() && reference.kind == "Secret")
         .map(|reference| {

@@ -12,16 +12,16 @@ use super::levels;
 /// An object of any kind, read as far as [`levels::LEVELS`]. What is deeper is `null`, so one object of somebody's does
 /// not make a list of them unreadable.
 #[derive(Debug, Clone)]
-pub(crate) struct Shallow(pub(crate) DynamicObject);
+pub(crate) struct TruncatedObject(pub(crate) DynamicObject);
 
-impl<'de> Deserialize<'de> for Shallow {
+impl<'de> Deserialize<'de> for TruncatedObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (object, _) = levels::read(deserializer)?;
         DynamicObject::deserialize(object).map(Self).map_err(D::Error::custom)
     }
 }
 
-impl Deref for Shallow {
+impl Deref for TruncatedObject {
     type Target = DynamicObject;
 
     fn deref(&self) -> &DynamicObject {
@@ -29,7 +29,7 @@ impl Deref for Shallow {
     }
 }
 
-impl Resource for Shallow {
+impl Resource for TruncatedObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

@@ -9,24 +9,24 @@ use imbl::OrdMap;
 use kube::core::ApiResource;
 use limpet_xds::LogRate;
 
-use super::decode::{Content, Entry};
+use super::decode::{DecodedObject, ObjectContent};
 use super::kind::REQUIRED;
 use super::own_status::ObservedStatus;
-use super::reader::Watched;
-use super::update::Update;
-use super::wanted::{self, AllWanted, Choice, Wanted};
+use super::reader::WatchSettings;
+use super::update::StoreUpdate;
+use super::wanted::{self, AllWanted, ReferenceChoice, ReferencedObject};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
-pub(crate) use slices::{Deletions, Slices};
+pub(crate) use slices::{PodDeletions, SliceIndex};
 
 /// What the API server has now, as far as the watches have told.
 #[derive(Debug)]
 pub(crate) struct Store {
-    watched: Watched,
+    watched: WatchSettings,
     objects: Arc<Objects>,
-    slices: Arc<Slices>,
-    observed: Arc<BTreeMap<Kind, Map<ObjectName, Observed>>>,
+    slices: Arc<SliceIndex>,
+    observed: Arc<BTreeMap<Kind, Map<ObjectName, ObservedObjectStatus>>>,
     /// How many objects there are of each kind.
     counts: BTreeMap<Kind, usize>,
     /// Those that could not be read.
@@ -41,20 +41,20 @@ pub(crate) struct Store {
     awaited_pods: BTreeSet<Option<Arc<str>>>,
     /// The namespaces whose pods were not listed yet.
     unlisted_pods: BTreeSet<Option<Arc<str>>>,
-    wanted: BTreeMap<Wanted, Choice>,
+    references: BTreeMap<ReferencedObject, ReferenceChoice>,
     /// What others name beyond what is watched, and why.
-    beyond: BTreeMap<Wanted, String>,
-    choice: Choice,
+    beyond: BTreeMap<ReferencedObject, String>,
+    choice: ReferenceChoice,
     /// Whether anything has changed that they depend on.
     may_want: bool,
-    answered: BTreeSet<Wanted>,
+    answered: BTreeSet<ReferencedObject>,
     /// The Services that lead to Envoys.
     followed: BTreeSet<ObjectName>,
 }
 
 /// What an object with a status of ours says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedObjectStatus {
     pub(crate) uid: String,
     /// The `resourceVersion`.
     pub(crate) version: String,
@@ -65,7 +65,7 @@ pub(crate) struct Observed {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Observation {
     /// By kind and name, those that can have a status of ours.
-    pub(crate) objects: Arc<BTreeMap<Kind, Map<ObjectName, Observed>>>,
+    pub(crate) objects: Arc<BTreeMap<Kind, Map<ObjectName, ObservedObjectStatus>>>,
     /// The version and the plural of each served kind.
     pub(crate) served: BTreeMap<Kind, ApiResource>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Observation {
 /// What an update changed.
 #[expect(clippy::struct_excessive_bools, reason = "each says what somebody else looks at")]
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct StoreChange {
     /// Whether anything changed that a graph is built from.
     pub(crate) objects: bool,
     /// The Services whose endpoints changed.
@@ -81,16 +81,16 @@ pub(crate) struct Change {
     /// Whether anybody changed a status.
     pub(crate) statuses: bool,
     /// Whether other single objects are wanted than before.
-    pub(crate) wanted: bool,
+    pub(crate) references: bool,
     /// Whether pods may say anything else of their deletion.
     pub(crate) pods: bool,
 }
 
-impl Change {
+impl StoreChange {
     pub(crate) fn merge(&mut self, other: Self) {
         self.objects |= other.objects;
         self.statuses |= other.statuses;
-        self.wanted |= other.wanted;
+        self.references |= other.references;
         self.pods |= other.pods;
         self.services.extend(other.services);
     }
@@ -98,7 +98,7 @@ impl Change {
 
 impl Store {
     /// An empty store.
-    pub(crate) fn new(watched: Watched) -> Self {
+    pub(crate) fn new(watched: WatchSettings) -> Self {
         let of_kind = |kind: Kind| {
             watched
                 .namespaces_of(kind)
@@ -120,9 +120,9 @@ impl Store {
             served: BTreeMap::new(),
             unserved: BTreeSet::new(),
             awaited,
-            wanted: BTreeMap::new(),
+            references: BTreeMap::new(),
             beyond: BTreeMap::new(),
-            choice: Choice::default(),
+            choice: ReferenceChoice::default(),
             may_want: false,
             answered: BTreeSet::new(),
             followed: BTreeSet::new(),
@@ -151,19 +151,19 @@ impl Store {
     }
 
     /// Sets the Services that lead to Envoys: where their pods are ready is part of the objects.
-    pub(crate) fn follow(&mut self, services: BTreeSet<ObjectName>) -> Change {
-        let mut change = Change::default();
+    pub(crate) fn follow(&mut self, services: BTreeSet<ObjectName>) -> StoreChange {
+        let mut change = StoreChange::default();
         if self.followed != services {
             let before = std::mem::replace(&mut self.followed, services);
             let both = before.union(&self.followed).cloned().collect();
-            change.objects = self.note_readiness(&both);
-            change.wanted = change.objects && self.choose();
+            change.objects = self.record_readiness(&both);
+            change.references = change.objects && self.choose();
         }
         change
     }
 
     /// Notes where the pods of these Services are ready, if they lead to Envoys. Returns whether that changed anything.
-    fn note_readiness(&mut self, services: &BTreeSet<ObjectName>) -> bool {
+    fn record_readiness(&mut self, services: &BTreeSet<ObjectName>) -> bool {
         let mut changed = false;
         for service in services {
             let slices = self.slices.of(service);
@@ -202,12 +202,12 @@ impl Store {
 
     /// Whether the watch of every single object that is wanted has answered.
     pub(crate) fn has_wanted(&self) -> bool {
-        self.wanted.keys().all(|object| self.answered.contains(object))
+        self.references.keys().all(|object| self.answered.contains(object))
     }
 
     /// The single objects to watch, each with the choice since which it is wanted.
-    pub(crate) fn wanted(&self) -> &BTreeMap<Wanted, Choice> {
-        &self.wanted
+    pub(crate) fn references(&self) -> &BTreeMap<ReferencedObject, ReferenceChoice> {
+        &self.references
     }
 
     pub(crate) fn observation(&self) -> Observation {
@@ -218,7 +218,7 @@ impl Store {
     }
 
     /// What pods say of their deletion; `None` if not all were listed yet.
-    pub(crate) fn deletions(&self) -> Option<Arc<Deletions>> {
+    pub(crate) fn deletions(&self) -> Option<Arc<PodDeletions>> {
         let are_listed = self.watched.pods && self.unlisted_pods.is_empty();
         are_listed.then(|| Arc::clone(self.slices.deletions()))
     }
@@ -229,7 +229,7 @@ impl Store {
     }
 
     /// The EndpointSlices and what their pods say. Cheap to call, as [`Self::objects`].
-    pub(crate) fn slices(&self) -> Arc<Slices> {
+    pub(crate) fn slices(&self) -> Arc<SliceIndex> {
         Arc::clone(&self.slices)
     }
 
@@ -243,58 +243,58 @@ impl Store {
         Kind::ALL.into_iter().map(count).collect()
     }
 
-    pub(crate) fn apply(&mut self, update: Update) -> Change {
-        let mut change = Change::default();
+    pub(crate) fn apply(&mut self, update: StoreUpdate) -> StoreChange {
+        let mut change = StoreChange::default();
         match update {
-            Update::Served(kind, resource) => {
+            StoreUpdate::Served(kind, resource) => {
                 self.unserved.remove(&kind);
                 self.served.insert(kind, resource);
                 change.statuses = true;
             }
             // Its objects are not deleted: the Gateway API is not installed, or is being replaced.
-            Update::NotServed(kind) if REQUIRED.contains(&kind) => {
+            StoreUpdate::NotServed(kind) if REQUIRED.contains(&kind) => {
                 self.served.remove(&kind);
                 let namespaces = self.watched.namespaces_of(kind).into_iter();
                 self.awaited.extend(namespaces.map(|namespace| (kind, namespace)));
                 self.unserved.insert(kind);
             }
-            Update::NotServed(kind) => {
+            StoreUpdate::NotServed(kind) => {
                 self.served.remove(&kind);
                 self.awaited.retain(|(awaited, _)| *awaited != kind);
                 self.replace(kind, None, Vec::new(), &mut change);
             }
-            Update::Listed(kind, namespace, entries) => {
+            StoreUpdate::Listed(kind, namespace, entries) => {
                 self.replace(kind, namespace.as_deref(), entries, &mut change);
                 self.awaited.remove(&(kind, namespace));
             }
-            Update::Applied(kind, entry) => self.insert(kind, *entry, &mut change),
-            Update::Deleted(kind, name) => self.remove(kind, &name, &mut change),
-            Update::Secret(name, found) => {
-                let object = Wanted::Secret(name);
+            StoreUpdate::Applied(kind, entry) => self.insert(kind, *entry, &mut change),
+            StoreUpdate::Deleted(kind, name) => self.remove(kind, &name, &mut change),
+            StoreUpdate::Secret(name, found) => {
+                let object = ReferencedObject::Secret(name);
                 change.objects = self.answer(object, |all| &all.certificates, |all| &mut all.certificates, found);
             }
-            Update::ConfigMap(name, found) => {
-                let object = Wanted::ConfigMap(name);
+            StoreUpdate::ConfigMap(name, found) => {
+                let object = ReferencedObject::ConfigMap(name);
                 change.objects = self.answer(object, |all| &all.authorities, |all| &mut all.authorities, found);
             }
-            Update::Node(name, found) => {
-                let object = Wanted::Node(name);
+            StoreUpdate::Node(name, found) => {
+                let object = ReferencedObject::Node(name);
                 change.objects = self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
             }
-            Update::Pods(namespace, pods) => {
+            StoreUpdate::Pods(namespace, pods) => {
                 Arc::make_mut(&mut self.slices).set_pods(namespace.as_deref(), pods, &mut change.services);
                 self.awaited_pods.remove(&namespace);
                 self.unlisted_pods.remove(&namespace);
                 change.pods = true;
             }
-            Update::Pod(name, pod) => {
+            StoreUpdate::Pod(name, pod) => {
                 Arc::make_mut(&mut self.slices).set_pod(name, pod, &mut change.services);
                 change.pods = true;
             }
             // What was read before stays in use.
-            Update::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
+            StoreUpdate::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
         }
-        if self.note_readiness(&change.services) {
+        if self.record_readiness(&change.services) {
             change.objects = true;
             self.may_want = true;
         }
@@ -303,7 +303,7 @@ impl Store {
             self.may_want = true;
         }
         if std::mem::take(&mut self.may_want) {
-            change.wanted = self.choose();
+            change.references = self.choose();
         }
         change
     }
@@ -311,13 +311,13 @@ impl Store {
     /// Takes in what a single object holds. Returns whether that says anything new.
     fn answer<T: Clone + PartialEq>(
         &mut self,
-        object: Wanted,
+        object: ReferencedObject,
         known: impl Fn(&Objects) -> &OrdMap<ObjectName, T>,
         kept: impl Fn(&mut Objects) -> &mut OrdMap<ObjectName, T>,
         found: Option<T>,
     ) -> bool {
         // An update of an object that is not wanted any more may still be on its way.
-        if !self.wanted.contains_key(&object) {
+        if !self.references.contains_key(&object) {
             return false;
         }
         let name = object.name();
@@ -337,30 +337,30 @@ impl Store {
         if !self.watched.serves {
             return false;
         }
-        let all = wanted::wanted(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
+        let all = wanted::all_references(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
         let AllWanted {
             watched: wanted,
             beyond,
         } = all;
-        let is_same = wanted.iter().eq(self.wanted.keys());
+        let is_same = wanted.iter().eq(self.references.keys());
         if is_same && self.beyond == beyond {
             return false;
         }
         let objects = Arc::make_mut(&mut self.objects);
-        let former = self.wanted.keys().chain(self.beyond.keys());
+        let former = self.references.keys().chain(self.beyond.keys());
         let gone = former.filter(|object| !wanted.contains(*object) || self.beyond.contains_key(*object));
         for object in gone {
             match object {
-                Wanted::Secret(name) => drop(objects.certificates.remove(name)),
-                Wanted::ConfigMap(name) => drop(objects.authorities.remove(name)),
-                Wanted::Node(name) => drop(objects.nodes.remove(name)),
+                ReferencedObject::Secret(name) => drop(objects.certificates.remove(name)),
+                ReferencedObject::ConfigMap(name) => drop(objects.authorities.remove(name)),
+                ReferencedObject::Node(name) => drop(objects.nodes.remove(name)),
             }
         }
         for (object, why) in &beyond {
             match object {
-                Wanted::Secret(name) => drop(objects.certificates.insert(name.clone(), Err(why.clone()))),
-                Wanted::ConfigMap(name) => drop(objects.authorities.insert(name.clone(), Err(why.clone()))),
-                Wanted::Node(_) => {}
+                ReferencedObject::Secret(name) => drop(objects.certificates.insert(name.clone(), Err(why.clone()))),
+                ReferencedObject::ConfigMap(name) => drop(objects.authorities.insert(name.clone(), Err(why.clone()))),
+                ReferencedObject::Node(_) => {}
             }
         }
         self.beyond = beyond;
@@ -369,13 +369,13 @@ impl Store {
         }
         self.choice.next();
         self.answered.retain(|object| wanted.contains(object));
-        let since = |object: &Wanted| self.wanted.get(object).copied().unwrap_or(self.choice);
-        let with_choice = |object: Wanted| (object.clone(), since(&object));
-        self.wanted = wanted.into_iter().map(with_choice).collect();
+        let since = |object: &ReferencedObject| self.references.get(object).copied().unwrap_or(self.choice);
+        let with_choice = |object: ReferencedObject| (object.clone(), since(&object));
+        self.references = wanted.into_iter().map(with_choice).collect();
         true
     }
 
-    fn replace(&mut self, kind: Kind, namespace: Option<&str>, entries: Vec<Entry>, change: &mut Change) {
+    fn replace(&mut self, kind: Kind, namespace: Option<&str>, entries: Vec<DecodedObject>, change: &mut StoreChange) {
         let listed: BTreeSet<_> = entries.iter().map(|entry| entry.name.clone()).collect();
         for name in self.names(kind, namespace) {
             if !listed.contains(&name) {
@@ -387,8 +387,8 @@ impl Store {
         }
     }
 
-    fn insert(&mut self, kind: Kind, entry: Entry, change: &mut Change) {
-        let Entry {
+    fn insert(&mut self, kind: Kind, entry: DecodedObject, change: &mut StoreChange) {
+        let DecodedObject {
             name,
             uid,
             version,
@@ -396,7 +396,7 @@ impl Store {
             content,
         } = entry;
         if let Some(status) = status {
-            let observed = Observed { uid, version, status };
+            let observed = ObservedObjectStatus { uid, version, status };
             if self
                 .observed
                 .get(&kind)
@@ -416,7 +416,7 @@ impl Store {
         if let Some(error) = content.malformed() {
             // Its status or an Event says what else is wrong with it later.
             if self.malformed.insert(object)
-                && let Some(left_out) = self.logs.tell()
+                && let Some(left_out) = self.logs.permit()
             {
                 let (kind, field, error) = (kind.as_str(), &error.field, &error.message);
                 tracing::warn!(kind, object = %name, field, error, left_out, "cannot be read");
@@ -427,7 +427,7 @@ impl Store {
         self.insert_content(kind, name, content, change);
     }
 
-    fn remove(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
+    fn remove(&mut self, kind: Kind, name: &ObjectName, change: &mut StoreChange) {
         if self.observed.get(&kind).is_some_and(|known| known.contains_key(name))
             && let Some(known) = Arc::make_mut(&mut self.observed).get_mut(&kind)
         {
@@ -438,7 +438,7 @@ impl Store {
         self.remove_content(kind, name, change);
     }
 
-    fn insert_content(&mut self, kind: Kind, name: ObjectName, content: Content, change: &mut Change) {
+    fn insert_content(&mut self, kind: Kind, name: ObjectName, content: ObjectContent, change: &mut StoreChange) {
         let can_want = self.can_want(kind, &name);
         let mut count = |is_new: bool| *self.counts.entry(kind).or_default() += usize::from(is_new);
         /// Whether that changed anything.
@@ -456,21 +456,21 @@ impl Store {
             }};
         }
         let changed = match content {
-            Content::GatewayClass(object) => {
+            ObjectContent::GatewayClass(object) => {
                 let was_gone = Arc::make_mut(&mut self.objects).forget_gone_class(&name.name);
                 put!(gateway_classes, name.name, object) | was_gone
             }
-            Content::Gateway(object) => put!(gateways, name, object),
-            Content::HttpRoute(object) => put!(http_routes, name, object),
-            Content::GrpcRoute(object) => put!(grpc_routes, name, object),
-            Content::ReferenceGrant(object) => put!(reference_grants, name, object),
-            Content::Service(object) => put!(services, name, object),
-            Content::XBackend(object) => put!(backends, name, object),
-            Content::BackendTlsPolicy(object) => put!(backend_tls_policies, name, object),
-            Content::EnvoyDeployment(object) => put!(envoy_deployments, name, *object),
-            Content::IngressRoute(object) => put!(ingress_routes, name, object),
-            Content::CertificateDelegation(object) => put!(certificate_delegations, name, object),
-            Content::Namespace(labels) => {
+            ObjectContent::Gateway(object) => put!(gateways, name, object),
+            ObjectContent::HttpRoute(object) => put!(http_routes, name, object),
+            ObjectContent::GrpcRoute(object) => put!(grpc_routes, name, object),
+            ObjectContent::ReferenceGrant(object) => put!(reference_grants, name, object),
+            ObjectContent::Service(object) => put!(services, name, object),
+            ObjectContent::XBackend(object) => put!(backends, name, object),
+            ObjectContent::BackendTlsPolicy(object) => put!(backend_tls_policies, name, object),
+            ObjectContent::EnvoyDeployment(object) => put!(envoy_deployments, name, *object),
+            ObjectContent::IngressRoute(object) => put!(ingress_routes, name, object),
+            ObjectContent::CertificateDelegation(object) => put!(certificate_delegations, name, object),
+            ObjectContent::Namespace(labels) => {
                 let known = self.objects.namespaces.get(&name.name);
                 count(known.is_none());
                 let changed = known != Some(&labels);
@@ -480,11 +480,11 @@ impl Store {
                 }
                 changed
             }
-            Content::SessionPolicy(kind, object) => {
+            ObjectContent::SessionPolicy(kind, object) => {
                 let name = SessionPolicyName { kind, name };
                 put!(session_policies, name, object)
             }
-            Content::Slice(slice) => {
+            ObjectContent::Slice(slice) => {
                 count(!self.slices.has(&name));
                 Arc::make_mut(&mut self.slices).insert(name, slice, &mut change.services);
                 false
@@ -508,7 +508,7 @@ impl Store {
         }
     }
 
-    fn remove_content(&mut self, kind: Kind, name: &ObjectName, change: &mut Change) {
+    fn remove_content(&mut self, kind: Kind, name: &ObjectName, change: &mut StoreChange) {
         let can_want = self.can_want(kind, name);
         let mut uncount = || {
             if let Some(count) = self.counts.get_mut(&kind) {

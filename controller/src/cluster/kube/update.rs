@@ -3,17 +3,17 @@ use std::sync::Arc;
 use kube::core::ApiResource;
 use tokio::sync::mpsc;
 
-use super::decode::Entry;
+use super::decode::DecodedObject;
 use super::pod::PodMeta;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::{Authorities, Certificate};
 
 #[derive(Debug)]
-pub(crate) enum Update {
+pub(crate) enum StoreUpdate {
     /// All objects of a kind in a namespace, or in all namespaces.
-    Listed(Kind, Option<Arc<str>>, Vec<Entry>),
+    Listed(Kind, Option<Arc<str>>, Vec<DecodedObject>),
     /// An object was created or changed.
-    Applied(Kind, Box<Entry>),
+    Applied(Kind, Box<DecodedObject>),
     /// An object was deleted.
     Deleted(Kind, ObjectName),
     /// A kind is not served, so it has no objects.
@@ -35,4 +35,4 @@ pub(crate) enum Update {
 }
 
 /// Where updates go. Bounded, so that lists are read no faster than the store takes them in.
-pub(super) type Updates = mpsc::Sender<Update>;
+pub(super) type UpdateSender = mpsc::Sender<StoreUpdate>;

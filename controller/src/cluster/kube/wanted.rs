@@ -6,7 +6,7 @@ use limpet_model::{ContourSettings, Objects, contour_secrets, fair_share};
 
 /// An object that another one names, and that is watched by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wanted {
+pub(crate) enum ReferencedObject {
     /// The certificate of a listener, or of a host of Contour's.
     Secret(ObjectName),
     /// The authorities of backends.
@@ -15,7 +15,7 @@ pub(crate) enum Wanted {
     Node(ObjectName),
 }
 
-impl Wanted {
+impl ReferencedObject {
     pub(crate) fn name(&self) -> &ObjectName {
         match self {
             Self::Secret(name) | Self::ConfigMap(name) | Self::Node(name) => name,
@@ -26,9 +26,9 @@ impl Wanted {
 /// The number of a choice of the single objects to watch. What is dropped is forgotten, and the watch of an object
 /// tells it once. So an object that is wanted again needs a new watch, even if nobody had time to end the former one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Choice(u64);
+pub(crate) struct ReferenceChoice(u64);
 
-impl Choice {
+impl ReferenceChoice {
     pub(super) fn next(&mut self) {
         self.0 = self.0.wrapping_add(1);
     }
@@ -42,30 +42,31 @@ const MOST: usize = if cfg!(test) { 500 } else { 5000 };
 #[derive(Debug, Default)]
 pub(super) struct AllWanted {
     /// Those to watch.
-    pub(super) watched: BTreeSet<Wanted>,
+    pub(super) watched: BTreeSet<ReferencedObject>,
     /// Those that there is no room for, and why.
-    pub(super) beyond: BTreeMap<Wanted, String>,
+    pub(super) beyond: BTreeMap<ReferencedObject, String>,
 }
 
 /// What the objects of our Gateways name, and Contour's roots, if they are read.
-pub(super) fn wanted(objects: &Objects, controller: &str, contour: Option<&ContourSettings>) -> AllWanted {
+pub(super) fn all_references(objects: &Objects, controller: &str, contour: Option<&ContourSettings>) -> AllWanted {
     let of_roots = contour
         .into_iter()
         .flat_map(|contour| contour_secrets(objects, contour));
-    let secrets = secrets::wanted(objects, controller).into_iter().chain(of_roots);
-    let secrets = secrets.map(|(by, name)| (by, Wanted::Secret(name)));
-    let config_maps = config_maps::wanted(objects, controller).into_iter();
-    let config_maps = config_maps.map(|(by, name)| (by, Wanted::ConfigMap(name)));
+    let secrets = secrets::referenced(objects, controller).into_iter().chain(of_roots);
+    let secrets = secrets.map(|(by, name)| (by, ReferencedObject::Secret(name)));
+    let config_maps = config_maps::referenced(objects, controller).into_iter();
+    let config_maps = config_maps.map(|(by, name)| (by, ReferencedObject::ConfigMap(name)));
     let mut all = within_shares(secrets.chain(config_maps).collect());
-    all.watched.extend(nodes::wanted(objects).into_iter().map(Wanted::Node));
+    all.watched
+        .extend(nodes::referenced(objects).into_iter().map(ReferencedObject::Node));
     all
 }
 
 /// `named`: what objects name, each with the object. What the oldest objects of a namespace name goes first, so that
 /// none loses a watch to a younger one.
-fn within_shares(mut named: Vec<(&Meta, Wanted)>) -> AllWanted {
+fn within_shares(mut named: Vec<(&Meta, ReferencedObject)>) -> AllWanted {
     named.sort_by_key(|(by, _)| by.precedence());
-    let mut by_namespace: BTreeMap<&str, (BTreeSet<&Wanted>, Vec<&Wanted>)> = BTreeMap::new();
+    let mut by_namespace: BTreeMap<&str, (BTreeSet<&ReferencedObject>, Vec<&ReferencedObject>)> = BTreeMap::new();
     for (by, object) in &named {
         let (known, in_order) = by_namespace.entry(&by.namespace).or_default();
         if known.insert(object) {
@@ -75,13 +76,18 @@ fn within_shares(mut named: Vec<(&Meta, Wanted)>) -> AllWanted {
     let share = fair_share(by_namespace.values().map(|(_, in_order)| in_order.len()), MOST);
     let (mut watched, mut beyond) = (BTreeSet::new(), BTreeMap::new());
     for (namespace, (_, in_order)) in by_namespace {
-        watched.extend(in_order.iter().take(share).map(|object| Wanted::clone(object)));
+        watched.extend(
+            in_order
+                .iter()
+                .take(share)
+                .map(|object| ReferencedObject::clone(object)),
+        );
         for object in in_order.iter().skip(share) {
             let why = format!(
                 "not read, because objects of the namespace {namespace} name more than {share} Secrets and ConfigMaps, \
                  which is its share of {MOST}: name fewer in its Gateways, IngressRoutes and BackendTLSPolicies"
             );
-            beyond.insert(Wanted::clone(object), why);
+            beyond.insert(ReferencedObject::clone(object), why);
         }
     }
     // Another namespace may have room for it.

@@ -6,81 +6,81 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::decode::{self, Content, Entry, Form};
-use super::follow::{Reading, follow, watch_seconds};
-use super::item::Item;
+use super::decode::{self, DecodedObject, KindForm, ObjectContent};
+use super::follow::{WatchDecoder, follow, watch_seconds};
+use super::item::WatchItem;
 use super::kind::KindExt as _;
 use super::slice::{self, RawSlice};
-use super::update::{Update, Updates};
+use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::{Kind, ObjectName};
 
 /// What one watch covers: a kind, in one namespace or in all.
 #[derive(Debug, Clone)]
-pub(super) struct Scope {
+pub(super) struct WatchScope {
     pub(super) kind: Kind,
     pub(super) resource: ApiResource,
     pub(super) namespace: Option<Arc<str>>,
 }
 
 /// Watches until the receiver of updates is gone.
-pub(super) async fn watch(client: Client, scope: Scope, controller: Arc<str>, updates: Updates) {
+pub(super) async fn watch(client: Client, scope: WatchScope, controller: Arc<str>, updates: UpdateSender) {
     let kind = scope.kind;
     match decode::form(kind) {
-        Form::Slice => run(client, &scope, &updates, slice_entry).await,
-        Form::Item(form) => {
-            let read = |item: Item| Some(decode::entry(kind, form, item, &controller));
+        KindForm::Slice => run(client, &scope, &updates, slice_entry).await,
+        KindForm::Item(form) => {
+            let read = |item: WatchItem| Some(decode::entry(kind, form, item, &controller));
             run(client, &scope, &updates, read).await;
         }
     }
 }
 
 /// The slice, if it belongs to a Service.
-pub(super) fn slice_entry(item: RawSlice) -> Option<Entry> {
+pub(super) fn slice_entry(item: RawSlice) -> Option<DecodedObject> {
     let name = ObjectName::new(
         item.metadata.namespace.as_deref().unwrap_or_default(),
         item.metadata.name.as_deref().unwrap_or_default(),
     );
     let slice = slice::slice(item)?;
-    Some(Entry {
+    Some(DecodedObject {
         name,
         uid: String::new(),
         version: String::new(),
         status: None,
-        content: Content::Slice(slice),
+        content: ObjectContent::Slice(slice),
     })
 }
 
 /// Objects of a [`Kind`].
-struct Objects<'a, F> {
-    scope: &'a Scope,
+struct WatchedObjects<'a, F> {
+    scope: &'a WatchScope,
     read: F,
 }
 
-impl<T, F: Fn(T) -> Option<Entry>> Reading<T> for Objects<'_, F> {
-    type Entry = Entry;
+impl<T, F: Fn(T) -> Option<DecodedObject>> WatchDecoder<T> for WatchedObjects<'_, F> {
+    type Entry = DecodedObject;
 
     fn kind(&self) -> &'static str {
         self.scope.kind.as_str()
     }
 
-    fn read(&self, item: T) -> Option<Entry> {
+    fn read(&self, item: T) -> Option<DecodedObject> {
         (self.read)(item)
     }
 
-    fn listed(&self, entries: Vec<Entry>) -> Update {
-        Update::Listed(self.scope.kind, self.scope.namespace.clone(), entries)
+    fn listed(&self, entries: Vec<DecodedObject>) -> StoreUpdate {
+        StoreUpdate::Listed(self.scope.kind, self.scope.namespace.clone(), entries)
     }
 
-    fn applied(&self, entry: Entry) -> Update {
-        Update::Applied(self.scope.kind, Box::new(entry))
+    fn applied(&self, entry: DecodedObject) -> StoreUpdate {
+        StoreUpdate::Applied(self.scope.kind, Box::new(entry))
     }
 
-    fn deleted(&self, name: ObjectName) -> Update {
-        Update::Deleted(self.scope.kind, name)
+    fn deleted(&self, name: ObjectName) -> StoreUpdate {
+        StoreUpdate::Deleted(self.scope.kind, name)
     }
 }
 
-async fn run<T, F>(client: Client, scope: &Scope, updates: &Updates, read: F)
+async fn run<T, F>(client: Client, scope: &WatchScope, updates: &UpdateSender, read: F)
 where
     T: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>
         + Clone
@@ -88,7 +88,7 @@ where
         + Debug
         + Send
         + 'static,
-    F: Fn(T) -> Option<Entry>,
+    F: Fn(T) -> Option<DecodedObject>,
 {
     let api: Api<T> = match &scope.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &scope.resource),
@@ -98,5 +98,5 @@ where
         .timeout(watch_seconds())
         .page_size(scope.kind.page_size());
     let namespace = scope.namespace.as_deref();
-    follow(watcher(api, config), namespace, updates, Objects { scope, read }).await;
+    follow(watcher(api, config), namespace, updates, WatchedObjects { scope, read }).await;
 }

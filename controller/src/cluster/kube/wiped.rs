@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::Secret as SecretObject;
 use zeroize::Zeroize as _;
 
 /// A Secret whose values are wiped when it is dropped, and not shown by Debug.
-pub(crate) struct Wiped(Box<SecretObject>);
+pub(crate) struct ZeroizingSecret(Box<SecretObject>);
 
-impl Wiped {
+impl ZeroizingSecret {
     pub(crate) fn new(secret: SecretObject) -> Self {
         Self(Box::new(secret))
     }
@@ -17,7 +17,7 @@ impl Wiped {
     }
 }
 
-impl fmt::Debug for Wiped {
+impl fmt::Debug for ZeroizingSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secret")
             .field("name", &self.0.metadata.name)
@@ -26,7 +26,7 @@ impl fmt::Debug for Wiped {
     }
 }
 
-impl Drop for Wiped {
+impl Drop for ZeroizingSecret {
     fn drop(&mut self) {
         for value in self.0.data.iter_mut().flat_map(BTreeMap::values_mut) {
             value.0.zeroize();

@@ -18,31 +18,31 @@ const SPLIT: &str = "session.limpet.dev/split";
 
 /// What a policy needs.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum MigrationNeed {
     /// Its sessions survive as it is.
     Nothing(&'static str),
     /// An upgrade took fields whose values are not in the object.
     Unknown(String),
-    Session(Session),
+    Session(LegacySession),
 }
 
 /// What the next release of the Gateway API has no field for, or another one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Session {
+pub(super) struct LegacySession {
     name: Option<String>,
     lifetime: Option<String>,
 }
 
 /// Where it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum MigrationTarget {
     /// The annotations, which every release keeps.
     Annotations,
     /// The fields `cookie` and `header` of release 1.7.
     Fields,
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for MigrationTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Annotations => "annotations, until the definition has fields for it",
@@ -51,7 +51,7 @@ impl fmt::Display for Form {
     }
 }
 
-impl fmt::Display for Session {
+impl fmt::Display for LegacySession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.as_ref().map(|name| format!("the name {name}"));
         let lifetime = self
@@ -64,12 +64,12 @@ impl fmt::Display for Session {
 }
 
 /// What the policy needs.
-pub(super) fn need(policy: &DynamicObject) -> Need {
+pub(super) fn need(policy: &DynamicObject) -> MigrationNeed {
     let Some(persistence) = policy.data.pointer("/spec/sessionPersistence") else {
-        return Need::Nothing("it asks for no sessions");
+        return MigrationNeed::Nothing("it asks for no sessions");
     };
     if persistence.get("cookie").is_some() || persistence.get("header").is_some() {
-        return Need::Nothing("it has the fields of release 1.7");
+        return MigrationNeed::Nothing("it has the fields of release 1.7");
     }
     let pruned = pruned(Kind::XBackendTrafficPolicy, &policy.metadata, policy.data.get("spec"));
     let value = |field: &str, annotation: &str| {
@@ -78,7 +78,7 @@ pub(super) fn need(policy: &DynamicObject) -> Need {
         let kept = annotations(policy).get(annotation).cloned();
         own.or(kept).or_else(|| pruned.get(field).cloned().flatten())
     };
-    let session = Session {
+    let session = LegacySession {
         name: value(PRUNED_NAME, NAME),
         lifetime: value(PRUNED_LIFETIME, LIFETIME),
     };
@@ -90,26 +90,26 @@ pub(super) fn need(policy: &DynamicObject) -> Need {
     ];
     let lost: Vec<String> = lost.into_iter().flatten().collect();
     if !lost.is_empty() {
-        return Need::Unknown(format!(
+        return MigrationNeed::Unknown(format!(
             "the API server leaves out what it had in {}, and its metadata does not tell. Where the controller \
              remembers it, the status of the policy says what it was: write the policy again with the fields of \
              release 1.7",
             lost.join(" and ")
         ));
     }
-    if session == Session::default() {
-        return Need::Nothing("it has no name and no lifetime of its own");
+    if session == LegacySession::default() {
+        return MigrationNeed::Nothing("it has no name and no lifetime of its own");
     }
-    Need::Session(session)
+    MigrationNeed::Session(session)
 }
 
 /// The change as a merge patch; `None`: there is nothing to change. It is for the policy as it was read alone.
-pub(super) fn patch(policy: &DynamicObject, session: &Session, form: Form) -> Option<Value> {
+pub(super) fn patch(policy: &DynamicObject, session: &LegacySession, form: MigrationTarget) -> Option<Value> {
     let kept = annotations(policy);
     let mut annotations = Map::new();
     let mut spec = None;
     match form {
-        Form::Annotations => {
+        MigrationTarget::Annotations => {
             for (annotation, value) in [(NAME, &session.name), (LIFETIME, &session.lifetime)] {
                 if let Some(value) = value.as_ref().filter(|value| kept.get(annotation) != Some(value)) {
                     annotations.insert(annotation.to_owned(), json!(value));
@@ -119,7 +119,7 @@ pub(super) fn patch(policy: &DynamicObject, session: &Session, form: Form) -> Op
                 return None;
             }
         }
-        Form::Fields => {
+        MigrationTarget::Fields => {
             let old = [NAME, LIFETIME]
                 .into_iter()
                 .filter(|annotation| kept.contains_key(*annotation));
@@ -143,7 +143,7 @@ pub(super) fn patch(policy: &DynamicObject, session: &Session, form: Form) -> Op
 }
 
 /// The change of `sessionPersistence` to the fields of release 1.7.
-fn fields(policy: &DynamicObject, session: &Session) -> Map<String, Value> {
+fn fields(policy: &DynamicObject, session: &LegacySession) -> Map<String, Value> {
     let field = |name: &str| policy.data.pointer(&format!("/spec/sessionPersistence/{name}"));
     let is_header = field("type") == Some(&json!("Header"));
     let name = session.name.as_ref().map(|name| ("name".to_owned(), json!(name)));
@@ -176,8 +176,8 @@ mod tests {
         .unwrap()
     }
 
-    fn change(policy: &DynamicObject, form: Form) -> Option<Value> {
-        let Need::Session(session) = need(policy) else {
+    fn change(policy: &DynamicObject, form: MigrationTarget) -> Option<Value> {
+        let MigrationNeed::Session(session) = need(policy) else {
             return None;
         };
         patch(policy, &session, form)
@@ -189,21 +189,21 @@ mod tests {
         let before = policy(&json!({}), &named);
         let kept = json!({NAME: "s", LIFETIME: "Permanent"});
         assert_eq!(
-            change(&before, Form::Annotations),
+            change(&before, MigrationTarget::Annotations),
             Some(json!({"metadata": {"annotations": kept, "resourceVersion": "7"}}))
         );
-        assert_eq!(change(&policy(&kept, &named), Form::Annotations), None);
+        assert_eq!(change(&policy(&kept, &named), MigrationTarget::Annotations), None);
         let after = policy(&kept, &json!({"type": "Cookie"}));
         let expected = json!({
             "metadata": {"annotations": {NAME: null, LIFETIME: null, SPLIT: "keep"}, "resourceVersion": "7"},
             "spec": {"sessionPersistence": {"cookie": {"name": "s", "lifetimeType": "Permanent"}}},
         });
-        assert_eq!(change(&after, Form::Fields), Some(expected));
+        assert_eq!(change(&after, MigrationTarget::Fields), Some(expected));
         let chosen = policy(&json!({NAME: "s", SPLIT: "choose"}), &json!({"type": "Cookie"}));
-        let annotations = &change(&chosen, Form::Fields).unwrap()["metadata"]["annotations"];
+        let annotations = &change(&chosen, MigrationTarget::Fields).unwrap()["metadata"]["annotations"];
         assert_eq!(*annotations, json!({NAME: null}), "what it says stays");
         let header = policy(&json!({NAME: "X-S"}), &json!({"type": "Header"}));
-        let fields = change(&header, Form::Fields).unwrap();
+        let fields = change(&header, MigrationTarget::Fields).unwrap();
         assert_eq!(
             fields["spec"],
             json!({"sessionPersistence": {"header": {"name": "X-S"}}})
@@ -219,7 +219,7 @@ mod tests {
             Value::Null,
         ] {
             let need = need(&policy(&json!({}), &persistence));
-            assert!(matches!(need, Need::Nothing(_)), "{persistence}: {need:?}");
+            assert!(matches!(need, MigrationNeed::Nothing(_)), "{persistence}: {need:?}");
         }
     }
 
@@ -230,11 +230,11 @@ mod tests {
             {"fieldsV1": {"f:spec": {"f:sessionPersistence": {"f:sessionName": {}}}}},
         ]))
         .unwrap();
-        let Need::Unknown(why) = need(&policy) else {
+        let MigrationNeed::Unknown(why) = need(&policy) else {
             panic!("{:?}", need(&policy))
         };
         assert!(why.contains("what it had in sessionName,"), "{why}");
         policy.metadata.annotations = Some(BTreeMap::from([(NAME.to_owned(), "s".to_owned())]));
-        assert!(matches!(need(&policy), Need::Session(_)));
+        assert!(matches!(need(&policy), MigrationNeed::Session(_)));
     }
 }

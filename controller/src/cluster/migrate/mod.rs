@@ -14,31 +14,31 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 
 use crate::cluster::cli::MigratePoliciesArgs;
-use crate::cluster::kube::{Connection, FIELD_MANAGER, connect, words};
-use crate::exit::{Failure, Verdict};
+use crate::cluster::kube::{ApiConnection, FIELD_MANAGER, connect, words};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, printable};
-use change::{Form, Need, need, patch};
+use change::{MigrationNeed, MigrationTarget, need, patch};
 use limpet_api::{GATEWAY_X_GROUP, Kind};
 
 /// What became of the policies of a cluster.
-struct Report {
+struct MigrationReport {
     /// The address of the API server.
     address: String,
     /// Whether the API server has the kind.
     serves_kind: bool,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<PolicyMigration>,
 }
 
 /// What became of a policy.
-struct Outcome {
+struct PolicyMigration {
     policy: String,
-    state: State,
+    state: MigrationState,
     about: String,
     patch: Option<Value>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum MigrationState {
     Ready,
     NotWritten,
     Written,
@@ -46,7 +46,7 @@ enum State {
     Refused,
 }
 
-impl State {
+impl MigrationState {
     fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -58,31 +58,31 @@ impl State {
     }
 }
 
-pub(crate) fn run(args: &MigratePoliciesArgs, format: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &MigratePoliciesArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(format!("cannot start: {error}")))?;
+        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
     let report = runtime.block_on(migrate(args))?;
     output::print(&text(&report, format)?)?;
-    let is_good = |outcome: &Outcome| matches!(outcome.state, State::Ready | State::Written);
+    let is_good = |outcome: &PolicyMigration| matches!(outcome.state, MigrationState::Ready | MigrationState::Written);
     Ok(if report.outcomes.iter().all(is_good) {
-        Verdict::Good
+        CommandVerdict::Good
     } else {
-        Verdict::Bad
+        CommandVerdict::Bad
     })
 }
 
-async fn migrate(args: &MigratePoliciesArgs) -> Result<Report, Failure> {
+async fn migrate(args: &MigratePoliciesArgs) -> Result<MigrationReport, CommandFailure> {
     let connected = connect(args.kubeconfig.as_deref()).await;
-    let Connection { client, address } = connected.map_err(|error| Failure(error.to_string()))?;
+    let ApiConnection { client, address } = connected.map_err(|error| CommandFailure(error.to_string()))?;
     let all = api(&client, args.namespace.as_deref());
     let (serves_kind, policies) = match all.list(&ListParams::default()).await {
         Ok(policies) => (true, policies.items),
         Err(Error::Api(status)) if status.code == 404 => (false, Vec::new()),
         Err(error) => {
             let (kind, error) = (Kind::XBackendTrafficPolicy, words(&error));
-            return Err(Failure(format!("cannot list {kind} at {address}: {error}")));
+            return Err(CommandFailure(format!("cannot list {kind} at {address}: {error}")));
         }
     };
     let mut outcomes = Vec::new();
@@ -91,7 +91,7 @@ async fn migrate(args: &MigratePoliciesArgs) -> Result<Report, Failure> {
         let own = api(&client, Some(&namespace));
         outcomes.push(migrate_one(&own, &policy, args.write).await?);
     }
-    Ok(Report {
+    Ok(MigrationReport {
         address,
         serves_kind,
         outcomes,
@@ -112,25 +112,29 @@ fn api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     }
 }
 
-async fn migrate_one(api: &Api<DynamicObject>, policy: &DynamicObject, writes: bool) -> Result<Outcome, Failure> {
+async fn migrate_one(
+    api: &Api<DynamicObject>,
+    policy: &DynamicObject,
+    writes: bool,
+) -> Result<PolicyMigration, CommandFailure> {
     let name = policy.metadata.name.clone().unwrap_or_default();
     let namespace = policy.metadata.namespace.clone().unwrap_or_default();
-    let outcome = |state, about: String, patch| Outcome {
+    let outcome = |state, about: String, patch| PolicyMigration {
         policy: format!("{namespace}/{name}"),
         state,
         about,
         patch,
     };
     let session = match need(policy) {
-        Need::Nothing(why) => return Ok(outcome(State::Ready, why.to_owned(), None)),
-        Need::Unknown(why) => return Ok(outcome(State::Unknown, why, None)),
-        Need::Session(session) => session,
+        MigrationNeed::Nothing(why) => return Ok(outcome(MigrationState::Ready, why.to_owned(), None)),
+        MigrationNeed::Unknown(why) => return Ok(outcome(MigrationState::Unknown, why, None)),
+        MigrationNeed::Session(session) => session,
     };
-    let mut form = Form::Fields;
+    let mut form = MigrationTarget::Fields;
     let mut change = patch(policy, &session, form);
     let mut tried = write(api, &name, change.as_ref(), true).await;
     if tried.as_ref().is_err_and(is_unknown_field) {
-        form = Form::Annotations;
+        form = MigrationTarget::Annotations;
         change = patch(policy, &session, form);
         tried = write(api, &name, change.as_ref(), true).await;
     }
@@ -138,11 +142,15 @@ async fn migrate_one(api: &Api<DynamicObject>, policy: &DynamicObject, writes: b
         tried = write(api, &name, change.as_ref(), false).await;
     }
     match tried {
-        Err(Error::Api(status)) => Ok(outcome(State::Refused, status.message.clone(), change)),
-        Err(error) => Err(Failure(format!("{namespace}/{name}: {}", words(&error)))),
-        Ok(()) if change.is_none() => Ok(outcome(State::Ready, format!("{session} is in {form}"), None)),
+        Err(Error::Api(status)) => Ok(outcome(MigrationState::Refused, status.message.clone(), change)),
+        Err(error) => Err(CommandFailure(format!("{namespace}/{name}: {}", words(&error)))),
+        Ok(()) if change.is_none() => Ok(outcome(MigrationState::Ready, format!("{session} is in {form}"), None)),
         Ok(()) => {
-            let state = if writes { State::Written } else { State::NotWritten };
+            let state = if writes {
+                MigrationState::Written
+            } else {
+                MigrationState::NotWritten
+            };
             Ok(outcome(state, format!("{session} goes to {form}"), change))
         }
     }
@@ -166,14 +174,14 @@ fn is_unknown_field(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.message.contains("unknown field"))
 }
 
-fn text(report: &Report, format: Output) -> Result<String, Failure> {
-    let Report {
+fn text(report: &MigrationReport, format: Output) -> Result<String, CommandFailure> {
+    let MigrationReport {
         address,
         serves_kind,
         outcomes,
     } = report;
     if let Output::Json = format {
-        let policy = |outcome: &Outcome| {
+        let policy = |outcome: &PolicyMigration| {
             json!({
                 "policy": outcome.policy,
                 "state": outcome.state.name(),
@@ -192,8 +200,8 @@ fn text(report: &Report, format: Output) -> Result<String, Failure> {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{kind} {policy}: {state}: {about}");
         if let Some(patch) = &outcome.patch {
-            let yaml =
-                serde_saphyr::to_string(patch).map_err(|error| Failure(format!("cannot write YAML: {error}")))?;
+            let yaml = serde_saphyr::to_string(patch)
+                .map_err(|error| CommandFailure(format!("cannot write YAML: {error}")))?;
             text.extend(yaml.lines().flat_map(|line| ["  ", line, "\n"]));
         }
     }
@@ -208,7 +216,10 @@ fn text(report: &Report, format: Output) -> Result<String, Failure> {
             "the API server at {address} has no {kind} here: nothing to migrate"
         );
     }
-    if outcomes.iter().any(|outcome| outcome.state == State::NotWritten) {
+    if outcomes
+        .iter()
+        .any(|outcome| outcome.state == MigrationState::NotWritten)
+    {
         text += "run it with --write to change these policies\n";
     }
     Ok(text)
@@ -218,8 +229,8 @@ fn text(report: &Report, format: Output) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    fn report(serves_kind: bool, outcomes: Vec<Outcome>) -> Report {
-        Report {
+    fn report(serves_kind: bool, outcomes: Vec<PolicyMigration>) -> MigrationReport {
+        MigrationReport {
             address: "https://192.0.2.1:6443".to_owned(),
             serves_kind,
             outcomes,
@@ -241,9 +252,9 @@ mod tests {
 
     #[test]
     fn what_users_wrote_cannot_change_the_terminal() {
-        let outcome = Outcome {
+        let outcome = PolicyMigration {
             policy: "shop/web".to_owned(),
-            state: State::Refused,
+            state: MigrationState::Refused,
             about: "name \u{1b}[2J".to_owned(),
             patch: None,
         };

@@ -14,17 +14,17 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::cluster::kube::{Backoff, named_object};
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_model::{MANAGED_BY, MANAGER};
 
 /// The texts of a ConfigMap, by their fields.
-pub(crate) type Fields = BTreeMap<String, String>;
+pub(crate) type ConfigMapFields = BTreeMap<String, String>;
 /// Texts for fields of a ConfigMap; `None`: the field goes.
-pub(crate) type Changes = BTreeMap<String, Option<String>>;
+pub(crate) type ConfigMapPatch = BTreeMap<String, Option<String>>;
 
 /// What a ConfigMap keeps.
-pub(crate) trait Content: Clone + Default + PartialEq + Send + Sync + 'static {
+pub(crate) trait ConfigMapContent: Clone + Default + PartialEq + Send + Sync + 'static {
     /// What it is.
     const WHAT: &'static str;
     /// What a person should know if it cannot be read.
@@ -34,10 +34,10 @@ pub(crate) trait Content: Clone + Default + PartialEq + Send + Sync + 'static {
     ///
     /// # Errors
     /// If one is invalid, which one and why.
-    fn parse(fields: &Fields) -> Result<Self, String>;
+    fn parse(fields: &ConfigMapFields) -> Result<Self, String>;
 
     /// The fields to write where the ConfigMap has `former`: a large ConfigMap is not written as a whole for a change.
-    fn changes(&self, former: &Self) -> Changes;
+    fn changes(&self, former: &Self) -> ConfigMapPatch;
 
     /// The number of entries, for the log.
     fn count(&self) -> usize;
@@ -50,33 +50,33 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The timeout of one call.
 const CALL: Duration = Duration::from_secs(5);
 
-pub(crate) struct Reconciler<K> {
+pub(crate) struct ConfigMapReconciler<K> {
     maps: Api<ConfigMap>,
     name: String,
     /// What the ConfigMap has; `None`: it was not read yet.
-    kept: watch::Sender<Option<K>>,
+    published: watch::Sender<Option<K>>,
     /// What to write, if it differs.
-    wanted: watch::Receiver<Option<K>>,
+    desired: watch::Receiver<Option<K>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
     /// What is wrong with the ConfigMap, and the API server's messages for what it refuses.
-    wrong: BTreeMap<Reason, String>,
+    wrong: BTreeMap<DiagnosticReason, String>,
     uid: String,
     /// The states of the ConfigMap, as it changes, without its content. It may be large, and the leader knows what it
     /// has written itself.
-    states: BoxStream<'static, named_object::Seen<PartialObjectMeta<ConfigMap>>>,
+    states: BoxStream<'static, named_object::ObservedObject<PartialObjectMeta<ConfigMap>>>,
     /// The last state.
-    seen: Seen,
+    observed: ConfigMapState,
     /// Whether there is another state, which has to be read.
     is_outdated: bool,
     /// What was read or written last.
     last: K,
     /// When the next write may happen.
-    next_write: Instant,
+    write_due: Instant,
     backoff: Backoff,
 }
 
-enum Seen {
+enum ConfigMapState {
     Unknown,
     Missing,
     /// With its `resourceVersion`.
@@ -85,21 +85,21 @@ enum Seen {
     Broken,
 }
 
-impl<K: Content> Reconcile for Reconciler<K> {
+impl<K: ConfigMapContent> Reconcile for ConfigMapReconciler<K> {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
         tokio::select! {
             seen = self.states.next() => match seen.ok_or(Closed)? {
-                Ok(map) => self.note(map.as_ref()),
+                Ok(map) => self.observe_metadata(map.as_ref()),
                 Err(error) => {
                     let refusal = format!("grant list and watch on the ConfigMap: {error}");
-                    self.complain(Reason::ReadRefused, refusal);
+                    self.report_problem(DiagnosticReason::ReadRefused, refusal);
                 }
             },
             changed = self.leads.changed() => changed?,
-            changed = self.wanted.changed() => changed?,
-            () = self.kept.closed() => return Err(Closed),
+            changed = self.desired.changed() => changed?,
+            () = self.published.closed() => return Err(Closed),
         }
         Ok(())
     }
@@ -110,28 +110,28 @@ impl<K: Content> Reconcile for Reconciler<K> {
         {
             return Some(wait);
         }
-        let is_written = || *self.wanted.borrow() == *self.kept.borrow();
-        let is_due = match self.seen {
+        let is_written = || *self.desired.borrow() == *self.published.borrow();
+        let is_due = match self.observed {
             // Who wants it may not have noticed yet.
-            Seen::There(_) => !is_written(),
-            Seen::Missing => true,
-            Seen::Unknown | Seen::Broken => false,
+            ConfigMapState::There(_) => !is_written(),
+            ConfigMapState::Missing => true,
+            ConfigMapState::Unknown | ConfigMapState::Broken => false,
         };
         let leads = *self.leads.borrow_and_update();
-        if !is_due || !leads || self.wanted.borrow_and_update().is_none() {
+        if !is_due || !leads || self.desired.borrow_and_update().is_none() {
             return None;
         }
-        let rest = self.next_write.saturating_duration_since(Instant::now());
+        let rest = self.write_due.saturating_duration_since(Instant::now());
         if !rest.is_zero() {
             return Some(rest);
         }
         let wait = self.write().await;
-        self.next_write = Instant::now() + wait;
+        self.write_due = Instant::now() + wait;
         Some(wait)
     }
 }
 
-impl<K: Content> Reconciler<K> {
+impl<K: ConfigMapContent> ConfigMapReconciler<K> {
     pub(crate) fn new(
         client: &Client,
         namespace: &str,
@@ -146,29 +146,29 @@ impl<K: Content> Reconciler<K> {
             states: named_object::follow(metadata, CONFIG_MAP, name).boxed(),
             maps: Api::namespaced(client.clone(), namespace),
             name: name.to_owned(),
-            kept,
-            wanted,
+            published: kept,
+            desired: wanted,
             leads,
             diagnostics,
             wrong: BTreeMap::new(),
             uid: String::new(),
-            seen: Seen::Unknown,
+            observed: ConfigMapState::Unknown,
             is_outdated: false,
             last: Default::default(),
-            next_write: Instant::now(),
+            write_due: Instant::now(),
             backoff: Backoff::of_the_api(),
         };
         (reconciler, receiver)
     }
 
     /// Notes that the ConfigMap has this state now. That of the last write is known already.
-    fn note(&mut self, map: Option<&PartialObjectMeta<ConfigMap>>) {
-        self.is_over(Reason::ReadRefused);
+    fn observe_metadata(&mut self, map: Option<&PartialObjectMeta<ConfigMap>>) {
+        self.is_over(DiagnosticReason::ReadRefused);
         let Some(map) = map else {
-            return self.see(None);
+            return self.observe(None);
         };
         let version = map.metadata.resource_version.as_ref();
-        self.is_outdated = !matches!(&self.seen, Seen::There(known) if version == Some(known));
+        self.is_outdated = !matches!(&self.observed, ConfigMapState::There(known) if version == Some(known));
     }
 
     /// Reads the ConfigMap.
@@ -182,7 +182,7 @@ impl<K: Content> Reconciler<K> {
             Ok(Ok(found)) => {
                 self.backoff.reset();
                 self.is_outdated = false;
-                self.see(found.items.into_iter().next());
+                self.observe(found.items.into_iter().next());
                 Ok(())
             }
             failed => {
@@ -196,7 +196,7 @@ impl<K: Content> Reconciler<K> {
         }
     }
 
-    fn see(&mut self, map: Option<ConfigMap>) {
+    fn observe(&mut self, map: Option<ConfigMap>) {
         self.uid = map
             .as_ref()
             .and_then(|map| map.metadata.uid.clone())
@@ -205,23 +205,23 @@ impl<K: Content> Reconciler<K> {
         let content = map.map(|map| K::parse(&map.data.unwrap_or_default()));
         match (content, version) {
             (Some(Ok(content)), Some(version)) => {
-                self.seen = Seen::There(version.unwrap_or_default());
-                self.is_over(Reason::Invalid);
+                self.observed = ConfigMapState::There(version.unwrap_or_default());
+                self.is_over(DiagnosticReason::Invalid);
                 self.last = content.clone();
-                self.tell(content);
+                self.publish(content);
             }
             // A replica that starts now does not know what Envoys have. Without it, sessions would end or reach other
             // pods, so it waits.
             (Some(Err(error)), _) => {
-                self.seen = Seen::Broken;
-                self.complain(Reason::Invalid, format!("{error}; {}", K::ADVICE));
+                self.observed = ConfigMapState::Broken;
+                self.report_problem(DiagnosticReason::Invalid, format!("{error}; {}", K::ADVICE));
             }
             _ => {
-                self.seen = Seen::Missing;
+                self.observed = ConfigMapState::Missing;
                 self.last = Default::default();
-                self.is_over(Reason::Invalid);
+                self.is_over(DiagnosticReason::Invalid);
                 // A deleted ConfigMap is created again with the next change.
-                self.kept.send_if_modified(|kept| {
+                self.published.send_if_modified(|kept| {
                     let is_first = kept.is_none();
                     kept.get_or_insert_default();
                     is_first
@@ -231,7 +231,7 @@ impl<K: Content> Reconciler<K> {
     }
 
     /// Reports what a person must correct.
-    fn complain(&mut self, reason: Reason, message: String) {
+    fn report_problem(&mut self, reason: DiagnosticReason, message: String) {
         if self.wrong.get(&reason) != Some(&message) {
             tracing::error!(configmap = self.name, reason = reason.name(), "{message}");
             self.wrong.insert(reason, message);
@@ -240,13 +240,13 @@ impl<K: Content> Reconciler<K> {
     }
 
     /// Takes a report back.
-    fn is_over(&mut self, reason: Reason) {
+    fn is_over(&mut self, reason: DiagnosticReason) {
         self.wrong.remove(&reason);
         self.set_diagnostics();
     }
 
     fn set_diagnostics(&self) {
-        let diagnostic = |(reason, message): (&Reason, &String)| Diagnostic {
+        let diagnostic = |(reason, message): (&DiagnosticReason, &String)| Diagnostic {
             kind: CONFIG_MAP,
             namespace: None,
             name: self.name.clone(),
@@ -258,8 +258,8 @@ impl<K: Content> Reconciler<K> {
             .set(K::WHAT, self.wrong.iter().map(diagnostic).collect());
     }
 
-    fn tell(&self, content: K) {
-        self.kept.send_if_modified(|kept| {
+    fn publish(&self, content: K) {
+        self.published.send_if_modified(|kept| {
             let changed = kept.as_ref() != Some(&content);
             *kept = Some(content);
             changed
@@ -268,14 +268,14 @@ impl<K: Content> Reconciler<K> {
 
     /// Writes. Returns how long to wait before the next write.
     async fn write(&mut self) -> Duration {
-        let Some(content) = self.wanted.borrow_and_update().clone() else {
+        let Some(content) = self.desired.borrow_and_update().clone() else {
             return INTERVAL;
         };
         let changes = content.changes(&self.last);
         let (maps, name) = (&self.maps, self.name.as_str());
         let call = async {
-            match &self.seen {
-                Seen::There(version) => patch(maps, name, version, &changes).await,
+            match &self.observed {
+                ConfigMapState::There(version) => patch(maps, name, version, &changes).await,
                 _ => create(maps, name, &changes).await,
             }
         };
@@ -283,10 +283,10 @@ impl<K: Content> Reconciler<K> {
             Ok(Ok(version)) => {
                 self.backoff.reset();
                 tracing::info!(configmap = self.name, entries = content.count(), "written");
-                self.seen = Seen::There(version);
-                self.is_over(Reason::WriteRefused);
+                self.observed = ConfigMapState::There(version);
+                self.is_over(DiagnosticReason::WriteRefused);
                 self.last = content.clone();
-                self.tell(content);
+                self.publish(content);
                 INTERVAL
             }
             // The watch brings what somebody else wrote.
@@ -295,7 +295,7 @@ impl<K: Content> Reconciler<K> {
                 let error = match failed {
                     Ok(Err(error)) => {
                         if let Some(refusal) = refusal(&error) {
-                            self.complain(Reason::WriteRefused, refusal);
+                            self.report_problem(DiagnosticReason::WriteRefused, refusal);
                         }
                         error.to_string()
                     }
@@ -310,13 +310,13 @@ impl<K: Content> Reconciler<K> {
 
 /// Changes these fields of a ConfigMap, unless somebody else has written since `version`. Returns its new
 /// `resourceVersion`: the rest of the answer would be all that it has.
-async fn patch(maps: &Api<ConfigMap>, name: &str, version: &str, fields: &Changes) -> Result<String, Error> {
+async fn patch(maps: &Api<ConfigMap>, name: &str, version: &str, fields: &ConfigMapPatch) -> Result<String, Error> {
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": fields}));
     let written = maps.patch_metadata(name, &PatchParams::default(), &patch).await?;
     Ok(written.metadata.resource_version.unwrap_or_default())
 }
 
-async fn create(maps: &Api<ConfigMap>, name: &str, fields: &Changes) -> Result<String, Error> {
+async fn create(maps: &Api<ConfigMap>, name: &str, fields: &ConfigMapPatch) -> Result<String, Error> {
     let fields = fields.iter();
     let data = fields.filter_map(|(field, text)| Some((field.clone(), text.clone()?)));
     let map = ConfigMap {
@@ -345,15 +345,15 @@ mod tests {
     #[derive(Debug, Clone, Default, PartialEq)]
     struct Text(String);
 
-    impl Content for Text {
+    impl ConfigMapContent for Text {
         const WHAT: &'static str = "text";
         const ADVICE: &'static str = "";
 
-        fn parse(fields: &Fields) -> Result<Self, String> {
+        fn parse(fields: &ConfigMapFields) -> Result<Self, String> {
             Ok(Self(fields.get("text").cloned().unwrap_or_default()))
         }
 
-        fn changes(&self, _: &Self) -> Changes {
+        fn changes(&self, _: &Self) -> ConfigMapPatch {
             BTreeMap::from([("text".to_owned(), Some(self.0.clone()))])
         }
 
@@ -379,13 +379,14 @@ mod tests {
         let text = |text: &str| Some(Text(text.to_owned()));
         let (wanting, wanted) = watch::channel(text("a"));
         let (_leading, leads) = watch::channel(true);
-        let (mut reconciler, _kept) = Reconciler::new(&client, "limpet", "kept", wanted, leads, Diagnostics::new());
-        reconciler.see(None);
+        let (mut reconciler, _kept) =
+            ConfigMapReconciler::new(&client, "limpet", "kept", wanted, leads, Diagnostics::new());
+        reconciler.observe(None);
         for (wants, expected) in [("a", 1), ("b", 2)] {
             wanting.send_replace(text(wants));
             for _ in 0..3 {
                 reconciler.reconcile().await;
-                reconciler.next_write = Instant::now();
+                reconciler.write_due = Instant::now();
             }
             assert_eq!(writes.load(Ordering::Relaxed), expected);
         }
@@ -405,10 +406,10 @@ mod tests {
         let (_wanting, wanted) = watch::channel(None);
         let (_leading, leads) = watch::channel(true);
         let (mut reconciler, _kept) =
-            Reconciler::<Text>::new(&client, "limpet", "kept", wanted, leads, Diagnostics::new());
-        reconciler.seen = Seen::There("7".to_owned());
+            ConfigMapReconciler::<Text>::new(&client, "limpet", "kept", wanted, leads, Diagnostics::new());
+        reconciler.observed = ConfigMapState::There("7".to_owned());
         for (version, expected) in [("7", 0), ("8", 1)] {
-            reconciler.note(Some(&state(version)));
+            reconciler.observe_metadata(Some(&state(version)));
             reconciler.reconcile().await;
             assert_eq!(calls.load(Ordering::Relaxed), expected, "version {version}");
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::cluster::reconcile::manifests::Written;
+use crate::cluster::reconcile::manifests::WrittenManifests;
 use crate::cluster::reconcile::reconcile_loop::changed_or_never;
 use limpet_outputs::FilterInputs;
-use limpet_resources::{Name, ResourceType, Version};
-use limpet_xds::Status;
+use limpet_resources::{Name, ResourceType, ResourceVersion};
+use limpet_xds::AckStatus;
 
 /// What is published as the filter's configuration.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct PublishedFilter {
     /// How long a token may live unused under any of the configurations (`limpet_core::config::longest_life`).
     pub(crate) life: Duration,
     /// Over xDS: the name of the resource, and its version, in each group.
-    pub(crate) versions: BTreeMap<Name, (Name, Version)>,
+    pub(crate) versions: BTreeMap<Name, (Name, ResourceVersion)>,
     /// In objects: their generation.
     pub(crate) generation: u64,
 }
@@ -29,10 +29,10 @@ pub(crate) struct PublishedFilter {
 #[derive(Debug, Clone)]
 pub(crate) enum Delivery {
     /// Envoys acknowledge resources.
-    Xds(Status),
+    Xds(AckStatus),
     /// A control plane gets objects and does not report their delivery. They count as delivered after some time.
     Objects {
-        written: watch::Receiver<Written>,
+        written: watch::Receiver<WrittenManifests>,
         /// A replica that does not lead writes nothing, so nobody waits for it.
         leads: watch::Receiver<bool>,
     },
@@ -63,7 +63,7 @@ impl Delivery {
                 let (gateway, envoy) = behind(status, published_filter).next()?;
                 Some(format!("Envoy {envoy} of Gateway {gateway} has not acknowledged it"))
             }
-            Self::Objects { written, leads } if *leads.borrow() => written.borrow().behind.first().cloned(),
+            Self::Objects { written, leads } if *leads.borrow() => written.borrow().outdated.first().cloned(),
             Self::Objects { .. } => None,
         }
     }
@@ -106,7 +106,7 @@ impl Delivery {
 
 /// The Envoys that may use another one: the Gateway and the node.
 fn behind<'a>(
-    status: &'a Status,
+    status: &'a AckStatus,
     published_filter: &'a PublishedFilter,
 ) -> impl Iterator<Item = (&'a Name, Name)> + use<'a> {
     let groups = published_filter.versions.iter();

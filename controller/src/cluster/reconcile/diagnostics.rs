@@ -16,14 +16,14 @@ pub(crate) struct Diagnostic {
     pub(crate) name: String,
     /// Empty if the object was not seen.
     pub(crate) uid: String,
-    pub(crate) reason: Reason,
+    pub(crate) reason: DiagnosticReason,
     /// The field and what was expected, or the API server's message. The value is not repeated.
     pub(crate) message: String,
 }
 
 /// What is wrong with an object, or new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reason {
+pub(crate) enum DiagnosticReason {
     /// Its content.
     Invalid,
     /// The right to read it is missing.
@@ -46,7 +46,7 @@ pub(crate) enum Reason {
     Revoked,
 }
 
-impl Reason {
+impl DiagnosticReason {
     /// The reason in an Event.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl Diagnostics {
     }
 
     /// As [`Diagnostics::set`], and logs what is new.
-    pub(crate) fn complain(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
+    pub(crate) fn set_and_log(&self, about: &'static str, diagnostics: BTreeSet<Diagnostic>) {
         for diagnostic in diagnostics.difference(&self.of(about)) {
             let (kind, name, message) = (diagnostic.kind, &diagnostic.name, &diagnostic.message);
             let reason = diagnostic.reason.name();
@@ -168,7 +168,7 @@ mod tests {
             namespace: None,
             name: "limpet".to_owned(),
             uid: String::new(),
-            reason: Reason::Invalid,
+            reason: DiagnosticReason::Invalid,
             message: "data: expected something".to_owned(),
         };
         diagnostics.set("Secret", BTreeSet::new());
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_revocation_that_a_user_asked_for_was_logged_as_an_error() {
-        assert_eq!(Reason::Revoking.level(), Level::WARN);
-        assert_eq!(Reason::WriteRefused.level(), Level::ERROR);
+        assert_eq!(DiagnosticReason::Revoking.level(), Level::WARN);
+        assert_eq!(DiagnosticReason::WriteRefused.level(), Level::ERROR);
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
             namespace: None,
             name: name.to_owned(),
             uid: String::new(),
-            reason: Reason::Revoked,
+            reason: DiagnosticReason::Revoked,
             message: "key 1 is revoked".to_owned(),
         };
         diagnostics.announce(news("one"));

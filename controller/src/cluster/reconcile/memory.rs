@@ -1,14 +1,14 @@
 //! What the leader remembers of objects, in a ConfigMap for all replicas, and for itself after a restart.
 
-use super::config_map::{Changes, Content, Fields};
+use super::config_map::{ConfigMapContent, ConfigMapFields, ConfigMapPatch};
 use limpet_model::Memory;
 
-impl Content for Memory {
+impl ConfigMapContent for Memory {
     const WHAT: &'static str = "memory";
     const ADVICE: &'static str = "what was remembered stays in use where it is known. Correct it, or delete it: rules \
                                   without a name that have changed their matches then lose their sessions";
 
-    fn parse(fields: &Fields) -> Result<Self, String> {
+    fn parse(fields: &ConfigMapFields) -> Result<Self, String> {
         let mut memory = Self::default();
         for part in Self::parts() {
             let field = field(part);
@@ -19,7 +19,7 @@ impl Content for Memory {
         Ok(memory)
     }
 
-    fn changes(&self, former: &Self) -> Changes {
+    fn changes(&self, former: &Self) -> ConfigMapPatch {
         let changed = self.changed_parts(former).into_iter();
         changed.map(|part| (field(part), self.text(part))).collect()
     }

@@ -8,7 +8,7 @@ use kube::api::PostParams;
 use kube::{Api, Error};
 
 use super::diagnostics::refusal;
-use crate::cluster::kube::{Backoff, Wiped};
+use crate::cluster::kube::{Backoff, ZeroizingSecret};
 
 /// The annotation that asks for a rotation, unless `limpet.dev/rotated` has the same value.
 pub(super) const ROTATE: &str = "limpet.dev/rotate";
@@ -21,7 +21,7 @@ const CALL: Duration = Duration::from_secs(5);
 const SEEN: Duration = Duration::from_secs(5);
 
 /// The value of `limpet.dev/rotate` if it asks for a rotation.
-pub(super) fn wish(secret: &SecretObject) -> Option<String> {
+pub(super) fn rotation_request(secret: &SecretObject) -> Option<String> {
     let annotation = |name| secret.metadata.annotations.as_ref()?.get(name);
     let wish = annotation(ROTATE).filter(|wish| Some(*wish) != annotation(ROTATED));
     wish.cloned()
@@ -42,15 +42,15 @@ pub(super) fn unknown_annotations(secret: &SecretObject, known: &[&str]) -> Opti
 }
 
 /// Writes Secrets, one at a time.
-pub(super) struct Writer {
+pub(super) struct SecretWriter {
     secrets: Api<SecretObject>,
     /// When something was written that the watch has not shown yet.
-    wrote: Option<Instant>,
+    written_at: Option<Instant>,
     backoff: Backoff,
 }
 
 /// The outcome of writing a Secret.
-pub(super) enum Written {
+pub(super) enum SecretWriteOutcome {
     Done,
     /// The API server refuses it for a reason that lasts, with its message.
     Refused(String),
@@ -58,26 +58,26 @@ pub(super) enum Written {
     Not,
 }
 
-impl Writer {
+impl SecretWriter {
     pub(super) fn new(secrets: Api<SecretObject>) -> Self {
         Self {
             secrets,
-            wrote: None,
+            written_at: None,
             backoff: Backoff::of_the_api(),
         }
     }
 
     /// The watch has shown a Secret.
     pub(super) fn saw(&mut self) {
-        self.wrote = None;
+        self.written_at = None;
     }
 
     /// How long to wait before anything else is written.
     pub(super) fn rest(&mut self) -> Option<Duration> {
-        let rest = self.wrote.map(|at| SEEN.saturating_sub(at.elapsed()));
+        let rest = self.written_at.map(|at| SEEN.saturating_sub(at.elapsed()));
         let rest = rest.filter(|rest| !rest.is_zero());
         if rest.is_none() {
-            self.wrote = None;
+            self.written_at = None;
         }
         rest
     }
@@ -88,7 +88,12 @@ impl Writer {
     }
 
     /// Creates this Secret, or replaces it. Returns how long to wait after that, too.
-    pub(super) async fn write(&mut self, name: &str, secret: &Wiped, is_new: bool) -> (Written, Duration) {
+    pub(super) async fn write(
+        &mut self,
+        name: &str,
+        secret: &ZeroizingSecret,
+        is_new: bool,
+    ) -> (SecretWriteOutcome, Duration) {
         let post = PostParams::default();
         let call = async {
             if is_new {
@@ -100,20 +105,20 @@ impl Writer {
         };
         let (error, written) = match tokio::time::timeout(CALL, call).await {
             Ok(Ok(written)) => {
-                drop(Wiped::new(written));
+                drop(ZeroizingSecret::new(written));
                 self.backoff.reset();
-                self.wrote = Some(Instant::now());
-                return (Written::Done, SEEN);
+                self.written_at = Some(Instant::now());
+                return (SecretWriteOutcome::Done, SEEN);
             }
             Ok(Err(Error::Api(status))) if status.code == 409 => {
-                self.wrote = Some(Instant::now());
-                return (Written::Not, SEEN);
+                self.written_at = Some(Instant::now());
+                return (SecretWriteOutcome::Not, SEEN);
             }
             Ok(Err(error)) => (
                 error.to_string(),
-                refusal(&error).map_or(Written::Not, Written::Refused),
+                refusal(&error).map_or(SecretWriteOutcome::Not, SecretWriteOutcome::Refused),
             ),
-            Err(_) => ("no answer".to_owned(), Written::Not),
+            Err(_) => ("no answer".to_owned(), SecretWriteOutcome::Not),
         };
         tracing::warn!(secret = name, error, "cannot be written");
         (written, self.failed())

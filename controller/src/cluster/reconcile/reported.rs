@@ -8,7 +8,7 @@ use limpet_api::ObjectName;
 use limpet_model::{Objects, Reports};
 
 #[derive(Debug, Clone)]
-pub(crate) struct Reported {
+pub(crate) struct PublishedReports {
     pub(crate) reports: Arc<Reports>,
     /// What the reports were built from.
     pub(crate) objects: Arc<Objects>,
@@ -22,7 +22,7 @@ pub(crate) struct Reported {
 
 /// The result of a build of which nothing else matters.
 #[cfg(test)]
-impl From<Reports> for Reported {
+impl From<Reports> for PublishedReports {
     fn from(reports: Reports) -> Self {
         Self {
             reports: Arc::new(reports),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::cluster::kube::{Backoff, Digest};
+use crate::cluster::kube::{Backoff, StatusDigest};
 
 /// How many objects a round may write before it looks for newer input.
 pub(super) const ROUND: usize = 64;
@@ -30,68 +30,68 @@ pub(super) fn in_turns<T>(all: impl IntoIterator<Item = T>, last: &str, namespac
 
 /// The order of rounds that may end before everything is written.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct RoundOrder {
     /// The namespace of the last object.
     last: String,
     /// How many objects this round has asked the API server about.
-    asked: usize,
+    requests: usize,
 }
 
-impl Order {
+impl RoundOrder {
     /// Begins a round with these. It goes on behind the namespace with which the last one ended.
     pub(super) fn begin<T>(&mut self, all: impl IntoIterator<Item = T>, namespace: impl Fn(&T) -> &str) -> Vec<T> {
-        self.asked = 0;
+        self.requests = 0;
         in_turns(all, &self.last, namespace)
     }
 
     /// The API server is asked about an object of this namespace.
-    pub(super) fn ask(&mut self, namespace: &str) {
-        self.asked += 1;
+    pub(super) fn record_turn(&mut self, namespace: &str) {
+        self.requests += 1;
         namespace.clone_into(&mut self.last);
     }
 
     /// Whether the round has lasted long enough to end for newer input. A shorter one goes on, because input may change
     /// all the time.
     pub(super) fn may_end(&self) -> bool {
-        self.asked >= ROUND
+        self.requests >= ROUND
     }
 }
 
 /// What was tried and is not tried again for a while, because it would have the same outcome.
 #[derive(Debug)]
-pub(super) struct Waiting<K, O>(BTreeMap<K, Wait<O>>);
+pub(super) struct DeferredRetries<K, O>(BTreeMap<K, DeferredRetry<O>>);
 
 #[derive(Debug)]
-struct Wait<O> {
+struct DeferredRetry<O> {
     /// Of what was tried.
-    input: Digest,
+    input: StatusDigest,
     outcome: O,
     backoff: Backoff,
     until: Instant,
 }
 
-impl<K, O> Default for Waiting<K, O> {
+impl<K, O> Default for DeferredRetries<K, O> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<K: Ord, O: PartialEq> Waiting<K, O> {
+impl<K: Ord, O: PartialEq> DeferredRetries<K, O> {
     /// The outcome of an object's last try, if the same is not to be tried again yet.
-    pub(super) fn outcome(&self, object: &K, input: Digest, now: Instant) -> Option<&O> {
+    pub(super) fn outcome(&self, object: &K, input: StatusDigest, now: Instant) -> Option<&O> {
         let wait = self.0.get(object)?;
         (wait.input == input && now < wait.until).then_some(&wait.outcome)
     }
 
     /// Puts off the next try: longer each time, and from the beginning if something else was tried now, or had another
     /// outcome. Returns whether the outcome is another one than before.
-    pub(super) fn put_off(&mut self, object: K, input: Digest, outcome: O, now: Instant) -> bool {
+    pub(super) fn defer(&mut self, object: K, input: StatusDigest, outcome: O, now: Instant) -> bool {
         let before = self.0.remove(&object);
         let is_new = before.as_ref().is_none_or(|before| before.outcome != outcome);
         let before = before.filter(|before| before.input == input && !is_new);
         let mut backoff = before.map_or_else(|| Backoff::new(FIRST, LONGEST), |before| before.backoff);
         let until = now + backoff.next();
-        let wait = Wait {
+        let wait = DeferredRetry {
             input,
             outcome,
             backoff,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     /// What rounds of this length look at, of all.
-    fn rounds(order: &mut Order, all: &[&'static str], length: usize, count: usize) -> Vec<Vec<&'static str>> {
+    fn rounds(order: &mut RoundOrder, all: &[&'static str], length: usize, count: usize) -> Vec<Vec<&'static str>> {
         fn namespace<'a>(object: &'a &'static str) -> &'a str {
             object.split('/').next().unwrap_or_default()
         }
@@ -136,7 +136,7 @@ mod tests {
             let mut begun = order.begin(all.iter().copied(), namespace);
             begun.truncate(length);
             for object in &begun {
-                order.ask(namespace(object));
+                order.record_turn(namespace(object));
             }
             begun
         };
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_namespace_with_many_objects_was_before_all_others() {
         let all = ["a/1", "a/2", "a/3", "b/1", "c/1", "c/2"];
-        let mut order = Order::default();
+        let mut order = RoundOrder::default();
         let whole = rounds(&mut order, &all, all.len(), 1);
         assert_eq!(whole, [["a/1", "b/1", "c/1", "a/2", "c/2", "a/3"]]);
     }
@@ -154,16 +154,16 @@ mod tests {
     #[test]
     fn rounds_that_end_early_reach_all_namespaces() {
         let all = ["a/1", "a/2", "b/1", "c/1"];
-        let found = rounds(&mut Order::default(), &all, 2, 3);
+        let found = rounds(&mut RoundOrder::default(), &all, 2, 3);
         assert_eq!(found, [["a/1", "b/1"], ["c/1", "a/1"], ["b/1", "c/1"]]);
     }
 
     #[test]
     fn a_round_may_end_only_when_it_has_written_enough() {
-        let mut order = Order::default();
+        let mut order = RoundOrder::default();
         for _ in 0..ROUND {
             assert!(!order.may_end());
-            order.ask("a");
+            order.record_turn("a");
         }
         assert!(order.may_end());
         order.begin(["a"], |namespace| namespace);
@@ -172,11 +172,11 @@ mod tests {
 
     #[test]
     fn what_is_refused_again_and_again_is_tried_ever_more_rarely() {
-        let (mut waiting, input, mut now) = (Waiting::default(), Digest::of(b"one"), Instant::now());
+        let (mut waiting, input, mut now) = (DeferredRetries::default(), StatusDigest::of(b"one"), Instant::now());
         let (began, mut tries) = (now, 0);
         while now < began + Duration::from_secs(3600) {
             if waiting.outcome(&"a", input, now).is_none() {
-                assert_eq!(waiting.put_off("a", input, "refused", now), tries == 0);
+                assert_eq!(waiting.defer("a", input, "refused", now), tries == 0);
                 tries += 1;
             }
             now += Duration::from_secs(1);
@@ -188,20 +188,20 @@ mod tests {
 
     #[test]
     fn what_changes_is_tried_at_once_and_waits_as_at_first() {
-        let (mut waiting, now) = (Waiting::default(), Instant::now());
-        let [one, other] = [&b"one"[..], b"other"].map(Digest::of);
+        let (mut waiting, now) = (DeferredRetries::default(), Instant::now());
+        let [one, other] = [&b"one"[..], b"other"].map(StatusDigest::of);
         for _ in 0..10 {
-            waiting.put_off("a", one, "refused", now);
+            waiting.defer("a", one, "refused", now);
         }
         assert!(waiting.rest(now).unwrap() > FIRST);
         assert_eq!(waiting.outcome(&"a", one, now), Some(&"refused"));
         assert_eq!(waiting.outcome(&"a", other, now), None);
-        assert!(!waiting.put_off("a", other, "refused", now), "the words are the same");
+        assert!(!waiting.defer("a", other, "refused", now), "the words are the same");
         assert!(waiting.rest(now).unwrap() <= FIRST);
         for _ in 0..10 {
-            waiting.put_off("a", other, "refused", now);
+            waiting.defer("a", other, "refused", now);
         }
-        assert!(waiting.put_off("a", other, "refused for something else", now));
+        assert!(waiting.defer("a", other, "refused for something else", now));
         assert!(waiting.rest(now).unwrap() <= FIRST);
         waiting.done(&"a");
         assert_eq!(waiting.rest(now), None);

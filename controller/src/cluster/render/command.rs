@@ -4,10 +4,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Rendered, render, static_file, xds_folder};
+use super::{RenderResult, render, static_file, xds_folder};
 use crate::cluster::cli::RenderArgs;
 use crate::cluster::config::Config;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, write_file};
 use limpet_api::ObjectName;
 use limpet_core::config::schema::{KeyConfig, KeyStateConfig};
@@ -17,7 +17,7 @@ use limpet_resources::{Resource, ResourceType};
 /// The controller's, where the configuration does not name it.
 const NAMESPACE: &str = "limpet-system";
 
-pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
     let mut config = match &args.config {
         Some(file) => Config::read(file, args.output)?,
         None => Config::default(),
@@ -39,10 +39,12 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
     let settings = config.settings(args.output);
     let plane = config.control_plane(args.output);
     if args.deployments.is_some() && plane.is_none() && settings.managed.is_none() {
-        return Err(Failure("--deployments needs `envoy.managed` in --config".to_owned()));
+        return Err(CommandFailure(
+            "--deployments needs `envoy.managed` in --config".to_owned(),
+        ));
     }
     let rendered = render(&args.files, &settings, &config.envoy, plane.as_ref(), &inputs);
-    let mut rendered = rendered.map_err(|error| Failure(error.0))?;
+    let mut rendered = rendered.map_err(|error| CommandFailure(error.0))?;
     if let Some(release) = args.gateway_api {
         rendered = rendered.in_release(release);
     }
@@ -53,11 +55,11 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
             ("--deployments", &args.deployments),
         ] {
             if let (name, Some(_)) = option {
-                return Err(Failure(format!("{name}: expected it with --output envoy alone")));
+                return Err(CommandFailure(format!("{name}: expected it with --output envoy alone")));
             }
         }
         output::print_exactly(&objects(&rendered.objects, format)?)?;
-        output::complain(&text(&rendered.report(), format)?);
+        output::print_error(&text(&rendered.report(), format)?);
         return Ok(verdict(&rendered));
     }
     if let Some(file) = &args.envoy {
@@ -70,7 +72,7 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
     }
     if let Some(folder) = &args.xds {
         let (gateway, resources) = gateway(&rendered, args.gateway.as_deref())?;
-        let folder = std::path::absolute(folder).map_err(|error| Failure(format!("{folder}: {error}")))?;
+        let folder = std::path::absolute(folder).map_err(|error| CommandFailure(format!("{folder}: {error}")))?;
         for (file, value) in xds_folder(gateway, resources, &folder, args.admin_port)? {
             let secret = file.starts_with("sds");
             write_file(&folder.join(file), &text(&value, Output::Text)?, secret)?;
@@ -83,16 +85,16 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<Verdict, Failure>
     Ok(verdict(&rendered))
 }
 
-fn verdict(rendered: &Rendered) -> Verdict {
+fn verdict(rendered: &RenderResult) -> CommandVerdict {
     if rendered.all_accepted() {
-        Verdict::Good
+        CommandVerdict::Good
     } else {
-        Verdict::Bad
+        CommandVerdict::Bad
     }
 }
 
 /// In the forms that kubectl reads: a stream of documents, or a list.
-fn objects(objects: &[Value], format: Output) -> Result<String, Failure> {
+fn objects(objects: &[Value], format: Output) -> Result<String, CommandFailure> {
     match format {
         Output::Json => text(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), format),
         Output::Text => {
@@ -105,7 +107,10 @@ fn objects(objects: &[Value], format: Output) -> Result<String, Failure> {
 }
 
 /// The Gateway of `--gateway`, or the only one.
-fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a ObjectName, &'a [Resource]), Failure> {
+fn gateway<'a>(
+    rendered: &'a RenderResult,
+    wanted: Option<&str>,
+) -> Result<(&'a ObjectName, &'a [Resource]), CommandFailure> {
     let mut found = rendered
         .resources
         .iter()
@@ -121,14 +126,14 @@ fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a Obje
     };
     match (one, found.next(), wanted) {
         (Some((name, resources)), None, _) => Ok((name, resources)),
-        (None, _, None) => Err(Failure(
+        (None, _, None) => Err(CommandFailure(
             "expected a Gateway that is served, found none: the report says why".to_owned(),
         )),
-        (None, _, Some(wanted)) => Err(Failure(format!(
+        (None, _, Some(wanted)) => Err(CommandFailure(format!(
             "--gateway: expected one that is served ({}), found {wanted}",
             names()
         ))),
-        (Some(_), Some(_), _) => Err(Failure(format!(
+        (Some(_), Some(_), _) => Err(CommandFailure(format!(
             "--gateway: expected it, since there are several: {}",
             names()
         ))),
@@ -136,9 +141,11 @@ fn gateway<'a>(rendered: &'a Rendered, wanted: Option<&str>) -> Result<(&'a Obje
 }
 
 /// The text format is YAML.
-fn text(value: &Value, format: Output) -> Result<String, Failure> {
+fn text(value: &Value, format: Output) -> Result<String, CommandFailure> {
     match format {
         Output::Json => Ok(output::json(value)),
-        Output::Text => serde_saphyr::to_string(value).map_err(|error| Failure(format!("cannot write YAML: {error}"))),
+        Output::Text => {
+            serde_saphyr::to_string(value).map_err(|error| CommandFailure(format!("cannot write YAML: {error}")))
+        }
     }
 }

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_api::ObjectName;
 use limpet_outputs::envoy::static_bootstrap;
 use limpet_outputs::json;
 use limpet_resources::{Resource, ResourceType};
 
 /// A bootstrap with all resources in it.
-pub(crate) fn static_file(resources: &[Resource], admin_port: u16) -> Result<Value, Failure> {
-    let bootstrap = static_bootstrap(resources, admin_port).map_err(|error| Failure(error.to_string()))?;
+pub(crate) fn static_file(resources: &[Resource], admin_port: u16) -> Result<Value, CommandFailure> {
+    let bootstrap = static_bootstrap(resources, admin_port).map_err(|error| CommandFailure(error.to_string()))?;
     plain(json::typed(&bootstrap))
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn xds_folder(
     resources: &[Resource],
     folder: &Path,
     admin_port: u16,
-) -> Result<BTreeMap<PathBuf, Value>, Failure> {
+) -> Result<BTreeMap<PathBuf, Value>, CommandFailure> {
     let mut files = BTreeMap::new();
     let mut wildcards: BTreeMap<&str, Vec<Value>> =
         BTreeMap::from([("cds.yaml", Vec::new()), ("lds.yaml", Vec::new())]);
@@ -47,8 +47,8 @@ pub(crate) fn xds_folder(
     Ok(files)
 }
 
-fn plain(value: Result<Value, json::JsonError>) -> Result<Value, Failure> {
-    value.map_err(|error| Failure(error.to_string()))
+fn plain(value: Result<Value, json::JsonError>) -> Result<Value, CommandFailure> {
+    value.map_err(|error| CommandFailure(error.to_string()))
 }
 
 /// A `DiscoveryResponse`, which Envoy expects in a file.
@@ -56,7 +56,7 @@ fn response(resources: &[Value]) -> Value {
     json!({"resources": resources})
 }
 
-fn bootstrap(gateway: &ObjectName, folder: &Path, admin_port: u16) -> Result<Value, Failure> {
+fn bootstrap(gateway: &ObjectName, folder: &Path, admin_port: u16) -> Result<Value, CommandFailure> {
     let mut bootstrap = static_file(&[], admin_port)?;
     if let Value::Object(fields) = &mut bootstrap {
         fields.remove("static_resources");

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::unknown;
 use crate::cluster::kube::{
-    Store, Update, Wanted, Watched, config_map_from_manifest, from_manifest, pod_from_manifest, secret_from_manifest,
+    ReferencedObject, Store, StoreUpdate, WatchSettings, config_map_from_manifest, from_manifest, pod_from_manifest,
+    secret_from_manifest,
 };
-use crate::cluster::reconcile::config_map::Content;
+use crate::cluster::reconcile::config_map::ConfigMapContent;
 use crate::envoy_config::config_file;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_api::{Kind, ObjectName};
 use limpet_model::{Memory, Settings};
 
@@ -20,7 +21,7 @@ use limpet_model::{Memory, Settings};
 const DEFAULT_NAMESPACE: &str = "default";
 
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct ManifestFiles {
     pub(crate) store: Store,
     /// The kinds that are not read, and how many objects there are of each.
     pub(crate) skipped: BTreeMap<String, usize>,
@@ -33,16 +34,16 @@ pub(crate) struct Files {
 ///
 /// # Errors
 /// If a file cannot be read, is neither YAML nor JSON, or contains something that is no object; or if there is none.
-pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failure> {
-    let watched = Watched {
+pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<ManifestFiles, CommandFailure> {
+    let watched = WatchSettings {
         controller: Arc::from(settings.controller_name.as_str()),
         serves: settings.judges(),
         namespaces: Vec::new(),
-        own: None,
+        own_namespace: None,
         contour: settings.contour.clone(),
         pods: false,
     };
-    let mut reader = Reading {
+    let mut reader = ManifestReader {
         controller: &settings.controller_name,
         skipped: BTreeMap::new(),
         unknown: BTreeMap::new(),
@@ -63,11 +64,11 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
     }
     if count == 0 {
         let paths = paths.join(", ");
-        return Err(Failure(format!(
+        return Err(CommandFailure(format!(
             "expected objects of Kubernetes, found none in {paths}"
         )));
     }
-    let Reading {
+    let ManifestReader {
         mut store,
         mut skipped,
         unknown,
@@ -75,23 +76,23 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
         ..
     } = reader;
     // Such an object is read if another one names it. The store must also know of objects that are missing.
-    for object in store.wanted().clone().into_keys() {
+    for object in store.references().clone().into_keys() {
         let found = named.remove(&object);
         store.apply(match object {
-            Wanted::Secret(name) => Update::Secret(name, found.map(secret_from_manifest)),
-            Wanted::ConfigMap(name) => Update::ConfigMap(name, found.map(config_map_from_manifest)),
+            ReferencedObject::Secret(name) => StoreUpdate::Secret(name, found.map(secret_from_manifest)),
+            ReferencedObject::ConfigMap(name) => StoreUpdate::ConfigMap(name, found.map(config_map_from_manifest)),
             // Nothing runs on it: pods are in clusters.
-            Wanted::Node(name) => Update::Node(name, None),
+            ReferencedObject::Node(name) => StoreUpdate::Node(name, None),
         });
     }
     let config_maps = named
         .keys()
-        .filter(|object| matches!(object, Wanted::ConfigMap(_)))
+        .filter(|object| matches!(object, ReferencedObject::ConfigMap(_)))
         .count();
     if config_maps > 0 {
         skipped.insert("ConfigMap".to_owned(), config_maps);
     }
-    Ok(Files {
+    Ok(ManifestFiles {
         store,
         skipped,
         unknown,
@@ -99,11 +100,11 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<Files, Failu
 }
 
 /// The file itself, or the manifests in the directory, sorted.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn files(path: &Path) -> Result<Vec<PathBuf>, CommandFailure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let failed = |error: std::io::Error| Failure(format!("{}: cannot be read: {error}", path.display()));
+    let failed = |error: std::io::Error| CommandFailure(format!("{}: cannot be read: {error}", path.display()));
     let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
         .map_err(failed)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -122,20 +123,20 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-struct Reading<'a> {
+struct ManifestReader<'a> {
     controller: &'a str,
     store: Store,
     skipped: BTreeMap<String, usize>,
     unknown: BTreeMap<String, String>,
     /// Secrets and ConfigMaps.
-    named: BTreeMap<Wanted, Value>,
-    watched: Watched,
+    named: BTreeMap<ReferencedObject, Value>,
+    watched: WatchSettings,
 }
 
-impl Reading<'_> {
-    fn add(&mut self, place: &str, mut value: Value) -> Result<(), Failure> {
+impl ManifestReader<'_> {
+    fn add(&mut self, place: &str, mut value: Value) -> Result<(), CommandFailure> {
         let Some(kind) = value.get("kind").and_then(Value::as_str).map(str::to_owned) else {
-            return Err(Failure(format!("{place}: kind: expected an object's kind")));
+            return Err(CommandFailure(format!("{place}: kind: expected an object's kind")));
         };
         let items = value.get_mut("items").map(Value::take);
         if let (true, Some(Value::Array(items))) = (kind.ends_with("List"), items) {
@@ -169,13 +170,15 @@ impl Reading<'_> {
             return Ok(());
         }
         let Some(name) = text("name").map(str::to_owned) else {
-            return Err(Failure(format!("{place}: metadata.name: expected the {kind}'s name")));
+            return Err(CommandFailure(format!(
+                "{place}: metadata.name: expected the {kind}'s name"
+            )));
         };
         let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
         if kind == "ConfigMap" {
             let data = value.get("data").cloned().unwrap_or_default();
-            let memory = <Memory as Content>::parse(&serde_json::from_value(data).unwrap_or_default());
-            let memory = memory.map_err(|error| Failure(format!("{place}: {error}")))?;
+            let memory = <Memory as ConfigMapContent>::parse(&serde_json::from_value(data).unwrap_or_default());
+            let memory = memory.map_err(|error| CommandFailure(format!("{place}: {error}")))?;
             if memory.count() > 0 {
                 self.store.set_memory(memory);
                 return Ok(());
@@ -183,8 +186,8 @@ impl Reading<'_> {
         }
         let object_name = ObjectName::new(&namespace, &name);
         let named = match kind.as_str() {
-            "Secret" => Some(Wanted::Secret(object_name)),
-            "ConfigMap" => Some(Wanted::ConfigMap(object_name)),
+            "Secret" => Some(ReferencedObject::Secret(object_name)),
+            "ConfigMap" => Some(ReferencedObject::ConfigMap(object_name)),
             _ => None,
         };
         if let Some(object) = named {
@@ -192,8 +195,10 @@ impl Reading<'_> {
             return Ok(());
         }
         if is_pod {
-            let pod = pod_from_manifest(value).map_err(|error| Failure(format!("{place}: {kind} {name}: {error}")))?;
-            self.store.apply(Update::Pod(ObjectName::new(&namespace, &name), pod));
+            let pod =
+                pod_from_manifest(value).map_err(|error| CommandFailure(format!("{place}: {kind} {name}: {error}")))?;
+            self.store
+                .apply(StoreUpdate::Pod(ObjectName::new(&namespace, &name), pod));
             return Ok(());
         }
         let Some(read) = read.filter(|read| self.watched.reads(*read)) else {
@@ -206,9 +211,9 @@ impl Reading<'_> {
             meta.insert("namespace".to_owned(), namespace.into());
         }
         let entry = from_manifest(read, value, self.controller)
-            .map_err(|error| Failure(format!("{place}: {kind} {name}: {error}")))?;
+            .map_err(|error| CommandFailure(format!("{place}: {kind} {name}: {error}")))?;
         if let Some(entry) = entry {
-            self.store.apply(Update::Applied(read, Box::new(entry)));
+            self.store.apply(StoreUpdate::Applied(read, Box::new(entry)));
         }
         Ok(())
     }

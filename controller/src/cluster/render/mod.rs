@@ -19,25 +19,25 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cluster::gateway_api::GatewayApi;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, ObjectRef};
 use limpet_model::{Graph, Objects, Reports, Settings, build};
 use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
-use limpet_outputs::manifests::{Source, controller_label};
+use limpet_outputs::manifests::{ManifestInputs, controller_label};
 use limpet_outputs::{ControlPlane, FilterInputs, envoys, json};
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
-pub(crate) use manifests::{Files, read as read_manifests};
+pub(crate) use manifests::{ManifestFiles, read as read_manifests};
 
 use files::{static_file, xds_folder};
-use unserved::Unserved;
+use unserved::UnservedObjects;
 
 /// What becomes of manifests.
 #[derive(Debug)]
-pub struct Rendered {
+pub struct RenderResult {
     /// What the controller would serve.
     pub graph: Graph,
     /// What became of each object.
@@ -49,7 +49,7 @@ pub struct Rendered {
     /// Why documents are of no kind that exists, by their places.
     pub unknown: BTreeMap<String, String>,
     /// What is not served, and why.
-    unserved: Unserved,
+    unserved: UnservedObjects,
     /// All resources of each Gateway; none for another control plane.
     pub resources: BTreeMap<ObjectName, Vec<Resource>>,
     /// The objects for another control plane.
@@ -67,8 +67,8 @@ pub struct Rendered {
 #[error("{0}")]
 pub struct RenderError(String);
 
-impl From<Failure> for RenderError {
-    fn from(failure: Failure) -> Self {
+impl From<CommandFailure> for RenderError {
+    fn from(failure: CommandFailure) -> Self {
         Self(failure.0)
     }
 }
@@ -83,14 +83,14 @@ pub fn render(
     options: &EnvoyOptions,
     plane: Option<&ControlPlane>,
     inputs: &FilterInputs,
-) -> Result<Rendered, RenderError> {
+) -> Result<RenderResult, RenderError> {
     let files = manifests::read(paths, settings)?;
     let mut objects = files.store.objects();
     if let Some(plane) = plane {
         add_classes(Arc::make_mut(&mut objects), plane);
     }
     let (graph, mut reports) = build(&objects, settings);
-    let source = Source {
+    let source = ManifestInputs {
         objects: &objects,
         graph: &graph,
         options,
@@ -126,7 +126,7 @@ pub fn render(
         .filter(|_| plane.is_none())
         .map(|gateway| (gateway.clone(), of_gateway(gateway)))
         .collect();
-    Ok(Rendered {
+    Ok(RenderResult {
         unserved: unserved::of(&objects, &graph, &reports, settings, &other_planes()),
         malformed: objects
             .malformed()
@@ -176,7 +176,7 @@ pub(crate) fn add_classes(objects: &mut Objects, plane: &ControlPlane) {
     }
 }
 
-impl Rendered {
+impl RenderResult {
     /// Whether every object was accepted as a whole, also by the definitions of one release.
     #[must_use]
     pub fn all_accepted(&self) -> bool {

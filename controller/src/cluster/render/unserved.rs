@@ -8,7 +8,7 @@ use limpet_outputs::ControlPlane;
 
 /// What is not served here.
 #[derive(Debug, Default)]
-pub(super) struct Unserved {
+pub(super) struct UnservedObjects {
     /// Why, by object.
     pub(super) objects: BTreeMap<String, String>,
     /// Whether nothing is served.
@@ -22,13 +22,13 @@ pub(super) fn of(
     reports: &Reports,
     settings: &Settings,
     planes: &[(&str, ControlPlane)],
-) -> Unserved {
-    let others = Others {
+) -> UnservedObjects {
+    let others = UnservedSearch {
         objects,
         settings,
         planes,
     };
-    let mut unserved = Unserved::default();
+    let mut unserved = UnservedObjects::default();
     for (name, gateway) in &objects.gateways {
         unserved.add(
             reports,
@@ -54,7 +54,7 @@ pub(super) fn of(
     unserved
 }
 
-impl Unserved {
+impl UnservedObjects {
     fn add(&mut self, reports: &Reports, kind: Kind, name: &ObjectName, why: Option<String>) {
         let object = ObjectRef {
             kind,
@@ -66,13 +66,13 @@ impl Unserved {
     }
 }
 
-struct Others<'a> {
+struct UnservedSearch<'a> {
     objects: &'a Objects,
     settings: &'a Settings,
     planes: &'a [(&'a str, ControlPlane)],
 }
 
-impl Others<'_> {
+impl UnservedSearch<'_> {
     /// The control plane that serves Gateways of this class, if it is another one.
     fn class(&self, class: &str) -> Option<String> {
         let controller = &self.objects.gateway_classes.get(class)?.spec.controller_name;

@@ -16,8 +16,8 @@ pub(super) const MANY: usize = 3_200;
 
 /// The sessions of one backend, as one group of Envoys tells of them.
 #[derive(Debug, Default)]
-pub(super) struct Account {
-    windows: BTreeMap<u64, Window>,
+pub(super) struct SessionAccount {
+    windows: BTreeMap<u64, SketchWindow>,
     pub(super) last_use: Timestamp,
     /// Told by Envoys.
     pub(super) requests: u64,
@@ -35,7 +35,7 @@ pub(super) struct Account {
 }
 
 #[derive(Debug)]
-struct Window {
+struct SketchWindow {
     sketch: Sketch,
     oldest: u64,
 }
@@ -45,7 +45,7 @@ fn is_current(number: u64, newest: u64) -> bool {
     number >= newest.saturating_sub(SUB_WINDOWS)
 }
 
-impl Account {
+impl SessionAccount {
     pub(super) fn of(namespace: &Text) -> Self {
         Self {
             namespace: namespace.clone(),
@@ -64,7 +64,7 @@ impl Account {
             };
             // Clocks differ by little. By a clock that is ahead, sessions are seen in the future: that is now.
             let number = window.number.min(newest.saturating_add(1));
-            let known = self.windows.entry(number).or_insert_with(|| Window {
+            let known = self.windows.entry(number).or_insert_with(|| SketchWindow {
                 sketch: Sketch::default(),
                 oldest: u64::MAX,
             });
@@ -93,7 +93,7 @@ impl Account {
     }
 
     /// Sessions have begun anew elsewhere.
-    pub(super) fn note_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
+    pub(super) fn record_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
         let newest = sub_window(live_for, now);
         for window in windows.iter().filter(|window| is_current(window.number, newest)) {
             let number = window.number.min(newest.saturating_add(1));
@@ -103,7 +103,7 @@ impl Account {
     }
 
     /// All of it, for another replica.
-    pub(super) fn told(&self, backend: Backend) -> BackendReport {
+    pub(super) fn to_report(&self, backend: Backend) -> BackendReport {
         let windows = self.windows.iter();
         let windows = windows.map(|(number, window)| WindowReport::new(*number, window.oldest, &window.sketch));
         let rebalanced = self.rebalanced.iter();

@@ -10,9 +10,9 @@ use prost::Message;
 
 use crate::settling::SETTLING;
 
-use super::gaps::Gaps;
-use super::places::Places;
-use super::strays::Strays;
+use super::gaps::CountGaps;
+use super::places::BackendPlaces;
+use super::strays::StrayBackends;
 
 /// So long after its last report an Envoy counts as one that tells: three signs of life.
 const PRESENT: Duration = Duration::from_secs(30);
@@ -21,23 +21,23 @@ const REPORTERS: usize = 4096;
 
 /// Who tells what.
 #[derive(Debug, Default)]
-pub(super) struct Attendance {
+pub(super) struct ReporterAttendance {
     /// When this replica published for the first time.
     published: Option<Timestamp>,
     /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
     connected: BTreeMap<String, BTreeSet<u64>>,
     /// Who told this replica, by Gateway.
-    reporters: BTreeMap<String, Reporters>,
+    reporters: BTreeMap<String, GatewayReporters>,
     /// What the other replicas tell of their Envoys, by replica and Gateway.
-    elsewhere: BTreeMap<String, BTreeMap<String, Roll>>,
-    pub(super) strays: Strays,
-    replicas: Replicas,
+    elsewhere: BTreeMap<String, BTreeMap<String, GatewayAttendance>>,
+    pub(super) strays: StrayBackends,
+    replicas: ReplicaAnswers,
 }
 
 /// The reporters of a Gateway.
 #[derive(Debug, Default)]
-struct Reporters {
-    present: HashMap<u64, Reporter>,
+struct GatewayReporters {
+    present: HashMap<u64, ReporterState>,
     /// Until when sessions may live at backends that any of them did not tell apart, also one that is silent by now.
     others_until: Option<Timestamp>,
     /// When one that had more to tell gave way to another.
@@ -46,7 +46,7 @@ struct Reporters {
 
 /// Whoever sends reports: a process, or a worker of it.
 #[derive(Debug, Clone, Copy)]
-struct Reporter {
+struct ReporterState {
     last: Timestamp,
     /// Whether there was more to tell than the last report had room for.
     more: bool,
@@ -56,7 +56,7 @@ struct Reporter {
 
 /// The other replicas.
 #[derive(Debug, Default)]
-struct Replicas {
+struct ReplicaAnswers {
     /// Why each did not answer when it was asked last; `None`: nobody knows who they are. It is not asked without a
     /// Lease to share.
     answers: Option<BTreeMap<String, Result<(), String>>>,
@@ -68,7 +68,7 @@ struct Replicas {
 
 /// The Envoys of a Gateway at one replica.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(crate) struct Roll {
+pub(crate) struct GatewayAttendance {
     /// The Gateway: `node.cluster` of its Envoys.
     #[prost(string, tag = "1")]
     group: String,
@@ -92,13 +92,13 @@ pub(crate) struct Roll {
     asked: u64,
 }
 
-impl Reporter {
+impl ReporterState {
     fn is_present(&self, now: Timestamp) -> bool {
         now.since(self.last) <= PRESENT
     }
 }
 
-impl Reporters {
+impl GatewayReporters {
     /// Makes room for another one.
     fn make_room(&mut self, now: Timestamp) {
         self.present.retain(|_, reporter| reporter.is_present(now));
@@ -114,7 +114,7 @@ impl Reporters {
         }
     }
 
-    fn present(&self, now: Timestamp) -> impl Iterator<Item = (&u64, &Reporter)> {
+    fn present(&self, now: Timestamp) -> impl Iterator<Item = (&u64, &ReporterState)> {
         self.present
             .iter()
             .filter(move |(_, reporter)| reporter.is_present(now))
@@ -129,7 +129,7 @@ impl Reporters {
     }
 }
 
-impl Attendance {
+impl ReporterAttendance {
     /// This replica has published.
     pub(super) fn publish(&mut self, now: Timestamp) {
         self.published.get_or_insert(now);
@@ -143,7 +143,7 @@ impl Attendance {
     }
 
     /// An Envoy of a group tells something. Returns whether it is the same report as before: the answer was lost.
-    pub(super) fn hear(&mut self, group: &str, report: &Report, now: Timestamp) -> bool {
+    pub(super) fn receive(&mut self, group: &str, report: &Report, now: Timestamp) -> bool {
         let reporters = match self.reporters.get_mut(group) {
             Some(reporters) => reporters,
             None => self.reporters.entry(group.to_owned()).or_default(),
@@ -158,7 +158,7 @@ impl Attendance {
             Some(last_use.after(Duration::from_secs(u64::from(backend.live_for) + 1)))
         });
         reporters.others_until = reporters.others_until.into_iter().chain(others).max();
-        let reporter = Reporter {
+        let reporter = ReporterState {
             last: now,
             more: report.more,
             number: report.number,
@@ -169,7 +169,7 @@ impl Attendance {
     }
 
     /// Forgets Gateways that nothing is published for.
-    pub(super) fn forget(&mut self, places: &Places, now: Timestamp) {
+    pub(super) fn forget(&mut self, places: &BackendPlaces, now: Timestamp) {
         self.reporters.retain(|group, _| places.knows(group));
         self.strays.forget(places, now);
     }
@@ -206,41 +206,46 @@ impl Attendance {
 
     /// How often any replica asked the Envoys of a Gateway to tell everything again. An Envoy that goes to another one
     /// is asked there.
-    pub(super) fn asked(&self, group: &str) -> u64 {
-        let elsewhere = self.elsewhere.values().filter_map(|rolls| rolls.get(group));
-        let all = elsewhere.map(|roll| roll.asked).chain([self.strays.asked(group)]);
+    pub(super) fn resync_requests(&self, group: &str) -> u64 {
+        let elsewhere = self.elsewhere.values().filter_map(|attendances| attendances.get(group));
+        let all = elsewhere
+            .map(|gateway| gateway.asked)
+            .chain([self.strays.resync_requests(group)]);
         all.fold(0, u64::wrapping_add)
     }
 
     /// What this replica tells the others.
-    pub(super) fn told(&self, now: Timestamp) -> Vec<Roll> {
+    pub(super) fn to_report(&self, now: Timestamp) -> Vec<GatewayAttendance> {
         let groups: BTreeSet<_> = self.connected.keys().chain(self.reporters.keys()).collect();
-        groups.into_iter().map(|group| self.roll(group, now)).collect()
+        groups
+            .into_iter()
+            .map(|group| self.gateway_attendance(group, now))
+            .collect()
     }
 
-    fn roll(&self, group: &str, now: Timestamp) -> Roll {
+    fn gateway_attendance(&self, group: &str, now: Timestamp) -> GatewayAttendance {
         let reporters = self.reporters.get(group);
         let present = reporters.into_iter().flat_map(|reporters| reporters.present(now));
-        Roll {
+        GatewayAttendance {
             group: group.to_owned(),
             connected: self.connected.get(group).into_iter().flatten().copied().collect(),
             reporters: present.map(|(reporter, _)| *reporter).collect(),
             more: reporters.is_some_and(|reporters| reporters.have_more(now)),
             others: reporters.is_some_and(|reporters| reporters.have_others(now)),
             strays: !self.strays.gaps(group, now).is_complete(),
-            asked: self.strays.asked(group),
+            asked: self.strays.resync_requests(group),
         }
     }
 
     /// Another replica tells of its Envoys.
-    pub(super) fn hear_replica(&mut self, name: &str, rolls: Vec<Roll>) {
-        let rolls = rolls.into_iter().map(|roll| (roll.group.clone(), roll));
-        self.elsewhere.insert(name.to_owned(), rolls.collect());
+    pub(super) fn receive_replica(&mut self, name: &str, attendances: Vec<GatewayAttendance>) {
+        let attendances = attendances.into_iter().map(|gateway| (gateway.group.clone(), gateway));
+        self.elsewhere.insert(name.to_owned(), attendances.collect());
     }
 
     /// Why not everything is known, whatever it is about.
-    pub(super) fn gaps(&self, now: Timestamp) -> Gaps {
-        let mut gaps = Gaps::default();
+    pub(super) fn gaps(&self, now: Timestamp) -> CountGaps {
+        let mut gaps = CountGaps::default();
         match self.published {
             None => gaps.push("the controller has published nothing yet"),
             Some(published) if now.since(published) < SETTLING => gaps.push(format!(
@@ -249,7 +254,7 @@ impl Attendance {
             )),
             Some(_) => {}
         }
-        let Replicas {
+        let ReplicaAnswers {
             answers,
             expected,
             lost,
@@ -269,18 +274,18 @@ impl Attendance {
     }
 
     /// Why not everything is known of the sessions that the Envoys of a Gateway see.
-    pub(super) fn gaps_of(&self, group: &str, now: Timestamp) -> Gaps {
-        let (mut gaps, own) = (self.strays.gaps(group, now), self.roll(group, now));
-        let all: Vec<&Roll> = self
+    pub(super) fn gaps_of(&self, group: &str, now: Timestamp) -> CountGaps {
+        let (mut gaps, own) = (self.strays.gaps(group, now), self.gateway_attendance(group, now));
+        let all: Vec<&GatewayAttendance> = self
             .elsewhere
             .values()
-            .filter_map(|rolls| rolls.get(group))
+            .filter_map(|attendances| attendances.get(group))
             .chain([&own])
             .collect();
         // An Envoy may be connected to two replicas for a moment, and tell either of them.
-        let connected: HashSet<u64> = all.iter().flat_map(|roll| &roll.connected).copied().collect();
-        let reporters: HashSet<u64> = all.iter().flat_map(|roll| &roll.reporters).copied().collect();
-        if gaps.is_complete() && all.iter().any(|roll| roll.strays) {
+        let connected: HashSet<u64> = all.iter().flat_map(|gateway| &gateway.connected).copied().collect();
+        let reporters: HashSet<u64> = all.iter().flat_map(|gateway| &gateway.reporters).copied().collect();
+        if gaps.is_complete() && all.iter().any(|gateway| gateway.strays) {
             gaps.push(format!(
                 "Envoys of the Gateway {group} told another replica of the controller of a pod before it knew it"
             ));
@@ -292,10 +297,10 @@ impl Attendance {
                 reporters.len()
             ));
         }
-        if all.iter().any(|roll| roll.more) {
+        if all.iter().any(|gateway| gateway.more) {
             gaps.push(format!("an Envoy of the Gateway {group} has more to tell"));
         }
-        if all.iter().any(|roll| roll.others) {
+        if all.iter().any(|gateway| gateway.others) {
             gaps.push(format!(
                 "an Envoy of the Gateway {group} has sessions at more backends than it tells apart"
             ));
@@ -317,8 +322,8 @@ mod tests {
     }
 
     /// One that has settled at the time 0.
-    fn settled() -> Attendance {
-        let mut attendance = Attendance::default();
+    fn settled() -> ReporterAttendance {
+        let mut attendance = ReporterAttendance::default();
         attendance.publish(Timestamp::UNIX_EPOCH);
         attendance
     }
@@ -330,21 +335,21 @@ mod tests {
         }
     }
 
-    fn connect(attendance: &mut Attendance, nodes: &[u64]) {
+    fn connect(attendance: &mut ReporterAttendance, nodes: &[u64]) {
         attendance.connect([(GROUP.to_owned(), nodes.iter().copied().collect())].into());
     }
 
     /// A turn of one replica that asks the other.
-    fn ask(one: &mut Attendance, other: &Attendance, now: Timestamp) {
+    fn ask(one: &mut ReporterAttendance, other: &ReporterAttendance, now: Timestamp) {
         let name = "other".to_owned();
         one.expect(Some([&name].into_iter()), now);
-        one.hear_replica(&name, other.told(now));
+        one.receive_replica(&name, other.to_report(now));
         one.answered(&name, Ok(()));
     }
 
     #[test]
     fn a_controller_that_has_just_published_does_not_know_all() {
-        let mut attendance = Attendance::default();
+        let mut attendance = ReporterAttendance::default();
         assert_eq!(
             attendance.gaps(at(100)).words(),
             ["the controller has published nothing yet"]
@@ -360,13 +365,13 @@ mod tests {
     fn an_envoy_that_is_connected_and_tells_nothing_is_missed() {
         let mut attendance = settled();
         connect(&mut attendance, &[1, 2]);
-        attendance.hear(GROUP, &report(7), at(0));
+        attendance.receive(GROUP, &report(7), at(0));
         let expected = "2 Envoys of the Gateway shop/web are connected, and 1 tell of sessions";
         assert_eq!(attendance.gaps_of(GROUP, at(0)).words(), [expected]);
         assert!(attendance.gaps_of("shop/other", at(0)).is_complete());
         // Workers of the first one.
-        attendance.hear(GROUP, &report(8), at(0));
-        attendance.hear(GROUP, &report(9), at(0));
+        attendance.receive(GROUP, &report(8), at(0));
+        attendance.receive(GROUP, &report(9), at(0));
         assert!(attendance.gaps_of(GROUP, at(30)).is_complete());
         let expected = "2 Envoys of the Gateway shop/web are connected, and 0 tell of sessions";
         assert_eq!(attendance.gaps_of(GROUP, at(31)).words(), [expected]);
@@ -377,13 +382,13 @@ mod tests {
         let (mut one, mut other) = (settled(), settled());
         connect(&mut one, &[1, 2]);
         connect(&mut other, &[2, 3]);
-        one.hear(GROUP, &report(1), at(0));
-        other.hear(GROUP, &report(1), at(0));
-        other.hear(GROUP, &report(2), at(0));
+        one.receive(GROUP, &report(1), at(0));
+        other.receive(GROUP, &report(1), at(0));
+        other.receive(GROUP, &report(2), at(0));
         ask(&mut one, &other, at(0));
         let expected = "3 Envoys of the Gateway shop/web are connected, and 2 tell of sessions";
         assert_eq!(one.gaps_of(GROUP, at(0)).words(), [expected]);
-        other.hear(GROUP, &report(3), at(1));
+        other.receive(GROUP, &report(3), at(1));
         ask(&mut one, &other, at(1));
         assert!(one.gaps_of(GROUP, at(1)).is_complete());
     }
@@ -403,8 +408,8 @@ mod tests {
             backends: vec![told],
             ..report(7)
         };
-        other.hear(GROUP, &of_others, at(0));
-        other.hear(GROUP, &report(7), at(10));
+        other.receive(GROUP, &of_others, at(0));
+        other.receive(GROUP, &report(7), at(10));
         for now in [at(10), at(60)] {
             ask(&mut one, &other, now);
             for attendance in [&one, &other] {
@@ -436,15 +441,15 @@ mod tests {
             ..report(reporter)
         };
         for reporter in 1..=REPORTERS as u64 {
-            attendance.hear(GROUP, &invented(reporter), at(0));
+            attendance.receive(GROUP, &invented(reporter), at(0));
         }
         connect(&mut attendance, &[1]);
-        attendance.hear(GROUP, &report(0), at(1));
-        let own = attendance.roll(GROUP, at(1));
+        attendance.receive(GROUP, &report(0), at(1));
+        let own = attendance.gateway_attendance(GROUP, at(1));
         assert_eq!((own.reporters.len(), own.reporters.contains(&0)), (REPORTERS, true));
         // They are silent, and leave no more behind than a time.
-        attendance.hear(GROUP, &report(0), at(40));
-        attendance.hear(GROUP, &report(9999), at(40));
+        attendance.receive(GROUP, &report(0), at(40));
+        attendance.receive(GROUP, &report(9999), at(40));
         assert_eq!(attendance.reporters[GROUP].present.len(), 2);
         let gaps = attendance.gaps_of(GROUP, at(40));
         assert!(gaps.words()[0].contains("at more backends"), "{gaps:?}");
@@ -458,9 +463,9 @@ mod tests {
             more: true,
             ..report(0)
         };
-        attendance.hear(GROUP, &more, at(0));
+        attendance.receive(GROUP, &more, at(0));
         for reporter in 1..=REPORTERS as u64 {
-            attendance.hear(GROUP, &report(reporter), at(1));
+            attendance.receive(GROUP, &report(reporter), at(1));
         }
         let expected = "an Envoy of the Gateway shop/web has more to tell";
         assert_eq!(attendance.gaps_of(GROUP, at(1)).words(), [expected]);
@@ -473,13 +478,13 @@ mod tests {
             more: true,
             ..report(7)
         };
-        other.hear(GROUP, &more, at(0));
+        other.receive(GROUP, &more, at(0));
         ask(&mut one, &other, at(0));
         for attendance in [&one, &other] {
             let expected = "an Envoy of the Gateway shop/web has more to tell";
             assert_eq!(attendance.gaps_of(GROUP, at(0)).words(), [expected]);
         }
-        other.hear(GROUP, &report(7), at(2));
+        other.receive(GROUP, &report(7), at(2));
         ask(&mut one, &other, at(2));
         assert!(one.gaps_of(GROUP, at(2)).is_complete());
     }

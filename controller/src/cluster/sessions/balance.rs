@@ -17,8 +17,8 @@ use limpet_core::census::report::{Shed, ShedHost};
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
 
-use super::ledger::Ledger;
-use super::places::{ClusterId, HostKey, Places, Served, Standing};
+use super::ledger::SessionLedger;
+use super::places::{BackendPlaces, BackendStanding, ClusterId, HostKey, PublishedService};
 
 /// At most this part of a Service's sessions begins anew in a minute.
 const PART: f64 = 0.1;
@@ -40,7 +40,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Who sends a report, and what it says of sessions that began anew.
 #[derive(Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct RebalanceReport<'a> {
     pub(super) group: &'a str,
     pub(super) reporter: u64,
     /// By the host that they left.
@@ -49,42 +49,42 @@ pub(super) struct Told<'a> {
 
 /// What is known when a report comes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known<'a> {
-    pub(super) ledger: &'a Ledger,
-    pub(super) places: &'a Places,
+pub(super) struct BalanceInputs<'a> {
+    pub(super) ledger: &'a SessionLedger,
+    pub(super) places: &'a BackendPlaces,
     /// Since when sessions are counted.
     pub(super) since: Timestamp,
 }
 
 #[derive(Debug)]
-pub(super) struct Balance {
-    part: Part,
+pub(super) struct SessionBalancer {
+    part: ReplicaShare,
     /// The Services whose sessions may begin anew, by the group of the Envoys that these sessions use.
-    services: HashMap<ClusterId, HashMap<String, Service>>,
+    services: HashMap<ClusterId, HashMap<String, ServiceBalance>>,
 }
 
 /// How many replicas give budgets to Envoys of their own, and which of them this is, from 0.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct ReplicaShare {
     replicas: usize,
     rank: usize,
 }
 
 #[derive(Debug)]
-struct Service {
+struct ServiceBalance {
     /// When its sessions were counted last.
     counted: Timestamp,
     /// What pods have more than their share.
     excess: BTreeMap<SocketAddr, u64>,
     /// What pods have less than their share, as far as this replica may send sessions there.
-    lack: Slots,
-    bucket: Bucket,
-    reporters: BTreeMap<u64, Reporter>,
+    lack: HostSlots,
+    bucket: BudgetBucket,
+    reporters: BTreeMap<u64, EnvoyBudget>,
 }
 
 /// How many sessions may begin anew now: a token bucket, of which Envoys hold a part.
 #[derive(Debug)]
-struct Bucket {
+struct BudgetBucket {
     level: f64,
     most: f64,
     per_second: f64,
@@ -92,28 +92,28 @@ struct Bucket {
 }
 
 /// How many sessions may go to which pods.
-type Slots = BTreeMap<SocketAddr, u64>;
+type HostSlots = BTreeMap<SocketAddr, u64>;
 
 /// An Envoy.
 #[derive(Debug, Default)]
-struct Reporter {
-    seen: Timestamp,
+struct EnvoyBudget {
+    reported_at: Timestamp,
     /// When it last got a budget.
     served: Timestamp,
     /// What it has of the bucket.
     budget: u64,
     /// Where these sessions may go.
-    slots: Slots,
+    slots: HostSlots,
     /// Where those of the budget before could go. They are under way, or told of a moment later, and not counted there
     /// yet: by another replica, either.
-    former: Slots,
+    former: HostSlots,
 }
 
-impl Balance {
+impl SessionBalancer {
     /// No session may begin anew.
     pub(super) fn none() -> Self {
         Self {
-            part: Part { replicas: 1, rank: 0 },
+            part: ReplicaShare { replicas: 1, rank: 0 },
             services: HashMap::new(),
         }
     }
@@ -126,33 +126,35 @@ impl Balance {
     /// So many replicas divide the budgets, of which `rank` come before this one.
     pub(super) fn share(&mut self, replicas: usize, rank: usize) {
         let replicas = replicas.max(1);
-        self.part = Part { replicas, rank };
+        self.part = ReplicaShare { replicas, rank };
     }
 
     /// The Services whose sessions may begin anew. No other one sheds any.
-    pub(super) fn allow(&mut self, clusters: &HashSet<ClusterId>, places: &Places) {
+    pub(super) fn allow(&mut self, clusters: &HashSet<ClusterId>, places: &BackendPlaces) {
         self.services.retain(|id, _| clusters.contains(id));
         for id in clusters {
             let services = self.services.entry(*id).or_default();
-            services.retain(|group, _| places.served_to(group, *id).is_some());
+            services.retain(|group, _| places.published_to(group, *id).is_some());
         }
     }
 
     /// What an Envoy may let go until its next report, in the place of what it had.
-    pub(super) fn answer(&mut self, told: &Told<'_>, known: Known<'_>, now: Timestamp) -> Vec<Shed> {
+    pub(super) fn answer(&mut self, told: &RebalanceReport<'_>, known: BalanceInputs<'_>, now: Timestamp) -> Vec<Shed> {
         let mut sheds = Vec::new();
         for (id, services) in &mut self.services {
-            let Some(served) = known.places.served_to(told.group, *id) else {
+            let Some(served) = known.places.published_to(told.group, *id) else {
                 continue;
             };
             // Sessions of the other cluster would end, too.
             if known.places.is_ambiguous(told.group, served.destination) {
                 continue;
             }
-            let service = services.entry(told.group.to_owned()).or_insert_with(Service::new);
+            let service = services
+                .entry(told.group.to_owned())
+                .or_insert_with(ServiceBalance::new);
             service.bucket.fill(now);
             for ((_, host), left) in told.rebalanced.iter().filter(|((of, _), _)| of == id) {
-                service.note(*host, *left);
+                service.record(*host, *left);
             }
             if !service.count((*id, served), told.group, self.part, known, now) {
                 service.settle(told.reporter);
@@ -166,13 +168,13 @@ impl Balance {
     }
 }
 
-impl Service {
+impl ServiceBalance {
     fn new() -> Self {
         Self {
             counted: Timestamp::UNIX_EPOCH,
             excess: BTreeMap::new(),
-            lack: Slots::new(),
-            bucket: Bucket {
+            lack: HostSlots::new(),
+            bucket: BudgetBucket {
                 level: 0.0,
                 most: 1.0,
                 per_second: 0.0,
@@ -185,10 +187,10 @@ impl Service {
     /// Counts its sessions. Returns whether that was due.
     fn count(
         &mut self,
-        (id, served): (ClusterId, &Served),
+        (id, served): (ClusterId, &PublishedService),
         group: &str,
-        part: Part,
-        known: Known<'_>,
+        part: ReplicaShare,
+        known: BalanceInputs<'_>,
         now: Timestamp,
     ) -> bool {
         if now.since(self.counted) < FRESH {
@@ -206,7 +208,7 @@ impl Service {
         let all = sum(counts.iter().map(|(_, sessions)| *sessions));
         self.bucket.resize(all, part.replicas);
         (self.excess, self.lack) = if now.since(known.since) < wait {
-            (BTreeMap::new(), Slots::new())
+            (BTreeMap::new(), HostSlots::new())
         } else {
             (excess(&counts), part.of(&lack(&counts)))
         };
@@ -228,8 +230,8 @@ impl Service {
     }
 
     /// Sessions of a pod have begun anew.
-    fn note(&mut self, host: SocketAddr, sessions: u64) {
-        self.bucket.take(sessions);
+    fn record(&mut self, host: SocketAddr, sessions: u64) {
+        self.bucket.withdraw(sessions);
         if let Some(excess) = self.excess.get_mut(&host) {
             *excess = excess.saturating_sub(sessions);
         }
@@ -238,13 +240,13 @@ impl Service {
     /// Says how many sessions this reporter may let go, and where to. What it had before, it has given back or used.
     fn grant(&mut self, id: u64, now: Timestamp) {
         self.reporters
-            .retain(|_, reporter| now.since(reporter.seen) <= PATIENCE);
+            .retain(|_, reporter| now.since(reporter.reported_at) <= PATIENCE);
         let known = self.reporters.remove(&id);
         if self.reporters.len() >= REPORTERS {
             return;
         }
         let others = &self.reporters;
-        let Reporter {
+        let EnvoyBudget {
             served, slots: former, ..
         } = known.unwrap_or_default();
         let room = self.room(&former);
@@ -259,8 +261,8 @@ impl Service {
         let taken = sum(others.values().map(|reporter| reporter.budget));
         let slots = divide(share.min(free.saturating_sub(taken)), &room);
         let budget = sum(slots.values().copied());
-        let reporter = Reporter {
-            seen: now,
+        let reporter = EnvoyBudget {
+            reported_at: now,
             served: if budget > 0 { now } else { served },
             budget,
             slots,
@@ -271,7 +273,7 @@ impl Service {
 
     /// What pods lack that no reporter may fill up yet, for one that has had `former`. First come those that it had
     /// nothing for, so that a pod which its Envoy cannot reach blocks no other, and of these those that lack most.
-    fn room(&self, former: &Slots) -> Vec<(SocketAddr, u64)> {
+    fn room(&self, former: &HostSlots) -> Vec<(SocketAddr, u64)> {
         let mut room = self.lack.clone();
         let of_others = self
             .reporters
@@ -311,10 +313,10 @@ impl Service {
     }
 }
 
-impl Part {
+impl ReplicaShare {
     /// What this replica may fill up of what pods lack. What is left over goes to the one for this pod and to the other
     /// for the next, so that all of them together have all of it.
-    fn of(self, lack: &Slots) -> Slots {
+    fn of(self, lack: &HostSlots) -> HostSlots {
         let Self { replicas, rank } = self;
         let part = |(place, (host, lack)): (usize, (&SocketAddr, &u64))| {
             let over = (rank + place) % replicas;
@@ -324,16 +326,16 @@ impl Part {
     }
 }
 
-fn is_ready(served: &Served, host: SocketAddr) -> bool {
+fn is_ready(served: &PublishedService, host: SocketAddr) -> bool {
     let host = served.hosts.get(&host);
-    host.is_some_and(|host| host.standing == Standing::Ready)
+    host.is_some_and(|host| host.standing == BackendStanding::Ready)
 }
 
 /// Divides a budget among pods by the room that they have, as far as there is some.
-fn divide(budget: u64, room: &[(SocketAddr, u64)]) -> Slots {
+fn divide(budget: u64, room: &[(SocketAddr, u64)]) -> HostSlots {
     let mut all = sum(room.iter().map(|(_, room)| *room));
     let mut rest = budget.min(all);
-    let mut slots = Slots::new();
+    let mut slots = HostSlots::new();
     for (host, room) in room {
         // Not above the room: there is not more to divide than all of it.
         let part = (u128::from(rest) * u128::from(*room)).div_ceil(u128::from(all.max(1)));
@@ -371,7 +373,7 @@ fn excess(counts: &[(SocketAddr, u64)]) -> BTreeMap<SocketAddr, u64> {
 }
 
 /// What each of these pods has less than its share, rounded up. One that has its share sheds none.
-fn lack(counts: &[(SocketAddr, u64)]) -> Slots {
+fn lack(counts: &[(SocketAddr, u64)]) -> HostSlots {
     let all = sum(counts.iter().map(|(_, sessions)| *sessions));
     let share = all.div_ceil((counts.len() as u64).max(1));
     let lack = |(host, sessions): &(SocketAddr, u64)| (*host, share.saturating_sub(*sessions));
@@ -384,7 +386,7 @@ fn lack(counts: &[(SocketAddr, u64)]) -> Slots {
     clippy::cast_sign_loss,
     reason = "numbers of sessions, of which parts do not count"
 )]
-impl Bucket {
+impl BudgetBucket {
     /// For so many sessions, of which each replica has its part. What is in the bucket at most and what comes in a
     /// minute are together less than a session above what may begin anew in any minute; with less than ten sessions,
     /// one does in several minutes.
@@ -409,7 +411,7 @@ impl Bucket {
     }
 
     /// More than there is, if an Envoy says so: who comes next waits for it, a minute at most.
-    fn take(&mut self, sessions: u64) {
+    fn withdraw(&mut self, sessions: u64) {
         self.level = (self.level - sessions as f64).max(-60.0 * self.per_second);
     }
 
@@ -459,11 +461,11 @@ mod tests {
 
     #[test]
     fn replicas_together_fill_up_what_pods_lack() {
-        let lack: Slots = (1..).map(host).zip([0, 1, 1, 1, 7, 400]).collect();
+        let lack: HostSlots = (1..).map(host).zip([0, 1, 1, 1, 7, 400]).collect();
         for replicas in 1..=5 {
-            let mut all: Slots = lack.keys().map(|host| (*host, 0)).collect();
+            let mut all: HostSlots = lack.keys().map(|host| (*host, 0)).collect();
             for rank in 0..replicas {
-                let part = Part { replicas, rank }.of(&lack);
+                let part = ReplicaShare { replicas, rank }.of(&lack);
                 for (host, sum) in &mut all {
                     *sum += part[host];
                 }
@@ -482,11 +484,11 @@ mod tests {
                 (mixed >> 40) % below
             };
             let pods = u8::try_from(1 + dice(1, 100)).unwrap();
-            let mut service = Service::new();
+            let mut service = ServiceBalance::new();
             service.excess = [(host(200), 10_000)].into();
             service.bucket.resize(10_000, 1);
-            let lack: Slots = (1..=pods).map(|pod| (host(pod), dice(u64::from(pod), 9))).collect();
-            let mut moved: Slots = lack.keys().map(|host| (*host, 0)).collect();
+            let lack: HostSlots = (1..=pods).map(|pod| (host(pod), dice(u64::from(pod), 9))).collect();
+            let mut moved: HostSlots = lack.keys().map(|host| (*host, 0)).collect();
             let mut late = moved.clone();
             for at in 0..60 {
                 service.bucket.level = 20.0;
@@ -495,7 +497,7 @@ mod tests {
                 late.clone_from(&moved);
                 for reporter in 0..3 {
                     service.grant(reporter, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
-                    let Reporter { budget, slots, .. } = &service.reporters[&reporter];
+                    let EnvoyBudget { budget, slots, .. } = &service.reporters[&reporter];
                     assert_eq!(*budget, slots.values().sum::<u64>());
                     assert!(slots.len() <= TARGETS);
                     for (host, slots) in slots {
@@ -511,7 +513,7 @@ mod tests {
 
     #[test]
     fn no_pod_is_filled_up_twice_between_two_counts() {
-        let mut service = Service::new();
+        let mut service = ServiceBalance::new();
         service.excess = [(host(1), 100)].into();
         service.lack = [(host(9), 5)].into();
         service.bucket.level = 2.0;
@@ -525,7 +527,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_takes_nothing_blocks_no_other() {
-        let mut service = Service::new();
+        let mut service = ServiceBalance::new();
         service.excess = [(host(1), 100)].into();
         service.lack = [(host(8), 90), (host(9), 5)].into();
         service.bucket.level = 1.0;
@@ -550,7 +552,7 @@ mod tests {
             (700, 70),
             (2000, 200),
         ] {
-            let mut bucket = Service::new().bucket;
+            let mut bucket = ServiceBalance::new().bucket;
             bucket.resize(sessions, 1);
             let mut taken = Vec::new();
             for tenth in 0..6000_u64 {
@@ -558,7 +560,7 @@ mod tests {
                 // After a while in which nobody came.
                 let waits = (2000..2300).contains(&tenth);
                 for _ in 0..if waits { 0 } else { bucket.whole() } {
-                    bucket.take(1);
+                    bucket.withdraw(1);
                     taken.push(tenth);
                 }
             }
@@ -574,19 +576,19 @@ mod tests {
     #[test]
     fn a_bucket_is_divided_by_all_who_report() {
         let now = |seconds: u64| Timestamp::from_unix_seconds(1_800_000_000 + seconds);
-        let mut service = Service::new();
+        let mut service = ServiceBalance::new();
         service.excess = [(host(1), 100)].into();
         service.lack = [(host(9), 100)].into();
         service.bucket.resize(700, 1);
         service.bucket.level = 10.0;
-        let grant = |service: &mut Service, id, at| {
+        let grant = |service: &mut ServiceBalance, id, at| {
             service.grant(id, now(at));
             service.reporters[&id].budget
         };
         for reporter in 1..=3 {
             grant(&mut service, reporter, 0);
         }
-        let round = |service: &mut Service, at| [1, 2, 3].map(|reporter| grant(service, reporter, at));
+        let round = |service: &mut ServiceBalance, at| [1, 2, 3].map(|reporter| grant(service, reporter, at));
         assert_eq!(round(&mut service, 1).iter().sum::<u64>(), 10);
         assert!(round(&mut service, 2).iter().all(|budget| *budget >= 3));
         // One of them is silent. Its part is not anybody's until it cannot use it any more.
@@ -613,11 +615,11 @@ mod tests {
 
     #[test]
     fn who_takes_more_than_it_got_makes_all_wait_for_a_minute() {
-        let mut bucket = Service::new().bucket;
+        let mut bucket = ServiceBalance::new().bucket;
         bucket.resize(600, 1);
         let start = Timestamp::from_unix_seconds(1_800_000_000);
         bucket.fill(start);
-        bucket.take(u64::MAX);
+        bucket.withdraw(u64::MAX);
         bucket.fill(start.after(Duration::from_secs(50)));
         assert_eq!(bucket.whole(), 0);
         bucket.fill(start.after(Duration::from_secs(65)));

@@ -15,21 +15,25 @@ pub(super) struct Clock {
     wall: Timestamp,
     steady: Instant,
     /// When it was set last.
-    set: Option<Instant>,
+    set_at: Option<Instant>,
 }
 
 impl Clock {
     pub(super) fn new(wall: Timestamp, steady: Instant) -> Self {
         let set = None;
-        Self { wall, steady, set }
+        Self {
+            wall,
+            steady,
+            set_at: set,
+        }
     }
 
     /// The clock shows `wall`. `steady` cannot be set. Returns whether the clock was set since this was called last.
-    pub(super) fn see(&mut self, wall: Timestamp, steady: Instant) -> bool {
+    pub(super) fn observe(&mut self, wall: Timestamp, steady: Instant) -> bool {
         let expected = self.wall.after(steady.saturating_duration_since(self.steady));
         let was_set = wall.since(expected).max(expected.since(wall)) > JUMP;
         if was_set {
-            self.set = Some(steady);
+            self.set_at = Some(steady);
         }
         (self.wall, self.steady) = (wall, steady);
         was_set
@@ -38,6 +42,6 @@ impl Clock {
     /// Whether something may be forgotten by this clock.
     pub(super) fn is_settled(&self) -> bool {
         let settling = |set| self.steady.saturating_duration_since(set) < SETTLING;
-        !self.set.is_some_and(settling)
+        !self.set_at.is_some_and(settling)
     }
 }

@@ -6,9 +6,9 @@ use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 /// Why not everything is known, in words. Without any, everything is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Gaps(Vec<Arc<str>>);
+pub(crate) struct CountGaps(Vec<Arc<str>>);
 
-impl Gaps {
+impl CountGaps {
     /// Whether there is none.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.is_empty()
@@ -34,7 +34,7 @@ impl Gaps {
 }
 
 /// As the fields `complete` and, if it is false, `why`.
-impl Serialize for Gaps {
+impl Serialize for CountGaps {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let why: Vec<&str> = self.0.iter().map(|why| &**why).collect();
         let mut fields = serializer.serialize_struct("Gaps", 2)?;

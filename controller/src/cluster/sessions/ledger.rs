@@ -10,13 +10,13 @@ use limpet_core::census::{Backend, Sketch, is_alive};
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::Destination;
-use limpet_xds::Load;
+use limpet_xds::RequestLoad;
 
 use crate::settling::SETTLING;
 
-use super::account::{ACCOUNT, Account, MANY, WINDOW};
-use super::places::{self, ClusterId, Found, HostKey, Places};
-use super::replica::{HostAccount, HostLoad, IncompleteHost, Replica};
+use super::account::{ACCOUNT, MANY, SessionAccount, WINDOW};
+use super::places::{self, BackendPlaces, ClusterId, HostKey, ReportedBackend};
+use super::replica::{HostAccount, HostLoad, IncompleteHost, ReplicaKnowledge};
 
 /// How many bytes all sketches may take. Half as much besides is for namespaces that have less than their share of it,
 /// so that the sessions of one are not uncounted because of another. A pod with many sessions has six windows of 3 KB
@@ -33,9 +33,9 @@ const ENDED: usize = 1024;
 const FORGETTING: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct SessionLedger {
     /// By host.
-    accounts: HashMap<HostKey, Accounts>,
+    accounts: HashMap<HostKey, HostAccounts>,
     /// How many bytes the accounts take, about.
     bytes: usize,
     /// The same of those of each namespace's Services.
@@ -62,11 +62,11 @@ pub(super) struct Ledger {
 
 /// By idle bound, and by the group of the Envoys that told of the sessions: what one Gateway tells says nothing of the
 /// sessions of others.
-type Accounts = BTreeMap<(u32, Arc<str>), Account>;
+type HostAccounts = BTreeMap<(u32, Arc<str>), SessionAccount>;
 
 /// What is known of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Summary {
+pub(super) struct HostSummary {
     /// Distinct sessions that live.
     pub(super) sessions: u64,
     /// Whether there may be more.
@@ -77,7 +77,7 @@ pub(super) struct Summary {
     pub(super) oldest: Option<Timestamp>,
 }
 
-impl Ledger {
+impl SessionLedger {
     pub(super) fn new() -> Self {
         Self::with_room(MEMORY)
     }
@@ -100,13 +100,19 @@ impl Ledger {
     }
 
     /// Returns how many sessions began anew, by the host that they left.
-    pub(super) fn hear(&mut self, group: &str, report: Report, places: &Places, now: Timestamp) -> Vec<(HostKey, u64)> {
+    pub(super) fn receive(
+        &mut self,
+        group: &str,
+        report: Report,
+        places: &BackendPlaces,
+        now: Timestamp,
+    ) -> Vec<(HostKey, u64)> {
         let mut rebalanced = Vec::new();
         for change in report.backends {
             let Some(backend) = change.backend() else { continue };
             // An Envoy knows only of what it was given: nobody tells lies about the pods of others.
-            let found = places.find(group, backend, now);
-            let Some(Found { standing, .. }) = found.first() else {
+            let found = places.resolve(group, backend, now);
+            let Some(ReportedBackend { standing, .. }) = found.first() else {
                 continue;
             };
             if change.left > 0 {
@@ -123,11 +129,11 @@ impl Ledger {
                 }
                 // They were used until now, but are over: this Envoy's clock is slow, and its sessions do not count.
                 if change.requests > 0 && !is_alive(backend.live_for, last_use(&change, &found), found.used_by) {
-                    self.miss(&found, backend.live_for, now);
+                    self.record_uncounted(&found, backend.live_for, now);
                 }
                 if let Some(account) = self.account(&found, &change, now) {
                     account.requests = account.requests.saturating_add(change.requests);
-                    account.note_rebalanced(backend.live_for, &change.rebalanced, now);
+                    account.record_rebalanced(backend.live_for, &change.rebalanced, now);
                 }
             }
         }
@@ -140,7 +146,12 @@ impl Ledger {
     }
 
     /// Takes in who was seen. Returns the account, which has changed; `None` if it cannot be kept, and so is not known.
-    fn account(&mut self, found: &Found, change: &BackendReport, now: Timestamp) -> Option<&mut Account> {
+    fn account(
+        &mut self,
+        found: &ReportedBackend,
+        change: &BackendReport,
+        now: Timestamp,
+    ) -> Option<&mut SessionAccount> {
         let live_for = change.live_for;
         let key = (live_for, Arc::clone(&found.group));
         let is_known = self
@@ -148,11 +159,13 @@ impl Ledger {
             .get(&found.host)
             .is_some_and(|known| known.contains_key(&key));
         if !found.has_bound || !self.has_room(change, &found.namespace, is_known, now) {
-            self.miss(found, live_for, now);
+            self.record_uncounted(found, live_for, now);
             return None;
         }
         let accounts = self.accounts.entry(found.host).or_default();
-        let account = accounts.entry(key).or_insert_with(|| Account::of(&found.namespace));
+        let account = accounts
+            .entry(key)
+            .or_insert_with(|| SessionAccount::of(&found.namespace));
         let before = account.bytes();
         let is_new = account.merge(live_for, change, last_use(change, found), now);
         let of_namespace = self.by_namespace.entry(found.namespace.clone()).or_default();
@@ -168,7 +181,7 @@ impl Ledger {
     }
 
     /// Sessions of a host are not counted that were used just now.
-    fn miss(&mut self, found: &Found, live_for: u32, now: Timestamp) {
+    fn record_uncounted(&mut self, found: &ReportedBackend, live_for: u32, now: Timestamp) {
         let seconds = u64::from(live_for.min(found.longest));
         let until = found.used_by.after(Duration::from_secs(seconds));
         if until > now {
@@ -201,7 +214,14 @@ impl Ledger {
         added == 0 || bytes <= self.room || has_share
     }
 
-    pub(super) fn hear_load(&mut self, group: &str, stream: u64, loads: Vec<Load>, places: &Places, now: Timestamp) {
+    pub(super) fn receive_load(
+        &mut self,
+        group: &str,
+        stream: u64,
+        loads: Vec<RequestLoad>,
+        places: &BackendPlaces,
+        now: Timestamp,
+    ) {
         if loads.is_empty() {
             self.loads.remove(&stream);
             return;
@@ -214,7 +234,7 @@ impl Ledger {
                 live_for: 0,
             };
             // As of sessions: no lies about the pods of others.
-            for found in places.find(group, backend, now) {
+            for found in places.resolve(group, backend, now) {
                 let sum = of_stream.entry(found.host).or_insert(0_u64);
                 *sum = sum.saturating_add(load.in_flight);
             }
@@ -261,16 +281,16 @@ impl Ledger {
     }
 
     /// What is known of backends that have changed after so many changes, as far as it is told at once, and all else.
-    pub(super) fn after(&self, changes: u64) -> Replica {
+    pub(super) fn after(&self, changes: u64) -> ReplicaKnowledge {
         let accounts = self.accounts.iter().flat_map(|(host, accounts)| {
             let accounts = accounts.iter().filter(|(_, account)| account.changed > changes);
             accounts.map(|(of, account)| (account.changed, *host, of, account))
         });
         let mut accounts: Vec<_> = accounts.collect();
         accounts.sort_unstable_by_key(|(changed, ..)| *changed);
-        let mut told = Replica {
+        let mut told = ReplicaKnowledge {
             changes: self.changes,
-            ..Replica::default()
+            ..ReplicaKnowledge::default()
         };
         let mut bytes = 0;
         for (changed, host, (live_for, group), account) in accounts {
@@ -283,7 +303,7 @@ impl Ledger {
             told.accounts.push(HostAccount {
                 cluster: host.0.0.to_vec(),
                 group: group.to_string(),
-                report: Some(account.told(backend(host, *live_for))),
+                report: Some(account.to_report(backend(host, *live_for))),
             });
         }
         if !told.more {
@@ -314,11 +334,20 @@ impl Ledger {
     }
 
     /// Takes in what another replica knows, as far as Envoys could tell it here. Returns whether that was all.
-    pub(super) fn hear_replica(&mut self, name: &str, told: Replica, places: &Places, now: Timestamp) -> bool {
+    pub(super) fn receive_replica(
+        &mut self,
+        name: &str,
+        told: ReplicaKnowledge,
+        places: &BackendPlaces,
+        now: Timestamp,
+    ) -> bool {
         let mut is_all = true;
         for (id, group, mut change) in told.accounts.into_iter().filter_map(HostAccount::read) {
             let Some(backend) = change.backend() else { continue };
-            let Some(found) = places.find_in(id, &group, backend, now).filter(|found| found.has_bound) else {
+            let Some(found) = places
+                .resolve_in(id, &group, backend, now)
+                .filter(|found| found.has_bound)
+            else {
                 is_all = false;
                 continue;
             };
@@ -400,10 +429,10 @@ impl Ledger {
     }
 
     /// What is known of a host.
-    pub(super) fn summary(&self, host: HostKey, now: Timestamp) -> Summary {
-        let mut summary = Summary {
+    pub(super) fn summary(&self, host: HostKey, now: Timestamp) -> HostSummary {
+        let mut summary = HostSummary {
             incomplete: self.incomplete.get(&host).is_some_and(|until| *until > now),
-            ..Summary::default()
+            ..HostSummary::default()
         };
         let mut all = Vec::new();
         for ((live_for, _), account) in self.accounts.get(&host).into_iter().flatten() {
@@ -466,7 +495,7 @@ impl Ledger {
 }
 
 /// When a backend was used last. Nobody's clock, or lie, keeps it busy for longer than its idle bound.
-fn last_use(change: &BackendReport, found: &Found) -> Timestamp {
+fn last_use(change: &BackendReport, found: &ReportedBackend) -> Timestamp {
     Timestamp::from_unix_millis(change.last_use).min(found.used_by)
 }
 
@@ -494,7 +523,7 @@ mod tests {
 
     #[test]
     fn ended_streams_that_told_nothing_took_the_place_of_others() {
-        let mut ledger = Ledger::new();
+        let mut ledger = SessionLedger::new();
         let now = Timestamp::from_unix_millis(1_000_000);
         let host: HostKey = (ClusterId([7; 16]), ([10, 0, 0, 1], 80).into());
         ledger.loads.insert(5000, HashMap::from([(host, 42)]));
@@ -510,14 +539,14 @@ mod tests {
     }
 
     /// A stream of a group that told of a request at a host has ended.
-    fn end(ledger: &mut Ledger, stream: usize, group: &str, last: u8) {
+    fn end(ledger: &mut SessionLedger, stream: usize, group: &str, last: u8) {
         ledger.loads.insert(stream as u64, HashMap::from([(host(last), 1)]));
         ledger.end_load(group, stream as u64, Timestamp::from_unix_millis(1_000_000));
     }
 
     #[test]
     fn ended_streams_of_many_gateways_in_one_namespace_took_the_places_of_others() {
-        let mut ledger = Ledger::new();
+        let mut ledger = SessionLedger::new();
         for stream in 0..4 {
             end(&mut ledger, stream, "shop/web", 1);
         }
@@ -530,7 +559,7 @@ mod tests {
 
     #[test]
     fn each_backend_without_room_went_through_all_accounts() {
-        let mut ledger = Ledger::with_room(0);
+        let mut ledger = SessionLedger::with_room(0);
         let now = Timestamp::from_unix_millis(1_000_000);
         let change = BackendReport {
             live_for: 600,
@@ -549,7 +578,7 @@ mod tests {
 
     #[test]
     fn ended_streams_of_one_gateway_took_the_places_of_others() {
-        let mut ledger = Ledger::new();
+        let mut ledger = SessionLedger::new();
         end(&mut ledger, 0, "shop/early", 1);
         for stream in 0..ENDED + 50 {
             end(&mut ledger, stream + 1, "greedy/web", 2);

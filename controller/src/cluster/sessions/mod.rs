@@ -36,37 +36,37 @@ use limpet_core::census::report::{Answer, Report, Shed};
 use limpet_core::time::Timestamp;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
-use limpet_xds::{Status, Told};
+use limpet_xds::{AckStatus, NodeReport};
 use sha2::{Digest as _, Sha256};
 
 use crate::time_format::now;
-use attendance::Attendance;
-use balance::Balance;
+use attendance::ReporterAttendance;
+use balance::SessionBalancer;
 use clock::Clock;
 #[cfg(test)]
-pub(crate) use gaps::Gaps;
-use ledger::Ledger;
+pub(crate) use gaps::CountGaps;
+use ledger::SessionLedger;
 pub(crate) use peers::follow;
-pub(crate) use places::Published;
-use places::{ClusterId, Places};
-pub(crate) use pods::{OwnSessions, PodSessions, PodState, Sessions};
-pub(crate) use replica::{After, Replica, Sealing};
+pub(crate) use places::PublishedCluster;
+use places::{BackendPlaces, ClusterId};
+pub(crate) use pods::{OwnSessions, PodSessions, PodState, SessionCounts};
+pub(crate) use replica::{AnswerSealing, ChangesAfter, ReplicaKnowledge};
 
 /// What is known of sessions. Clones are handles of the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Book {
-    content: Arc<Mutex<Content>>,
+pub(crate) struct SessionRegistry {
+    content: Arc<Mutex<RegistryState>>,
     /// What lived where, and when that was.
-    recent: Arc<Mutex<Option<Recent>>>,
+    recent: Arc<Mutex<Option<RecentReports>>>,
 }
 
-type Recent = (Instant, Arc<Sessions>);
+type RecentReports = (Instant, Arc<SessionCounts>);
 
 /// How long what lived where may be shown: it takes a while to find out.
 const RECENT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-struct Content {
+struct RegistryState {
     /// Which memory this is: another one after a restart, and when the clock was set, so that Envoys tell everything
     /// again.
     memory: u64,
@@ -74,34 +74,34 @@ struct Content {
     /// How often everything was forgotten.
     forgot: u64,
     clock: Clock,
-    sealing: Option<Sealing>,
+    sealing: Option<AnswerSealing>,
     /// Since when anything is counted: when the first replica published. Until then, nothing that Envoys tell is taken.
     since: Option<Timestamp>,
     /// Which Envoys are connected.
-    envoys: Option<Status>,
-    attendance: Attendance,
-    ledger: Ledger,
-    places: Places,
-    balance: Balance,
+    envoys: Option<AckStatus>,
+    attendance: ReporterAttendance,
+    ledger: SessionLedger,
+    places: BackendPlaces,
+    balance: SessionBalancer,
 }
 
-impl Book {
+impl SessionRegistry {
     /// An empty one.
     pub(crate) fn new() -> Self {
         Self {
-            content: Arc::new(Mutex::new(Content::new())),
+            content: Arc::new(Mutex::new(RegistryState::new())),
             recent: Arc::default(),
         }
     }
 
     /// The content, and what the clock shows.
-    fn content_now(&self) -> (MutexGuard<'_, Content>, Timestamp) {
+    fn content_now(&self) -> (MutexGuard<'_, RegistryState>, Timestamp) {
         let (mut content, now) = (self.content(), now());
-        content.see_clock(now, Instant::now());
+        content.observe_clock(now, Instant::now());
         (content, now)
     }
 
-    fn content(&self) -> MutexGuard<'_, Content> {
+    fn content(&self) -> MutexGuard<'_, RegistryState> {
         // A panic leaves no half change that matters.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,32 +110,32 @@ impl Book {
     ///
     /// # Errors
     /// If nothing is published for the group yet, so that nobody knows what this is about. Envoys tell it again.
-    pub(crate) fn hear(&self, group: &str, told: Told) -> Result<Answer, String> {
+    pub(crate) fn receive(&self, group: &str, told: NodeReport) -> Result<Answer, String> {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
         let sheds = match told {
-            Told::Load(stream, loads) => {
-                content.ledger.hear_load(group, stream, loads, &content.places, now);
+            NodeReport::Load(stream, loads) => {
+                content.ledger.receive_load(group, stream, loads, &content.places, now);
                 Vec::new()
             }
-            Told::LoadEnds(stream) => {
+            NodeReport::LoadEnds(stream) => {
                 content.ledger.end_load(group, stream, now);
                 Vec::new()
             }
-            Told::Sessions(_) if !content.places.knows(group) => {
+            NodeReport::Sessions(_) if !content.places.knows(group) => {
                 return Err("nothing is published for this group yet".to_owned());
             }
-            Told::Sessions(mut report) => {
+            NodeReport::Sessions(mut report) => {
                 claims::bound_others(&mut report, || content.places.longest_of(group));
-                if content.attendance.hear(group, &report, now) {
+                if content.attendance.receive(group, &report, now) {
                     report.without_counts();
                 }
-                content.attendance.strays.note(group, &report, &content.places, now);
-                content.hear(group, report, now)
+                content.attendance.strays.record(group, &report, &content.places, now);
+                content.receive_report(group, report, now)
             }
         };
         Ok(Answer {
-            memory: content.memory.wrapping_add(content.attendance.asked(group)),
+            memory: content.memory.wrapping_add(content.attendance.resync_requests(group)),
             sheds,
             process: content.process,
         })
@@ -157,7 +157,7 @@ impl Book {
     }
 
     /// Compares who tells anything with the Envoys that are connected.
-    pub(crate) fn follow_envoys(&self, envoys: Status) {
+    pub(crate) fn follow_envoys(&self, envoys: AckStatus) {
         self.content().envoys = Some(envoys);
     }
 
@@ -167,36 +167,36 @@ impl Book {
     }
 
     /// Another replica did not answer.
-    pub(crate) fn miss_replica(&self, name: &str, why: &str) {
+    pub(crate) fn record_missing_replica(&self, name: &str, why: &str) {
         self.content().attendance.answered(name, Err(why.to_owned()));
     }
 
     /// By what the other replicas know this one.
-    pub(crate) fn seal_by(&self, sealing: Sealing) {
+    pub(crate) fn seal_by(&self, sealing: AnswerSealing) {
         self.content().sealing = Some(sealing);
     }
 
     /// The answer to another replica's question; `None` if it could not be believed.
     pub(crate) fn answer(&self, query: &str) -> Option<Vec<u8>> {
-        let (after, question) = After::of_query(query);
+        let (after, question) = ChangesAfter::of_query(query);
         let told = self.replica(after);
         let sealing = self.content().sealing.clone()?;
         sealing.seal(question, &told)
     }
 
     /// What this replica knows, as far as it came after these changes.
-    fn replica(&self, after: After) -> Replica {
+    fn replica(&self, after: ChangesAfter) -> ReplicaKnowledge {
         let content = self.with_envoys();
         let after = if after.process == content.process {
             after.changes
         } else {
             0
         };
-        Replica {
+        ReplicaKnowledge {
             process: content.process,
             memory: content.memory,
             since: content.since.map_or(0, Timestamp::unix_millis),
-            envoys: content.attendance.told(now()),
+            envoys: content.attendance.to_report(now()),
             ..content.ledger.after(after)
         }
     }
@@ -205,7 +205,7 @@ impl Book {
     ///
     /// # Errors
     /// If it says what no replica says.
-    pub(crate) fn hear_replica(&self, name: &str, told: Replica) -> Result<bool, String> {
+    pub(crate) fn receive_replica(&self, name: &str, told: ReplicaKnowledge) -> Result<bool, String> {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
         told.check(now)?;
@@ -214,20 +214,20 @@ impl Book {
         // One that has not published yet tells 0.
         let since = (told.since > 0).then(|| Timestamp::from_unix_millis(told.since));
         content.since = [content.since, since].into_iter().flatten().min();
-        content.attendance.hear_replica(name, told.envoys);
+        content.attendance.receive_replica(name, told.envoys);
         content.attendance.answered(name, Ok(()));
-        let told = Replica {
+        let told = ReplicaKnowledge {
             envoys: Vec::new(),
             ..told
         };
-        Ok(content.ledger.hear_replica(name, told, &content.places, now))
+        Ok(content.ledger.receive_replica(name, told, &content.places, now))
     }
 
     /// Another number when other replicas have to tell everything again: this one has forgotten it, or knows hosts that
     /// it did not.
-    pub(crate) fn wants(&self) -> Wants {
+    pub(crate) fn replica_wants(&self) -> ReplicaWants {
         let content = self.content();
-        Wants {
+        ReplicaWants {
             everything: content.forgot,
             unknown: content.places.additions(),
         }
@@ -242,7 +242,7 @@ impl Book {
     /// that is not known is not taken.
     pub(crate) fn publish<'a>(
         &self,
-        changed: impl Iterator<Item = Published<'a>>,
+        changed: impl Iterator<Item = PublishedCluster<'a>>,
         endpoints: impl Iterator<Item = (&'a ClusterName, &'a [Endpoint])>,
     ) {
         let (mut content, now) = self.content_now();
@@ -253,7 +253,7 @@ impl Book {
         for (cluster, endpoints) in endpoints {
             content.places.observe(cluster, endpoints, now);
         }
-        content.attendance.strays.ask(&content.places, now);
+        content.attendance.strays.request_resync(&content.places, now);
     }
 
     /// The endpoints of a cluster.
@@ -261,7 +261,7 @@ impl Book {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
         content.places.observe(cluster, endpoints, now);
-        content.attendance.strays.ask(&content.places, now);
+        content.attendance.strays.request_resync(&content.places, now);
     }
 
     /// Forgets what is over.
@@ -279,7 +279,7 @@ impl Book {
     }
 
     /// What lives where now.
-    pub(crate) fn sessions(&self) -> Sessions {
+    pub(crate) fn sessions(&self) -> SessionCounts {
         let mut content = self.with_envoys();
         let now = now();
         content.forget(now);
@@ -292,7 +292,7 @@ impl Book {
     }
 
     /// The content, which knows the Envoys that are connected now.
-    fn with_envoys(&self) -> MutexGuard<'_, Content> {
+    fn with_envoys(&self) -> MutexGuard<'_, RegistryState> {
         let envoys = self.content().envoys.clone();
         // What holds the locks of xDS may wait for this one.
         let connected = envoys.as_ref().map(connected);
@@ -305,7 +305,7 @@ impl Book {
     }
 
     /// What lived where within the last second. It is found out once for all who ask.
-    pub(crate) fn recent(&self) -> Arc<Sessions> {
+    pub(crate) fn recent(&self) -> Arc<SessionCounts> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, sessions)) = &*recent
             && at.elapsed() < RECENT
@@ -318,7 +318,7 @@ impl Book {
     }
 }
 
-fn connected(envoys: &Status) -> BTreeMap<String, BTreeSet<u64>> {
+fn connected(envoys: &AckStatus) -> BTreeMap<String, BTreeSet<u64>> {
     let groups = envoys.groups().into_iter().filter(|(_, connected)| *connected > 0);
     let nodes = groups.map(|(group, _)| {
         let nodes = envoys.nodes(&group).into_iter().map(|node| hash(&node.id));
@@ -336,7 +336,7 @@ fn hash(id: &str) -> u64 {
         .fold(0, |hash, byte| (hash << 8) | u64::from(*byte))
 }
 
-impl Content {
+impl RegistryState {
     fn new() -> Self {
         let process = getrandom::u64()
             .unwrap_or_else(|_| u64::from(std::process::id()))
@@ -348,19 +348,19 @@ impl Content {
             forgot: 0,
             clock: Clock::new(now(), Instant::now()),
             sealing: None,
-            ledger: Ledger::new(),
+            ledger: SessionLedger::new(),
             since: None,
             envoys: None,
-            attendance: Attendance::default(),
-            places: Places::default(),
-            balance: Balance::none(),
+            attendance: ReporterAttendance::default(),
+            places: BackendPlaces::default(),
+            balance: SessionBalancer::none(),
         }
     }
 
     /// If the clock was set, everybody has to tell everything again: what was forgotten by a wrong clock is not known,
     /// and what was told by one is in the wrong place.
-    fn see_clock(&mut self, now: Timestamp, steady: Instant) {
-        if !self.clock.see(now, steady) {
+    fn observe_clock(&mut self, now: Timestamp, steady: Instant) {
+        if !self.clock.observe(now, steady) {
             return;
         }
         tracing::warn!("the clock was set: all Envoys tell their sessions again");
@@ -381,16 +381,16 @@ impl Content {
         }
     }
 
-    fn hear(&mut self, group: &str, mut report: Report, now: Timestamp) -> Vec<Shed> {
+    fn receive_report(&mut self, group: &str, mut report: Report, now: Timestamp) -> Vec<Shed> {
         claims::bound(&mut report);
         let reporter = report.reporter;
-        let rebalanced = self.ledger.hear(group, report, &self.places, now);
-        let told = balance::Told {
+        let rebalanced = self.ledger.receive(group, report, &self.places, now);
+        let told = balance::RebalanceReport {
             group,
             reporter,
             rebalanced: &rebalanced,
         };
-        let known = balance::Known {
+        let known = balance::BalanceInputs {
             ledger: &self.ledger,
             places: &self.places,
             since: self.since.unwrap_or(now),
@@ -401,7 +401,7 @@ impl Content {
 
 /// What other replicas have to tell again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wants {
+pub(crate) struct ReplicaWants {
     /// Everything, if it is another number.
     everything: u64,
     /// What was not known here, if it is another number.

@@ -10,9 +10,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::replica::{After, Replica, Sealing};
-use super::{Book, Wants};
-use crate::cluster::reconcile::replicas::{Replicas, Said, View};
+use super::replica::{AnswerSealing, ChangesAfter, ReplicaKnowledge};
+use super::{ReplicaWants, SessionRegistry};
+use crate::cluster::reconcile::replicas::{ReplicaReport, ReplicaReports, ReplicaView};
 
 /// How often the other replicas are asked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,42 +26,46 @@ const ANSWERS: usize = 16;
 const REST: Duration = Duration::from_secs(10);
 
 /// Runs for ever.
-pub(crate) async fn follow(book: Book, mut replicas: Replicas, sealing: Sealing) {
-    let mut peers = Peers {
+pub(crate) async fn follow(registry: SessionRegistry, mut replicas: ReplicaReports, sealing: AnswerSealing) {
+    let mut peers = PeerReplicas {
         client: Client::builder(TokioExecutor::new()).build_http(),
         sealing,
-        book,
-        known: BTreeMap::new(),
+        registry,
+        states: BTreeMap::new(),
     };
     let mut failed: BTreeMap<String, String> = BTreeMap::new();
     loop {
         tokio::time::sleep(INTERVAL).await;
-        peers.book.forget();
+        peers.registry.forget();
         // Whoever is not heard of may still be there, but says nothing new.
         let view = replicas.others();
         peers
-            .book
+            .registry
             .expect(view.as_deref().map(|view| there(view).map(|(name, _)| name)));
         let Some(view) = view else { continue };
         let untold = there(&view).filter(|(_, said)| said.pages.is_none());
-        untold.for_each(|(name, _)| peers.book.miss_replica(name, "it does not tell its address (POD_IP)"));
-        let processes = peers.known.values().map(|known| known.after.process);
-        peers.book.share(view.len() + 1, processes);
+        untold.for_each(|(name, _)| {
+            peers
+                .registry
+                .record_missing_replica(name, "it does not tell its address (POD_IP)")
+        });
+        let processes = peers.states.values().map(|known| known.after.process);
+        peers.registry.share(view.len() + 1, processes);
         let pages = |name: &str| view.get(name).and_then(|said| said.pages);
-        peers.book.forget_loads_of_others(|name| pages(name).is_some());
-        peers.known.retain(|name, _| pages(name).is_some());
+        peers.registry.forget_loads_of_others(|name| pages(name).is_some());
+        peers.states.retain(|name, _| pages(name).is_some());
         failed.retain(|name, _| pages(name).is_some());
         for (name, address) in view.iter().filter_map(|(name, said)| Some((name, said.pages?))) {
             match peers.read(name, address).await {
                 Ok(()) => drop(failed.remove(name)),
-                Err(error) => fail(&peers.book, &mut failed, name, error),
+                Err(error) => fail(&peers.registry, &mut failed, name, error),
             }
         }
     }
 }
 
-fn fail(book: &Book, failed: &mut BTreeMap<String, String>, replica: &str, error: String) {
-    book.miss_replica(replica, &error);
+fn fail(registry: &SessionRegistry, failed: &mut BTreeMap<String, String>, replica: &str, error: String) {
+    registry.record_missing_replica(replica, &error);
     if failed.get(replica) != Some(&error) {
         tracing::warn!(
             replica,
@@ -72,53 +76,53 @@ fn fail(book: &Book, failed: &mut BTreeMap<String, String>, replica: &str, error
     failed.insert(replica.to_owned(), error);
 }
 
-struct Peers {
+struct PeerReplicas {
     client: Client<HttpConnector, Body>,
-    sealing: Sealing,
-    book: Book,
+    sealing: AnswerSealing,
+    registry: SessionRegistry,
     /// By the replica's name.
-    known: BTreeMap<String, Known>,
+    states: BTreeMap<String, PeerState>,
 }
 
 /// What is known of another replica.
 #[derive(Debug, Clone, Copy)]
-struct Known {
-    after: After,
+struct PeerState {
+    after: ChangesAfter,
     /// Whether all that it told could be taken in.
     is_all: bool,
     /// What was wanted when it began to tell everything, and when that was.
-    wants: Wants,
+    wants: ReplicaWants,
     since: Instant,
 }
 
-impl Known {
+impl PeerState {
     /// Whether what came before need not be told again.
-    fn holds(&self, wants: Wants) -> bool {
+    fn holds(&self, wants: ReplicaWants) -> bool {
         let may_take_more = !self.is_all && self.wants.unknown != wants.unknown && self.since.elapsed() >= REST;
         self.wants.everything == wants.everything && !may_take_more
     }
 }
 
-impl Peers {
+impl PeerReplicas {
     /// Takes in what a replica has to tell.
     async fn read(&mut self, name: &str, address: SocketAddr) -> Result<(), String> {
         for _ in 0..ANSWERS {
-            let wants = self.book.wants();
-            let before = self.known.get(name).copied().filter(|known| known.holds(wants));
+            let wants = self.registry.replica_wants();
+            let before = self.states.get(name).copied().filter(|known| known.holds(wants));
             let after = before.map(|known| known.after).unwrap_or_default();
-            let asked = tokio::time::timeout(PATIENCE, self.ask(name, address, after)).await;
+            let asked = tokio::time::timeout(PATIENCE, self.fetch(name, address, after)).await;
             let told = asked.map_err(|_| "no answer in time".to_owned())??;
             let (process, changes, more) = (told.process, told.changes, told.more);
-            let is_all = self.book.hear_replica(name, told)?;
+            let is_all = self.registry.receive_replica(name, told)?;
             // Another process tells everything.
             let before = before.filter(|known| known.after.process == process);
-            let known = Known {
-                after: After { process, changes },
+            let known = PeerState {
+                after: ChangesAfter { process, changes },
                 is_all: is_all && before.is_none_or(|known| known.is_all),
                 wants: before.map_or(wants, |known| known.wants),
                 since: before.map_or_else(Instant::now, |known| known.since),
             };
-            self.known.insert(name.to_owned(), known);
+            self.states.insert(name.to_owned(), known);
             if !more {
                 break;
             }
@@ -126,7 +130,7 @@ impl Peers {
         Ok(())
     }
 
-    async fn ask(&self, name: &str, address: SocketAddr, after: After) -> Result<Replica, String> {
+    async fn fetch(&self, name: &str, address: SocketAddr, after: ChangesAfter) -> Result<ReplicaKnowledge, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         // Nobody knows it before, so nobody has the answer ready.
         let question = getrandom::u64().map_err(|error| failed(&error))?;
@@ -144,7 +148,7 @@ impl Peers {
 
 /// The replicas that serve Envoys. Where the pages of one are is not known any more if it has ended, or its Envoys are
 /// elsewhere.
-fn there(view: &View) -> impl Iterator<Item = (&String, &Said)> {
+fn there(view: &ReplicaView) -> impl Iterator<Item = (&String, &ReplicaReport)> {
     view.iter()
         .filter(|(_, said)| said.pages.is_some() || !said.envoys.is_empty())
 }

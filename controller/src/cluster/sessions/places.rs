@@ -38,7 +38,7 @@ pub(super) type HostKey = (ClusterId, SocketAddr);
 
 /// A cluster that is published, and for whom; for nobody, if it is published no longer.
 #[derive(Debug)]
-pub(crate) struct Published<'a> {
+pub(crate) struct PublishedCluster<'a> {
     pub(crate) cluster: &'a ClusterName,
     pub(crate) service: &'a ObjectName,
     /// By Gateway, the idle bounds of the sessions that its routes lead there, in whole seconds.
@@ -46,12 +46,12 @@ pub(crate) struct Published<'a> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct BackendPlaces {
     /// How many clusters a group of Envoys has.
     groups: BTreeMap<Arc<str>, usize>,
     /// What is published.
-    clusters: BTreeMap<ClusterName, Given>,
-    served: HashMap<ClusterId, Served>,
+    clusters: BTreeMap<ClusterName, ClusterBounds>,
+    served: HashMap<ClusterId, PublishedService>,
     /// The clusters that reports may mean.
     by_destination: HashMap<Destination, BTreeSet<ClusterId>>,
     /// Of which there may be something to forget, so that nobody looks at all the others for it.
@@ -62,7 +62,7 @@ pub(super) struct Places {
 
 /// A published cluster.
 #[derive(Debug)]
-struct Given {
+struct ClusterBounds {
     id: ClusterId,
     /// The idle bounds, by the group of Envoys that have it.
     groups: FewMap<Arc<str>, Box<[u32]>>,
@@ -70,17 +70,17 @@ struct Given {
 
 /// A Service that Envoys were given.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct PublishedService {
     pub(super) service: ObjectName,
     pub(super) destination: Destination,
     /// By the group of Envoys that have it.
-    groups: FewMap<Arc<str>, Bounds>,
-    pub(super) hosts: FewMap<SocketAddr, Host>,
+    groups: FewMap<Arc<str>, IdleBounds>,
+    pub(super) hosts: FewMap<SocketAddr, BackendHost>,
 }
 
 /// The idle bounds that a group of Envoys may count sessions by.
 #[derive(Debug, Default)]
-struct Bounds {
+struct IdleBounds {
     /// Whether the Envoys have the cluster.
     is_given: bool,
     /// Since when it is a former one; `None`: it is not.
@@ -88,18 +88,18 @@ struct Bounds {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Host {
+pub(super) struct BackendHost {
     pub(super) pod: Option<Arc<str>>,
     /// The uid of the pod.
     pub(super) owner: Option<Arc<str>>,
-    pub(super) standing: Standing,
+    pub(super) standing: BackendStanding,
     /// Since when it is no backend.
-    gone: Option<Timestamp>,
+    gone_since: Option<Timestamp>,
 }
 
 /// Which sessions a backend may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum BackendStanding {
     Ready,
     Draining,
     /// None: it is no endpoint any more.
@@ -108,7 +108,7 @@ pub(super) enum Standing {
     Unrouted,
 }
 
-impl Standing {
+impl BackendStanding {
     /// Why sessions did not go on at a backend like this.
     pub(super) fn reason(self) -> &'static str {
         match self {
@@ -121,12 +121,12 @@ impl Standing {
 
 /// What an Envoy tells of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ReportedBackend {
     pub(super) host: HostKey,
     /// That of the Service.
     pub(super) namespace: Text,
     pub(super) group: Arc<str>,
-    pub(super) standing: Standing,
+    pub(super) standing: BackendStanding,
     /// Until when it may have been used: nobody keeps a pod that is gone alive.
     pub(super) used_by: Timestamp,
     /// Whether sessions there may have this idle bound, and the longest that they may have, in seconds.
@@ -143,15 +143,15 @@ pub(super) fn known_reason(word: &str) -> Option<&'static str> {
 
 /// The same for what replicas tell each other.
 pub(super) fn known_move(word: &str) -> Option<&'static str> {
-    let standings = [Standing::Ready, Standing::Draining, Standing::Gone];
-    let of_pods = standings.into_iter().map(Standing::reason);
+    let standings = [BackendStanding::Ready, BackendStanding::Draining, BackendStanding::Gone];
+    let of_pods = standings.into_iter().map(BackendStanding::reason);
     let mut others = of_pods.chain([RequestOutcome::Rebalanced.word()]);
     known_reason(word).or_else(|| others.find(|known| *known == word))
 }
 
-impl Bounds {
+impl IdleBounds {
     /// These are published. Returns whether one is new.
-    fn give(&mut self, bounds: &[u32]) -> bool {
+    fn publish(&mut self, bounds: &[u32]) -> bool {
         let mut is_new = false;
         for bound in bounds {
             is_new |= self.former.insert(*bound, None).is_none();
@@ -186,9 +186,9 @@ fn stays(bound: u32, since: Timestamp, now: Timestamp) -> bool {
     now.since(since) <= Duration::from_secs(u64::from(bound)).max(LAG)
 }
 
-impl Places {
+impl BackendPlaces {
     /// Takes in what changed of the published clusters.
-    pub(super) fn publish<'a>(&mut self, changed: impl Iterator<Item = Published<'a>>, now: Timestamp) {
+    pub(super) fn publish<'a>(&mut self, changed: impl Iterator<Item = PublishedCluster<'a>>, now: Timestamp) {
         let mut ids = BTreeSet::new();
         for published in changed {
             let id = ClusterId::of(published.cluster);
@@ -199,7 +199,7 @@ impl Places {
             }
             let destination = Destination::of_cluster(published.cluster.0.as_bytes());
             self.by_destination.entry(destination).or_default().insert(id);
-            self.served.entry(id).or_insert_with(|| Served {
+            self.served.entry(id).or_insert_with(|| PublishedService {
                 service: published.service.clone(),
                 destination,
                 groups: FewMap::default(),
@@ -209,12 +209,13 @@ impl Places {
             let groups =
                 gateways.map(|(gateway, bounds)| (self.enter(&gateway.to_string()), bounds.into_iter().collect()));
             let groups = groups.collect();
-            self.clusters.insert(published.cluster.clone(), Given { id, groups });
+            self.clusters
+                .insert(published.cluster.clone(), ClusterBounds { id, groups });
         }
         // Clusters of one base are given at once.
         let bases: BTreeMap<ClusterId, &ClusterName> = ids.into_iter().collect();
         for (id, cluster) in bases {
-            self.give(id, cluster, now);
+            self.publish_cluster(id, cluster, now);
         }
     }
 
@@ -240,7 +241,7 @@ impl Places {
 
     /// Gives the groups of Envoys what they have of one base. A route may lead to one cluster of it, and another route
     /// to another.
-    fn give(&mut self, id: ClusterId, cluster: &ClusterName, now: Timestamp) {
+    fn publish_cluster(&mut self, id: ClusterId, cluster: &ClusterName, now: Timestamp) {
         let Some(served) = self.served.get_mut(&id) else {
             return;
         };
@@ -259,7 +260,7 @@ impl Places {
             for (group, bounds) in given.groups.iter() {
                 let is_new = served.groups.update(group, |of_group| {
                     of_group.is_given = true;
-                    of_group.give(bounds)
+                    of_group.publish(bounds)
                 });
                 self.additions += u64::from(is_new);
             }
@@ -269,7 +270,7 @@ impl Places {
             let hosts = served.hosts.values_mut().filter(|host| host.is_backend());
             hosts.for_each(|host| {
                 host.leave(now);
-                host.standing = Standing::Unrouted;
+                host.standing = BackendStanding::Unrouted;
             });
         }
         if served.is_ageing() {
@@ -287,14 +288,14 @@ impl Places {
         }
         for endpoint in endpoints {
             let standing = match endpoint.state {
-                EndpointState::Ready => Standing::Ready,
-                EndpointState::Draining => Standing::Draining,
+                EndpointState::Ready => BackendStanding::Ready,
+                EndpointState::Draining => BackendStanding::Draining,
             };
-            let host = Host {
+            let host = BackendHost {
                 pod: endpoint.pod.clone(),
                 owner: endpoint.owner.clone(),
                 standing,
-                gone: None,
+                gone_since: None,
             };
             let before = served.hosts.insert(endpoint.address, host);
             self.additions += u64::from(before.is_none());
@@ -309,7 +310,7 @@ impl Places {
     /// The clock was set: what is gone or former is so since now.
     pub(super) fn set_clock(&mut self, now: Timestamp) {
         for served in self.served.values_mut() {
-            let hosts = served.hosts.values_mut().filter_map(|host| host.gone.as_mut());
+            let hosts = served.hosts.values_mut().filter_map(|host| host.gone_since.as_mut());
             let bounds = served.groups.values_mut().flat_map(|bounds| bounds.former.values_mut());
             hosts.chain(bounds.flatten()).for_each(|since| *since = now);
         }
@@ -338,23 +339,29 @@ impl Places {
 
     /// What an Envoy of this group tells of; nothing if it was never given it. Of several clusters that a report may
     /// mean, those that have the host: hardly ever more than one.
-    pub(super) fn find(&self, group: &str, backend: Backend, now: Timestamp) -> Vec<Found> {
+    pub(super) fn resolve(&self, group: &str, backend: Backend, now: Timestamp) -> Vec<ReportedBackend> {
         let clusters = self.by_destination.get(&backend.destination).into_iter().flatten();
-        let found = clusters.filter_map(|id| self.find_in(*id, group, backend, now));
+        let found = clusters.filter_map(|id| self.resolve_in(*id, group, backend, now));
         found.collect()
     }
 
     /// The same, in this cluster.
-    pub(super) fn find_in(&self, id: ClusterId, group: &str, backend: Backend, now: Timestamp) -> Option<Found> {
+    pub(super) fn resolve_in(
+        &self,
+        id: ClusterId,
+        group: &str,
+        backend: Backend,
+        now: Timestamp,
+    ) -> Option<ReportedBackend> {
         let served = self.served.get(&id)?;
         let (group, bounds) = served.groups.get_key_value(group)?;
         let host = served.hosts.get(&backend.host).filter(|_| bounds.is_given)?;
-        Some(Found {
+        Some(ReportedBackend {
             host: (id, backend.host),
             namespace: served.service.namespace.clone(),
             group: Arc::clone(group),
             standing: host.standing,
-            used_by: host.gone.map_or(now, |gone| gone.min(now)),
+            used_by: host.gone_since.map_or(now, |gone| gone.min(now)),
             has_bound: bounds.has(backend.live_for, now),
             longest: bounds.longest(),
         })
@@ -363,13 +370,13 @@ impl Places {
     /// Whether a group has another cluster that reports and budgets would call the same.
     pub(super) fn is_ambiguous(&self, group: &str, destination: Destination) -> bool {
         let clusters = self.by_destination.get(&destination).into_iter().flatten();
-        clusters.filter(|id| self.served_to(group, **id).is_some()).count() > 1
+        clusters.filter(|id| self.published_to(group, **id).is_some()).count() > 1
     }
 
     /// The longest idle bound that sessions of a group may have, in seconds.
     pub(super) fn longest_of(&self, group: &str) -> u32 {
         let bounds = self.served.values().filter_map(|served| served.groups.get(group));
-        bounds.map(Bounds::longest).max().unwrap_or_default()
+        bounds.map(IdleBounds::longest).max().unwrap_or_default()
     }
 
     /// The longest idle bound that sessions of a cluster may have, in seconds.
@@ -379,7 +386,7 @@ impl Places {
             .get(&id)
             .into_iter()
             .flat_map(|served| served.groups.values());
-        groups.map(Bounds::longest).max().unwrap_or_default()
+        groups.map(IdleBounds::longest).max().unwrap_or_default()
     }
 
     pub(super) fn has(&self, (id, host): HostKey) -> bool {
@@ -388,13 +395,13 @@ impl Places {
     }
 
     /// A Service that the Envoys of a group were given.
-    pub(super) fn served_to(&self, group: &str, id: ClusterId) -> Option<&Served> {
+    pub(super) fn published_to(&self, group: &str, id: ClusterId) -> Option<&PublishedService> {
         let served = self.served.get(&id)?;
         let bounds = served.groups.get(group)?;
         bounds.is_given.then_some(served)
     }
 
-    pub(super) fn served(&self) -> impl Iterator<Item = (&ClusterId, &Served)> {
+    pub(super) fn published(&self) -> impl Iterator<Item = (&ClusterId, &PublishedService)> {
         self.served.iter()
     }
 
@@ -426,7 +433,7 @@ impl Places {
     }
 }
 
-impl Served {
+impl PublishedService {
     pub(super) fn namespace(&self) -> &str {
         &self.service.namespace
     }
@@ -439,7 +446,7 @@ impl Served {
     /// Whether it, a host or an idle bound of it is a former one.
     fn is_ageing(&self) -> bool {
         let mut bounds = self.groups.values().flat_map(|bounds| bounds.former.values());
-        !self.is_published() || bounds.any(Option::is_some) || !self.hosts.values().all(Host::is_backend)
+        !self.is_published() || bounds.any(Option::is_some) || !self.hosts.values().all(BackendHost::is_backend)
     }
 
     fn forget_bounds(&mut self, now: Timestamp) {
@@ -455,14 +462,14 @@ impl Served {
     }
 }
 
-impl Host {
+impl BackendHost {
     /// Whether it may have sessions.
     pub(super) fn is_backend(&self) -> bool {
-        matches!(self.standing, Standing::Ready | Standing::Draining)
+        matches!(self.standing, BackendStanding::Ready | BackendStanding::Draining)
     }
 
     fn leave(&mut self, now: Timestamp) {
-        self.standing = Standing::Gone;
-        self.gone.get_or_insert(now);
+        self.standing = BackendStanding::Gone;
+        self.gone_since.get_or_insert(now);
     }
 }

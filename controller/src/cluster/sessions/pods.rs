@@ -10,19 +10,19 @@ use serde::{Serialize, Serializer};
 
 use crate::time_format;
 
-use super::Content;
-use super::gaps::Gaps;
-use super::ledger::Summary;
-use super::places::{Host, HostKey, Served, Standing};
+use super::RegistryState;
+use super::gaps::CountGaps;
+use super::ledger::HostSummary;
+use super::places::{BackendHost, BackendStanding, HostKey, PublishedService};
 
 /// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionCounts {
     /// Since when sessions are counted; `None`: they are not yet.
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub(crate) since: Option<Timestamp>,
     #[serde(flatten)]
-    pub(crate) gaps: Gaps,
+    pub(crate) gaps: CountGaps,
     /// Sorted by namespace, Service and name.
     pub(crate) pods: Vec<PodSessions>,
     /// How many sessions did not go on where they were, by reason.
@@ -56,7 +56,7 @@ pub(crate) struct PodSessions {
     pub(crate) oldest: Option<Timestamp>,
     /// Why there may be more than these.
     #[serde(flatten)]
-    pub(crate) gaps: Gaps,
+    pub(crate) gaps: CountGaps,
 }
 
 /// Which sessions a pod may have.
@@ -80,13 +80,13 @@ impl PodState {
     }
 }
 
-impl From<Standing> for PodState {
-    fn from(standing: Standing) -> Self {
+impl From<BackendStanding> for PodState {
+    fn from(standing: BackendStanding) -> Self {
         match standing {
-            Standing::Ready => Self::Ready,
-            Standing::Draining => Self::Draining,
-            Standing::Gone => Self::Gone,
-            Standing::Unrouted => Self::Unrouted,
+            BackendStanding::Ready => Self::Ready,
+            BackendStanding::Draining => Self::Draining,
+            BackendStanding::Gone => Self::Gone,
+            BackendStanding::Unrouted => Self::Unrouted,
         }
     }
 }
@@ -111,16 +111,16 @@ pub(crate) struct OwnSessions {
     #[serde(serialize_with = "rfc_3339_or_null")]
     pub(crate) since: Option<Timestamp>,
     #[serde(flatten)]
-    pub(crate) gaps: Gaps,
+    pub(crate) gaps: CountGaps,
 }
 
 /// What is known now.
-pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
-    let Content { ledger, places, .. } = content;
+pub(super) fn sessions(content: &RegistryState, now: Timestamp) -> SessionCounts {
+    let RegistryState { ledger, places, .. } = content;
     let streams = ledger.streams();
     let gaps = GapsBy::new(content, now);
     let mut pods: BTreeMap<(&str, &str, String, Cow<'_, str>), PodSessions> = BTreeMap::new();
-    for (cluster, served) in places.served() {
+    for (cluster, served) in places.published() {
         let unknown = gaps.of(served);
         for (address, host) in served.hosts.iter() {
             let pod = host
@@ -146,7 +146,7 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
                 requests: 0,
                 last_use: None,
                 oldest: None,
-                gaps: Gaps::default(),
+                gaps: CountGaps::default(),
             });
             row.gaps.extend(&unknown);
             row.state = row.state.min(host.standing.into());
@@ -160,7 +160,7 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
             row.oldest = [row.oldest, of_host.oldest].into_iter().flatten().min();
         }
     }
-    Sessions {
+    SessionCounts {
         since: content.since,
         gaps: gaps.all(),
         pods: pods.into_values().collect(),
@@ -172,15 +172,15 @@ pub(super) fn sessions(content: &Content, now: Timestamp) -> Sessions {
 /// that EndpointSlices of others do not count; `None`: all count.
 ///
 /// Any pod may ask, so all hosts are looked at in the pod's own namespaces only.
-pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
-    let Content { ledger, places, .. } = content;
+pub(super) fn own(content: &RegistryState, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
+    let RegistryState { ledger, places, .. } = content;
     let gaps = GapsBy::new(content, now);
     let served = || {
-        let served = places.served();
+        let served = places.published();
         served.filter(|(_, served)| namespace.is_none_or(|own| served.service.namespace == own))
     };
     let (first, last) = (SocketAddr::new(ip, 0), SocketAddr::new(ip, u16::MAX));
-    let at_address: Vec<(HostKey, &Served, &Host)> = served()
+    let at_address: Vec<(HostKey, &PublishedService, &BackendHost)> = served()
         .flat_map(|(cluster, served)| {
             let hosts = served.hosts.range(&first..=&last);
             hosts.map(move |(address, host)| ((*cluster, *address), served, host))
@@ -219,7 +219,7 @@ pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: T
         sessions: 0,
         streams: 0,
         since: content.since,
-        gaps: Gaps::default(),
+        gaps: CountGaps::default(),
     };
     for (key, served, host) in without_owner.chain(of_owners) {
         let streams = ledger.streams_of(key);
@@ -243,13 +243,13 @@ pub(super) fn own(content: &Content, ip: IpAddr, namespace: Option<&str>, now: T
     own
 }
 
-fn count(of_host: &Summary) -> usize {
+fn count(of_host: &HostSummary) -> usize {
     usize::try_from(of_host.sessions).unwrap_or(usize::MAX)
 }
 
 /// Whether there are sessions that could not be counted.
-fn uncounted(of_host: &Summary) -> Gaps {
-    let mut gaps = Gaps::default();
+fn uncounted(of_host: &HostSummary) -> CountGaps {
+    let mut gaps = CountGaps::default();
     if of_host.incomplete {
         gaps.push("Envoys told of sessions that cannot be counted: too many, or of another time or idle bound");
     }
@@ -258,12 +258,12 @@ fn uncounted(of_host: &Summary) -> Gaps {
 
 /// Why not everything is known, by what it is about.
 struct GapsBy<'a> {
-    everywhere: Gaps,
-    by_group: BTreeMap<&'a str, Gaps>,
+    everywhere: CountGaps,
+    by_group: BTreeMap<&'a str, CountGaps>,
 }
 
 impl<'a> GapsBy<'a> {
-    fn new(content: &'a Content, now: Timestamp) -> Self {
+    fn new(content: &'a RegistryState, now: Timestamp) -> Self {
         let groups = content.places.groups();
         let by_group = groups.map(|group| (group, content.attendance.gaps_of(group, now)));
         Self {
@@ -272,13 +272,13 @@ impl<'a> GapsBy<'a> {
         }
     }
 
-    fn all(&self) -> Gaps {
+    fn all(&self) -> CountGaps {
         let mut all = self.everywhere.clone();
         self.by_group.values().for_each(|gaps| all.extend(gaps));
         all
     }
 
-    fn of(&self, served: &Served) -> Gaps {
+    fn of(&self, served: &PublishedService) -> CountGaps {
         let mut all = self.everywhere.clone();
         let groups = served.groups().filter_map(|group| self.by_group.get(group));
         groups.for_each(|gaps| all.extend(gaps));

@@ -7,14 +7,14 @@ use limpet_core::time::Timestamp;
 use prost::Message;
 use tokio::sync::watch;
 
-use super::attendance::Roll;
+use super::attendance::GatewayAttendance;
 use super::places::ClusterId;
-use crate::cluster::reconcile::keyring::Keys;
+use crate::cluster::reconcile::keyring::PublishedKeys;
 use crate::time_format;
 
 /// What a replica knows, as far as it has changed.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Replica {
+pub(crate) struct ReplicaKnowledge {
     /// Which process this is: another one after a restart.
     #[prost(fixed64, tag = "1")]
     pub(crate) process: u64,
@@ -44,10 +44,10 @@ pub(crate) struct Replica {
     pub(crate) more: bool,
     /// Its Envoys, by Gateway.
     #[prost(message, repeated, tag = "10")]
-    pub(crate) envoys: Vec<Roll>,
+    pub(crate) envoys: Vec<GatewayAttendance>,
 }
 
-impl Replica {
+impl ReplicaKnowledge {
     /// Whether a replica may say so.
     ///
     /// # Errors
@@ -121,11 +121,11 @@ pub(crate) struct HostLoad {
 
 /// What a replica answers.
 #[derive(Clone, PartialEq, Message)]
-struct Sealed {
-    /// A [`Replica`].
+struct SealedAnswer {
+    /// A [`ReplicaKnowledge`].
     #[prost(bytes = "vec", tag = "1")]
     told: Vec<u8>,
-    /// By the keyring: see [`Sealing`].
+    /// By the keyring: see [`AnswerSealing`].
     #[prost(bytes = "vec", tag = "2")]
     seal: Vec<u8>,
 }
@@ -133,37 +133,37 @@ struct Sealed {
 /// What replicas know each other's answers by. A seal is good for the question that was asked and for the name of the
 /// replica that was asked, so nobody says for another one what it said once.
 #[derive(Debug, Clone)]
-pub(crate) struct Sealing {
+pub(crate) struct AnswerSealing {
     replica: String,
-    keys: watch::Receiver<Keys>,
+    keys: watch::Receiver<PublishedKeys>,
 }
 
-impl Sealing {
+impl AnswerSealing {
     /// `replica` is the own name.
-    pub(crate) fn new(replica: String, keys: watch::Receiver<Keys>) -> Self {
+    pub(crate) fn new(replica: String, keys: watch::Receiver<PublishedKeys>) -> Self {
         Self { replica, keys }
     }
 
     /// The answer to a question with this number; `None` if there is no keyring.
-    pub(super) fn seal(&self, question: u64, told: &Replica) -> Option<Vec<u8>> {
+    pub(super) fn seal(&self, question: u64, told: &ReplicaKnowledge) -> Option<Vec<u8>> {
         let told = told.encode_to_vec();
         let seals = self.keys.borrow().seals.clone()?;
         let seal = seals.seal(&head(&self.replica, question), &told)?.to_vec();
-        Some(Sealed { told, seal }.encode_to_vec())
+        Some(SealedAnswer { told, seal }.encode_to_vec())
     }
 
     /// What the replica of this name answers to a question.
     ///
     /// # Errors
     /// If it is no answer to it, or of somebody else.
-    pub(super) fn open(&self, replica: &str, question: u64, answer: &[u8]) -> Result<Replica, String> {
-        let sealed = Sealed::decode(answer).map_err(|error| error.to_string())?;
+    pub(super) fn open(&self, replica: &str, question: u64, answer: &[u8]) -> Result<ReplicaKnowledge, String> {
+        let sealed = SealedAnswer::decode(answer).map_err(|error| error.to_string())?;
         let seals = self.keys.borrow().seals.clone();
         let seals = seals.ok_or("there is no keyring yet")?;
         if !seals.verifies(&head(replica, question), &sealed.told, &sealed.seal) {
             return Err("the answer is not of a replica with the same keyring".to_owned());
         }
-        Replica::decode(&*sealed.told).map_err(|error| error.to_string())
+        ReplicaKnowledge::decode(&*sealed.told).map_err(|error| error.to_string())
     }
 }
 
@@ -174,12 +174,12 @@ fn head(replica: &str, question: u64) -> Vec<u8> {
 
 /// What to ask a replica for: what came after these changes of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct After {
+pub(crate) struct ChangesAfter {
     pub(crate) process: u64,
     pub(crate) changes: u64,
 }
 
-impl After {
+impl ChangesAfter {
     /// The query of the page. The answer has the question's number in its seal.
     pub(crate) fn query(self, question: u64) -> String {
         format!("process={}&changes={}&question={question}", self.process, self.changes)

@@ -73,7 +73,7 @@ struct Simulation {
     turns: [usize; ENVOYS],
     /// Intervals without a report.
     idle: [u32; ENVOYS],
-    book: Content,
+    registry: RegistryState,
     pods: Vec<SocketAddr>,
     /// A pod that Envoys take for unhealthy.
     unhealthy: Option<SocketAddr>,
@@ -105,25 +105,27 @@ impl Simulation {
             "reportSessions": {"cluster": "controller", "nodeCluster": GROUP},
         });
         let (filter, _) = Filter::from_json(config.to_string().as_bytes(), &|_| None).unwrap();
-        let mut book = Content::new();
-        book.since = Some(time(0));
+        let mut registry = RegistryState::new();
+        registry.since = Some(time(0));
         let cluster = ClusterName(CLUSTER.into());
         let (service, gateways) = (ObjectName::new("shop", "cart"), [ObjectName::new("shop", "web")]);
-        let published = Published {
+        let published = PublishedCluster {
             cluster: &cluster,
             service: &service,
             gateways: gateways.iter().map(|gateway| (gateway, [30 * 60].into())).collect(),
         };
-        book.places.publish([published].into_iter(), time(0));
+        registry.places.publish([published].into_iter(), time(0));
         if rebalances {
-            book.balance.allow(&[ClusterId::of(&cluster)].into(), &book.places);
+            registry
+                .balance
+                .allow(&[ClusterId::of(&cluster)].into(), &registry.places);
         }
         let mut simulation = Self {
             filter,
             envoys: (0..ENVOYS).map(|_| Arc::new(Census::new([1; 16], 100))).collect(),
             turns: [0; ENVOYS],
             idle: [0; ENVOYS],
-            book,
+            registry,
             pods: Vec::new(),
             unhealthy: None,
             clients: (0..sessions).map(|_| Client::default()).collect(),
@@ -155,7 +157,7 @@ impl Simulation {
         });
         let endpoints: Vec<_> = endpoints.collect();
         let cluster = ClusterName(CLUSTER.into());
-        self.book.places.observe(&cluster, &endpoints, time(self.now));
+        self.registry.places.observe(&cluster, &endpoints, time(self.now));
     }
 
     fn run(&mut self, minutes: u64) {
@@ -183,7 +185,7 @@ impl Simulation {
     fn report(&mut self, envoy: usize) {
         let (census, now) = (&self.envoys[envoy], time(self.now));
         if let Some(report) = census.next_report(GROUP, &mut self.idle[envoy], now) {
-            let sheds = self.book.hear(GROUP, (*report).clone(), now);
+            let sheds = self.registry.receive_report(GROUP, (*report).clone(), now);
             census.arrived(
                 &Answer {
                     memory: 1,

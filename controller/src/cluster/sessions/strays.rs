@@ -11,8 +11,8 @@ use limpet_core::census::Backend;
 use limpet_core::census::report::{BackendReport, Report};
 use limpet_core::time::Timestamp;
 
-use super::gaps::Gaps;
-use super::places::Places;
+use super::gaps::CountGaps;
+use super::places::BackendPlaces;
 use crate::settling::SETTLING;
 
 /// How many of them a Gateway may have. Where there are more, its sessions are known to be incomplete.
@@ -23,28 +23,28 @@ const SHARE_OF_NAMESPACE: usize = 4 * SHARE;
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Default)]
-pub(super) struct Strays {
-    gateways: BTreeMap<String, OfGateway>,
+pub(super) struct StrayBackends {
+    gateways: BTreeMap<String, GatewayStrays>,
     /// How much was known when these were looked up last.
     additions: u64,
 }
 
 #[derive(Debug, Default)]
-struct OfGateway {
+struct GatewayStrays {
     /// Until when sessions there may live.
     backends: HashMap<Backend, Timestamp>,
     /// The same of those that had no room.
     beyond: Option<Timestamp>,
     /// How often its Envoys were asked to tell everything again, and when.
-    asked: u64,
+    resync_requests: u64,
     last: Option<Timestamp>,
     /// How much was known when the last of those was told of.
     additions: u64,
 }
 
-impl Strays {
+impl StrayBackends {
     /// Keeps those of a report.
-    pub(super) fn note(&mut self, group: &str, report: &Report, places: &Places, now: Timestamp) {
+    pub(super) fn record(&mut self, group: &str, report: &Report, places: &BackendPlaces, now: Timestamp) {
         if let Some(of_gateway) = self.gateways.get_mut(group) {
             of_gateway.forget(now);
         }
@@ -54,7 +54,7 @@ impl Strays {
         let mut kept: usize = of_namespace.map(|(_, of_gateway)| of_gateway.backends.len()).sum();
         let told = report.backends.iter().filter_map(BackendReport::backend);
         for backend in told.filter(|backend| !backend.is_others()) {
-            if !places.find(group, backend, now).is_empty() {
+            if !places.resolve(group, backend, now).is_empty() {
                 continue;
             }
             let until = now.after(Duration::from_secs(u64::from(backend.live_for)).min(LONGEST));
@@ -73,32 +73,34 @@ impl Strays {
     }
 
     /// Asks the Envoys of those Gateways of whose backends one is known by now.
-    pub(super) fn ask(&mut self, places: &Places, now: Timestamp) {
+    pub(super) fn request_resync(&mut self, places: &BackendPlaces, now: Timestamp) {
         let additions = places.additions();
         let is_more_known = additions != std::mem::replace(&mut self.additions, additions);
         for (group, of_gateway) in &mut self.gateways {
             let mut backends = of_gateway.backends.keys();
-            let is_known = is_more_known && backends.any(|backend| !places.find(group, *backend, now).is_empty());
+            let is_known = is_more_known && backends.any(|backend| !places.resolve(group, *backend, now).is_empty());
             // What is new may be one of those that had no room. A Gateway with too many is not asked all the time.
             let may_be_known = of_gateway.beyond.is_some() && additions > of_gateway.additions;
             if is_known || (may_be_known && !of_gateway.is_asked(now)) {
-                *of_gateway = OfGateway {
-                    asked: of_gateway.asked.wrapping_add(1),
+                *of_gateway = GatewayStrays {
+                    resync_requests: of_gateway.resync_requests.wrapping_add(1),
                     last: Some(now),
-                    ..OfGateway::default()
+                    ..GatewayStrays::default()
                 };
             }
         }
     }
 
     /// How often the Envoys of a Gateway were asked to tell everything again.
-    pub(super) fn asked(&self, group: &str) -> u64 {
-        self.gateways.get(group).map_or(0, |of_gateway| of_gateway.asked)
+    pub(super) fn resync_requests(&self, group: &str) -> u64 {
+        self.gateways
+            .get(group)
+            .map_or(0, |of_gateway| of_gateway.resync_requests)
     }
 
     /// Why not all sessions of a Gateway are known.
-    pub(super) fn gaps(&self, group: &str, now: Timestamp) -> Gaps {
-        let mut gaps = Gaps::default();
+    pub(super) fn gaps(&self, group: &str, now: Timestamp) -> CountGaps {
+        let mut gaps = CountGaps::default();
         let Some(of_gateway) = self.gateways.get(group) else {
             return gaps;
         };
@@ -116,7 +118,7 @@ impl Strays {
     }
 
     /// Forgets Gateways that nothing is published for, and backends whose last session is over.
-    pub(super) fn forget(&mut self, places: &Places, now: Timestamp) {
+    pub(super) fn forget(&mut self, places: &BackendPlaces, now: Timestamp) {
         self.gateways.retain(|group, of_gateway| {
             of_gateway.forget(now);
             places.knows(group)
@@ -126,15 +128,15 @@ impl Strays {
     /// The clock was set.
     pub(super) fn set_clock(&mut self) {
         for of_gateway in self.gateways.values_mut() {
-            *of_gateway = OfGateway {
-                asked: of_gateway.asked,
-                ..OfGateway::default()
+            *of_gateway = GatewayStrays {
+                resync_requests: of_gateway.resync_requests,
+                ..GatewayStrays::default()
             };
         }
     }
 }
 
-impl OfGateway {
+impl GatewayStrays {
     fn is_asked(&self, now: Timestamp) -> bool {
         self.last.is_some_and(|last| now.since(last) < SETTLING)
     }

@@ -4,7 +4,7 @@ use limpet_core::census::report::{Report, Restart};
 use limpet_core::census::{Backend, Census, Identity, Left, Seen};
 use limpet_core::token::Destination;
 use limpet_model::endpoints::EndpointState;
-use limpet_xds::Load;
+use limpet_xds::RequestLoad;
 
 use super::*;
 
@@ -16,14 +16,14 @@ const GROUP: &str = "shop/web";
 
 /// A Service with two pods, for one Gateway.
 struct Shop {
-    book: Book,
+    registry: SessionRegistry,
     cluster: ClusterName,
 }
 
 impl Shop {
     fn new() -> Self {
         let shop = Self {
-            book: Book::new(),
+            registry: SessionRegistry::new(),
             cluster: ClusterName("service/shop/cart/80".into()),
         };
         shop.publish();
@@ -39,7 +39,7 @@ impl Shop {
     fn publish_for(&self, gateways: &[&str], bounds: &[u32]) {
         let service = name("shop", "cart");
         let gateways: Vec<_> = gateways.iter().map(|gateway| name("shop", gateway)).collect();
-        self.book.publish(
+        self.registry.publish(
             [published(&self.cluster, &service, &gateways, bounds)].into_iter(),
             std::iter::empty(),
         );
@@ -47,7 +47,7 @@ impl Shop {
 
     fn observe(&self, pods: &[(u8, EndpointState)]) {
         let endpoints: Vec<_> = pods.iter().map(|(number, state)| endpoint(*number, *state)).collect();
-        self.book.observe(&self.cluster, &endpoints);
+        self.registry.observe(&self.cluster, &endpoints);
     }
 
     fn backend(&self, number: u8) -> Backend {
@@ -57,7 +57,10 @@ impl Shop {
 
     fn hear(&self, envoy: &Census) -> u64 {
         let report = envoy.report(now()).unwrap();
-        self.book.hear(GROUP, Told::Sessions(report)).unwrap().memory
+        self.registry
+            .receive(GROUP, NodeReport::Sessions(report))
+            .unwrap()
+            .memory
     }
 
     /// A reporter of this number tells something.
@@ -67,11 +70,11 @@ impl Shop {
             reporter,
             ..envoy.report(now()).unwrap()
         };
-        self.book.hear(GROUP, Told::Sessions(report)).unwrap();
+        self.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
     }
 
     fn pod(&self, number: u8) -> Option<PodSessions> {
-        let pods = self.book.sessions().pods;
+        let pods = self.registry.sessions().pods;
         pods.into_iter().find(|pod| pod.pod == format!("pod-{number}"))
     }
 }
@@ -88,9 +91,9 @@ fn published<'a>(
     service: &'a ObjectName,
     gateways: &'a [ObjectName],
     bounds: &[u32],
-) -> Published<'a> {
+) -> PublishedCluster<'a> {
     let bounds: std::collections::BTreeSet<_> = bounds.iter().copied().collect();
-    Published {
+    PublishedCluster {
         cluster,
         service,
         gateways: gateways.iter().map(|gateway| (gateway, bounds.clone())).collect(),
@@ -185,7 +188,7 @@ fn pods_of_a_service_that_no_route_leads_to_are_not_gone() {
     shop.observe(&[1, 2, 3].map(|pod| (pod, EndpointState::Ready)));
     shop.hear(&envoy);
     shop.observe(&[1, 2].map(|pod| (pod, EndpointState::Ready)));
-    assert_eq!(shop.book.services(), [name("shop", "cart")].into());
+    assert_eq!(shop.registry.services(), [name("shop", "cart")].into());
     shop.publish_for(&[], &[]);
     let pod = shop.pod(1).unwrap();
     assert_eq!(
@@ -195,13 +198,15 @@ fn pods_of_a_service_that_no_route_leads_to_are_not_gone() {
     );
     assert_eq!(serde_json::to_value(pod.state).unwrap(), "unrouted");
     assert_eq!(shop.pod(3).unwrap().state, PodState::Gone, "it was before");
-    assert_eq!(shop.book.services(), [].into());
+    assert_eq!(shop.registry.services(), [].into());
 }
 
 #[test]
 fn nobody_tells_of_what_its_gateway_does_not_have() {
     let (shop, envoy) = (Shop::new(), envoy());
-    let unknown = shop.book.hear("shop/other", Told::Sessions(Report::default()));
+    let unknown = shop
+        .registry
+        .receive("shop/other", NodeReport::Sessions(Report::default()));
     assert!(
         unknown.is_err(),
         "an Envoy of a Gateway of which nothing is published is to tell it again"
@@ -214,14 +219,16 @@ fn nobody_tells_of_what_its_gateway_does_not_have() {
         published(&shop.cluster, &cart, &web, &[600]),
         published(&cluster, &list, &other, &[600]),
     ];
-    shop.book.publish(clusters.into_iter(), std::iter::empty());
+    shop.registry.publish(clusters.into_iter(), std::iter::empty());
     see(&envoy, shop.backend(1), 1);
     // An address that is no endpoint of the Service.
     see(&envoy, shop.backend(9), 1);
     let report = envoy.report(now()).unwrap();
-    shop.book.hear("shop/other", Told::Sessions(report.clone())).unwrap();
+    shop.registry
+        .receive("shop/other", NodeReport::Sessions(report.clone()))
+        .unwrap();
     assert_eq!(shop.pod(1).unwrap().sessions, 0);
-    shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+    shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
     assert_eq!(shop.pod(1).unwrap().sessions, 1);
     assert_eq!(shop.pod(9), None);
 }
@@ -249,10 +256,10 @@ fn moves_are_counted_by_what_became_of_the_pod() {
             }],
             ..Report::default()
         };
-        shop.book.hear(GROUP, Told::Sessions(invented)).unwrap();
+        shop.registry.receive(GROUP, NodeReport::Sessions(invented)).unwrap();
     }
     let expected = ["drained", "gone", "moved", "unavailable"].map(|reason| (reason.to_owned(), 1));
-    assert_eq!(shop.book.sessions().moves, expected.into());
+    assert_eq!(shop.registry.sessions().moves, expected.into());
 }
 
 #[test]
@@ -263,36 +270,40 @@ fn no_report_makes_a_counter_useless() {
     let mut report = envoy.report(now()).unwrap();
     report.restarts[0].sessions = u64::MAX;
     report.backends[0].left = u64::MAX;
-    shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
-    let moves: u64 = shop.book.sessions().moves.values().sum();
+    shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
+    let moves: u64 = shop.registry.sessions().moves.values().sum();
     assert!((1..10_000).contains(&moves), "{moves}");
 }
 
 #[test]
 fn who_asks_within_a_second_gets_what_is_known() {
     let shop = Shop::new();
-    let first = shop.book.recent();
-    assert!(Arc::ptr_eq(&first, &shop.book.clone().recent()));
+    let first = shop.registry.recent();
+    assert!(Arc::ptr_eq(&first, &shop.registry.clone().recent()));
 }
 
 #[test]
 fn streams_are_those_of_all_envoys_that_are_there() {
     let shop = Shop::new();
     let load = |in_flight| {
-        vec![Load {
+        vec![RequestLoad {
             destination: shop.backend(1).destination,
             host: address(1),
             in_flight,
         }]
     };
     for (stream, in_flight) in [(1, 5), (2, 2), (1, 3)] {
-        shop.book.hear(GROUP, Told::Load(stream, load(in_flight))).unwrap();
+        shop.registry
+            .receive(GROUP, NodeReport::Load(stream, load(in_flight)))
+            .unwrap();
     }
     assert_eq!(shop.pod(1).unwrap().streams, 5);
     // An Envoy of another Gateway keeps no pod of this one busy.
-    shop.book.hear("shop/other", Told::Load(3, load(100))).unwrap();
+    shop.registry
+        .receive("shop/other", NodeReport::Load(3, load(100)))
+        .unwrap();
     assert_eq!(shop.pod(1).unwrap().streams, 5);
-    shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
+    shop.registry.receive(GROUP, NodeReport::Load(1, Vec::new())).unwrap();
     assert_eq!(shop.pod(1).unwrap().streams, 2);
 }
 
@@ -304,10 +315,10 @@ fn what_is_no_sketch_is_passed_over() {
     for sketch in [vec![], vec![0], vec![1, 3], vec![2, 255], vec![9; 5000]] {
         let mut report = good.clone();
         report.backends[0].windows[0].sketch = sketch;
-        shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+        shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
     }
     assert!(shop.pod(1).unwrap().sessions <= 1);
-    shop.book.hear(GROUP, Told::Sessions(good)).unwrap();
+    shop.registry.receive(GROUP, NodeReport::Sessions(good)).unwrap();
     assert_eq!(shop.pod(1).unwrap().sessions, 1);
 }
 
@@ -320,10 +331,14 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
         see(&envoy, shop.backend(1), session.wrapping_mul(0x9e37_79b9));
     }
     shop.hear(&envoy);
-    let budgets = |group, seconds| shop.book.content().hear(group, Report::default(), later(seconds));
-    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
+    let budgets = |group, seconds| {
+        shop.registry
+            .content()
+            .receive_report(group, Report::default(), later(seconds))
+    };
+    shop.registry.content().since = Some(Timestamp::UNIX_EPOCH);
     assert_eq!(budgets(GROUP, 0), [], "nobody has asked for it");
-    shop.book.rebalance([&shop.cluster].into_iter());
+    shop.registry.rebalance([&shop.cluster].into_iter());
     assert_eq!(budgets(GROUP, 0), [], "the bucket is empty");
     let sheds = budgets(GROUP, 60);
     let [shed] = &sheds[..] else { panic!("{sheds:?}") };
@@ -334,13 +349,13 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
     assert_eq!((shed.sessions, hosts), (1, vec![(Some(address(1)), 1)]));
     assert_eq!(targets, [(Some(address(2)), 1)]);
     assert_eq!(budgets("shop/other", 60), [], "these Envoys do not have the Service");
-    shop.book.content().since = Some(start);
+    shop.registry.content().since = Some(start);
     assert_eq!(
         budgets(GROUP, 120),
         [],
         "who left before the controller started is not known yet"
     );
-    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
+    shop.registry.content().since = Some(Timestamp::UNIX_EPOCH);
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Draining)]);
     assert_eq!(budgets(GROUP, 180), [], "there is no other pod");
     shop.observe(&[1, 2, 3].map(|number| (number, EndpointState::Ready)));
@@ -358,29 +373,33 @@ fn a_pod_with_too_many_sessions_may_let_some_go() {
 fn what_is_former_is_looked_at_until_it_is_forgotten() {
     let (shop, none) = (Shop::new(), HashSet::new());
     let id = ClusterId::of(&shop.cluster);
-    let ageing = || shop.book.content().places.ageing.clone();
-    let forget = |lived: &HashSet<_>, now| shop.book.content().places.forget(lived, now);
+    let ageing = || shop.registry.content().places.ageing.clone();
+    let forget = |lived: &HashSet<_>, now| shop.registry.content().places.forget(lived, now);
     assert!(ageing().is_empty(), "nothing is former");
     shop.observe(&[(1, EndpointState::Ready)]);
     forget(&HashSet::from([(id, address(2))]), now());
     assert!(ageing().contains(&id), "a pod that is gone has sessions");
-    assert!(shop.book.content().places.has((id, address(2))));
+    assert!(shop.registry.content().places.has((id, address(2))));
     forget(&none, now());
     assert!(ageing().is_empty(), "it has none");
-    assert!(!shop.book.content().places.has((id, address(2))));
+    assert!(!shop.registry.content().places.has((id, address(2))));
     shop.publish_for(&["web"], &[60]);
     forget(&none, now());
     assert_eq!(
-        shop.book.content().places.longest(id),
+        shop.registry.content().places.longest(id),
         600,
         "an Envoy may have the bound"
     );
     forget(&none, later(10_000));
-    assert_eq!(shop.book.content().places.longest(id), 60);
+    assert_eq!(shop.registry.content().places.longest(id), 60);
     assert!(ageing().is_empty(), "no Envoy has it");
     shop.publish_for(&[], &[]);
     forget(&none, later(20_000));
-    assert_eq!(shop.book.content().places.served().count(), 0, "nobody leads there");
+    assert_eq!(
+        shop.registry.content().places.published().count(),
+        0,
+        "nobody leads there"
+    );
     assert!(ageing().is_empty());
 }
 
@@ -392,24 +411,26 @@ fn a_report_whose_answer_was_lost_counts_once() {
     envoy.leave(Left::Moved);
     let report = |envoy: &Census| envoy.next_report(GROUP, &mut 0, now()).unwrap();
     let counted = || {
-        let moves = shop.book.sessions().moves.into_values().sum::<u64>();
+        let moves = shop.registry.sessions().moves.into_values().sum::<u64>();
         (shop.pod(1).unwrap().requests, moves)
     };
     let first = report(&envoy);
     for _ in 0..2 {
-        shop.book.hear(GROUP, Told::Sessions((*first).clone())).unwrap();
+        shop.registry
+            .receive(GROUP, NodeReport::Sessions((*first).clone()))
+            .unwrap();
         assert_eq!(counted(), (1, 2));
     }
     envoy.failed();
     let answer = shop
-        .book
-        .hear(GROUP, Told::Sessions((*report(&envoy)).clone()))
+        .registry
+        .receive(GROUP, NodeReport::Sessions((*report(&envoy)).clone()))
         .unwrap();
     assert_eq!(counted(), (1, 2));
     envoy.arrived(&answer, now());
     see(&envoy, shop.backend(1), 1);
-    shop.book
-        .hear(GROUP, Told::Sessions((*report(&envoy)).clone()))
+    shop.registry
+        .receive(GROUP, NodeReport::Sessions((*report(&envoy)).clone()))
         .unwrap();
     assert_eq!(counted(), (2, 2));
 }

@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Error};
 
-use super::page::{PodSessions, SessionsPage, together};
+use super::page::{PodRow, SessionsPage, together};
 use crate::cluster::kube::words;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// What the chart and the manifests give the pods of controllers.
 const LABEL: &str = "app.kubernetes.io/name=limpet-controller";
@@ -24,26 +24,26 @@ const ANSWER: Duration = Duration::from_secs(5);
 
 /// Why nothing is known of sessions.
 #[derive(Debug)]
-pub(crate) enum Unknown {
+pub(crate) enum SurveyError {
     /// It will not be known later either.
-    Never(Failure),
+    Never(CommandFailure),
     /// No controller answers, which may pass.
     Now(String),
 }
 
-impl From<Unknown> for Failure {
-    fn from(unknown: Unknown) -> Self {
+impl From<SurveyError> for CommandFailure {
+    fn from(unknown: SurveyError) -> Self {
         match unknown {
-            Unknown::Never(failure) => failure,
-            Unknown::Now(why) => Self(why),
+            SurveyError::Never(failure) => failure,
+            SurveyError::Now(why) => Self(why),
         }
     }
 }
 
 /// What the controllers that are ready know.
 #[derive(Debug)]
-pub(crate) struct Survey {
-    pub(crate) rows: Vec<PodSessions>,
+pub(crate) struct SessionSurvey {
+    pub(crate) rows: Vec<PodRow>,
     /// Who was asked, and since when each of them counts.
     pub(crate) asked: BTreeSet<(String, Option<String>)>,
     /// Why they do not know all sessions together. Each row says it of its own.
@@ -59,7 +59,7 @@ pub(crate) struct Controllers {
 
 /// A pod of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Replica {
+struct ControllerPod {
     instance: String,
     name: String,
     /// `None`: it is not ready.
@@ -68,13 +68,13 @@ struct Replica {
 
 /// What the controllers of a namespace said.
 #[derive(Debug, Default)]
-struct Heard {
+struct ControllerAnswers {
     /// By instance.
     pages: BTreeMap<String, Vec<SessionsPage>>,
     asked: BTreeSet<(String, Option<String>)>,
     /// The replicas that are not ready, and their instances.
     unready: Vec<(String, String)>,
-    silent: Vec<Unknown>,
+    silent: Vec<SurveyError>,
 }
 
 impl Controllers {
@@ -87,30 +87,30 @@ impl Controllers {
     }
 
     /// What all controllers that are ready know.
-    pub(crate) async fn sessions(&self) -> Result<Survey, Unknown> {
+    pub(crate) async fn sessions(&self) -> Result<SessionSurvey, SurveyError> {
         let namespace = &self.namespace;
         let pods = self.pods.list(&ListParams::default().labels(LABEL)).await;
         let pods = pods.map_err(|error| self.failed("cannot list the pods of the controller", &error))?;
         if pods.items.is_empty() {
-            return Err(Unknown::Never(Failure(format!(
+            return Err(SurveyError::Never(CommandFailure(format!(
                 "no controller in the namespace {namespace}: expected pods with the label {LABEL}; \
                  --controller-namespace names another one"
             ))));
         }
-        let replicas: Vec<Replica> = pods.items.iter().filter_map(replica).collect();
+        let replicas: Vec<ControllerPod> = pods.items.iter().filter_map(replica).collect();
         if !replicas.iter().any(|replica| replica.port.is_some()) {
             let message = format!("no controller is ready in the namespace {namespace}");
-            return Err(Unknown::Now(message));
+            return Err(SurveyError::Now(message));
         }
         let answers = join_all(replicas.iter().map(|replica| async {
             match replica.port {
-                Some(port) => Some(self.ask(&replica.name, port).await),
+                Some(port) => Some(self.fetch(&replica.name, port).await),
                 None => None,
             }
         }));
         let answers = answers.await;
-        let mut heard = Heard::default();
-        for (Replica { instance, name, .. }, answer) in replicas.into_iter().zip(answers) {
+        let mut heard = ControllerAnswers::default();
+        for (ControllerPod { instance, name, .. }, answer) in replicas.into_iter().zip(answers) {
             match answer {
                 None => heard.unready.push((instance, name)),
                 Some(Ok(page)) => {
@@ -123,39 +123,39 @@ impl Controllers {
         heard.survey()
     }
 
-    async fn ask(&self, name: &str, port: u16) -> Result<SessionsPage, Unknown> {
+    async fn fetch(&self, name: &str, port: u16) -> Result<SessionsPage, SurveyError> {
         let namespace = &self.namespace;
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/sessions");
         let what = format!("cannot ask the controller {name}");
         let request = Request::get(path).body(Vec::new());
-        let request = request.map_err(|error| Unknown::Never(Failure(format!("{what}: {error}"))))?;
+        let request = request.map_err(|error| SurveyError::Never(CommandFailure(format!("{what}: {error}"))))?;
         let answer = tokio::time::timeout(ANSWER, self.client.request_text(request)).await;
-        let answer = answer.map_err(|_| Unknown::Now(format!("{what}: no answer in {} s", ANSWER.as_secs())))?;
+        let answer = answer.map_err(|_| SurveyError::Now(format!("{what}: no answer in {} s", ANSWER.as_secs())))?;
         let text = answer.map_err(|error| match &error {
-            Error::Api(status) if status.code == 404 => Unknown::Never(Failure(format!(
+            Error::Api(status) if status.code == 404 => SurveyError::Never(CommandFailure(format!(
                 "{what}: it tells nothing of sessions: expected a version that does, and sessions.enabled in its \
                  configuration"
             ))),
             _ => self.failed(&what, &error),
         })?;
-        serde_json::from_str(&text).map_err(|error| Unknown::Never(Failure(format!("{what}: {error}"))))
+        serde_json::from_str(&text).map_err(|error| SurveyError::Never(CommandFailure(format!("{what}: {error}"))))
     }
 
-    fn failed(&self, what: &str, error: &Error) -> Unknown {
+    fn failed(&self, what: &str, error: &Error) -> SurveyError {
         let message = format!("{what} in the namespace {}: {}", self.namespace, words(error));
         match error {
-            Error::Api(status) if matches!(status.code, 401 | 403) => Unknown::Never(Failure(message)),
-            _ => Unknown::Now(message),
+            Error::Api(status) if matches!(status.code, 401 | 403) => SurveyError::Never(CommandFailure(message)),
+            _ => SurveyError::Now(message),
         }
     }
 }
 
-impl Heard {
+impl ControllerAnswers {
     /// All together. What nobody says is missing, and so is not nothing.
     ///
     /// # Errors
     /// If nobody has answered.
-    fn survey(self) -> Result<Survey, Unknown> {
+    fn survey(self) -> Result<SessionSurvey, SurveyError> {
         let Self {
             pages,
             asked,
@@ -163,13 +163,13 @@ impl Heard {
             silent,
         } = self;
         if pages.is_empty() {
-            let nobody = || Unknown::Now("no controller answers".to_owned());
+            let nobody = || SurveyError::Now("no controller answers".to_owned());
             return Err(silent.into_iter().next_back().unwrap_or_else(nobody));
         }
         // It serves Envoys if its Lease names it; then another replica of its own instance says so.
         let unheard = unready.iter().filter(|(instance, _)| !pages.contains_key(instance));
         let unheard = unheard.map(|(_, name)| format!("the controller {name} is not ready"));
-        let silent = silent.into_iter().map(|unknown| Failure::from(unknown).0);
+        let silent = silent.into_iter().map(|unknown| CommandFailure::from(unknown).0);
         let missing: BTreeSet<String> = unheard.chain(silent).collect();
         let doubts = pages.values().flatten().flat_map(SessionsPage::doubts);
         let why = doubts.chain(missing.iter().cloned()).collect();
@@ -177,12 +177,12 @@ impl Heard {
         for row in &mut rows {
             row.doubt(missing.iter().cloned());
         }
-        Ok(Survey { rows, asked, why })
+        Ok(SessionSurvey { rows, asked, why })
     }
 }
 
 /// `None`: it ends, has ended, or is no controller.
-fn replica(pod: &Pod) -> Option<Replica> {
+fn replica(pod: &Pod) -> Option<ControllerPod> {
     let meta = &pod.metadata;
     let status = pod.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_deref());
@@ -198,7 +198,7 @@ fn replica(pod: &Pod) -> Option<Replica> {
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let port = ports.find(|port| port.name.as_deref() == Some(PORT))?;
     let instance = meta.labels.as_ref().and_then(|labels| labels.get(INSTANCE));
-    Some(Replica {
+    Some(ControllerPod {
         instance: instance.cloned().unwrap_or_default(),
         name: meta.name.clone()?,
         port: u16::try_from(port.container_port).ok().filter(|_| is_ready),
@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    fn read(change: impl FnOnce(&mut Value)) -> Option<Replica> {
+    fn read(change: impl FnOnce(&mut Value)) -> Option<ControllerPod> {
         let mut pod = json!({
             "metadata": {"name": "limpet-controller-1", "labels": {INSTANCE: "limpet"}},
             "spec": {"containers": [
@@ -229,12 +229,12 @@ mod tests {
 
     #[test]
     fn controllers_that_are_ready_are_asked() {
-        let expected = Replica {
+        let expected = ControllerPod {
             instance: "limpet".to_owned(),
             name: "limpet-controller-1".to_owned(),
             port: Some(18080),
         };
-        let unready = Replica {
+        let unready = ControllerPod {
             port: None,
             ..expected.clone()
         };
@@ -252,17 +252,17 @@ mod tests {
     type Said = Option<Result<(), &'static str>>;
 
     /// What these replicas said, by instance and name.
-    fn survey(said: &[(&str, &str, Said)]) -> Survey {
-        let mut heard = Heard::default();
+    fn survey(said: &[(&str, &str, Said)]) -> SessionSurvey {
+        let mut heard = ControllerAnswers::default();
         for (instance, name, answer) in said {
             match answer {
                 None => heard.unready.push(((*instance).to_owned(), (*name).to_owned())),
                 Some(Ok(())) => {
-                    let row = PodSessions {
+                    let row = PodRow {
                         pod: "a".to_owned(),
                         sessions: 1,
                         complete: true,
-                        ..PodSessions::default()
+                        ..PodRow::default()
                     };
                     let page = SessionsPage {
                         complete: true,
@@ -271,7 +271,7 @@ mod tests {
                     };
                     heard.pages.entry((*instance).to_owned()).or_default().push(page);
                 }
-                Some(Err(why)) => heard.silent.push(Unknown::Now((*why).to_owned())),
+                Some(Err(why)) => heard.silent.push(SurveyError::Now((*why).to_owned())),
             }
         }
         heard.survey().unwrap()

@@ -12,34 +12,34 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use controllers::{Controllers, Survey, Unknown};
-pub(crate) use page::{PodSessions, PodState, Selection};
+pub(crate) use controllers::{Controllers, SessionSurvey, SurveyError};
+pub(crate) use page::{PodRow, PodRowState, RowSelection};
 
 use crate::cluster::cli::SessionsArgs;
-use crate::cluster::kube::{Connection, connect};
-use crate::exit::{Failure, Verdict};
+use crate::cluster::kube::{ApiConnection, connect};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
-use table::{Changes, Table};
+use table::{ChangedRows, SessionTable};
 
 /// How often controllers are asked. Envoys report every few seconds.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 
-pub(crate) fn run(args: &SessionsArgs, format: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &SessionsArgs, format: Output) -> Result<CommandVerdict, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure(format!("cannot start: {error}")))?;
+        .map_err(|error| CommandFailure(format!("cannot start: {error}")))?;
     runtime.block_on(show(args, format))?;
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
-async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
+async fn show(args: &SessionsArgs, format: Output) -> Result<(), CommandFailure> {
     let connected = connect(args.reach.kubeconfig.as_deref()).await;
-    let Connection { client, .. } = connected.map_err(|error| Failure(error.to_string()))?;
+    let ApiConnection { client, .. } = connected.map_err(|error| CommandFailure(error.to_string()))?;
     let own = args.namespace.as_deref().unwrap_or(client.default_namespace());
     let namespace = (!args.all_namespaces).then(|| own.to_owned());
-    let selection = Selection::read(namespace, args.name.as_deref()).map_err(Failure)?;
+    let selection = RowSelection::read(namespace, args.name.as_deref()).map_err(CommandFailure)?;
     let controllers = Controllers::new(&client, &args.reach.controller_namespace);
     let (mut rows, mut why) = selected(controllers.sessions().await?, &selection);
     if rows.is_empty() && !args.watch {
@@ -48,12 +48,12 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
     if !args.watch && format == Output::Json {
         return output::print_json(&page(&rows, &why));
     }
-    let mut table = Table::new(args.all_namespaces);
-    let mut changes = Changes::default();
+    let mut table = SessionTable::new(args.all_namespaces);
+    let mut changes = ChangedRows::default();
     let mut complained = None;
     let mut doubts = BTreeSet::new();
     loop {
-        let news = changes.take(&rows);
+        let news = changes.update(&rows);
         match format {
             // As kubectl does it: an object for each change.
             Output::Json => news.iter().try_for_each(|row| output::print_json(&json!(row)))?,
@@ -72,12 +72,12 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
             tokio::time::sleep(INTERVAL).await;
             match controllers.sessions().await {
                 Ok(survey) => break selected(survey, &selection),
-                Err(Unknown::Never(failure)) => return Err(failure),
-                Err(Unknown::Now(why)) if complained.as_ref() != Some(&why) => {
-                    output::complain(&format!("warning: {why}\n"));
+                Err(SurveyError::Never(failure)) => return Err(failure),
+                Err(SurveyError::Now(why)) if complained.as_ref() != Some(&why) => {
+                    output::print_error(&format!("warning: {why}\n"));
                     complained = Some(why);
                 }
-                Err(Unknown::Now(_)) => {}
+                Err(SurveyError::Now(_)) => {}
             }
         };
         complained = None;
@@ -85,7 +85,7 @@ async fn show(args: &SessionsArgs, format: Output) -> Result<(), Failure> {
 }
 
 /// The rows that are asked for, and why there may be more than they say. Without a row, nothing is known of one.
-fn selected(survey: Survey, selection: &Selection) -> (Vec<PodSessions>, BTreeSet<String>) {
+fn selected(survey: SessionSurvey, selection: &RowSelection) -> (Vec<PodRow>, BTreeSet<String>) {
     let rows: Vec<_> = survey.rows.into_iter().filter(|row| selection.has(row)).collect();
     let why = if rows.is_empty() {
         survey.why
@@ -97,11 +97,11 @@ fn selected(survey: Survey, selection: &Selection) -> (Vec<PodSessions>, BTreeSe
 
 fn doubt(why: &BTreeSet<String>) {
     for why in why {
-        output::complain(&format!("warning: there may be more sessions: {why}\n"));
+        output::print_error(&format!("warning: there may be more sessions: {why}\n"));
     }
 }
 
-fn page(rows: &[PodSessions], why: &BTreeSet<String>) -> Value {
+fn page(rows: &[PodRow], why: &BTreeSet<String>) -> Value {
     if why.is_empty() {
         json!({ "complete": true, "pods": rows })
     } else {
@@ -110,7 +110,12 @@ fn page(rows: &[PodSessions], why: &BTreeSet<String>) -> Value {
 }
 
 /// Says that there is nothing to show.
-fn none(args: &SessionsArgs, selection: &Selection, why: &BTreeSet<String>, format: Output) -> Result<(), Failure> {
+fn none(
+    args: &SessionsArgs,
+    selection: &RowSelection,
+    why: &BTreeSet<String>,
+    format: Output,
+) -> Result<(), CommandFailure> {
     if format == Output::Text || selection.names_one() {
         doubt(why);
     }
@@ -120,11 +125,13 @@ fn none(args: &SessionsArgs, selection: &Selection, why: &BTreeSet<String>, form
         .map_or_else(String::new, |namespace| format!(" in the namespace {namespace}"));
     if selection.names_one() {
         let name = args.name.as_deref().unwrap_or_default();
-        return Err(Failure(format!("{name}: no Service and no pod with sessions{place}")));
+        return Err(CommandFailure(format!(
+            "{name}: no Service and no pod with sessions{place}"
+        )));
     }
     if format == Output::Json {
         return output::print_json(&page(&[], why));
     }
-    output::complain(&format!("No sessions found{place}.\n"));
+    output::print_error(&format!("No sessions found{place}.\n"));
     Ok(())
 }

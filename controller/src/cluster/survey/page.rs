@@ -17,13 +17,13 @@ pub(crate) struct SessionsPage {
     /// Why it does not.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) why: BTreeSet<String>,
-    pub(crate) pods: Vec<PodSessions>,
+    pub(crate) pods: Vec<PodRow>,
 }
 
 /// The sessions of a Service at one of its pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodSessions {
+pub(crate) struct PodRow {
     pub(crate) namespace: String,
     pub(crate) service: String,
     pub(crate) pod: String,
@@ -32,7 +32,7 @@ pub(crate) struct PodSessions {
     pub(crate) uid: Option<String>,
     /// One of its addresses, with the port.
     pub(crate) address: String,
-    pub(crate) state: PodState,
+    pub(crate) state: PodRowState,
     /// Distinct sessions that were seen within their idle bound.
     pub(crate) sessions: u64,
     /// Requests in flight, among them those of `WebSockets`.
@@ -53,7 +53,7 @@ pub(crate) struct PodSessions {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum PodState {
+pub(crate) enum PodRowState {
     /// No route leads to its Service any more.
     Unrouted,
     /// It is no endpoint any more.
@@ -64,7 +64,7 @@ pub(crate) enum PodState {
     Draining,
 }
 
-impl PodState {
+impl PodRowState {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Unrouted => "unrouted",
@@ -85,7 +85,7 @@ impl SessionsPage {
     }
 }
 
-impl PodSessions {
+impl PodRow {
     /// There may be more than these.
     pub(super) fn doubt(&mut self, why: impl IntoIterator<Item = String>) {
         self.why.extend(why);
@@ -105,19 +105,19 @@ impl PodSessions {
 ///
 /// Replicas tell each other what they count, so the largest number is the nearest. Several controllers in a namespace
 /// have Envoys of their own, so their numbers add up.
-pub(crate) fn together(pages: impl IntoIterator<Item = Vec<SessionsPage>>) -> Vec<PodSessions> {
+pub(crate) fn together(pages: impl IntoIterator<Item = Vec<SessionsPage>>) -> Vec<PodRow> {
     let of_each = pages
         .into_iter()
         .map(|replicas| joined(replicas.into_iter().map(|page| page.pods), u64::max));
     let mut all = joined(of_each, u64::saturating_add);
-    let is_backend = |state| matches!(state, PodState::Ready | PodState::Draining);
-    let key = |row: &PodSessions| (!is_backend(row.state), row.identity().map(str::to_owned));
+    let is_backend = |state| matches!(state, PodRowState::Ready | PodRowState::Draining);
+    let key = |row: &PodRow| (!is_backend(row.state), row.identity().map(str::to_owned));
     all.sort_by_cached_key(|row| (row.namespace.clone(), key(row)));
     all
 }
 
-fn joined(all: impl Iterator<Item = Vec<PodSessions>>, both: fn(u64, u64) -> u64) -> Vec<PodSessions> {
-    let mut rows: BTreeMap<[String; 4], PodSessions> = BTreeMap::new();
+fn joined(all: impl Iterator<Item = Vec<PodRow>>, both: fn(u64, u64) -> u64) -> Vec<PodRow> {
+    let mut rows: BTreeMap<[String; 4], PodRow> = BTreeMap::new();
     for row in all.flatten() {
         let identity = row.identity().map(str::to_owned);
         match rows.get_mut(&identity) {
@@ -128,7 +128,7 @@ fn joined(all: impl Iterator<Item = Vec<PodSessions>>, both: fn(u64, u64) -> u64
     rows.into_values().collect()
 }
 
-fn join(known: &mut PodSessions, other: &PodSessions, both: fn(u64, u64) -> u64) {
+fn join(known: &mut PodRow, other: &PodRow, both: fn(u64, u64) -> u64) {
     known.state = known.state.max(other.state);
     known.sessions = both(known.sessions, other.sessions);
     known.streams = both(known.streams, other.streams);
@@ -147,7 +147,7 @@ fn join(known: &mut PodSessions, other: &PodSessions, both: fn(u64, u64) -> u64)
 
 /// Which rows are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Selection {
+pub(crate) struct RowSelection {
     /// `None`: all.
     pub(crate) namespace: Option<String>,
     pub(crate) service: Option<String>,
@@ -156,7 +156,7 @@ pub(crate) struct Selection {
     pub(crate) either: Option<String>,
 }
 
-impl Selection {
+impl RowSelection {
     /// Reads `NAME`, `service/NAME` or `pod/NAME`, with the short names that `kubectl` knows.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Selection {
         Ok(selection)
     }
 
-    pub(crate) fn has(&self, row: &PodSessions) -> bool {
+    pub(crate) fn has(&self, row: &PodRow) -> bool {
         let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         is(&self.namespace, &row.namespace)
             && is(&self.service, &row.service)
@@ -202,8 +202,8 @@ mod tests {
 
     use super::*;
 
-    fn row(pod: &str, sessions: u64, streams: u64) -> PodSessions {
-        PodSessions {
+    fn row(pod: &str, sessions: u64, streams: u64) -> PodRow {
+        PodRow {
             namespace: "shop".to_owned(),
             service: "web".to_owned(),
             pod: pod.to_owned(),
@@ -211,11 +211,11 @@ mod tests {
             sessions,
             streams,
             complete: true,
-            ..PodSessions::default()
+            ..PodRow::default()
         }
     }
 
-    fn page(pods: &[PodSessions]) -> SessionsPage {
+    fn page(pods: &[PodRow]) -> SessionsPage {
         SessionsPage {
             pods: pods.to_vec(),
             ..SessionsPage::default()
@@ -230,7 +230,7 @@ mod tests {
             "lastUse": "2026-11-23T06:00:00Z", "oldest": "2026-11-23T05:00:00Z", "complete": true,
         }]});
         let page: SessionsPage = serde_json::from_value(text.clone()).unwrap();
-        assert_eq!(page.pods[0].state, PodState::Draining);
+        assert_eq!(page.pods[0].state, PodRowState::Draining);
         assert_eq!(serde_json::to_value(&page).unwrap(), text);
         let later = json!({"since": null, "pods": [{"pod": "shop-1", "colour": "blue", "lastUse": null}], "moves": {}});
         let later: SessionsPage = serde_json::from_value(later).unwrap();
@@ -239,18 +239,18 @@ mod tests {
 
     #[test]
     fn of_replicas_the_largest_numbers_count() {
-        let one = PodSessions {
+        let one = PodRow {
             last_use: Some("2026-11-23T06:00:01Z".to_owned()),
             oldest: Some("2026-11-23T05:00:00Z".to_owned()),
             ..row("a", 3, 2)
         };
-        let other = PodSessions {
-            state: PodState::Draining,
+        let other = PodRow {
+            state: PodRowState::Draining,
             last_use: Some("2026-11-23T06:00:02.5Z".to_owned()),
             oldest: Some("2026-11-23T04:00:00Z".to_owned()),
             ..row("a", 5, 0)
         };
-        let expected = PodSessions {
+        let expected = PodRow {
             streams: 2,
             ..other.clone()
         };
@@ -275,13 +275,13 @@ mod tests {
 
     #[test]
     fn a_pod_of_the_same_name_is_another_row() {
-        let of = |uid: &str, sessions| PodSessions {
+        let of = |uid: &str, sessions| PodRow {
             uid: Some(uid.to_owned()),
             ..row("a", sessions, 0)
         };
         let pages = vec![page(&[of("u1", 3), of("u2", 0)]), page(&[of("u2", 1)])];
         assert_eq!(together([pages]), [of("u1", 3), of("u2", 1)]);
-        let elsewhere = PodSessions {
+        let elsewhere = PodRow {
             address: "10.0.0.8:8080".to_owned(),
             ..row("a", 1, 0)
         };
@@ -291,11 +291,11 @@ mod tests {
 
     #[test]
     fn pods_that_are_gone_come_last_in_their_namespace() {
-        let gone = PodSessions {
-            state: PodState::Gone,
+        let gone = PodRow {
+            state: PodRowState::Gone,
             ..row("a", 48, 0)
         };
-        let elsewhere = PodSessions {
+        let elsewhere = PodRow {
             namespace: "shop-2".to_owned(),
             ..row("a", 1, 0)
         };
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_name_may_be_of_a_service_or_of_a_pod() {
-        let read = |name: &str| Selection::read(Some("shop".to_owned()), Some(name));
+        let read = |name: &str| RowSelection::read(Some("shop".to_owned()), Some(name));
         for (name, has) in [
             ("web", true),
             ("a", true),
@@ -328,8 +328,8 @@ mod tests {
         }
         let refused = read("deployment/web").unwrap_err();
         assert!(refused.starts_with("deployment/web: expected "), "{refused}");
-        let elsewhere = Selection::read(Some("pay".to_owned()), None).unwrap();
+        let elsewhere = RowSelection::read(Some("pay".to_owned()), None).unwrap();
         assert!(!elsewhere.has(&row("a", 1, 0)) && !elsewhere.names_one());
-        assert!(Selection::default().has(&row("a", 1, 0)));
+        assert!(RowSelection::default().has(&row("a", 1, 0)));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::page::{PodSessions, PodState};
+use super::page::{PodRow, PodRowState};
 use crate::output::printable;
 use crate::time_format;
 use limpet_core::time::Timestamp;
@@ -27,13 +27,13 @@ const HEADINGS: [&str; 9] = [
 
 /// A table that grows: columns keep the width that they have once had.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct SessionTable {
     with_namespaces: bool,
     widths: [usize; HEADINGS.len()],
     has_headings: bool,
 }
 
-impl Table {
+impl SessionTable {
     pub(super) fn new(with_namespaces: bool) -> Self {
         Self {
             with_namespaces,
@@ -43,7 +43,7 @@ impl Table {
     }
 
     /// These rows, with headings above the first ones.
-    pub(super) fn print(&mut self, rows: &[PodSessions], now: Timestamp) -> String {
+    pub(super) fn print(&mut self, rows: &[PodRow], now: Timestamp) -> String {
         let headings = HEADINGS.map(str::to_owned);
         let headings = (!std::mem::replace(&mut self.has_headings, true)).then_some(headings);
         let cells = rows.iter().map(|row| cells(row, now));
@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-fn cells(row: &PodSessions, now: Timestamp) -> [String; HEADINGS.len()] {
+fn cells(row: &PodRow, now: Timestamp) -> [String; HEADINGS.len()] {
     let at_least = |count: u64| format!("{count}{}", if row.complete { "" } else { "+" });
     let since = |time: &Option<String>| {
         let time = time.as_deref().and_then(|text| time_format::parse(text).ok());
@@ -111,24 +111,24 @@ fn age(duration: Duration) -> String {
 
 /// The rows that are other than they were, and what became of those that are missing now.
 #[derive(Debug, Default)]
-pub(super) struct Changes(Vec<PodSessions>);
+pub(super) struct ChangedRows(Vec<PodRow>);
 
-impl Changes {
-    pub(super) fn take(&mut self, rows: &[PodSessions]) -> Vec<PodSessions> {
+impl ChangedRows {
+    pub(super) fn update(&mut self, rows: &[PodRow]) -> Vec<PodRow> {
         let before = std::mem::replace(&mut self.0, rows.to_vec());
-        let now: BTreeSet<_> = rows.iter().map(PodSessions::identity).collect();
-        let mut known: BTreeMap<_, Vec<&PodSessions>> = BTreeMap::new();
+        let now: BTreeSet<_> = rows.iter().map(PodRow::identity).collect();
+        let mut known: BTreeMap<_, Vec<&PodRow>> = BTreeMap::new();
         for row in &before {
             known.entry(row.identity()).or_default().push(row);
         }
         let gone = before.iter().filter(|row| !now.contains(&row.identity()));
-        let gone = gone.map(|row| PodSessions {
-            state: row.state.min(PodState::Gone),
+        let gone = gone.map(|row| PodRow {
+            state: row.state.min(PodRowState::Gone),
             sessions: 0,
             streams: 0,
             ..row.clone()
         });
-        let is_known = |row: &&PodSessions| known.get(&row.identity()).is_some_and(|known| known.contains(row));
+        let is_known = |row: &&PodRow| known.get(&row.identity()).is_some_and(|known| known.contains(row));
         let changed = rows.iter().filter(|row| !is_known(row)).cloned();
         changed.chain(gone).collect()
     }
@@ -138,8 +138,8 @@ impl Changes {
 mod tests {
     use super::*;
 
-    fn row(pod: &str, sessions: u64) -> PodSessions {
-        PodSessions {
+    fn row(pod: &str, sessions: u64) -> PodRow {
+        PodRow {
             namespace: "shop".to_owned(),
             service: "web".to_owned(),
             pod: pod.to_owned(),
@@ -148,7 +148,7 @@ mod tests {
             last_use: Some("2026-11-23T06:00:00Z".to_owned()),
             oldest: Some("2026-11-23T02:55:00Z".to_owned()),
             complete: true,
-            ..PodSessions::default()
+            ..PodRow::default()
         }
     }
 
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_those_of_kubectl() {
-        let mut table = Table::new(false);
-        let never = PodSessions {
-            state: PodState::Draining,
+        let mut table = SessionTable::new(false);
+        let never = PodRow {
+            state: PodRowState::Draining,
             requests: 0,
             last_use: None,
             oldest: None,
@@ -174,14 +174,14 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         -          -   
         assert_eq!(table.print(&[row("a", 12), never], now()), expected);
         let line = "a                      web       ready      11         0         5s         4711       3h5m\n";
         assert_eq!(table.print(&[row("a", 11)], now()), line, "the widths stay");
-        let doubtful = PodSessions {
+        let doubtful = PodRow {
             complete: false,
             ..row("a", 11)
         };
         let line = "a                      web       ready      11+        0+        5s         4711       3h5m\n";
         assert_eq!(table.print(&[doubtful], now()), line);
         assert!(table.print(&[], now()).is_empty());
-        let mut all = Table::new(true);
+        let mut all = SessionTable::new(true);
         let text = all.print(&[row("a", 12)], now());
         assert!(text.starts_with("NAMESPACE   POD   SERVICE"), "{text}");
         assert!(text.contains("\nshop        a     web"), "{text}");
@@ -189,7 +189,7 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         -          -   
 
     #[test]
     fn no_name_changes_a_terminal() {
-        let text = Table::new(false).print(&[row("a\u{1b}[2J\nb", 1)], now());
+        let text = SessionTable::new(false).print(&[row("a\u{1b}[2J\nb", 1)], now());
         assert!(text.contains("a\\u{1b}[2J\\nb   web"), "{text:?}");
     }
 
@@ -217,24 +217,24 @@ web-55d8c67b4f-x2x7p   web       draining   0          0         -          -   
 
     #[test]
     fn only_what_changes_is_shown_again() {
-        let mut changes = Changes::default();
+        let mut changes = ChangedRows::default();
         let both = [row("a", 1), row("b", 2)];
-        assert_eq!(changes.take(&both), both);
-        assert!(changes.take(&both).is_empty());
-        assert_eq!(changes.take(&[row("a", 1), row("b", 3)]), [row("b", 3)]);
-        let gone = PodSessions {
-            state: PodState::Gone,
+        assert_eq!(changes.update(&both), both);
+        assert!(changes.update(&both).is_empty());
+        assert_eq!(changes.update(&[row("a", 1), row("b", 3)]), [row("b", 3)]);
+        let gone = PodRow {
+            state: PodRowState::Gone,
             ..row("a", 0)
         };
-        assert_eq!(changes.take(&[row("b", 3)]), [gone]);
-        assert!(changes.take(&[row("b", 3)]).is_empty());
-        let unrouted = |sessions| PodSessions {
-            state: PodState::Unrouted,
+        assert_eq!(changes.update(&[row("b", 3)]), [gone]);
+        assert!(changes.update(&[row("b", 3)]).is_empty());
+        let unrouted = |sessions| PodRow {
+            state: PodRowState::Unrouted,
             ..row("b", sessions)
         };
-        assert_eq!(changes.take(&[unrouted(3)]), [unrouted(3)]);
+        assert_eq!(changes.update(&[unrouted(3)]), [unrouted(3)]);
         assert_eq!(
-            changes.take(&[]),
+            changes.update(&[]),
             [unrouted(0)],
             "its sessions are over, and it may be there"
         );

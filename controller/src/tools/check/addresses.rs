@@ -1,16 +1,16 @@
 //! Sessions that clients' addresses hold: whose the address is, and what Envoys hash so that they agree.
 
 use super::chain::Chain;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
-use super::session::Session;
-use crate::envoy_config::discovery::Sources;
-use crate::envoy_config::node::Node;
+use super::session::CheckedSession;
+use crate::envoy_config::discovery::DiscoverySources;
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::{HASH_STATE, HASHING_POLICIES};
 
 /// Checks that clients of a connection manager cannot choose their addresses.
-pub(super) fn check_manager(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
+pub(super) fn check_manager(report: &mut CheckReport, chain: &Chain<'_>, config: Option<&FilterConfig>) {
     let mut policies = config.iter().flat_map(|config| &config.policies);
     let manager = &chain.manager;
     let is_safe = manager.flag("use_remote_address") || !manager.list("original_ip_detection_extensions").is_empty();
@@ -27,10 +27,10 @@ pub(super) fn check_manager(report: &mut Report, chain: &Chain<'_>, config: Opti
 
 /// Checks that several Envoys choose alike for a client that is in no table. `clusters`: those that it may be sent to.
 pub(super) fn check<'a>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
-    sources: &Sources<'a>,
-    session: &Session<'_>,
+    sources: &DiscoverySources<'a>,
+    session: &CheckedSession<'_>,
     entry: &RouteEntry<'_, 'a>,
     clusters: &[&str],
 ) {
@@ -40,12 +40,12 @@ pub(super) fn check<'a>(
     let name = session.name();
     let hashed = entry.route.get("route").map(|action| action.list("hash_policy"));
     let hashed = hashed.unwrap_or_default();
-    let of_state = |policy: &Node<'_>| {
+    let of_state = |policy: &ConfigNode<'_>| {
         policy
             .at(&["filter_state", "key"])
             .is_some_and(|key| key.value == HASH_STATE)
     };
-    let of_address = |policy: &Node<'_>| {
+    let of_address = |policy: &ConfigNode<'_>| {
         policy
             .get("connection_properties")
             .is_some_and(|policy| policy.flag("source_ip"))
@@ -77,13 +77,13 @@ pub(super) fn check<'a>(
 }
 
 /// Whether a cluster balances load by a hash.
-fn hashes(cluster: &Node<'_>) -> bool {
+fn hashes(cluster: &ConfigNode<'_>) -> bool {
     if let Some(policy) = cluster.get("load_balancing_policy") {
         let policies = policy.list("policies");
         let configured = policies
             .first()
             .and_then(|policy| policy.at(&["typed_extension_config", "typed_config"]));
-        let kind = configured.as_ref().and_then(Node::kind).unwrap_or_default();
+        let kind = configured.as_ref().and_then(ConfigNode::kind).unwrap_or_default();
         return kind.ends_with(".Maglev") || kind.ends_with(".RingHash");
     }
     let policy = cluster.text("lb_policy");

@@ -3,8 +3,8 @@
 use super::header_use::{self, HEADER_MUTATION, ROUTER, STATEFUL_SESSION};
 use super::mutations::{has_session, removes, session_append};
 use crate::cli::EnvoyVersion;
-use crate::envoy_config::filter_locator::{Build, LocatedFilter};
-use crate::envoy_config::node::Node;
+use crate::envoy_config::filter_locator::{LocatedBuild, LocatedFilter};
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::envoy::{HOST_HEADER, INTERNAL_HEADERS, SESSION_HEADER, STRICT_HOST_HEADER};
 
 /// Wraps a filter: requests that its matcher chooses skip the filter.
@@ -14,10 +14,10 @@ const WITH_MATCHER: &str = "envoy.extensions.common.matching.v3.ExtensionWithMat
 #[derive(Debug)]
 pub(super) struct HttpFilter<'a> {
     pub(super) name: &'a str,
-    pub(super) node: Node<'a>,
+    pub(super) node: ConfigNode<'a>,
     /// The message type of its configuration; empty if that is discovered.
     kind: &'a str,
-    content: Option<Node<'a>>,
+    content: Option<ConfigNode<'a>>,
     /// Whether only routes that enable it have it.
     pub(super) disabled: bool,
     /// Whether it is wrapped in a matcher.
@@ -25,8 +25,8 @@ pub(super) struct HttpFilter<'a> {
 }
 
 impl<'a> HttpFilter<'a> {
-    fn new(node: Node<'a>) -> Self {
-        let typed = |of: &Node<'a>| of.get("typed_config")?.typed();
+    fn new(node: ConfigNode<'a>) -> Self {
+        let typed = |of: &ConfigNode<'a>| of.get("typed_config")?.typed();
         let mut found = typed(&node);
         let has_matcher = found.as_ref().is_some_and(|(kind, _)| *kind == WITH_MATCHER);
         if has_matcher {
@@ -60,7 +60,7 @@ impl<'a> HttpFilter<'a> {
     }
 
     /// What a `header_mutation` filter does to headers; `of`: `request_mutations` or `response_mutations`.
-    pub(super) fn mutations(&self, of: &str) -> Vec<Node<'a>> {
+    pub(super) fn mutations(&self, of: &str) -> Vec<ConfigNode<'a>> {
         let content = self.content.as_ref().filter(|_| self.kind == HEADER_MUTATION);
         let mutations = content.and_then(|content| content.get("mutations"));
         mutations.map(|mutations| mutations.list(of)).unwrap_or_default()
@@ -68,7 +68,7 @@ impl<'a> HttpFilter<'a> {
 
     /// Whether it is a `header_mutation` filter for one of the internal headers.
     pub(super) fn is_for_internal_headers(&self) -> bool {
-        let concerns = |mutation: &Node<'_>| {
+        let concerns = |mutation: &ConfigNode<'_>| {
             session_append(mutation).is_some() || INTERNAL_HEADERS.iter().any(|header| removes(mutation, header))
         };
         ["request_mutations", "response_mutations"]
@@ -86,10 +86,10 @@ impl<'a> HttpFilter<'a> {
 #[derive(Debug)]
 pub(super) struct Chain<'a> {
     /// The `HttpConnectionManager`.
-    pub(super) manager: Node<'a>,
-    pub(super) build: Build,
+    pub(super) manager: ConfigNode<'a>,
+    pub(super) build: LocatedBuild,
     /// `dynamic_module_config`, if the filter is a module and its configuration is known.
-    pub(super) module: Option<Node<'a>>,
+    pub(super) module: Option<ConfigNode<'a>>,
     /// The version of Envoy that it is for, if that is known.
     pub(super) envoy: Option<EnvoyVersion>,
     /// Why it is not known which headers the chain reads, if that is not known.
@@ -104,7 +104,7 @@ impl<'a> Chain<'a> {
     /// The chain of a connection manager; `limpet`: the index of Limpet's filter; `located`: that filter, if its
     /// configuration is known.
     pub(super) fn new(
-        manager: &Node<'a>,
+        manager: &ConfigNode<'a>,
         limpet: usize,
         located: Option<&LocatedFilter<'a>>,
         envoy: Option<EnvoyVersion>,
@@ -115,7 +115,7 @@ impl<'a> Chain<'a> {
         let build = located.map(|located| located.build).or_else(expected);
         Self {
             manager: manager.clone(),
-            build: build.unwrap_or(Build::Wasm),
+            build: build.unwrap_or(LocatedBuild::Wasm),
             module: located.and_then(|located| located.envoy.get("dynamic_module_config")),
             envoy,
             opaque: header_use::opaque(manager, located),
@@ -203,14 +203,14 @@ impl<'a> Chain<'a> {
 }
 
 /// The build of a filter whose configuration is elsewhere.
-fn expected_build(filter: &Node<'_>) -> Build {
+fn expected_build(filter: &ConfigNode<'_>) -> LocatedBuild {
     let types = filter
         .get("config_discovery")
         .map(|discovery| discovery.list("type_urls"));
     let types = types.unwrap_or_default();
-    if Build::Module.is_among(&types) && !Build::Wasm.is_among(&types) {
-        Build::Module
+    if LocatedBuild::Module.is_among(&types) && !LocatedBuild::Wasm.is_among(&types) {
+        LocatedBuild::Module
     } else {
-        Build::Wasm
+        LocatedBuild::Wasm
     }
 }

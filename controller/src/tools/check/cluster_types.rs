@@ -1,10 +1,10 @@
 //! Whether Envoy can lead a session to an endpoint of a cluster. docs/reference/envoy-configuration.md has the table.
 
 use super::chain::Chain;
-use super::report::{Report, Severity};
-use super::session::Session;
-use crate::envoy_config::discovery::Sources;
-use crate::envoy_config::node::Node;
+use super::report::{CheckReport, Severity};
+use super::session::CheckedSession;
+use crate::envoy_config::discovery::DiscoverySources;
+use crate::envoy_config::node::ConfigNode;
 
 /// The types of clusters that were tried, of those that are extensions.
 const TRIED: [&str; 4] = ["dns", "aggregate", "composite", "dynamic_forward_proxy"];
@@ -14,10 +14,10 @@ const IN_USE: [&str; 2] = ["UNKNOWN", "HEALTHY"];
 
 /// Checks the clusters that a session is led to.
 pub(super) fn check<'a>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
-    sources: &Sources<'a>,
-    session: &Session<'_>,
+    sources: &DiscoverySources<'a>,
+    session: &CheckedSession<'_>,
     clusters: &[&str],
 ) {
     for cluster in clusters {
@@ -39,31 +39,31 @@ pub(super) fn check<'a>(
             let message = format!("{}, so {effect} ({name}): {}", problem.cause, problem.instead);
             report.add(severity, cluster, message);
         }
-        note_untried(report, &name, cluster);
+        report_untried(report, &name, cluster);
         check_statuses(report, severity, effect, &name, cluster);
         if severity == Severity::Warning {
-            note_panic(report, &name, cluster);
+            report_panic(report, &name, cluster);
         }
     }
 }
 
-struct Problem {
+struct ClusterTypeProblem {
     cause: &'static str,
     /// If it is another one than that nothing is steered.
     effect: Option<&'static str>,
     instead: &'static str,
 }
 
-fn problem(cluster: &Node<'_>) -> Option<Problem> {
+fn problem(cluster: &ConfigNode<'_>) -> Option<ClusterTypeProblem> {
     let typed = cluster.at(&["cluster_type", "typed_config"]);
-    let typed = typed.as_ref().and_then(Node::typed);
+    let typed = typed.as_ref().and_then(ConfigNode::typed);
     let (kind, content) = match &typed {
         Some((kind, content)) => (*kind, Some(content)),
         None => ("", None),
     };
     let is = |extension: &str| kind.contains(&format!(".clusters.{extension}.v3."));
     if is("aggregate") || is("composite") {
-        return Some(Problem {
+        return Some(ClusterTypeProblem {
             cause: "Envoy finds no endpoint of a cluster that is made of others",
             effect: None,
             instead: "expected one cluster, with priorities for its endpoints, or a route to each of the clusters",
@@ -71,7 +71,7 @@ fn problem(cluster: &Node<'_>) -> Option<Problem> {
     }
     if is("dynamic_forward_proxy") {
         let has_own = content.is_some_and(|content| content.get("sub_clusters_config").is_some());
-        return Some(Problem {
+        return Some(ClusterTypeProblem {
             cause: if has_own {
                 "each host is a cluster of its own"
             } else {
@@ -82,7 +82,7 @@ fn problem(cluster: &Node<'_>) -> Option<Problem> {
         });
     }
     if cluster.text("type") == Some("ORIGINAL_DST") {
-        return Some(Problem {
+        return Some(ClusterTypeProblem {
             cause: "the cluster has endpoints of all addresses that clients asked for",
             effect: Some("a session leads to its endpoint, whatever address a request is for"),
             instead: "expected no session on routes to original destinations",
@@ -91,14 +91,14 @@ fn problem(cluster: &Node<'_>) -> Option<Problem> {
     if cluster.text("type") == Some("LOGICAL_DNS")
         || (is("dns") && content.is_some_and(|content| content.flag("all_addresses_in_single_endpoint")))
     {
-        return Some(Problem {
+        return Some(ClusterTypeProblem {
             cause: "the cluster has one endpoint, whose address is the first that DNS answers",
             effect: None,
             instead: "expected STRICT_DNS, which has an endpoint for each address, unless the name has one address \
                       for ever",
         });
     }
-    has_other_addresses(cluster).then_some(Problem {
+    has_other_addresses(cluster).then_some(ClusterTypeProblem {
         cause: "an endpoint is no IP address and port, and tokens name nothing else",
         effect: Some("no session begins there"),
         instead: "expected socket_address",
@@ -106,19 +106,19 @@ fn problem(cluster: &Node<'_>) -> Option<Problem> {
 }
 
 /// Says of any other extension that it is not known here.
-fn note_untried(report: &mut Report, name: &str, cluster: &Node<'_>) {
+fn report_untried(report: &mut CheckReport, name: &str, cluster: &ConfigNode<'_>) {
     let typed = cluster.at(&["cluster_type", "typed_config"]);
-    let Some((kind, _)) = typed.as_ref().and_then(Node::typed) else {
+    let Some((kind, _)) = typed.as_ref().and_then(ConfigNode::typed) else {
         return;
     };
     let is_tried = |extension: &&str| kind.contains(&format!(".clusters.{extension}.v3."));
     if !TRIED.iter().any(is_tried) {
         let message = format!("not checked: whether a session {name} holds in a cluster of the type {kind}");
-        report.note(cluster, message);
+        report.add_note(cluster, message);
     }
 }
 
-fn has_other_addresses(cluster: &Node<'_>) -> bool {
+fn has_other_addresses(cluster: &ConfigNode<'_>) -> bool {
     let localities = cluster
         .get("load_assignment")
         .map(|assignment| assignment.list("endpoints"));
@@ -131,7 +131,7 @@ fn has_other_addresses(cluster: &Node<'_>) -> bool {
 }
 
 /// Envoy leads sessions to endpoints in these states alone.
-fn check_statuses(report: &mut Report, severity: Severity, effect: &str, name: &str, cluster: &Node<'_>) {
+fn check_statuses(report: &mut CheckReport, severity: Severity, effect: &str, name: &str, cluster: &ConfigNode<'_>) {
     let Some(statuses) = cluster.at(&["common_lb_config", "override_host_status"]) else {
         return;
     };
@@ -148,7 +148,7 @@ fn check_statuses(report: &mut Report, severity: Severity, effect: &str, name: &
 }
 
 /// While Envoy is in panic, load balancing takes endpoints that sessions may not have.
-fn note_panic(report: &mut Report, name: &str, cluster: &Node<'_>) {
+fn report_panic(report: &mut CheckReport, name: &str, cluster: &ConfigNode<'_>) {
     let common = cluster.get("common_lb_config");
     let common = common.as_ref();
     let finds_out = cluster.get("health_checks").is_some() || cluster.get("outlier_detection").is_some();
@@ -163,6 +163,6 @@ fn note_panic(report: &mut Report, name: &str, cluster: &Node<'_>) {
              unhealthy ones as well, and a session {name} there moves with each response; with 0, they are answered \
              with status 503"
         );
-        report.note(cluster, message);
+        report.add_note(cluster, message);
     }
 }

@@ -2,12 +2,12 @@
 //! explains each part.
 
 use super::chain::Chain;
-use super::report::{Report, Severity};
+use super::report::{CheckReport, Severity};
 use super::{addresses, headers, minimal, route_tables, routes};
 use crate::cli::CheckArgs;
-use crate::envoy_config::discovery::{self, Sources};
-use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
-use crate::envoy_config::node::Node;
+use crate::envoy_config::discovery::{self, DiscoverySources};
+use crate::envoy_config::filter_locator::{self, LocatedBuild, LocatedFilter};
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::{DISCOVERED_MODULE, DISCOVERED_WASM, FILTER_NAME, HOST_HEADER, STRICT_HOST_HEADER};
 use limpet_core::outcome::FILTER_STATE;
@@ -21,7 +21,12 @@ enum Ownership<'s, 'a> {
 }
 
 /// Checks every connection manager of a document that has Limpet's filter; returns whether there is one.
-pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs) -> bool {
+pub(super) fn check_all<'a>(
+    report: &mut CheckReport,
+    root: &ConfigNode<'a>,
+    sources: &DiscoverySources<'a>,
+    args: &CheckArgs,
+) -> bool {
     let located = filter_locator::filters(root);
     let mut any = false;
     root.visit(&mut |manager| {
@@ -43,29 +48,29 @@ pub(super) fn check_all<'a>(report: &mut Report, root: &Node<'a>, sources: &Sour
             let before = problems(report);
             check(report, &chain, located, sources);
             if args.minimal {
-                minimal::note(report, &chain, located, problems(report) == before);
+                minimal::report_unneeded(report, &chain, located, problems(report) == before);
             }
         }
     });
     any
 }
 
-fn problems(report: &Report) -> usize {
+fn problems(report: &CheckReport) -> usize {
     report.count(Severity::Error) + report.count(Severity::Warning)
 }
 
 /// Whether the object around a filter is this entry of `http_filters`, or in it: a filter may be wrapped in a matcher.
-fn is_in(holder: &Node<'_>, entry: &Node<'_>) -> bool {
+fn is_in(holder: &ConfigNode<'_>, entry: &ConfigNode<'_>) -> bool {
     let rest = holder.path.strip_prefix(&entry.path);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// An entry of `http_filters` whose configuration is discovered.
 fn discovered<'s, 'a>(
-    report: &mut Report,
-    entry: &Node<'a>,
-    discovery: &Node<'a>,
-    sources: &'s Sources<'a>,
+    report: &mut CheckReport,
+    entry: &ConfigNode<'a>,
+    discovery: &ConfigNode<'a>,
+    sources: &'s DiscoverySources<'a>,
 ) -> Ownership<'s, 'a> {
     let name = entry.text("name").unwrap_or_default();
     let ownership = match sources.filter(name) {
@@ -79,22 +84,27 @@ fn discovered<'s, 'a>(
             "not checked: the filter's configuration, which Envoy gets {from}; give that file as well, or run the \
              check where Envoy runs"
         );
-        report.note(entry, message);
+        report.add_note(entry, message);
     }
     if discovery.get("default_config").is_none() {
         let message = "without a default_config, Envoy refuses the requests of routes that use the filter until there \
                        is a first good configuration; with one that lets requests pass, backends get their tokens \
                        until then";
-        report.note(discovery, message);
+        report.add_note(discovery, message);
     }
     ownership
 }
 
-fn check<'a>(report: &mut Report, chain: &Chain<'a>, located: Option<&LocatedFilter<'a>>, sources: &Sources<'a>) {
+fn check<'a>(
+    report: &mut CheckReport,
+    chain: &Chain<'a>,
+    located: Option<&LocatedFilter<'a>>,
+    sources: &DiscoverySources<'a>,
+) {
     let config = located.and_then(|located| located.configuration.parsed());
     let config = config.as_ref();
     // The module steers by itself, and nothing is said in headers.
-    if chain.build == Build::Wasm {
+    if chain.build == LocatedBuild::Wasm {
         check_steering(report, chain, config);
         headers::check(report, chain);
     }
@@ -119,7 +129,7 @@ fn check<'a>(report: &mut Report, chain: &Chain<'a>, located: Option<&LocatedFil
 }
 
 /// Of filters that routes must enable, where some routes are not known.
-fn check_enabled_by_routes(report: &mut Report, chain: &Chain<'_>) {
+fn check_enabled_by_routes(report: &mut CheckReport, chain: &Chain<'_>) {
     for filter in chain
         .in_front()
         .iter()
@@ -131,7 +141,7 @@ fn check_enabled_by_routes(report: &mut Report, chain: &Chain<'_>) {
 }
 
 /// The two `stateful_session` filters of Envoy's that steer for the wasm filter.
-fn check_steering(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
+fn check_steering(report: &mut CheckReport, chain: &Chain<'_>, config: Option<&FilterConfig>) {
     let any =
         |strict: bool| config.is_none_or(|config| config.policies.values().any(|policy| policy.may_steer(strict)));
     let has_strict = config.is_some() && any(true);
@@ -145,7 +155,7 @@ fn check_steering(report: &mut Report, chain: &Chain<'_>, config: Option<&Filter
 }
 
 /// The filter that steers sessions of strict policies, or the one for all others.
-fn check_steering_filter(report: &mut Report, chain: &Chain<'_>, strict: bool, needed: bool) {
+fn check_steering_filter(report: &mut CheckReport, chain: &Chain<'_>, strict: bool, needed: bool) {
     let (filter, header, policies) = if strict {
         (chain.strict(), STRICT_HOST_HEADER, "strict policies")
     } else {
@@ -179,10 +189,10 @@ fn check_steering_filter(report: &mut Report, chain: &Chain<'_>, strict: bool, n
 }
 
 /// An access log that shows what happened to sessions is empty unless the filter fills it.
-fn check_access_log(report: &mut Report, chain: &Chain<'_>, config: Option<&FilterConfig>) {
+fn check_access_log(report: &mut CheckReport, chain: &Chain<'_>, config: Option<&FilterConfig>) {
     let state = match chain.build {
-        Build::Wasm => format!("wasm.{FILTER_STATE}"),
-        Build::Module => FILTER_STATE.to_owned(),
+        LocatedBuild::Wasm => format!("wasm.{FILTER_STATE}"),
+        LocatedBuild::Module => FILTER_STATE.to_owned(),
     };
     let logs = chain.manager.get("access_log");
     let shown = logs.filter(|logs| logs.value.to_string().contains(&format!("({state}")));

@@ -3,22 +3,22 @@
 
 use serde_json::Value;
 
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
-use super::session::Session;
-use crate::envoy_config::node::{Node, camel_case};
+use super::session::CheckedSession;
+use crate::envoy_config::node::{ConfigNode, camel_case};
 use limpet_core::envoy::{DESTINATION_HEADER, UNAVAILABLE_CLUSTER};
 use limpet_core::token::{Destination, cluster_base};
 
 /// A route's matcher of the header that names the destination.
 #[derive(Debug)]
 pub(super) struct DestinationMatcher<'a> {
-    node: Node<'a>,
+    node: ConfigNode<'a>,
     /// The value that the header must have; `None` if it is matched in another way.
-    exact: Option<Node<'a>>,
+    exact: Option<ConfigNode<'a>>,
 }
 
-pub(super) fn matcher<'a>(route: &Node<'a>) -> Option<DestinationMatcher<'a>> {
+pub(super) fn matcher<'a>(route: &ConfigNode<'a>) -> Option<DestinationMatcher<'a>> {
     let headers = route.get("match")?.list("headers");
     let node = headers.into_iter().find(is_destination)?;
     let exact = node
@@ -28,7 +28,7 @@ pub(super) fn matcher<'a>(route: &Node<'a>) -> Option<DestinationMatcher<'a>> {
     Some(DestinationMatcher { node, exact })
 }
 
-fn is_destination(matcher: &Node<'_>) -> bool {
+fn is_destination(matcher: &ConfigNode<'_>) -> bool {
     let name = matcher.text("name");
     name.is_some_and(|name| name.eq_ignore_ascii_case(DESTINATION_HEADER))
 }
@@ -49,10 +49,10 @@ impl DestinationRoutes {
     /// Adds a route that matches on the header, and checks it.
     pub(super) fn add(
         &mut self,
-        report: &mut Report,
+        report: &mut CheckReport,
         matcher: &DestinationMatcher<'_>,
         entry: &RouteEntry<'_, '_>,
-        session: Option<&Session<'_>>,
+        session: Option<&CheckedSession<'_>>,
     ) {
         let Some(cluster) = entry.route.get("route").and_then(|action| action.text("cluster")) else {
             let message = format!(
@@ -88,8 +88,8 @@ impl DestinationRoutes {
     /// Checks the weighted route of a split, its last; `issuing`: the clusters that issue tokens.
     pub(super) fn check(
         &self,
-        report: &mut Report,
-        session: &Session<'_>,
+        report: &mut CheckReport,
+        session: &CheckedSession<'_>,
         entry: &RouteEntry<'_, '_>,
         issuing: &[&str],
     ) {
@@ -118,7 +118,7 @@ fn hash(cluster: &str) -> String {
 }
 
 /// A route's match without the header, in one form for all ways to write it.
-fn rest(route: &Node<'_>) -> Value {
+fn rest(route: &ConfigNode<'_>) -> Value {
     let Some(own) = route.get("match") else {
         return Value::Null;
     };

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::chain::Chain;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
-use super::session::{Session, expected_session, session_entry};
-use crate::envoy_config::discovery::Sources;
-use crate::envoy_config::node::Node;
+use super::session::{CheckedSession, expected_session, session_entry};
+use crate::envoy_config::discovery::DiscoverySources;
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::RouteSession;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::{FILTER_NAME, NO_SESSION};
@@ -16,16 +16,16 @@ use limpet_core::token::cluster_base;
 /// The session of a cluster, and where it is named.
 pub(super) struct OfCluster<'n, 'c, 'a> {
     pub(super) cluster: &'n str,
-    pub(super) session: Session<'c>,
-    pub(super) node: Node<'a>,
+    pub(super) session: CheckedSession<'c>,
+    pub(super) node: ConfigNode<'a>,
 }
 
 /// The sessions that the policy of a route makes in each of its clusters.
 pub(super) fn of_route<'n, 'a, 'c>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
-    sources: &Sources<'a>,
-    session: &Session<'c>,
+    sources: &DiscoverySources<'a>,
+    session: &CheckedSession<'c>,
     entry: &'n RouteEntry<'_, 'a>,
 ) -> Vec<OfCluster<'n, 'c, 'a>> {
     let clusters = issuing(report, chain, sources, &entry.clusters);
@@ -39,10 +39,10 @@ pub(super) fn of_route<'n, 'a, 'c>(
 
 /// The sessions of the clusters of a route.
 pub(super) fn sessions<'n, 'a, 'c>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
     config: &'c FilterConfig,
-    sources: &Sources<'a>,
+    sources: &DiscoverySources<'a>,
     entry: &'n RouteEntry<'_, 'a>,
 ) -> Vec<OfCluster<'n, 'c, 'a>> {
     let mut sessions = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn sessions<'n, 'a, 'c>(
     for name in &entry.clusters {
         let Some(cluster) = sources.cluster(chain.manager.file, name) else {
             let message = format!("not checked: the session of the cluster {name}, which Envoy gets from elsewhere");
-            report.note(entry.route, message);
+            report.add_note(entry.route, message);
             continue;
         };
         let Some((session, node)) = session(report, config, cluster) else {
@@ -75,16 +75,16 @@ pub(super) fn sessions<'n, 'a, 'c>(
 }
 
 fn session<'a, 'c>(
-    report: &mut Report,
+    report: &mut CheckReport,
     config: &'c FilterConfig,
-    cluster: &Node<'a>,
-) -> Option<(Session<'c>, Node<'a>)> {
+    cluster: &ConfigNode<'a>,
+) -> Option<(CheckedSession<'c>, ConfigNode<'a>)> {
     let node = session_entry(report, &metadata(cluster)?)?;
     let text = node.value.as_str().unwrap_or_default();
     if text == NO_SESSION {
         return None;
     }
-    let session = policy_and_scope(text).and_then(|(policy, scope)| Session::new(config, policy, scope));
+    let session = policy_and_scope(text).and_then(|(policy, scope)| CheckedSession::new(config, policy, scope));
     if session.is_none() {
         report.error(&node, expected_session(config, &node.value.to_string()));
     }
@@ -103,15 +103,15 @@ fn policy_and_scope(session: &str) -> Option<(&str, &str)> {
     }
 }
 
-fn metadata<'a>(cluster: &Node<'a>) -> Option<Node<'a>> {
+fn metadata<'a>(cluster: &ConfigNode<'a>) -> Option<ConfigNode<'a>> {
     cluster.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)
 }
 
 /// Those of a split's clusters that issue tokens. Metadata of a cluster may say that it does not.
 pub(super) fn issuing<'a, 'n>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
-    sources: &Sources<'a>,
+    sources: &DiscoverySources<'a>,
     clusters: &[&'n str],
 ) -> Vec<&'n str> {
     let mut issues = |name: &str| {
@@ -136,10 +136,10 @@ pub(super) fn issuing<'a, 'n>(
 /// Reports clusters whose metadata say that they issue no tokens, although the route is no split and begins `session`
 /// there.
 pub(super) fn check_none<'a>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
-    sources: &Sources<'a>,
-    session: &Session<'_>,
+    sources: &DiscoverySources<'a>,
+    session: &CheckedSession<'_>,
     entry: &RouteEntry<'_, 'a>,
 ) {
     for name in &entry.clusters {

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::report::Report;
-use crate::envoy_config::filter_locator::{Build, LocatedFilter};
+use super::report::CheckReport;
+use crate::envoy_config::filter_locator::{LocatedBuild, LocatedFilter};
 use crate::envoy_config::foreign_config::ForeignConfig;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::node::ConfigNode;
 
 /// Envoy's values, by their numbers. Without one, the VM stays dead.
 const POLICIES: [&str; 4] = ["UNSPECIFIED", "FAIL_RELOAD", "FAIL_CLOSED", "FAIL_OPEN"];
@@ -13,8 +13,12 @@ const POLICIES: [&str; 4] = ["UNSPECIFIED", "FAIL_RELOAD", "FAIL_CLOSED", "FAIL_
 const STRATEGIES: [&str; 3] = ["FAIL_RELOAD", "FAIL_CLOSE", "FAIL_OPEN"];
 
 /// Checks the filter in a configuration of Envoy.
-pub(super) fn check(report: &mut Report, filter: &LocatedFilter<'_>) {
-    let Some(plugin) = filter.envoy.get("config").filter(|_| filter.build == Build::Wasm) else {
+pub(super) fn check(report: &mut CheckReport, filter: &LocatedFilter<'_>) {
+    let Some(plugin) = filter
+        .envoy
+        .get("config")
+        .filter(|_| filter.build == LocatedBuild::Wasm)
+    else {
         return;
     };
     let Some(node) = plugin.get("failure_policy") else {
@@ -42,8 +46,8 @@ fn policy(value: &Value) -> Option<&'static str> {
 }
 
 /// Checks the filter in an object of another control plane.
-pub(super) fn check_foreign(report: &mut Report, root: &Node<'_>, found: &ForeignConfig<'_>) {
-    if found.build == Build::Module {
+pub(super) fn check_foreign(report: &mut CheckReport, root: &ConfigNode<'_>, found: &ForeignConfig<'_>) {
+    if found.build == LocatedBuild::Module {
         return;
     }
     if root.text("kind") == Some("WasmPlugin") {
@@ -62,16 +66,16 @@ pub(super) fn check_foreign(report: &mut Report, root: &Node<'_>, found: &Foreig
     }
     let message = "Envoy Gateway cannot say that Envoy replaces a VM that has ended: requests then fail until Envoy \
                    restarts. The dynamic module has no VM";
-    report.note(&found.node, message);
+    report.add_note(&found.node, message);
 }
 
-fn refused(report: &mut Report, node: &Node<'_>, [reload, close, open]: [&str; 3], by: &str) {
+fn refused(report: &mut CheckReport, node: &ConfigNode<'_>, [reload, close, open]: [&str; 3], by: &str) {
     let found = node.value;
     let message = format!("expected {reload}, {close} or {open}, found {found}: {by} refuses it");
     report.error(node, message);
 }
 
-fn warn(report: &mut Report, node: &Node<'_>, field: &str, opens: bool) {
+fn warn(report: &mut CheckReport, node: &ConfigNode<'_>, field: &str, opens: bool) {
     let otherwise = if opens {
         "have no session and take their tokens to backends"
     } else {

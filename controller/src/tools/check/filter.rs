@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::report::{CheckedFilter, Report, Severity};
+use super::report::{CheckReport, CheckedFilter, Severity};
 use super::session_conflicts;
-use crate::envoy_config::filter_locator::Build;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::filter_locator::LocatedBuild;
+use crate::envoy_config::node::ConfigNode;
 use crate::time_format;
 use crate::tools::keys::source;
 use limpet_core::carrier::cookie_domain;
@@ -25,16 +25,16 @@ const MILLISECONDS: u64 = 100_000_000_000;
 
 /// What is known of the use of a configuration.
 #[derive(Default)]
-pub(super) struct Usage {
+pub(super) struct FilterUsage {
     /// The build that reads it, if that is known.
-    pub(super) build: Option<Build>,
+    pub(super) build: Option<LocatedBuild>,
     /// The variables of its environment that Envoy hands to a wasm filter.
     pub(super) forwarded: BTreeSet<String>,
     /// The variables that Envoy's configuration has for a wasm filter.
     pub(super) values: BTreeMap<String, String>,
 }
 
-impl Usage {
+impl FilterUsage {
     /// The variable as the filter will see it, as far as it is known here.
     fn variable(&self, name: &str) -> Option<String> {
         self.values.get(name).cloned().or_else(|| std::env::var(name).ok())
@@ -42,7 +42,13 @@ impl Usage {
 }
 
 /// Checks a configuration that stands at `node`; `require_environment`: all its variables must be set here.
-pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &Usage, require_environment: bool) {
+pub(super) fn check(
+    report: &mut CheckReport,
+    node: &ConfigNode<'_>,
+    json: &[u8],
+    usage: &FilterUsage,
+    require_environment: bool,
+) {
     let mut config = match config::parse(json) {
         Ok(config) => config,
         Err(error) => return add_problems(report, node, error),
@@ -64,7 +70,7 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
     if usage.build.is_none() {
         session_conflicts::check_alone(report, node, &config);
     }
-    let mut missing: Vec<&Variable> = variables.iter().filter(|variable| variable.is_missing(usage)).collect();
+    let mut missing: Vec<&SecretVariable> = variables.iter().filter(|variable| variable.is_missing(usage)).collect();
     if !check_variables(report, node, &variables, usage) {
         // The filter's own message would repeat what stands in `env`.
         stand_in(&mut config, UNKNOWN);
@@ -74,7 +80,7 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
         report.field(Severity::Warning, node, warning.field(), warning.to_string());
     }
     check_with_stand_ins(report, node, config, usage, missing.first().copied());
-    for Variable { field, name, holds, .. } in missing {
+    for SecretVariable { field, name, holds, .. } in missing {
         if require_environment {
             let message = format!("expected the environment variable {name}, which is not set here");
             report.field(Severity::Error, node, field, message);
@@ -90,11 +96,11 @@ pub(super) fn check(report: &mut Report, node: &Node<'_>, json: &[u8], usage: &U
 
 /// Has the filter itself check a configuration; what is not known here is replaced.
 fn check_with_stand_ins(
-    report: &mut Report,
-    node: &Node<'_>,
+    report: &mut CheckReport,
+    node: &ConfigNode<'_>,
     mut config: FilterConfig,
-    usage: &Usage,
-    missing: Option<&Variable>,
+    usage: &FilterUsage,
+    missing: Option<&SecretVariable>,
 ) {
     if let (Some(_), Some(missing)) = (&config.wrapped_keys, missing) {
         // Nothing stands in for a key-encryption key, so a key stands in for the keyring.
@@ -102,7 +108,7 @@ fn check_with_stand_ins(
     }
     let environment = |name: &str| Some(usage.variable(name).unwrap_or_else(|| STAND_IN.to_owned()));
     let checked = match &config.sds_keys {
-        Some(_) if usage.build != Some(Build::Wasm) => {
+        Some(_) if usage.build != Some(LocatedBuild::Wasm) => {
             let message = "not checked: the keyring, in a secret that Envoy discovers";
             report.field(Severity::Note, node, "sdsKeys", message);
             Filter::without_keys(&config).map(|_| config::warnings(&config))
@@ -131,7 +137,7 @@ fn stand_in(config: &mut FilterConfig, variable: &str) {
 }
 
 /// A fence in milliseconds is no clock's fault. The filter lets it begin at once, and anew whenever an Envoy starts.
-fn check_fences(report: &mut Report, node: &Node<'_>, config: &mut FilterConfig) {
+fn check_fences(report: &mut CheckReport, node: &ConfigNode<'_>, config: &mut FilterConfig) {
     for (i, fence) in config.fences.iter_mut().enumerate() {
         let found = fence.not_before;
         if found >= MILLISECONDS {
@@ -142,7 +148,7 @@ fn check_fences(report: &mut Report, node: &Node<'_>, config: &mut FilterConfig)
     }
 }
 
-fn add_problems(report: &mut Report, node: &Node<'_>, error: config::ConfigError) {
+fn add_problems(report: &mut CheckReport, node: &ConfigNode<'_>, error: config::ConfigError) {
     for problem in error.problems {
         report.field(Severity::Error, node, &problem.field, problem.message);
     }
@@ -155,7 +161,7 @@ fn key_ids(config: &FilterConfig) -> Option<Vec<u8>> {
 }
 
 /// An environment variable that holds a secret.
-struct Variable {
+struct SecretVariable {
     /// The field that names it.
     field: String,
     name: String,
@@ -164,16 +170,16 @@ struct Variable {
     needed: bool,
 }
 
-impl Variable {
-    fn is_missing(&self, usage: &Usage) -> bool {
+impl SecretVariable {
+    fn is_missing(&self, usage: &FilterUsage) -> bool {
         self.needed && usage.variable(&self.name).is_none()
     }
 }
 
-fn variables(config: &FilterConfig) -> Vec<Variable> {
+fn variables(config: &FilterConfig) -> Vec<SecretVariable> {
     let keys = config.keys.iter().flatten().enumerate();
     let keys = keys.filter_map(|(i, key)| {
-        Some(Variable {
+        Some(SecretVariable {
             field: format!("keys[{i}].env"),
             name: key.env.clone()?,
             holds: "key",
@@ -183,7 +189,7 @@ fn variables(config: &FilterConfig) -> Vec<Variable> {
     let wrapped = config.wrapped_keys.as_ref();
     let named = wrapped.and_then(|wrapped| Some(Wrapped::parse(&wrapped.text).ok()?.key_encryption_key().0));
     let list = wrapped.iter().flat_map(|wrapped| &wrapped.key_encryption_keys);
-    let wrapping = list.enumerate().map(|(i, key)| Variable {
+    let wrapping = list.enumerate().map(|(i, key)| SecretVariable {
         field: format!("wrappedKeys.keyEncryptionKeys[{i}].env"),
         name: key.env.clone(),
         holds: "key-encryption key, and the keyring under it,",
@@ -194,11 +200,16 @@ fn variables(config: &FilterConfig) -> Vec<Variable> {
 
 /// Whether every `env` is the name of a variable. A variable that Envoy does not hand to the filter is reported, and
 /// one that everybody can read who sees Envoy's configuration.
-fn check_variables(report: &mut Report, node: &Node<'_>, variables: &[Variable], usage: &Usage) -> bool {
+fn check_variables(
+    report: &mut CheckReport,
+    node: &ConfigNode<'_>,
+    variables: &[SecretVariable],
+    usage: &FilterUsage,
+) -> bool {
     // A module reads the environment of Envoy's process itself.
-    let forwarded = (usage.build == Some(Build::Wasm)).then_some(&usage.forwarded);
+    let forwarded = (usage.build == Some(LocatedBuild::Wasm)).then_some(&usage.forwarded);
     let mut plausible = true;
-    for Variable {
+    for SecretVariable {
         field,
         name,
         needed,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::envoy_config::filter_locator::{FILTER_CONFIG, LocatedFilter};
-use crate::envoy_config::node::{Node, camel_case};
+use crate::envoy_config::node::{ConfigNode, camel_case};
 
 pub(super) const EARLY_HEADER_MUTATION: &str =
     "envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
@@ -42,7 +42,7 @@ const REMOVALS: [&str; 3] = ["remove", "request_headers_to_remove", "response_he
 
 /// Why it is not known which headers a connection manager reads, if that is not known; `located`: Limpet's filter, if
 /// its configuration is known.
-pub(super) fn opaque(manager: &Node<'_>, located: Option<&LocatedFilter<'_>>) -> Option<String> {
+pub(super) fn opaque(manager: &ConfigNode<'_>, located: Option<&LocatedFilter<'_>>) -> Option<String> {
     let Some(located) = located.filter(|located| !located.is_resource()) else {
         return Some("the filter's configuration is discovered, and may change without this file".to_owned());
     };
@@ -69,7 +69,7 @@ pub(super) fn opaque(manager: &Node<'_>, located: Option<&LocatedFilter<'_>>) ->
 }
 
 /// Whether anything but a removal names the header; `without`: the paths of parts that do not count.
-pub(super) fn names(node: &Node<'_>, header: &str, without: &[String]) -> bool {
+pub(super) fn names(node: &ConfigNode<'_>, header: &str, without: &[String]) -> bool {
     let has_word = |text: &str| {
         let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
         words.any(|word| word.eq_ignore_ascii_case(header))

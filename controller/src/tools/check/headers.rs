@@ -3,11 +3,11 @@
 use super::chain::{Chain, HttpFilter};
 use super::header_use::EARLY_HEADER_MUTATION;
 use super::mutations::{is_route_session, removes, session_append};
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
 use super::steering::{is_enabled, is_present};
-use crate::envoy_config::filter_locator::Build;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::filter_locator::LocatedBuild;
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::envoy::{
     DESTINATION_HEADER, HOST_HEADER, INTERNAL_HEADERS, ROUTE_SESSION_FORMAT, SESSION_HEADER, STRICT_HOST_HEADER,
 };
@@ -22,7 +22,7 @@ fn missing(headers: &[&str], is_removed: impl Fn(&str) -> bool) -> String {
 }
 
 /// Checks that these headers, if a client sends them, are removed before the first route match.
-pub(super) fn check_early(report: &mut Report, chain: &Chain<'_>, headers: &[&str]) {
+pub(super) fn check_early(report: &mut CheckReport, chain: &Chain<'_>, headers: &[&str]) {
     let early = early_mutations(chain);
     let missing = missing(headers, |header| early.iter().any(|mutation| removes(mutation, header)));
     if !missing.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn check_early(report: &mut Report, chain: &Chain<'_>, headers: &[&st
 }
 
 /// What Envoy does to the headers of a request before the first route match.
-pub(super) fn early_mutations<'a>(chain: &Chain<'a>) -> Vec<Node<'a>> {
+pub(super) fn early_mutations<'a>(chain: &Chain<'a>) -> Vec<ConfigNode<'a>> {
     let extensions = chain.manager.list("early_header_mutation_extensions");
     let typed = extensions.iter().filter_map(|extension| extension.get("typed_config"));
     let typed = typed.filter_map(|typed| typed.typed().filter(|(kind, _)| *kind == EARLY_HEADER_MUTATION));
@@ -43,7 +43,7 @@ pub(super) fn early_mutations<'a>(chain: &Chain<'a>) -> Vec<Node<'a>> {
 }
 
 /// Checks the chain of a wasm filter; [`check_upstream`] checks its routes.
-pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
+pub(super) fn check(report: &mut CheckReport, chain: &Chain<'_>) {
     let read = INTERNAL_HEADERS.into_iter().filter(|header| chain.may_use(header, &[]));
     let read: Vec<&str> = read.collect();
     check_early(report, chain, &read);
@@ -86,9 +86,9 @@ pub(super) fn check(report: &mut Report, chain: &Chain<'_>) {
 }
 
 /// Checks that clients do not see the internal headers of a route's responses. [`check`] reports what no route has.
-pub(super) fn check_downstream(report: &mut Report, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>) {
+pub(super) fn check_downstream(report: &mut CheckReport, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>) {
     let steers = chain.steering().any(|filter| is_present(filter, entry));
-    if chain.build == Build::Module || entry.route.get("route").is_none() || !steers {
+    if chain.build == LocatedBuild::Module || entry.route.get("route").is_none() || !steers {
         return;
     }
     let removing = |filter: &HttpFilter<'_>| {
@@ -109,17 +109,17 @@ pub(super) fn check_downstream(report: &mut Report, chain: &Chain<'_>, entry: &R
 }
 
 /// Checks that backends do not see the internal headers; `led`: sessions are led to this route, or away from it.
-pub(super) fn check_upstream(report: &mut Report, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>, led: bool) {
+pub(super) fn check_upstream(report: &mut CheckReport, chain: &Chain<'_>, entry: &RouteEntry<'_, '_>, led: bool) {
     let internal = match chain.build {
-        Build::Wasm => INTERNAL_HEADERS.as_slice(),
-        Build::Module if led => &[DESTINATION_HEADER],
-        Build::Module => &[],
+        LocatedBuild::Wasm => INTERNAL_HEADERS.as_slice(),
+        LocatedBuild::Module if led => &[DESTINATION_HEADER],
+        LocatedBuild::Module => &[],
     };
     if entry.route.get("route").is_none() {
         return;
     }
     let visible = missing(internal, |header| {
-        let is_it = |name: &Node<'_>| {
+        let is_it = |name: &ConfigNode<'_>| {
             name.value
                 .as_str()
                 .is_some_and(|name| name.eq_ignore_ascii_case(header))

@@ -1,14 +1,19 @@
 //! Routes that match on the parameter of a session, which the filter takes out of the request.
 
 use super::chain::Chain;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
-use super::session::Session;
-use crate::envoy_config::filter_locator::Build;
+use super::session::CheckedSession;
+use crate::envoy_config::filter_locator::LocatedBuild;
 
 /// Checks that a route of a session does not match on its parameter: with the wasm filter, Envoy matches again without.
-pub(super) fn check(report: &mut Report, chain: &Chain<'_>, session: &Session<'_>, entry: &RouteEntry<'_, '_>) {
-    if chain.build != Build::Wasm {
+pub(super) fn check(
+    report: &mut CheckReport,
+    chain: &Chain<'_>,
+    session: &CheckedSession<'_>,
+    entry: &RouteEntry<'_, '_>,
+) {
+    if chain.build != LocatedBuild::Wasm {
         return;
     }
     let also = session.config.also.iter().filter_map(|further| further.query.as_ref());

@@ -7,22 +7,27 @@ use super::chain::Chain;
 use super::header_use::names;
 use super::headers::early_mutations;
 use super::mutations::session_append;
-use super::report::Report;
-use crate::envoy_config::filter_locator::{Build, LocatedFilter};
-use crate::envoy_config::node::Node;
+use super::report::CheckReport;
+use crate::envoy_config::filter_locator::{LocatedBuild, LocatedFilter};
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::envoy::{FILTER_NAME, HOST_HEADER, INTERNAL_HEADERS, SESSION_HEADER, STRICT_HOST_HEADER};
 
 /// Names the parts that the chain of a wasm filter does not need; `is_good`: whether the check has found no errors and
 /// warnings in it.
-pub(super) fn note(report: &mut Report, chain: &Chain<'_>, located: Option<&LocatedFilter<'_>>, is_good: bool) {
-    if chain.build == Build::Module {
+pub(super) fn report_unneeded(
+    report: &mut CheckReport,
+    chain: &Chain<'_>,
+    located: Option<&LocatedFilter<'_>>,
+    is_good: bool,
+) {
+    if chain.build == LocatedBuild::Module {
         return;
     }
     let config = located.filter(|_| is_good && chain.opaque.is_none());
     let Some(config) = config.and_then(|located| located.configuration.parsed()) else {
         let why = chain.opaque.as_deref().unwrap_or("its errors and warnings come first");
         let message = format!("not known what this chain does not need: {why}");
-        return report.note(&chain.manager, message);
+        return report.add_note(&chain.manager, message);
     };
     let mut unneeded = Vec::new();
     for (strict, header, policies) in [
@@ -38,7 +43,7 @@ pub(super) fn note(report: &mut Report, chain: &Chain<'_>, located: Option<&Loca
         unneeded.extend(filters.map(|filter| (filter.node.clone(), why.clone())));
     }
     let filters: Vec<String> = unneeded.iter().map(|(filter, _)| filter.path.clone()).collect();
-    let in_front = |of: &str| -> Vec<Node<'_>> {
+    let in_front = |of: &str| -> Vec<ConfigNode<'_>> {
         let filters = chain.in_front().iter();
         filters.flat_map(|filter| filter.mutations(of)).collect()
     };
@@ -54,7 +59,7 @@ pub(super) fn note(report: &mut Report, chain: &Chain<'_>, located: Option<&Loca
     let appends: Vec<String> = appends.map(|append| append.path).collect();
     if !tells_sessions(chain) && !names(&chain.manager, SESSION_HEADER, &appends) {
         let is_for_session =
-            |mutation: &Node<'_>| is_removal(mutation, SESSION_HEADER) || session_append(mutation).is_some();
+            |mutation: &ConfigNode<'_>| is_removal(mutation, SESSION_HEADER) || session_append(mutation).is_some();
         let why = format!("no route's metadata name a session, and a client's {SESSION_HEADER} is removed before");
         let mutations = mutations.into_iter().filter(is_for_session);
         unneeded.extend(mutations.map(|mutation| (mutation, why.clone())));
@@ -62,7 +67,7 @@ pub(super) fn note(report: &mut Report, chain: &Chain<'_>, located: Option<&Loca
     // The last items of lists first: whoever deletes one after the other deletes what the notes name.
     unneeded.sort_by(|(one, _), (other, _)| place(&other.path).cmp(&place(&one.path)));
     for (node, why) in unneeded {
-        report.note(&node, format!("not needed: {why}"));
+        report.add_note(&node, format!("not needed: {why}"));
     }
 }
 
@@ -75,7 +80,7 @@ fn place(path: &str) -> Vec<(u32, &str)> {
 }
 
 /// Whether a mutation removes this header and no other.
-fn is_removal(mutation: &Node<'_>, header: &str) -> bool {
+fn is_removal(mutation: &ConfigNode<'_>, header: &str) -> bool {
     mutation
         .text("remove")
         .is_some_and(|name| name.eq_ignore_ascii_case(header))

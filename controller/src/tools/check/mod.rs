@@ -35,44 +35,47 @@ use serde_json::Value;
 
 use crate::cli::CheckArgs;
 use crate::envoy_config::config_file;
-use crate::envoy_config::discovery::{self, Sources};
-use crate::envoy_config::filter_locator::{self, Build, LocatedFilter};
+use crate::envoy_config::discovery::{self, DiscoverySources};
+use crate::envoy_config::filter_locator::{self, LocatedBuild, LocatedFilter};
 use crate::envoy_config::foreign_config::{self, ForeignConfig};
-use crate::envoy_config::node::Node;
-use crate::exit::{Failure, Verdict};
+use crate::envoy_config::node::ConfigNode;
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
-use filter::Usage;
+use filter::FilterUsage;
 use limpet_core::envoy::FILTER_NAME;
-use report::{Report, Severity};
+use report::{CheckReport, Severity};
 
-pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let mut documents = Vec::new();
     let mut unreadable = Vec::new();
     for file in &args.files {
         match config_file::read_all(file) {
-            Ok(values) if values.is_empty() => unreadable.push(Unreadable::new(file, &"empty")),
+            Ok(values) if values.is_empty() => unreadable.push(UnreadableFile::new(file, &"empty")),
             Ok(values) => documents.extend(named(file, values)),
-            Err(failure) => unreadable.push(Unreadable::new(file, &failure)),
+            Err(failure) => unreadable.push(UnreadableFile::new(file, &failure)),
         }
     }
     let given = documents.len();
     discovery::add_files(&mut documents);
-    let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
-    let sources = Sources::new(&roots);
-    let mut report = Report::default();
+    let roots: Vec<ConfigNode<'_>> = documents
+        .iter()
+        .map(|(file, value)| ConfigNode::root(file, value))
+        .collect();
+    let sources = DiscoverySources::new(&roots);
+    let mut report = CheckReport::default();
     let (mut any, mut without) = (false, Vec::new());
     for (i, root) in roots.iter().enumerate() {
         match check(&mut report, root, &sources, args) {
-            Contents::Filter => any = true,
-            Contents::NoFilter if i < given => without.push(root),
-            Contents::NoFilter | Contents::Routes => {}
+            DocumentContents::Filter => any = true,
+            DocumentContents::NoFilter if i < given => without.push(root),
+            DocumentContents::NoFilter | DocumentContents::Routes => {}
         }
     }
     for root in without {
         let message = "no Limpet filter in it";
         if any {
             // A bootstrap or clusters, beside the file that has the filter.
-            report.note(root, format!("not checked: {message}"));
+            report.add_note(root, format!("not checked: {message}"));
         } else {
             let expected = "expected a wasm filter or dynamic module named limpet, or one with a configuration of \
                             Limpet's";
@@ -88,22 +91,22 @@ pub(crate) fn run(args: &CheckArgs, form: Output) -> Result<Verdict, Failure> {
         Output::Json => print::json(&report, &files, &unreadable)?,
     }
     for file in &unreadable {
-        output::complain(&format!("error: {file}\n"));
+        output::print_error(&format!("error: {file}\n"));
     }
     if !unreadable.is_empty() {
-        return Ok(Verdict::Partial);
+        return Ok(CommandVerdict::Partial);
     }
     let bad = report.count(Severity::Error) > 0 || (args.deny_warnings && report.count(Severity::Warning) > 0);
-    Ok(if bad { Verdict::Bad } else { Verdict::Good })
+    Ok(if bad { CommandVerdict::Bad } else { CommandVerdict::Good })
 }
 
 /// A file that cannot be read, and why.
-struct Unreadable<'a> {
+struct UnreadableFile<'a> {
     file: &'a str,
     why: String,
 }
 
-impl<'a> Unreadable<'a> {
+impl<'a> UnreadableFile<'a> {
     fn new(file: &'a str, why: &dyn fmt::Display) -> Self {
         let why = why.to_string();
         let own = why.strip_prefix(&format!("{file}: ")).map(str::to_owned);
@@ -114,7 +117,7 @@ impl<'a> Unreadable<'a> {
     }
 }
 
-impl fmt::Display for Unreadable<'_> {
+impl fmt::Display for UnreadableFile<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.file, self.why)
     }
@@ -135,7 +138,7 @@ fn named(file: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)
 }
 
 /// What a document has.
-enum Contents {
+enum DocumentContents {
     Filter,
     /// Routes of a filter elsewhere.
     Routes,
@@ -143,20 +146,25 @@ enum Contents {
 }
 
 /// Checks one document.
-fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: &CheckArgs) -> Contents {
+fn check<'a>(
+    report: &mut CheckReport,
+    root: &ConfigNode<'a>,
+    sources: &DiscoverySources<'a>,
+    args: &CheckArgs,
+) -> DocumentContents {
     if let Some(found) = foreign_config::find(root) {
         check_foreign(report, root, found, args);
-        return Contents::Filter;
+        return DocumentContents::Filter;
     }
     if !root.has_types() && !is_envoys(root) && !is_object(root) {
         filter::check(
             report,
             root,
             root.value.to_string().as_bytes(),
-            &Usage::default(),
+            &FilterUsage::default(),
             args.env,
         );
-        return Contents::Filter;
+        return DocumentContents::Filter;
     }
     let found = filter_locator::filters(root);
     for filter in &found {
@@ -164,28 +172,28 @@ fn check<'a>(report: &mut Report, root: &Node<'a>, sources: &Sources<'a>, args: 
     }
     let chains = connection_manager::check_all(report, root, sources, args);
     match (found.is_empty() && !chains, sources.has_routes(root)) {
-        (false, _) => Contents::Filter,
-        (true, true) => Contents::Routes,
-        (true, false) => Contents::NoFilter,
+        (false, _) => DocumentContents::Filter,
+        (true, true) => DocumentContents::Routes,
+        (true, false) => DocumentContents::NoFilter,
     }
 }
 
 /// Whether it is a bootstrap of Envoy, or what Envoy discovers, without any typed message.
-fn is_envoys(root: &Node<'_>) -> bool {
+fn is_envoys(root: &ConfigNode<'_>) -> bool {
     ["resources", "dynamic_resources", "static_resources"]
         .iter()
         .any(|field| root.get(field).is_some())
 }
 
 /// Whether it is an object of Kubernetes.
-fn is_object(root: &Node<'_>) -> bool {
+fn is_object(root: &ConfigNode<'_>) -> bool {
     root.text("apiVersion").is_some() && root.text("kind").is_some()
 }
 
 /// Checks the filter in an object of another control plane, which has the filter's configuration and variables.
 fn check_foreign(
-    report: &mut Report,
-    root: &Node<'_>,
+    report: &mut CheckReport,
+    root: &ConfigNode<'_>,
     found: Result<Vec<ForeignConfig<'_>>, &'static str>,
     args: &CheckArgs,
 ) {
@@ -194,7 +202,7 @@ fn check_foreign(
             for found in found {
                 failure_policy::check_foreign(report, root, &found);
                 let json = found.json();
-                let usage = Usage {
+                let usage = FilterUsage {
                     build: Some(found.build),
                     forwarded: found.forwarded,
                     values: found.values,
@@ -206,7 +214,7 @@ fn check_foreign(
     }
 }
 
-fn check_filter(report: &mut Report, filter: &LocatedFilter<'_>, args: &CheckArgs) {
+fn check_filter(report: &mut CheckReport, filter: &LocatedFilter<'_>, args: &CheckArgs) {
     let configuration = &filter.configuration;
     let variables = filter.envoy.at(&["config", "vm_config", "environment_variables"]);
     let (mut forwarded, mut values) = (BTreeSet::new(), BTreeMap::new());
@@ -221,7 +229,7 @@ fn check_filter(report: &mut Report, filter: &LocatedFilter<'_>, args: &CheckArg
         report.error(&configuration.node, problem);
     }
     if let Some(json) = &configuration.text {
-        let usage = Usage {
+        let usage = FilterUsage {
             build: Some(filter.build),
             forwarded,
             values,
@@ -229,14 +237,14 @@ fn check_filter(report: &mut Report, filter: &LocatedFilter<'_>, args: &CheckArg
         filter::check(report, &configuration.node, json, &usage, args.env);
     }
     failure_policy::check(report, filter);
-    if filter.build == Build::Module {
+    if filter.build == LocatedBuild::Module {
         check_module_name(report, filter);
         version::check(report, filter, args.envoy);
     }
 }
 
 /// Envoy makes the name of the file from it.
-fn check_module_name(report: &mut Report, filter: &LocatedFilter<'_>) {
+fn check_module_name(report: &mut CheckReport, filter: &LocatedFilter<'_>) {
     let Some(node) = filter.envoy.at(&["dynamic_module_config", "name"]) else {
         return;
     };

@@ -1,17 +1,17 @@
 //! A route's session in Envoy's own configuration of the dynamic module for it.
 
 use super::chain::Chain;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
 use super::session::NamedSession;
-use crate::envoy_config::filter_locator::{self, Build};
-use crate::envoy_config::node::Node;
+use crate::envoy_config::filter_locator::{self, LocatedBuild};
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::RouteSession;
 use limpet_core::envoy::FILTER_NAME;
 
 /// The session of the innermost level that has a configuration of the filter.
 pub(super) fn session<'a>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
     entry: &RouteEntry<'_, 'a>,
 ) -> Option<NamedSession<'a>> {
@@ -21,7 +21,7 @@ pub(super) fn session<'a>(
         let Some((kind, per_route)) = filter_locator::per_route(level, filter) else {
             continue;
         };
-        if chain.build == Build::Wasm {
+        if chain.build == LocatedBuild::Wasm {
             report.error(
                 &per_route,
                 "is ignored: the wasm filter has no configuration of a route; it reads filter_metadata.limpet.session",
@@ -37,7 +37,7 @@ pub(super) fn session<'a>(
 }
 
 /// It is the module of this configuration that makes of it what the filter reads, so it has to be the filter's own.
-fn check_module(report: &mut Report, chain: &Chain<'_>, per_route: &Node<'_>) {
+fn check_module(report: &mut CheckReport, chain: &Chain<'_>, per_route: &ConfigNode<'_>) {
     let module = per_route.get("dynamic_module_config");
     if let Some(expected) = &chain.module {
         let differs = |field: &str| {
@@ -59,7 +59,7 @@ fn check_module(report: &mut Report, chain: &Chain<'_>, per_route: &Node<'_>) {
     }
 }
 
-fn named<'a>(report: &mut Report, per_route: &Node<'a>) -> NamedSession<'a> {
+fn named<'a>(report: &mut CheckReport, per_route: &ConfigNode<'a>) -> NamedSession<'a> {
     let session = filter_locator::route_session(per_route);
     let name = session.text.map(|text| String::from_utf8_lossy(&text).into_owned());
     let problem = session.problem.map(str::to_owned).or_else(|| {

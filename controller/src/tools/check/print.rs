@@ -3,9 +3,9 @@
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 
-use super::Unreadable;
-use super::report::{CheckedFilter, Finding, Report, Severity};
-use crate::exit::Failure;
+use super::UnreadableFile;
+use super::report::{CheckReport, CheckedFilter, Finding, Severity};
+use crate::exit::CommandFailure;
 use crate::output;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
@@ -16,14 +16,14 @@ const OK: Style = AnsiColor::Green.on_default().bold();
 /// Prints what is worst first, and one verdict for each file last.
 ///
 /// Quiet, it prints neither notes nor the verdict of a file without errors and warnings.
-pub(super) fn text(report: &Report, files: &[&str], quiet: bool) -> Result<(), Failure> {
+pub(super) fn text(report: &CheckReport, files: &[&str], quiet: bool) -> Result<(), CommandFailure> {
     let mut text = String::new();
     for severity in [Severity::Error, Severity::Warning, Severity::Note] {
         let found = report.findings.iter().filter(|finding| finding.severity == severity);
         text.extend(found.map(finding_text));
     }
     for file in files {
-        let verdict = Verdict::of(report, file);
+        let verdict = FileVerdict::of(report, file);
         if !(quiet && verdict.problems.is_empty()) {
             text += &verdict.text(file);
         }
@@ -54,7 +54,7 @@ fn finding_text(finding: &Finding) -> String {
 }
 
 /// What a check makes of one file.
-struct Verdict {
+struct FileVerdict {
     /// `2 errors`, `1 warning`.
     problems: Vec<String>,
     style: Style,
@@ -63,8 +63,8 @@ struct Verdict {
     checked: Vec<String>,
 }
 
-impl Verdict {
-    fn of(report: &Report, file: &str) -> Self {
+impl FileVerdict {
+    fn of(report: &CheckReport, file: &str) -> Self {
         let count = |severity| {
             let findings = report.of_file(file);
             findings.filter(|finding| finding.severity == severity).count()
@@ -127,7 +127,11 @@ fn policies(names: &[String]) -> String {
     }
 }
 
-pub(super) fn json(report: &Report, files: &[&str], unreadable: &[Unreadable<'_>]) -> Result<(), Failure> {
+pub(super) fn json(
+    report: &CheckReport,
+    files: &[&str],
+    unreadable: &[UnreadableFile<'_>],
+) -> Result<(), CommandFailure> {
     let file = |file: &&str| -> Value {
         json!({
             "file": file,

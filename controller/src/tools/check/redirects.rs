@@ -1,12 +1,17 @@
 //! Internal redirects: Envoy begins a request again, and the filter recognises it by its id.
 
 use super::chain::Chain;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
-use super::session::Session;
+use super::session::CheckedSession;
 
 /// Checks that sessions of a route outlast its internal redirects.
-pub(super) fn check(report: &mut Report, chain: &Chain<'_>, session: &Session<'_>, entry: &RouteEntry<'_, '_>) {
+pub(super) fn check(
+    report: &mut CheckReport,
+    chain: &Chain<'_>,
+    session: &CheckedSession<'_>,
+    entry: &RouteEntry<'_, '_>,
+) {
     let Some(policy) = entry.route.at(&["route", "internal_redirect_policy"]) else {
         return;
     };

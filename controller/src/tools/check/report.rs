@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::envoy_config::node::Node;
+use crate::envoy_config::node::ConfigNode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,37 +42,37 @@ pub(crate) struct CheckedFilter {
 
 /// The findings of all files.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct CheckReport {
     pub(crate) findings: Vec<Finding>,
     /// The same findings, to recognize a repeated one.
     known: HashSet<Finding>,
     pub(crate) checked: Vec<CheckedFilter>,
 }
 
-impl Report {
-    pub(crate) fn error(&mut self, node: &Node<'_>, message: impl Into<String>) {
+impl CheckReport {
+    pub(crate) fn error(&mut self, node: &ConfigNode<'_>, message: impl Into<String>) {
         self.add(Severity::Error, node, message);
     }
 
-    pub(crate) fn warning(&mut self, node: &Node<'_>, message: impl Into<String>) {
+    pub(crate) fn warning(&mut self, node: &ConfigNode<'_>, message: impl Into<String>) {
         self.add(Severity::Warning, node, message);
     }
 
-    pub(crate) fn note(&mut self, node: &Node<'_>, message: impl Into<String>) {
+    pub(crate) fn add_note(&mut self, node: &ConfigNode<'_>, message: impl Into<String>) {
         self.add(Severity::Note, node, message);
     }
 
-    pub(crate) fn add(&mut self, severity: Severity, node: &Node<'_>, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, severity: Severity, node: &ConfigNode<'_>, message: impl Into<String>) {
         self.insert(severity, node, None, message.into());
     }
 
     /// A finding at a field of the filter's configuration, which stands at `node`.
-    pub(crate) fn field(&mut self, severity: Severity, node: &Node<'_>, field: &str, message: impl Into<String>) {
+    pub(crate) fn field(&mut self, severity: Severity, node: &ConfigNode<'_>, field: &str, message: impl Into<String>) {
         self.insert(severity, node, Some(field.to_owned()), message.into());
     }
 
     /// Adds each finding once, however many ways lead to it.
-    fn insert(&mut self, severity: Severity, node: &Node<'_>, field: Option<String>, message: String) {
+    fn insert(&mut self, severity: Severity, node: &ConfigNode<'_>, field: Option<String>, message: String) {
         let finding = Finding {
             file: node.file.to_owned(),
             severity,

@@ -1,22 +1,26 @@
 //! The entries of a route configuration that requests are sent by.
 
-use crate::envoy_config::node::Node;
+use crate::envoy_config::node::ConfigNode;
 
 /// A route, or one of its weighted clusters, with the levels around it.
 #[derive(Debug)]
 pub(super) struct RouteEntry<'n, 'a> {
-    pub(super) route_configuration: &'n Node<'a>,
-    pub(super) virtual_host: &'n Node<'a>,
-    pub(super) route: &'n Node<'a>,
+    pub(super) route_configuration: &'n ConfigNode<'a>,
+    pub(super) virtual_host: &'n ConfigNode<'a>,
+    pub(super) route: &'n ConfigNode<'a>,
     /// Only a weighted cluster that has configurations of filters of its own is an entry of its own.
-    weighted_cluster: Option<Node<'a>>,
+    weighted_cluster: Option<ConfigNode<'a>>,
     /// The clusters that a request of this entry may be sent to.
     pub(super) clusters: Vec<&'a str>,
 }
 
 impl<'n, 'a> RouteEntry<'n, 'a> {
     /// The entries of a route.
-    pub(super) fn all(route_configuration: &'n Node<'a>, virtual_host: &'n Node<'a>, route: &'n Node<'a>) -> Vec<Self> {
+    pub(super) fn all(
+        route_configuration: &'n ConfigNode<'a>,
+        virtual_host: &'n ConfigNode<'a>,
+        route: &'n ConfigNode<'a>,
+    ) -> Vec<Self> {
         let entry = |weighted_cluster, clusters| Self {
             route_configuration,
             virtual_host,
@@ -43,14 +47,14 @@ impl<'n, 'a> RouteEntry<'n, 'a> {
     }
 
     /// Every level that may have configurations of filters, outer ones first.
-    pub(super) fn levels(&self) -> impl Iterator<Item = &Node<'a>> {
+    pub(super) fn levels(&self) -> impl Iterator<Item = &ConfigNode<'a>> {
         let levels = [self.route_configuration, self.virtual_host, self.route];
         levels.into_iter().chain(&self.weighted_cluster)
     }
 }
 
 /// The entries of a route's weighted clusters.
-pub(super) fn weighted_clusters<'a>(route: &Node<'a>) -> Vec<Node<'a>> {
+pub(super) fn weighted_clusters<'a>(route: &ConfigNode<'a>) -> Vec<ConfigNode<'a>> {
     let weighted = route.at(&["route", "weighted_clusters"]);
     weighted.map(|weighted| weighted.list("clusters")).unwrap_or_default()
 }

@@ -2,27 +2,30 @@
 
 use super::chain::Chain;
 use super::per_route;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
-use super::session::{NamedSession, Session, expected_session, session_entry};
+use super::session::{CheckedSession, NamedSession, expected_session, session_entry};
 use super::steering::is_enabled;
-use crate::envoy_config::filter_locator::Build;
+use crate::envoy_config::filter_locator::LocatedBuild;
 use limpet_core::config::schema::FilterConfig;
 use limpet_core::envoy::{FILTER_NAME, ROUTE_SESSION_FORMAT, SESSION_HEADER};
 use limpet_core::{RouteSession, RouteSessionError, Split};
 
 /// Whose sessions the requests of a route have.
 #[derive(Debug)]
-pub(super) enum Sessions<'c> {
+pub(super) enum CheckedRouteSessions<'c> {
     /// The rule's. `split`: how they are led to their clusters, if there are several.
-    Rule { session: Session<'c>, split: Option<Split> },
+    Rule {
+        session: CheckedSession<'c>,
+        split: Option<Split>,
+    },
     /// Those of the cluster that the route leads to.
     Destination,
 }
 
 /// The session that Envoy's configuration of a route names, if it reaches the filter.
 pub(super) fn named<'a>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
     entry: &RouteEntry<'_, 'a>,
 ) -> Option<NamedSession<'a>> {
@@ -38,10 +41,14 @@ pub(super) fn named<'a>(
 }
 
 /// The session that a route's metadata name, if the chain tells it to the filter.
-fn in_metadata<'a>(report: &mut Report, chain: &Chain<'a>, entry: &RouteEntry<'_, 'a>) -> Option<NamedSession<'a>> {
+fn in_metadata<'a>(
+    report: &mut CheckReport,
+    chain: &Chain<'a>,
+    entry: &RouteEntry<'_, 'a>,
+) -> Option<NamedSession<'a>> {
     let metadata = entry.route.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)?;
     let node = session_entry(report, &metadata)?;
-    if chain.build == Build::Wasm && !chain.tells_session(|filter| is_enabled(filter, entry)) {
+    if chain.build == LocatedBuild::Wasm && !chain.tells_session(|filter| is_enabled(filter, entry)) {
         let message = format!(
             "is ignored: expected a header_mutation filter in front of limpet, enabled on this route, that writes \
              {ROUTE_SESSION_FORMAT} into {SESSION_HEADER}"
@@ -58,20 +65,20 @@ fn in_metadata<'a>(report: &mut Report, chain: &Chain<'a>, entry: &RouteEntry<'_
 
 /// Whose sessions the filter gives to a route's requests.
 pub(super) fn of_entry<'c>(
-    report: &mut Report,
+    report: &mut CheckReport,
     config: &'c FilterConfig,
     named: Option<&NamedSession<'_>>,
     entry: &RouteEntry<'_, '_>,
-) -> Option<Sessions<'c>> {
+) -> Option<CheckedRouteSessions<'c>> {
     let route = entry.route.text("name").unwrap_or_default();
     let own_scope = if route.is_empty() { "default" } else { route };
     let rule = |policy: &str, scope: Option<&str>, split| {
-        let session = Session::new(config, policy, scope.unwrap_or(own_scope))?;
-        Some(Sessions::Rule { session, split })
+        let session = CheckedSession::new(config, policy, scope.unwrap_or(own_scope))?;
+        Some(CheckedRouteSessions::Rule { session, split })
     };
     if let Some(named) = named {
         return match parse(report, config, named)? {
-            RouteSession::Destination => Some(Sessions::Destination),
+            RouteSession::Destination => Some(CheckedRouteSessions::Destination),
             RouteSession::Rule { policy, scope, split } => {
                 rule(policy, scope.and_then(|scope| std::str::from_utf8(scope).ok()), split)
             }
@@ -91,7 +98,7 @@ pub(super) fn of_entry<'c>(
 }
 
 /// Reads a session's name; its policy must be one of the filter's configuration.
-fn parse<'n>(report: &mut Report, config: &FilterConfig, named: &'n NamedSession<'_>) -> Option<RouteSession<'n>> {
+fn parse<'n>(report: &mut CheckReport, config: &FilterConfig, named: &'n NamedSession<'_>) -> Option<RouteSession<'n>> {
     let name = named.name.as_deref()?;
     match RouteSession::parse(name.as_bytes()) {
         Ok(RouteSession::Rule { policy, .. }) if !config.policies.contains_key(policy) => {}

@@ -1,19 +1,23 @@
 //! Where a connection manager has its route configurations.
 
-use super::report::Report;
-use crate::envoy_config::discovery::{self, Sources};
-use crate::envoy_config::node::Node;
+use super::report::CheckReport;
+use crate::envoy_config::discovery::{self, DiscoverySources};
+use crate::envoy_config::node::ConfigNode;
 
 /// The route configurations of a connection manager.
 #[derive(Debug, Default)]
 pub(super) struct RouteTables<'a> {
-    pub(super) found: Vec<Node<'a>>,
+    pub(super) found: Vec<ConfigNode<'a>>,
     /// Whether some are in none of the documents; that is reported.
     pub(super) is_any_elsewhere: bool,
 }
 
 /// Finds them: written in place, discovered (RDS), or both for each scope.
-pub(super) fn of<'a>(report: &mut Report, manager: &Node<'a>, sources: &Sources<'a>) -> RouteTables<'a> {
+pub(super) fn of<'a>(
+    report: &mut CheckReport,
+    manager: &ConfigNode<'a>,
+    sources: &DiscoverySources<'a>,
+) -> RouteTables<'a> {
     let mut tables = RouteTables::default();
     if let Some(routes) = manager.get("route_config") {
         tables.found.push(routes);
@@ -29,7 +33,13 @@ pub(super) fn of<'a>(report: &mut Report, manager: &Node<'a>, sources: &Sources<
 }
 
 impl<'a> RouteTables<'a> {
-    fn add_scopes(&mut self, report: &mut Report, manager: &Node<'a>, scoped: &Node<'a>, sources: &Sources<'a>) {
+    fn add_scopes(
+        &mut self,
+        report: &mut CheckReport,
+        manager: &ConfigNode<'a>,
+        scoped: &ConfigNode<'a>,
+        sources: &DiscoverySources<'a>,
+    ) {
         let listed = scoped.get("scoped_route_configurations_list");
         let all = match &listed {
             Some(listed) => listed.list("scoped_route_configurations"),
@@ -51,11 +61,11 @@ impl<'a> RouteTables<'a> {
 
     fn add_discovered(
         &mut self,
-        report: &mut Report,
-        (manager, holder): (&Node<'a>, &Node<'a>),
+        report: &mut CheckReport,
+        (manager, holder): (&ConfigNode<'a>, &ConfigNode<'a>),
         source: &str,
         name: &str,
-        sources: &Sources<'a>,
+        sources: &DiscoverySources<'a>,
     ) {
         if let Some(routes) = sources.routes(name) {
             self.found.push(routes.clone());
@@ -65,11 +75,17 @@ impl<'a> RouteTables<'a> {
         }
     }
 
-    fn add_elsewhere(&mut self, report: &mut Report, manager: &Node<'a>, what: &str, source: Option<&Node<'a>>) {
+    fn add_elsewhere(
+        &mut self,
+        report: &mut CheckReport,
+        manager: &ConfigNode<'a>,
+        what: &str,
+        source: Option<&ConfigNode<'a>>,
+    ) {
         let from = discovery::origin(source);
         let message =
             format!("not checked: {what}, which Envoy gets {from}; a file that has them can be given as well");
-        report.note(manager, message);
+        report.add_note(manager, message);
         self.is_any_elsewhere = true;
     }
 }

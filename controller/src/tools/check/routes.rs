@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use super::chain::Chain;
 use super::destination_routes::{self, DestinationMatcher, DestinationRoutes};
 use super::destinations::OfCluster;
-use super::report::{Report, Severity};
+use super::report::{CheckReport, Severity};
 use super::route_entry::{RouteEntry, weighted_clusters};
-use super::route_sessions::{self, Sessions};
-use super::session::Session;
+use super::route_sessions::{self, CheckedRouteSessions};
+use super::session::CheckedSession;
 use super::session_conflicts::SessionConflicts;
 use super::subsets::{self, Subsets};
 use super::{addresses, cluster_types, destinations, headers, matched_parameters, redirects, specifiers, steering};
-use crate::envoy_config::discovery::Sources;
-use crate::envoy_config::filter_locator::Build;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::discovery::DiscoverySources;
+use crate::envoy_config::filter_locator::LocatedBuild;
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::Split;
 use limpet_core::carrier::cookie_domain;
 use limpet_core::config::schema::FilterConfig;
@@ -25,11 +25,11 @@ const MAX_LISTED: usize = 4;
 
 /// Checks a route configuration; `config`: the filter's own, if it is known.
 pub(super) fn check<'a>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
     config: Option<&FilterConfig>,
-    sources: &Sources<'a>,
-    routes: &Node<'a>,
+    sources: &DiscoverySources<'a>,
+    routes: &ConfigNode<'a>,
 ) {
     let mut check = RouteCheck {
         report,
@@ -42,7 +42,7 @@ pub(super) fn check<'a>(
     };
     if let Some(vhds) = routes.get("vhds") {
         let message = "not checked: the virtual hosts that Envoy gets from elsewhere";
-        check.report.note(&vhds, message);
+        check.report.add_note(&vhds, message);
     }
     let mut present = Vec::new();
     let mut any_matcher = false;
@@ -59,8 +59,8 @@ pub(super) fn check<'a>(
         }
         check.conflicts.end_host(check.report, &host);
     }
-    check.note_unknown_clusters(routes);
-    if any_matcher && chain.build == Build::Module {
+    check.report_unknown_clusters(routes);
+    if any_matcher && chain.build == LocatedBuild::Module {
         headers::check_early(report, chain, &[DESTINATION_HEADER]);
     }
     if let Some(config) = config {
@@ -69,7 +69,7 @@ pub(super) fn check<'a>(
 }
 
 /// The routes of a virtual host that are chosen by a tree of matchers in place of a list.
-fn in_matcher<'a>(host: &Node<'a>) -> Vec<Node<'a>> {
+fn in_matcher<'a>(host: &ConfigNode<'a>) -> Vec<ConfigNode<'a>> {
     let mut routes = Vec::new();
     if let Some(matcher) = host.get("matcher") {
         matcher.visit(&mut |object| match object.kind() {
@@ -82,7 +82,7 @@ fn in_matcher<'a>(host: &Node<'a>) -> Vec<Node<'a>> {
 }
 
 /// Checks that the routes of the filter's table exist; `present`: the names of all routes and of their virtual hosts.
-fn check_listed(report: &mut Report, config: &FilterConfig, routes: &Node<'_>, present: &[(&str, &str)]) {
+fn check_listed(report: &mut CheckReport, config: &FilterConfig, routes: &ConfigNode<'_>, present: &[(&str, &str)]) {
     for (i, listed) in config.routes.iter().enumerate() {
         let is_listed = |&(route, host): &(&str, &str)| {
             route == listed.route && listed.virtual_host.as_ref().is_none_or(|expected| expected == host)
@@ -95,10 +95,10 @@ fn check_listed(report: &mut Report, config: &FilterConfig, routes: &Node<'_>, p
 }
 
 struct RouteCheck<'r, 'c, 'a> {
-    report: &'r mut Report,
+    report: &'r mut CheckReport,
     chain: &'r Chain<'a>,
     config: Option<&'c FilterConfig>,
-    sources: &'r Sources<'a>,
+    sources: &'r DiscoverySources<'a>,
     conflicts: SessionConflicts,
     subsets: Subsets,
     /// Those that sessions are led to, and that are in none of the documents.
@@ -118,7 +118,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         let sessions = config.and_then(|config| route_sessions::of_entry(self.report, config, named.as_ref(), entry));
         let is_split = matches!(
             sessions,
-            Some(Sessions::Rule {
+            Some(CheckedRouteSessions::Rule {
                 split: Some(Split::Routes),
                 ..
             })
@@ -127,7 +127,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         headers::check_downstream(self.report, chain, entry);
         if let Some(matcher) = matcher {
             let session = match &sessions {
-                Some(Sessions::Rule { session, .. }) => Some(session),
+                Some(CheckedRouteSessions::Rule { session, .. }) => Some(session),
                 _ => None,
             };
             led.add(self.report, matcher, entry, session);
@@ -137,17 +137,17 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         }
         let has_specifier = matches!(
             &sessions,
-            Some(Sessions::Rule {
+            Some(CheckedRouteSessions::Rule {
                 split: Some(Split::Specifier),
                 ..
             })
         );
         if sessions.is_some() && !has_specifier {
-            self.note_chosen_clusters(entry.route);
+            self.report_chosen_clusters(entry.route);
         }
         match (sessions, config) {
             (
-                Some(Sessions::Rule {
+                Some(CheckedRouteSessions::Rule {
                     session,
                     split: Some(Split::Destinations),
                 }),
@@ -156,10 +156,10 @@ impl<'a> RouteCheck<'_, '_, 'a> {
                 let found = destinations::of_route(self.report, chain, self.sources, &session, entry);
                 self.sessions_of_clusters(entry, found);
             }
-            (Some(Sessions::Rule { session, split }), _) => {
+            (Some(CheckedRouteSessions::Rule { session, split }), _) => {
                 self.session_of_rule(entry, &session, split, matcher.is_some(), led);
             }
-            (Some(Sessions::Destination), Some(config)) => {
+            (Some(CheckedRouteSessions::Destination), Some(config)) => {
                 let found = destinations::sessions(self.report, chain, config, self.sources, entry);
                 self.sessions_of_clusters(entry, found);
             }
@@ -167,7 +167,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
         }
     }
 
-    fn note_unknown_clusters(&mut self, routes: &Node<'_>) {
+    fn report_unknown_clusters(&mut self, routes: &ConfigNode<'_>) {
         let all = &self.unknown_clusters;
         if all.is_empty() {
             return;
@@ -180,13 +180,13 @@ impl<'a> RouteCheck<'_, '_, 'a> {
             "not checked: whether sessions hold in clusters that Envoy gets from elsewhere: {}",
             names.join(", ")
         );
-        self.report.note(routes, message);
+        self.report.add_note(routes, message);
     }
 
     fn session_of_rule(
         &mut self,
         entry: &RouteEntry<'_, 'a>,
-        session: &Session<'_>,
+        session: &CheckedSession<'_>,
         split: Option<Split>,
         has_matcher: bool,
         led: &DestinationRoutes,
@@ -230,7 +230,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
     }
 
     /// Checks what Envoy decides of a destination in these clusters.
-    fn check_clusters(&mut self, session: &Session<'_>, entry: &RouteEntry<'_, 'a>, clusters: &[&str]) {
+    fn check_clusters(&mut self, session: &CheckedSession<'_>, entry: &RouteEntry<'_, 'a>, clusters: &[&str]) {
         cluster_types::check(self.report, self.chain, self.sources, session, clusters);
         for cluster in clusters {
             let to = (entry.route, *cluster);
@@ -244,7 +244,7 @@ impl<'a> RouteCheck<'_, '_, 'a> {
     }
 
     /// Says where the cluster of a request with a session is not known here.
-    fn note_chosen_clusters(&mut self, route: &Node<'a>) {
+    fn report_chosen_clusters(&mut self, route: &ConfigNode<'a>) {
         for action in route.get("route").into_iter().chain(weighted_clusters(route)) {
             let chosen_by = if action.text("cluster_header").is_some_and(|header| !header.is_empty()) {
                 "cluster_header"
@@ -257,12 +257,12 @@ impl<'a> RouteCheck<'_, '_, 'a> {
                 continue;
             };
             let message = format!("not checked: whether sessions hold in the clusters that {chosen_by} chooses");
-            self.report.note(&action, message);
+            self.report.add_note(&action, message);
         }
     }
 
     /// Checks that a host which leads to `node` is in the domain of the session's cookie.
-    fn check_domain(&mut self, session: &Session<'_>, virtual_host: &Node<'_>, node: &Node<'_>) {
+    fn check_domain(&mut self, session: &CheckedSession<'_>, virtual_host: &ConfigNode<'_>, node: &ConfigNode<'_>) {
         let Some(domain) = session.config.domain() else {
             return;
         };

@@ -1,19 +1,19 @@
 //! The sessions that a configuration of Envoy names.
 
-use super::report::Report;
-use crate::envoy_config::node::Node;
+use super::report::CheckReport;
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::scope_of_cluster;
 
 /// A session, by its policy and scope.
 #[derive(Debug, Clone)]
-pub(super) struct Session<'c> {
+pub(super) struct CheckedSession<'c> {
     policy: &'c str,
     pub(super) config: &'c PolicyConfig,
     pub(super) scope: String,
 }
 
-impl<'c> Session<'c> {
+impl<'c> CheckedSession<'c> {
     /// `None` if the filter's configuration has no such policy.
     pub(super) fn new(config: &'c FilterConfig, policy: &str, scope: &str) -> Option<Self> {
         let (policy, config) = config.policies.get_key_value(policy)?;
@@ -42,13 +42,13 @@ impl<'c> Session<'c> {
 /// A session's name, and where Envoy's configuration has it.
 #[derive(Debug)]
 pub(super) struct NamedSession<'a> {
-    pub(super) node: Node<'a>,
+    pub(super) node: ConfigNode<'a>,
     /// `None` if what stands there is no session; that is reported already.
     pub(super) name: Option<String>,
 }
 
 /// The field `session` of the filter's metadata, which is the only one that they may have.
-pub(super) fn session_entry<'a>(report: &mut Report, metadata: &Node<'a>) -> Option<Node<'a>> {
+pub(super) fn session_entry<'a>(report: &mut CheckReport, metadata: &ConfigNode<'a>) -> Option<ConfigNode<'a>> {
     for field in metadata.children().filter(|field| !field.path.ends_with(".session")) {
         report.warning(&field, "expected nothing but session here");
     }

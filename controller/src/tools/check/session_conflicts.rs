@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::report::{Report, Severity};
-use super::session::Session;
-use crate::envoy_config::node::Node;
+use super::report::{CheckReport, Severity};
+use super::session::CheckedSession;
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config::schema::{CookieConfig, CookieModeConfig, FilterConfig};
 use limpet_core::token::{Destination, cluster_base};
@@ -33,12 +33,12 @@ fn is_own(cookie: &CookieConfig) -> bool {
 
 /// Checks a configuration of the filter whose routes are not known: the sessions of its own table, and the policies
 /// that other routes may name.
-pub(super) fn check_alone(report: &mut Report, root: &Node<'_>, config: &FilterConfig) {
+pub(super) fn check_alone(report: &mut CheckReport, root: &ConfigNode<'_>, config: &FilterConfig) {
     let mut conflicts = SessionConflicts::default();
     let mut listed = BTreeSet::new();
     for (entry, node) in config.routes.iter().zip(root.list("routes")) {
         let scope = entry.scope.as_ref().unwrap_or(&entry.route);
-        if let Some(session) = Session::new(config, &entry.policy, scope) {
+        if let Some(session) = CheckedSession::new(config, &entry.policy, scope) {
             listed.insert(entry.policy.as_str());
             conflicts.add_cookie(report, &session, &node);
         }
@@ -67,7 +67,13 @@ pub(super) fn check_alone(report: &mut Report, root: &Node<'_>, config: &FilterC
 
 impl SessionConflicts {
     /// Adds the session of a route or cluster, which stands at `node` and leads to these clusters.
-    pub(super) fn add(&mut self, report: &mut Report, session: &Session<'_>, node: &Node<'_>, clusters: &[&str]) {
+    pub(super) fn add(
+        &mut self,
+        report: &mut CheckReport,
+        session: &CheckedSession<'_>,
+        node: &ConfigNode<'_>,
+        clusters: &[&str],
+    ) {
         for cluster in clusters {
             self.add_cluster(report, session, node, cluster);
         }
@@ -75,7 +81,7 @@ impl SessionConflicts {
     }
 
     /// Reports a virtual host for which browsers get many cookies.
-    pub(super) fn end_host(&mut self, report: &mut Report, host: &Node<'_>) {
+    pub(super) fn end_host(&mut self, report: &mut CheckReport, host: &ConfigNode<'_>) {
         let count = std::mem::take(&mut self.of_host).len();
         if count > MANY_COOKIES {
             let message = format!(
@@ -87,7 +93,13 @@ impl SessionConflicts {
     }
 
     /// Tokens name a cluster by a short hash of its base, so the hash must be unique within a session.
-    fn add_cluster(&mut self, report: &mut Report, session: &Session<'_>, route: &Node<'_>, cluster: &str) {
+    fn add_cluster(
+        &mut self,
+        report: &mut CheckReport,
+        session: &CheckedSession<'_>,
+        route: &ConfigNode<'_>,
+        cluster: &str,
+    ) {
         let destination = Destination::of_cluster(cluster.as_bytes());
         let destinations = self.clusters.entry(session.name()).or_default();
         let other = destinations.entry(destination).or_insert_with(|| cluster.to_owned());
@@ -101,7 +113,7 @@ impl SessionConflicts {
         }
     }
 
-    fn add_cookie(&mut self, report: &mut Report, session: &Session<'_>, node: &Node<'_>) {
+    fn add_cookie(&mut self, report: &mut CheckReport, session: &CheckedSession<'_>, node: &ConfigNode<'_>) {
         let Some(cookie) = &session.config.cookie else {
             return;
         };
@@ -129,6 +141,6 @@ impl SessionConflicts {
             "not checked: the path of the application's cookie {cookie_name}, in which the sessions {name} and {other} \
              travel: if both have the same path, each of the two ends the other"
         );
-        report.note(node, message);
+        report.add_note(node, message);
     }
 }

@@ -2,24 +2,24 @@
 
 use super::chain::Chain;
 use super::destinations;
-use super::report::{Report, Severity};
+use super::report::{CheckReport, Severity};
 use super::route_entry::RouteEntry;
-use super::session::Session;
+use super::session::CheckedSession;
 use super::version;
-use crate::envoy_config::discovery::Sources;
-use crate::envoy_config::filter_locator::{self, Build, SPECIFIER};
+use crate::envoy_config::discovery::DiscoverySources;
+use crate::envoy_config::filter_locator::{self, LocatedBuild, SPECIFIER};
 use limpet_core::Specifier;
 use limpet_core::envoy::UNAVAILABLE_CLUSTER;
 
 /// Reports a route without a cluster specifier that leads the session to its cluster. Returns the specifier.
 pub(super) fn check(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'_>,
-    session: &Session<'_>,
+    session: &CheckedSession<'_>,
     entry: &RouteEntry<'_, '_>,
 ) -> Option<Specifier> {
     let name = session.name();
-    if chain.build == Build::Wasm {
+    if chain.build == LocatedBuild::Wasm {
         let message = format!(
             "@specifier/{name}: expected @split/{name} and a route for each cluster in front: the wasm filter does not \
              lead sessions by a cluster specifier"
@@ -55,9 +55,9 @@ pub(super) fn check(
 
 /// Checks the clusters of a specifier, which Envoy does not look for before it sends a request to one.
 pub(super) fn check_clusters<'a>(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'a>,
-    sources: &Sources<'a>,
+    sources: &DiscoverySources<'a>,
     entry: &RouteEntry<'_, 'a>,
     clusters: &[&str],
 ) {

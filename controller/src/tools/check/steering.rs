@@ -2,11 +2,11 @@
 
 use super::chain::{Chain, HttpFilter};
 use super::header_use::STATEFUL_SESSION_PER_ROUTE;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::RouteEntry;
-use super::session::Session;
+use super::session::CheckedSession;
 use crate::envoy_config::filter_locator::FILTER_CONFIG;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::node::ConfigNode;
 
 /// What a filter does on a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ fn status(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> FilterStatus {
             is_absent = content.flag("disabled");
             // Envoy ignores the inner configuration if this is disabled. Without one, that of an outer level holds.
             let inner = content.get("config").filter(|_| !is_absent);
-            let Some(inner) = inner.as_ref().and_then(Node::typed) else {
+            let Some(inner) = inner.as_ref().and_then(ConfigNode::typed) else {
                 continue;
             };
             (kind, content) = inner;
@@ -62,9 +62,9 @@ pub(super) fn is_present(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) ->
 /// Checks that a route has the filters that its sessions need; `split`: it is the last route of a split, whose sessions
 /// are led to other routes.
 pub(super) fn check(
-    report: &mut Report,
+    report: &mut CheckReport,
     chain: &Chain<'_>,
-    sessions: &[Session<'_>],
+    sessions: &[CheckedSession<'_>],
     entry: &RouteEntry<'_, '_>,
     split: bool,
 ) {
@@ -118,9 +118,9 @@ pub(super) fn check(
 /// The filter that steers sessions of a split must be in the chain of its last route, for sessions that are led to
 /// other routes, and do nothing for those that stay.
 fn check_last(
-    report: &mut Report,
+    report: &mut CheckReport,
     entry: &RouteEntry<'_, '_>,
-    session: &Session<'_>,
+    session: &CheckedSession<'_>,
     (name, strict): (&str, bool),
     status: FilterStatus,
 ) {

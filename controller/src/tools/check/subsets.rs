@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::chain::Chain;
-use super::report::Report;
+use super::report::CheckReport;
 use super::route_entry::weighted_clusters;
-use super::session::Session;
-use crate::envoy_config::discovery::Sources;
-use crate::envoy_config::node::Node;
+use super::session::CheckedSession;
+use crate::envoy_config::discovery::DiscoverySources;
+use crate::envoy_config::node::ConfigNode;
 use limpet_core::token::cluster_base;
 
 /// The key of metadata that Envoy chooses subsets by.
@@ -44,11 +44,11 @@ impl Subsets {
     /// Checks the subsets of a cluster that a route leads a session to, against those of all routes before.
     pub(super) fn check<'a>(
         &mut self,
-        report: &mut Report,
+        report: &mut CheckReport,
         chain: &Chain<'a>,
-        sources: &Sources<'a>,
-        session: &Session<'_>,
-        (route, cluster): (&Node<'a>, &str),
+        sources: &DiscoverySources<'a>,
+        session: &CheckedSession<'_>,
+        (route, cluster): (&ConfigNode<'a>, &str),
     ) {
         if sources
             .cluster(chain.manager.file, cluster)
@@ -80,12 +80,12 @@ impl Subsets {
 }
 
 /// The subsets of a cluster that a route chooses, and where it says so.
-fn subsets<'a>(route: &Node<'a>, cluster: &str) -> Vec<(Criteria, Node<'a>)> {
+fn subsets<'a>(route: &ConfigNode<'a>, cluster: &str) -> Vec<(Criteria, ConfigNode<'a>)> {
     let Some(action) = route.get("route") else {
         return Vec::new();
     };
     let of_route = criteria(&action);
-    let mut found: Vec<(Criteria, Node<'a>)> = entries(route, cluster)
+    let mut found: Vec<(Criteria, ConfigNode<'a>)> = entries(route, cluster)
         .into_iter()
         .map(|entry| {
             // Envoy: those of the entry win over those of the route.
@@ -100,18 +100,18 @@ fn subsets<'a>(route: &Node<'a>, cluster: &str) -> Vec<(Criteria, Node<'a>)> {
     found
 }
 
-fn criteria(action: &Node<'_>) -> Criteria {
+fn criteria(action: &ConfigNode<'_>) -> Criteria {
     let metadata = action.at(&["metadata_match", "filter_metadata"]);
     let own = metadata.and_then(|metadata| metadata.entry(SUBSET_METADATA));
     own.and_then(|own| own.value.as_object().cloned()).unwrap_or_default()
 }
 
-fn entries<'a>(route: &Node<'a>, cluster: &str) -> Vec<Node<'a>> {
-    let is_it = |entry: &Node<'_>| entry.text("name") == Some(cluster);
+fn entries<'a>(route: &ConfigNode<'a>, cluster: &str) -> Vec<ConfigNode<'a>> {
+    let is_it = |entry: &ConfigNode<'_>| entry.text("name") == Some(cluster);
     weighted_clusters(route).into_iter().filter(is_it).collect()
 }
 
-fn has_subsets(cluster: &Node<'_>) -> bool {
+fn has_subsets(cluster: &ConfigNode<'_>) -> bool {
     let of_policy = cluster.get("load_balancing_policy").is_some_and(|policy| {
         let mut any = false;
         policy.visit(&mut |object| any |= object.kind().is_some_and(|kind| kind.ends_with(".subset.v3.Subset")));
@@ -123,13 +123,18 @@ fn has_subsets(cluster: &Node<'_>) -> bool {
 
 /// Checks that no cluster is twice in a split with other changes of the request: sessions are led to a route in front,
 /// and there is one for a cluster.
-pub(super) fn check_twins(report: &mut Report, session: &Session<'_>, route: &Node<'_>, clusters: &[&str]) {
+pub(super) fn check_twins(
+    report: &mut CheckReport,
+    session: &CheckedSession<'_>,
+    route: &ConfigNode<'_>,
+    clusters: &[&str],
+) {
     for cluster in clusters {
         let entries = entries(route, cluster);
         let Some((first, others)) = entries.split_first() else {
             continue;
         };
-        let differing = |entry: &Node<'_>| {
+        let differing = |entry: &ConfigNode<'_>| {
             let differs = |field: &&&str| {
                 let (one, other) = (first.get(field), entry.get(field));
                 one.map(|node| node.value) != other.map(|node| node.value)

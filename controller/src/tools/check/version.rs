@@ -1,9 +1,9 @@
 //! What depends on Envoy's version, which concerns the dynamic module only.
 
-use super::report::{Report, Severity};
+use super::report::{CheckReport, Severity};
 use crate::cli::EnvoyVersion;
 use crate::envoy_config::filter_locator::LocatedFilter;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::node::ConfigNode;
 
 /// The first Envoy whose interface lets a module steer.
 const MODULES: EnvoyVersion = (1, 38);
@@ -11,7 +11,7 @@ const MODULES: EnvoyVersion = (1, 38);
 const ALL_ANSWERS: EnvoyVersion = (1, 40);
 
 /// Reports a cluster specifier of the module that `envoy` does not have, if that version is known.
-pub(super) fn check_specifier(report: &mut Report, plugin: &Node<'_>, envoy: Option<EnvoyVersion>) {
+pub(super) fn check_specifier(report: &mut CheckReport, plugin: &ConfigNode<'_>, envoy: Option<EnvoyVersion>) {
     if envoy.is_some_and(|envoy| envoy < ALL_ANSWERS) {
         let message = "expected Envoy 1.40 or newer: an older one refuses the route configuration, because modules \
                        choose no clusters there";
@@ -20,7 +20,7 @@ pub(super) fn check_specifier(report: &mut Report, plugin: &Node<'_>, envoy: Opt
 }
 
 /// Checks a module; `envoy`: the version that it is for, if that is known.
-pub(super) fn check(report: &mut Report, module: &LocatedFilter<'_>, envoy: Option<EnvoyVersion>) {
+pub(super) fn check(report: &mut CheckReport, module: &LocatedFilter<'_>, envoy: Option<EnvoyVersion>) {
     if envoy.is_some_and(|envoy| envoy < MODULES) {
         let message = "expected Envoy 1.38 or newer: an older one does not load Limpet's dynamic module";
         report.error(&module.envoy, message);

@@ -9,13 +9,13 @@ use std::os::unix::fs::MetadataExt as _;
 use serde_json::{Value, json};
 
 use crate::cli::CountArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use limpet_core::outcome::KeyOutcome;
 
 /// The sums over all texts.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct KeyCounts {
     /// How many texts there are.
     envoys: usize,
     keys: BTreeMap<u8, OfKey>,
@@ -33,32 +33,33 @@ impl OfKey {
     }
 }
 
-pub(crate) fn run(args: &CountArgs, form: Output) -> Result<Verdict, Failure> {
-    let counts = Counts::read(&args.stats)?;
+pub(crate) fn run(args: &CountArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
+    let counts = KeyCounts::read(&args.stats)?;
     match form {
         Output::Text => output::print(&counts.text())?,
         Output::Json => output::print_json(&counts.json())?,
     }
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
-impl Counts {
+impl KeyCounts {
     /// Reads the text of each Envoy; `-` is the standard input.
     ///
     /// # Errors
     /// If one cannot be read, is given twice, or has no counter of a key.
-    pub(super) fn read(files: &[String]) -> Result<Self, Failure> {
+    pub(super) fn read(files: &[String]) -> Result<Self, CommandFailure> {
         let mut counts = Self::default();
         let mut known = BTreeMap::new();
         for file in files {
-            let (identity, text) = read(file).map_err(|error| Failure(format!("{file}: cannot be read: {error}")))?;
+            let (identity, text) =
+                read(file).map_err(|error| CommandFailure(format!("{file}: cannot be read: {error}")))?;
             if let Some(other) = known.insert(identity, file) {
-                return Err(Failure(format!(
+                return Err(CommandFailure(format!(
                     "{file}: expected one file for each Envoy, found the one that {other} is"
                 )));
             }
             if counts.add(&text) == 0 {
-                return Err(Failure(format!(
+                return Err(CommandFailure(format!(
                     "{file}: expected what an Envoy with the filter says at /stats, /stats?format=json or \
                      /stats/prometheus, found no counter limpet.keys.<id>.given; with sdsKeys, there is none"
                 )));
@@ -120,9 +121,9 @@ impl Counts {
 }
 
 /// What a file is, whatever it is called: its device and its number there.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
-fn read(file: &str) -> std::io::Result<(Identity, String)> {
+fn read(file: &str) -> std::io::Result<(FileIdentity, String)> {
     let mut opened = if file == "-" {
         File::from(std::io::stdin().as_fd().try_clone_to_owned()?)
     } else {

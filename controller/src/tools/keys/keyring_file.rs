@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::rotation::{self, Going, Phase, Step, Unfit, created, since};
+use super::rotation::{self, RetiredKey, RotationError, RotationPhase, RotationStep, created, since};
 use crate::envoy_config::{config_file, object_file};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::config::schema::KeyStateConfig;
@@ -25,21 +25,22 @@ pub(super) struct KeyringFile {
 }
 
 impl KeyringFile {
-    pub(super) fn read(file: &str) -> Result<Self, Failure> {
+    pub(super) fn read(file: &str) -> Result<Self, CommandFailure> {
         let document = config_file::read(file)?;
         Self::from_document(file, &document).unwrap_or_else(|| {
             let expected = || "expected a keyring file, as `limpet keys generate FILE` makes one".to_owned();
             let told = object_file::instead(&document, IN_SECRET).unwrap_or_else(expected);
-            Err(Failure(format!("{file}: {told}")))
+            Err(CommandFailure(format!("{file}: {told}")))
         })
     }
 
     /// `None` if this is no keyring file, which is recognized by its secrets.
-    pub(super) fn from_document(file: &str, document: &Value) -> Option<Result<Self, Failure>> {
+    pub(super) fn from_document(file: &str, document: &Value) -> Option<Result<Self, CommandFailure>> {
         let keys = document.get("keys")?.as_array()?;
         keys.iter().find(|key| key.get("secret").is_some())?;
         let text = Zeroizing::new(document.to_string());
-        let parsed = KeyringDocument::parse(text.as_bytes()).map_err(|error| Failure(format!("{file}: {error}")));
+        let parsed =
+            KeyringDocument::parse(text.as_bytes()).map_err(|error| CommandFailure(format!("{file}: {error}")));
         Some(parsed.and_then(|document| {
             let file = file.to_owned();
             let keyring = Self { file, document };
@@ -49,8 +50,8 @@ impl KeyringFile {
         }))
     }
 
-    pub(super) fn failed(&self, unfit: &Unfit) -> Failure {
-        Failure(format!("{}: {unfit}", self.file))
+    pub(super) fn failed(&self, unfit: &RotationError) -> CommandFailure {
+        CommandFailure(format!("{}: {unfit}", self.file))
     }
 
     fn warn_of_readers(&self) {
@@ -63,16 +64,16 @@ impl KeyringFile {
                 "warning: {}: others than its owner may read it (mode {mode:o})\n",
                 self.file
             );
-            output::complain(&warning);
+            output::print_error(&warning);
         }
     }
 
     /// Writes a new file.
-    pub(super) fn create(&self) -> Result<(), Failure> {
+    pub(super) fn create(&self) -> Result<(), CommandFailure> {
         config_file::create(&self.file, &self.json())
     }
 
-    pub(super) fn replace(&self) -> Result<(), Failure> {
+    pub(super) fn replace(&self) -> Result<(), CommandFailure> {
         config_file::replace(&self.file, &self.json(), true)
     }
 
@@ -86,7 +87,7 @@ impl KeyringFile {
     ///
     /// # Errors
     /// If the keys have states that no rotation gives them.
-    pub(super) fn phase(&self) -> Result<Phase, Failure> {
+    pub(super) fn phase(&self) -> Result<RotationPhase, CommandFailure> {
         rotation::phase(&self.document).map_err(|unfit| self.failed(&unfit))
     }
 
@@ -94,12 +95,12 @@ impl KeyringFile {
     ///
     /// # Errors
     /// If a key is added and there is no id for it.
-    pub(super) fn step(&mut self, step: &Step, now: Timestamp, fresh: Secret) -> Result<(), Failure> {
+    pub(super) fn step(&mut self, step: &RotationStep, now: Timestamp, fresh: Secret) -> Result<(), CommandFailure> {
         rotation::step(&mut self.document, step, now, fresh).map_err(|unfit| self.failed(&unfit))
     }
 
     /// Prints the keys, without secrets, and the next step of the rotation; `life`: how long a token may live unused.
-    pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), Failure> {
+    pub(super) fn print(&self, form: Output, now: Timestamp, life: Duration) -> Result<(), CommandFailure> {
         match form {
             Output::Text => output::print(&self.text_report(now, life, None)),
             Output::Json => output::print_json(&Value::Object(self.json_report(now, life))),
@@ -111,7 +112,7 @@ impl KeyringFile {
         let keys = self.document.keys.iter().map(|key| key_json(key, &going, now));
         let fields = [
             ("file", self.file.as_str().into()),
-            ("phase", self.phase().ok().and_then(Phase::number).into()),
+            ("phase", self.phase().ok().and_then(RotationPhase::number).into()),
             ("keys", keys.collect()),
         ];
         fields
@@ -137,7 +138,7 @@ impl KeyringFile {
     }
 
     /// The phase, and the next step.
-    fn progress(&self, phase: Option<Phase>, going: &[Going], now: Timestamp) -> (String, String) {
+    fn progress(&self, phase: Option<RotationPhase>, going: &[RetiredKey], now: Timestamp) -> (String, String) {
         let id = |i: usize| self.document.keys.get(i).map_or(0, |key| key.id);
         // What came by standard input is in some file all the same, or in a Secret.
         let file = if self.file == config_file::STDIN {
@@ -155,7 +156,7 @@ impl KeyringFile {
                 "unknown: no rotation gives keys these states".to_owned(),
                 "by hand".to_owned(),
             ),
-            Some(Phase::Settled) => (
+            Some(RotationPhase::Settled) => (
                 if going.is_empty() {
                     format!("none: key {signing} signs, and there is no other key")
                 } else {
@@ -163,14 +164,14 @@ impl KeyringFile {
                 },
                 format!("`{rotate}` makes a new key, which verifies"),
             ),
-            Some(Phase::Introduced(new)) => {
+            Some(RotationPhase::Introduced(new)) => {
                 let new = id(new);
                 (
                     format!("1 of 3: key {new} verifies and signs nothing yet"),
                     everywhere(format!("key {new} signs")),
                 )
             }
-            Some(Phase::Signing(old)) => {
+            Some(RotationPhase::Signing(old)) => {
                 let old = id(old);
                 (
                     format!("2 of 3: key {signing} signs, and tokens of key {old} are good"),
@@ -179,7 +180,7 @@ impl KeyringFile {
                     )),
                 )
             }
-            Some(Phase::Retiring) => (
+            Some(RotationPhase::Retiring) => (
                 format!("3 of 3: key {signing} signs, and tokens of retiring keys are replaced as they come in"),
                 match going.iter().find(|going| going.retires).and_then(|first| first.end) {
                     Some(end) if end <= now => format!("`{rotate}`: retiring keys go"),
@@ -201,7 +202,7 @@ pub(crate) fn state_name(state: KeyStateConfig) -> &'static str {
     }
 }
 
-fn key_json(key: &KeyDocument, going: &[Going], now: Timestamp) -> Value {
+fn key_json(key: &KeyDocument, going: &[RetiredKey], now: Timestamp) -> Value {
     let end = going
         .iter()
         .find(|going| going.id == key.id)

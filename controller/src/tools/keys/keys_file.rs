@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::keyring_file::{IN_SECRET, KeyringFile};
 use crate::envoy_config::{config_file, object_file};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{InlineKey, KeyConfig};
 use limpet_core::keyring::Entry;
 
-pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
+pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, CommandFailure> {
     let document = config_file::read(file)?;
     if let Some(keyring) = KeyringFile::from_document(file, &document) {
         return Ok(of_document(&keyring?.document));
@@ -19,7 +19,7 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
             let expected = || {
                 let told = object_file::instead(&document, IN_SECRET);
                 let told = told.unwrap_or_else(|| "keys: expected a list of keys".to_owned());
-                Failure(format!("{file}: {told}"))
+                CommandFailure(format!("{file}: {told}"))
             };
             ("keys", fields.get("keys").ok_or_else(expected)?)
         }
@@ -30,13 +30,13 @@ pub(crate) fn read(file: &str) -> Result<Vec<KeyConfig>, Failure> {
             "." => "keys".to_owned(),
             path => format!("{prefix}{path}"),
         };
-        Failure(format!(
+        CommandFailure(format!(
             "{file}: {field}: {}",
             without_quotations(&error.inner().to_string())
         ))
     })?;
     if keys.is_empty() {
-        return Err(Failure(format!("{file}: keys: expected at least one key")));
+        return Err(CommandFailure(format!("{file}: keys: expected at least one key")));
     }
     Ok(keys)
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::cli::LifeArgs;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::node::ConfigNode;
 use crate::envoy_config::{discovery, filter_configs};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use limpet_core::config;
 
 /// The longest life under a configuration that has the defaults.
@@ -14,12 +14,15 @@ pub(super) fn default() -> Duration {
     Duration::from_secs(168 * 3960 + 60)
 }
 
-pub(super) fn from_args(args: &LifeArgs) -> Result<Duration, Failure> {
+pub(super) fn from_args(args: &LifeArgs) -> Result<Duration, CommandFailure> {
     match (&args.config, args.longest_life) {
         (_, Some(life)) => Ok(life.get()),
         (Some(file), None) => {
             let documents = discovery::read(file)?;
-            let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
+            let roots: Vec<ConfigNode<'_>> = documents
+                .iter()
+                .map(|(file, value)| ConfigNode::root(file, value))
+                .collect();
             let configs = filter_configs::read(file, &roots)?;
             Ok(configs.iter().map(config::longest_life).max().unwrap_or_default())
         }

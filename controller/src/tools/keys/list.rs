@@ -8,29 +8,32 @@ use crate::cli::ListArgs;
 use crate::envoy_config::config_file;
 use crate::envoy_config::discovery;
 use crate::envoy_config::filter_configs;
-use crate::envoy_config::node::Node;
-use crate::exit::{Failure, Verdict};
+use crate::envoy_config::node::ConfigNode;
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::config::schema::KeyStateConfig;
 
-pub(crate) fn run(args: &ListArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &ListArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let document = config_file::read(&args.file)?;
     match KeyringFile::from_document(&args.file, &document) {
         Some(keyring) => keyring?.print(form, time_format::now(), lifetime::from_args(&args.life)?)?,
         None => print_configurations(&args.file, document, form)?,
     }
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
 /// Keys of configurations have states, but no age.
-fn print_configurations(file: &str, document: Value, form: Output) -> Result<(), Failure> {
+fn print_configurations(file: &str, document: Value, form: Output) -> Result<(), CommandFailure> {
     let mut documents = vec![(file.to_owned(), document)];
     discovery::add_files(&mut documents);
-    let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
+    let roots: Vec<ConfigNode<'_>> = documents
+        .iter()
+        .map(|(file, value)| ConfigNode::root(file, value))
+        .collect();
     let mut keyrings: Vec<Vec<(u8, KeyStateConfig)>> = Vec::new();
     for config in filter_configs::read(file, &roots)? {
-        let keys = source::states(&config).map_err(|reason| Failure(format!("{file}: {reason}")))?;
+        let keys = source::states(&config).map_err(|reason| CommandFailure(format!("{file}: {reason}")))?;
         if !keyrings.contains(&keys) {
             keyrings.push(keys);
         }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::count::Counts;
+use super::count::KeyCounts;
 use super::generate;
 use super::ids;
 use super::keyring_file::KeyringFile;
 use super::{lifetime, rotation};
 use crate::cli::RevokeArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::config::schema::KeyStateConfig;
@@ -22,7 +22,7 @@ const URGENT: &str = "give this keyring to every Envoy at once: one that has ano
 const FOR_REAL: &str = "the same without --dry-run";
 
 /// What the command did.
-struct Done {
+struct RevocationResult {
     /// The keys that it revokes.
     revoked: BTreeSet<u8>,
     /// The keys that were revoked before.
@@ -30,12 +30,12 @@ struct Done {
     dry_run: bool,
 }
 
-pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let life = lifetime::from_args(&args.life)?;
     let now = time_format::now();
     let mut keyring = KeyringFile::read(&args.file)?;
     let counts = (!args.stats.is_empty())
-        .then(|| Counts::read(&args.stats))
+        .then(|| KeyCounts::read(&args.stats))
         .transpose()?;
     let done = revoke(&mut keyring, now, args)?;
     let ends = counts.map(|counts| (counts.sessions(&done.revoked), counts.source()));
@@ -57,33 +57,33 @@ pub(crate) fn run(args: &RevokeArgs, form: Output) -> Result<Verdict, Failure> {
             output::print_json(&Value::Object(report))?;
         }
     }
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
-fn revoke(keyring: &mut KeyringFile, now: Timestamp, args: &RevokeArgs) -> Result<Done, Failure> {
+fn revoke(keyring: &mut KeyringFile, now: Timestamp, args: &RevokeArgs) -> Result<RevocationResult, CommandFailure> {
     let ids: BTreeSet<u8> = args.key.iter().copied().collect();
     let keys = keyring.document.keys.iter();
     let revoked = keys.filter(|key| key.state == KeyStateConfig::Revoked);
     let revoked: BTreeSet<u8> = revoked.map(|key| key.id).collect();
-    let done = Done {
+    let done = RevocationResult {
         revoked: &ids - &revoked,
         before: &ids & &revoked,
         dry_run: args.dry_run,
     };
     rotation::revoke(&mut keyring.document, &ids, now, generate::secret()?)
-        .map_err(|unfit| Failure(format!("--key: {unfit}")))?;
+        .map_err(|unfit| CommandFailure(format!("--key: {unfit}")))?;
     // Whatever was read: what is written must be a keyring.
     keyring
         .document
         .check()
-        .map_err(|error| Failure(format!("{}: {error}", args.file)))?;
+        .map_err(|error| CommandFailure(format!("{}: {error}", args.file)))?;
     if done.writes() {
         keyring.replace()?;
     }
     Ok(done)
 }
 
-impl Done {
+impl RevocationResult {
     fn writes(&self) -> bool {
         !self.dry_run && !self.revoked.is_empty()
     }

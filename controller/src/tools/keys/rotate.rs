@@ -6,20 +6,20 @@ use std::time::Duration;
 use super::generate;
 use super::keyring_file::KeyringFile;
 use super::lifetime;
-use super::rotation::{self, Going, MAX_RETIRING, Phase, Step};
+use super::rotation::{self, MAX_RETIRING, RetiredKey, RotationPhase, RotationStep};
 use crate::cli::RotateArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::time::Timestamp;
 
-pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let life = lifetime::from_args(&args.life)?;
     let now = time_format::now();
     let mut keyring = KeyringFile::read(&args.file)?;
     if let Err(NotDue { why, is_for_ever }) = rotate(&mut keyring, now, life, args)? {
         match form {
-            Output::Text if is_for_ever => output::complain(&format!("not due: {why}\n")),
+            Output::Text if is_for_ever => output::print_error(&format!("not due: {why}\n")),
             Output::Text => output::print(&format!("not due: {why}\n"))?,
             Output::Json => {
                 let mut report = keyring.json_report(now, life);
@@ -28,16 +28,20 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<Verdict, Failure> {
             }
         }
         // A job that runs every week finds keys that still retire, and goes on when they are gone.
-        return Ok(if is_for_ever { Verdict::Bad } else { Verdict::Good });
+        return Ok(if is_for_ever {
+            CommandVerdict::Bad
+        } else {
+            CommandVerdict::Good
+        });
     }
     // Whatever was read: what is written must be a keyring.
     keyring
         .document
         .check()
-        .map_err(|error| Failure(format!("{}: {error}", args.file)))?;
+        .map_err(|error| CommandFailure(format!("{}: {error}", args.file)))?;
     keyring.replace()?;
     keyring.print(form, now, life)?;
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
 /// Why the next step is not taken.
@@ -53,27 +57,29 @@ fn rotate(
     now: Timestamp,
     life: Duration,
     args: &RotateArgs,
-) -> Result<Result<(), NotDue>, Failure> {
+) -> Result<Result<(), NotDue>, CommandFailure> {
     let fresh = generate::secret()?;
     let going = rotation::going(&keyring.document, life);
-    let is_over = |going: &&Going| (args.force && going.retires) || going.end.is_some_and(|end| end <= now);
+    let is_over = |going: &&RetiredKey| (args.force && going.retires) || going.end.is_some_and(|end| end <= now);
     let over: BTreeSet<u8> = going.iter().filter(is_over).map(|going| going.id).collect();
     let removes = !over.is_empty();
-    keyring.step(&Step::Remove(over), now, fresh.clone())?;
+    keyring.step(&RotationStep::Remove(over), now, fresh.clone())?;
     let step = match keyring.phase()? {
-        Phase::Introduced(new) => Step::Sign(new),
-        Phase::Signing(old) => Step::Retire(old),
-        Phase::Settled if !removes => Step::Introduce,
-        Phase::Settled | Phase::Retiring if args.begin && !rotation::is_full(&keyring.document) => Step::Introduce,
-        Phase::Settled | Phase::Retiring if removes => return Ok(Ok(())),
-        Phase::Settled | Phase::Retiring => return Ok(Err(not_due(&going, now, args.begin))),
+        RotationPhase::Introduced(new) => RotationStep::Sign(new),
+        RotationPhase::Signing(old) => RotationStep::Retire(old),
+        RotationPhase::Settled if !removes => RotationStep::Introduce,
+        RotationPhase::Settled | RotationPhase::Retiring if args.begin && !rotation::is_full(&keyring.document) => {
+            RotationStep::Introduce
+        }
+        RotationPhase::Settled | RotationPhase::Retiring if removes => return Ok(Ok(())),
+        RotationPhase::Settled | RotationPhase::Retiring => return Ok(Err(not_due(&going, now, args.begin))),
     };
     keyring.step(&step, now, fresh)?;
     Ok(Ok(()))
 }
 
 /// Why the next step cannot be taken while these keys retire.
-fn not_due(going: &[Going], now: Timestamp, begin: bool) -> NotDue {
+fn not_due(going: &[RetiredKey], now: Timestamp, begin: bool) -> NotDue {
     let first = going.iter().find(|going| going.retires);
     let Some(end) = first.and_then(|first| first.end) else {
         return NotDue {

@@ -21,7 +21,7 @@ pub(crate) const MAX_REVOKED: usize = 16;
 /// The phase of a rotation. Every Envoy must have one phase before the next one begins. Keys of former rotations may
 /// retire in every phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum RotationPhase {
     /// No rotation is under way, and no key retires.
     Settled,
     /// 1: the new key, at this index, verifies.
@@ -32,7 +32,7 @@ pub(crate) enum Phase {
     Retiring,
 }
 
-impl Phase {
+impl RotationPhase {
     /// 1 to 3; `None` without a rotation.
     pub(crate) fn number(self) -> Option<u8> {
         match self {
@@ -46,7 +46,7 @@ impl Phase {
 
 /// One step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RotationStep {
     /// A new key verifies.
     Introduce,
     /// The new key, at this index, signs.
@@ -59,7 +59,7 @@ pub(crate) enum Step {
 
 /// A key that goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Going {
+pub(crate) struct RetiredKey {
     pub(crate) id: u8,
     /// Whether it retires; else it is revoked.
     pub(crate) retires: bool,
@@ -69,9 +69,9 @@ pub(crate) struct Going {
 
 /// A field that cannot be read, or states that no rotation gives: the field, and what was expected of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unfit(String);
+pub(crate) struct RotationError(String);
 
-impl fmt::Display for Unfit {
+impl fmt::Display for RotationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -91,11 +91,11 @@ pub(crate) fn new_key(id: u8, state: KeyStateConfig, now: Timestamp, secret: Sec
 ///
 /// # Errors
 /// If one cannot be read.
-pub(crate) fn check_times(document: &KeyringDocument) -> Result<(), Unfit> {
+pub(crate) fn check_times(document: &KeyringDocument) -> Result<(), RotationError> {
     for (i, key) in document.keys.iter().enumerate() {
         for (name, time) in [("created", &key.created), ("since", &key.since)] {
             if let Some(Err(error)) = time.as_deref().map(time_format::parse) {
-                return Err(Unfit(format!("keys[{i}].{name}: {error}")));
+                return Err(RotationError(format!("keys[{i}].{name}: {error}")));
             }
         }
     }
@@ -112,18 +112,18 @@ pub(crate) fn signing(document: &KeyringDocument) -> usize {
 ///
 /// # Errors
 /// If the keys have states that no rotation gives them.
-pub(crate) fn phase(document: &KeyringDocument) -> Result<Phase, Unfit> {
+pub(crate) fn phase(document: &KeyringDocument) -> Result<RotationPhase, RotationError> {
     let keys = &document.keys;
     let made = |at: usize| keys.get(at).and_then(created);
     let with = |state| (0..keys.len()).filter(move |at| keys.get(*at).is_some_and(|key| key.state == state));
     let verifying: Vec<usize> = with(KeyStateConfig::Verifying).collect();
     match *verifying.as_slice() {
-        [] if with(KeyStateConfig::Retiring).next().is_none() => Ok(Phase::Settled),
-        [] => Ok(Phase::Retiring),
+        [] if with(KeyStateConfig::Retiring).next().is_none() => Ok(RotationPhase::Settled),
+        [] => Ok(RotationPhase::Retiring),
         // The key that verifies is the new one in phase 1, the old one in phase 2.
         [other] => match made(other).cmp(&made(signing(document))) {
-            Ordering::Greater => Ok(Phase::Introduced(other)),
-            Ordering::Less => Ok(Phase::Signing(other)),
+            Ordering::Greater => Ok(RotationPhase::Introduced(other)),
+            Ordering::Less => Ok(RotationPhase::Signing(other)),
             Ordering::Equal => Err(unknown(
                 "a created time of one at least, to tell the new key from the old one",
             )),
@@ -134,19 +134,19 @@ pub(crate) fn phase(document: &KeyringDocument) -> Result<Phase, Unfit> {
     }
 }
 
-fn unknown(expected: &str) -> Unfit {
-    Unfit(format!("keys: expected {expected}; change this by hand"))
+fn unknown(expected: &str) -> RotationError {
+    RotationError(format!("keys: expected {expected}; change this by hand"))
 }
 
 /// The keys that retire or are revoked; `life`: how long a token may live unused. The first one to go is the first.
-pub(crate) fn going(document: &KeyringDocument, life: Duration) -> Vec<Going> {
+pub(crate) fn going(document: &KeyringDocument, life: Duration) -> Vec<RetiredKey> {
     let goes = |key: &&KeyDocument| matches!(key.state, KeyStateConfig::Retiring | KeyStateConfig::Revoked);
-    let going = document.keys.iter().filter(goes).map(|key| Going {
+    let going = document.keys.iter().filter(goes).map(|key| RetiredKey {
         id: key.id,
         retires: key.state == KeyStateConfig::Retiring,
         end: since(key).map(|since| since.after(life)),
     });
-    let mut going: Vec<Going> = going.collect();
+    let mut going: Vec<RetiredKey> = going.collect();
     going.sort_by_key(|going| (going.end.is_none(), going.end));
     going
 }
@@ -162,22 +162,32 @@ pub(crate) fn is_full(document: &KeyringDocument) -> bool {
 ///
 /// # Errors
 /// If a key is added and all ids are in use.
-pub(crate) fn step(document: &mut KeyringDocument, step: &Step, now: Timestamp, fresh: Secret) -> Result<(), Unfit> {
+pub(crate) fn step(
+    document: &mut KeyringDocument,
+    step: &RotationStep,
+    now: Timestamp,
+    fresh: Secret,
+) -> Result<(), RotationError> {
     match step {
-        Step::Introduce => add(document, KeyStateConfig::Verifying, now, fresh)?,
-        Step::Sign(new) => {
+        RotationStep::Introduce => add(document, KeyStateConfig::Verifying, now, fresh)?,
+        RotationStep::Sign(new) => {
             let old = signing(document);
             set(document, old, KeyStateConfig::Verifying, now);
             set(document, *new, KeyStateConfig::Signing, now);
         }
-        Step::Retire(old) => set(document, *old, KeyStateConfig::Retiring, now),
-        Step::Remove(ids) => document.keys.retain(|key| !ids.contains(&key.id)),
+        RotationStep::Retire(old) => set(document, *old, KeyStateConfig::Retiring, now),
+        RotationStep::Remove(ids) => document.keys.retain(|key| !ids.contains(&key.id)),
     }
     Ok(())
 }
 
 /// Adds a key with the first free id after that of the newest key.
-fn add(document: &mut KeyringDocument, state: KeyStateConfig, now: Timestamp, fresh: Secret) -> Result<(), Unfit> {
+fn add(
+    document: &mut KeyringDocument,
+    state: KeyStateConfig,
+    now: Timestamp,
+    fresh: Secret,
+) -> Result<(), RotationError> {
     let age = |key: &&KeyDocument| (created(key), key.state == KeyStateConfig::Signing, key.id);
     let last = document.keys.iter().max_by_key(age).map_or(0, |key| key.id);
     let is_free = |id: &u8| document.keys.iter().all(|key| key.id != *id);
@@ -201,12 +211,12 @@ pub(crate) fn revoke(
     ids: &BTreeSet<u8>,
     now: Timestamp,
     fresh: Secret,
-) -> Result<(), Unfit> {
+) -> Result<(), RotationError> {
     let there: BTreeSet<u8> = document.keys.iter().map(|key| key.id).collect();
     if let Some(stranger) = ids.difference(&there).next() {
         let there: Vec<String> = there.iter().map(u8::to_string).collect();
         let there = there.join(", ");
-        return Err(Unfit(format!(
+        return Err(RotationError(format!(
             "expected ids of keys of the keyring ({there}), found {stranger}"
         )));
     }

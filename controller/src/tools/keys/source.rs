@@ -8,7 +8,7 @@ use limpet_core::keyring::{Entry, KeyId, KeyState, Secret};
 
 /// Why a key cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unavailable {
+pub(crate) enum KeySourceError {
     /// Its environment variable is not set here.
     NotSet(String),
     /// What is there is no key.
@@ -17,7 +17,7 @@ pub(crate) enum Unavailable {
     Revoked,
 }
 
-impl std::fmt::Display for Unavailable {
+impl std::fmt::Display for KeySourceError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotSet(variable) => write!(f, "the environment variable {variable} is not set"),
@@ -28,7 +28,7 @@ impl std::fmt::Display for Unavailable {
 }
 
 /// The key of this id, or without an id the one that signs; `None` if there is no such key.
-pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Entry>, Unavailable> {
+pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Entry>, KeySourceError> {
     let is_wanted = |key: KeyId, state: KeyState| match id {
         Some(id) => key == id,
         None => state == KeyState::Signing,
@@ -44,7 +44,7 @@ pub(crate) fn key(config: &FilterConfig, id: Option<KeyId>) -> Result<Option<Ent
 }
 
 /// The ids and states of all keys.
-pub(crate) fn states(config: &FilterConfig) -> Result<Vec<(u8, KeyStateConfig)>, Unavailable> {
+pub(crate) fn states(config: &FilterConfig) -> Result<Vec<(u8, KeyStateConfig)>, KeySourceError> {
     if let Some(wrapped) = &config.wrapped_keys {
         let entries = unwrap(wrapped)?;
         return Ok(entries.iter().map(|entry| (entry.id.0, entry.state.into())).collect());
@@ -55,15 +55,15 @@ pub(crate) fn states(config: &FilterConfig) -> Result<Vec<(u8, KeyStateConfig)>,
 }
 
 /// Fails for keys that only Envoy has, because it discovers them.
-fn not_in_secret(config: &FilterConfig) -> Result<(), Unavailable> {
+fn not_in_secret(config: &FilterConfig) -> Result<(), KeySourceError> {
     if config.sds_keys.is_none() {
         return Ok(());
     }
     let reason = "sdsKeys: the keyring is in a secret that Envoy discovers (--keys takes the keyring file itself)";
-    Err(Unavailable::Wrong(reason.to_owned()))
+    Err(KeySourceError::Wrong(reason.to_owned()))
 }
 
-pub(super) fn entry(key: &KeyConfig) -> Result<Entry, Unavailable> {
+pub(super) fn entry(key: &KeyConfig) -> Result<Entry, KeySourceError> {
     Ok(Entry {
         id: KeyId(key.id),
         state: key.state.into(),
@@ -86,9 +86,9 @@ pub(crate) fn alone(entry: &Entry) -> Vec<KeyConfig> {
 }
 
 /// Opens a wrapped keyring with the key-encryption key that it names, from the environment of this process.
-fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, Unavailable> {
+fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, KeySourceError> {
     let wrong =
-        |field: &str, reason: &dyn std::fmt::Display| Unavailable::Wrong(format!("wrappedKeys.{field}: {reason}"));
+        |field: &str, reason: &dyn std::fmt::Display| KeySourceError::Wrong(format!("wrappedKeys.{field}: {reason}"));
     let wrapped = Wrapped::parse(&config.text).map_err(|error| wrong("text", &error))?;
     let id = wrapped.key_encryption_key();
     let mut list = config.key_encryption_keys.iter().enumerate();
@@ -102,8 +102,8 @@ fn unwrap(config: &WrappedKeysConfig) -> Result<Vec<Entry>, Unavailable> {
 }
 
 /// The secret of a key, from the configuration or from the environment of this process.
-fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
-    let wrong = |field: &str, reason: &str| Unavailable::Wrong(format!("key {}: {field}{reason}", key.id));
+fn secret(key: &KeyConfig) -> Result<Secret, KeySourceError> {
+    let wrong = |field: &str, reason: &str| KeySourceError::Wrong(format!("key {}: {field}{reason}", key.id));
     match (&key.env, &key.inline) {
         (Some(name), None) => from_environment(name, |reason| wrong("env: ", reason)),
         (None, Some(inline)) => Secret::from_base64(&inline.0).ok_or_else(|| wrong("inline: ", NO_KEY)),
@@ -112,12 +112,12 @@ fn secret(key: &KeyConfig) -> Result<Secret, Unavailable> {
 }
 
 /// A secret in an environment variable of this process.
-pub(crate) fn from_environment(name: &str, wrong: impl Fn(&str) -> Unavailable) -> Result<Secret, Unavailable> {
+pub(crate) fn from_environment(name: &str, wrong: impl Fn(&str) -> KeySourceError) -> Result<Secret, KeySourceError> {
     if !is_variable(name) {
         return Err(wrong(NO_VARIABLE));
     }
     let Ok(text) = std::env::var(name) else {
-        return Err(Unavailable::NotSet(name.to_owned()));
+        return Err(KeySourceError::NotSet(name.to_owned()));
     };
     let text = Zeroizing::new(text);
     Secret::from_base64(&text).ok_or_else(|| wrong(&format!("{name}: {NO_KEY}")))

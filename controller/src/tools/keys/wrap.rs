@@ -5,34 +5,30 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::keys_file;
-use super::source::{self, Unavailable};
+use super::source::{self, KeySourceError};
 use crate::cli::WrapArgs;
 use crate::envoy_config::config_file;
 use crate::envoy_config::filter_configs;
-use crate::envoy_config::node::Node;
-use crate::exit::{Failure, Verdict};
+use crate::envoy_config::node::ConfigNode;
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use limpet_core::config::schema::{FilterConfig, WrappedKeysConfig};
 use limpet_core::keyring::wrapped::{self, Wrapped};
 use limpet_core::keyring::{Entry, KeyId};
 
-struct KeyEncryptionKey {
+struct WrappingKey {
     id: KeyId,
     variable: String,
 }
 
-pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let entries = entries(&args.file)?;
-    let given = args
-        .key_encryption_key
-        .as_deref()
-        .map(KeyEncryptionKey::parse)
-        .transpose()?;
+    let given = args.key_encryption_key.as_deref().map(WrappingKey::parse).transpose()?;
     let (text, id) = match (&args.into, given) {
         (Some(file), given) => into(file, &entries, given)?,
         (None, Some(given)) => (given.wrap(&entries)?, given.id),
         (None, None) => {
-            return Err(Failure(
+            return Err(CommandFailure(
                 "expected --key-encryption-key ID=VARIABLE, or --into a configuration that names it".to_owned(),
             ));
         }
@@ -51,25 +47,25 @@ pub(crate) fn run(args: &WrapArgs, form: Output) -> Result<Verdict, Failure> {
             output::print_json(&json!({"text": text, "keyEncryptionKey": id.0, "keys": keys, "into": into}))?;
         }
     }
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
 /// The keys of a file of keys, with their secrets.
-fn entries(file: &str) -> Result<Vec<Entry>, Failure> {
-    let failed = |unavailable: Unavailable| Failure(format!("{file}: {unavailable}"));
+fn entries(file: &str) -> Result<Vec<Entry>, CommandFailure> {
+    let failed = |unavailable: KeySourceError| CommandFailure(format!("{file}: {unavailable}"));
     keys_file::read(file)?
         .iter()
         .map(|key| source::entry(key).map_err(failed))
         .collect()
 }
 
-impl KeyEncryptionKey {
+impl WrappingKey {
     /// Parses `ID=VARIABLE`. A wrong text is not repeated, because it may be a key.
-    fn parse(text: &str) -> Result<Self, Failure> {
+    fn parse(text: &str) -> Result<Self, CommandFailure> {
         let expected = || {
             let expected = "--key-encryption-key: expected ID=VARIABLE, like 1=LIMPET_KEK_1: a number up to 255 and \
                             the name of an environment variable";
-            Failure(expected.to_owned())
+            CommandFailure(expected.to_owned())
         };
         let (id, variable) = text.split_once('=').ok_or_else(expected)?;
         let id = id
@@ -83,16 +79,17 @@ impl KeyEncryptionKey {
         })
     }
 
-    fn wrap(&self, entries: &[Entry]) -> Result<String, Failure> {
-        let wrong = |reason: &str| Unavailable::Wrong(format!("key-encryption key {}: {reason}", self.id));
-        let secret = source::from_environment(&self.variable, wrong).map_err(|error| Failure(error.to_string()))?;
-        wrapped::wrap(entries, self.id, &secret).map_err(|error| Failure(format!("keys: {error}")))
+    fn wrap(&self, entries: &[Entry]) -> Result<String, CommandFailure> {
+        let wrong = |reason: &str| KeySourceError::Wrong(format!("key-encryption key {}: {reason}", self.id));
+        let secret =
+            source::from_environment(&self.variable, wrong).map_err(|error| CommandFailure(error.to_string()))?;
+        wrapped::wrap(entries, self.id, &secret).map_err(|error| CommandFailure(format!("keys: {error}")))
     }
 }
 
 /// Replaces the wrapped keyring of a configuration. The rest of the file stays as it is, byte for byte.
-fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Result<(String, KeyId), Failure> {
-    let failed = |reason: &str| Failure(format!("{file}: {reason}"));
+fn into(file: &str, entries: &[Entry], given: Option<WrappingKey>) -> Result<(String, KeyId), CommandFailure> {
+    let failed = |reason: &str| CommandFailure(format!("{file}: {reason}"));
     let (content, value) = config_file::read_with_text(file)?;
     let present = wrapped_keys(file, &value)?;
     let texts: BTreeSet<&str> = present.iter().map(|wrapped| wrapped.text.as_str()).collect();
@@ -111,7 +108,7 @@ fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Resul
     }
     let named = present.iter().flat_map(|wrapped| &wrapped.key_encryption_keys);
     let variable = named.filter(|key| key.id == id.0).map(|key| key.env.clone()).next();
-    let wrapping = given.unwrap_or_else(|| KeyEncryptionKey {
+    let wrapping = given.unwrap_or_else(|| WrappingKey {
         id,
         variable: variable.unwrap_or_default(),
     });
@@ -132,14 +129,16 @@ fn into(file: &str, entries: &[Entry], given: Option<KeyEncryptionKey>) -> Resul
 }
 
 /// The wrapped keyrings in a document, at least one.
-fn wrapped_keys(file: &str, document: &serde_json::Value) -> Result<Vec<WrappedKeysConfig>, Failure> {
-    let configs = filter_configs::read(file, &[Node::root(file, document)])?;
+fn wrapped_keys(file: &str, document: &serde_json::Value) -> Result<Vec<WrappedKeysConfig>, CommandFailure> {
+    let configs = filter_configs::read(file, &[ConfigNode::root(file, document)])?;
     let wrapped: Vec<_> = configs
         .into_iter()
         .filter_map(|config: FilterConfig| config.wrapped_keys)
         .collect();
     if wrapped.is_empty() {
-        return Err(Failure(format!("{file}: expected a configuration with wrappedKeys")));
+        return Err(CommandFailure(format!(
+            "{file}: expected a configuration with wrappedKeys"
+        )));
     }
     Ok(wrapped)
 }

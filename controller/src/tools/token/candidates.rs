@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::token_argument::TokenArgument;
 use crate::cli::RealmArgs;
 use crate::envoy_config::discovery;
-use crate::envoy_config::node::Node;
+use crate::envoy_config::node::ConfigNode;
 use crate::envoy_config::{filter_configs, filter_locator};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::tools::keys::keys_file;
-use crate::tools::keys::source::{self, Unavailable};
+use crate::tools::keys::source::{self, KeySourceError};
 use limpet_core::carrier::cookie_name::CookieNames;
 use limpet_core::config::schema::{FilterConfig, PolicyConfig};
 use limpet_core::keyring::{Key, KeyId, KeyState, Keyring};
@@ -69,7 +69,7 @@ impl CandidateSession {
     ///
     /// # Errors
     /// If the key is not available; `None` if there is no such key.
-    pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<Unavailable>> {
+    pub(super) fn realm(&self, id: Option<KeyId>) -> Result<Realm, Option<KeySourceError>> {
         let keyring = keyring(&self.config, id)?;
         let (mode, name) = self.carrier();
         Ok(Realm::new(&keyring, self.scope.as_bytes(), mode, name))
@@ -101,11 +101,11 @@ impl CandidateSession {
 ///
 /// # Errors
 /// If the key is not available; `None` if there is no such key.
-pub(crate) fn keyring(config: &FilterConfig, id: Option<KeyId>) -> Result<Keyring, Option<Unavailable>> {
+pub(crate) fn keyring(config: &FilterConfig, id: Option<KeyId>) -> Result<Keyring, Option<KeySourceError>> {
     let entry = source::key(config, id).map_err(Some)?.ok_or(None)?;
-    let secret = entry.secret.as_ref().ok_or(Some(Unavailable::Revoked))?;
+    let secret = entry.secret.as_ref().ok_or(Some(KeySourceError::Revoked))?;
     let key = Key::new(entry.id, KeyState::Signing, secret);
-    Keyring::new(vec![key]).map_err(|error| Some(Unavailable::Wrong(error.to_string())))
+    Keyring::new(vec![key]).map_err(|error| Some(KeySourceError::Wrong(error.to_string())))
 }
 
 impl Candidates {
@@ -128,7 +128,7 @@ impl Candidates {
         args: &RealmArgs,
         argument: Option<&TokenArgument<'_>>,
         timeouts: [Option<GatewayDuration>; 2],
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         match (&args.keys, &args.config) {
             (Some(file), _) => Self::from_keys(args, file, argument, timeouts),
             (None, Some(file)) => Self::from_config(args, file),
@@ -141,12 +141,12 @@ impl Candidates {
         file: &str,
         argument: Option<&TokenArgument<'_>>,
         [absolute_timeout, idle_timeout]: [Option<GatewayDuration>; 2],
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let name = args.name.as_deref().or(argument.and_then(|argument| argument.name));
         let Some(name) = name else {
             let problem = "expected --name, the name of the cookie or header, which a token is bound to (or give the \
                            token as name=value)";
-            return Err(Failure(problem.to_owned()));
+            return Err(CommandFailure(problem.to_owned()));
         };
         let scope = args.scope.clone().unwrap_or_else(|| DEFAULT_SCOPE.to_owned());
         let name = without_scope(name, &scope);
@@ -173,7 +173,8 @@ impl Candidates {
             // Without timeouts, the configuration of the token is unknown, so no bound ends its session.
             "maxIdle": "99999h",
         });
-        let mut config = config::parse(written.to_string().as_bytes()).map_err(|error| Failure(error.to_string()))?;
+        let mut config =
+            config::parse(written.to_string().as_bytes()).map_err(|error| CommandFailure(error.to_string()))?;
         config.keys = Some(keys_file::read(file)?);
         let candidate = CandidateSession {
             config: Rc::new(config),
@@ -187,9 +188,12 @@ impl Candidates {
         })
     }
 
-    fn from_config(args: &RealmArgs, file: &str) -> Result<Self, Failure> {
+    fn from_config(args: &RealmArgs, file: &str) -> Result<Self, CommandFailure> {
         let documents = discovery::read(file)?;
-        let roots: Vec<Node<'_>> = documents.iter().map(|(file, value)| Node::root(file, value)).collect();
+        let roots: Vec<ConfigNode<'_>> = documents
+            .iter()
+            .map(|(file, value)| ConfigNode::root(file, value))
+            .collect();
         let configs = filter_configs::read(file, &roots)?;
         let mut candidates = Self {
             has_policies: true,
@@ -212,7 +216,7 @@ impl Candidates {
         }
         if candidates.list.is_empty() {
             let wanted = args.policy.as_deref().unwrap_or_default();
-            return Err(Failure(format!("{file}: no policy {wanted:?} in it")));
+            return Err(CommandFailure(format!("{file}: no policy {wanted:?} in it")));
         }
         Ok(candidates)
     }
@@ -230,16 +234,16 @@ pub(crate) fn without_scope<'n>(name: &'n str, scope: &str) -> &'n str {
 
 /// The routes of the documents.
 #[derive(Debug, Default)]
-struct Routes<'a> {
+struct DocumentRoutes<'a> {
     names: Vec<&'a str>,
-    named: Vec<Named<'a>>,
+    named: Vec<DocumentSession<'a>>,
     /// The clusters of all.
     clusters: BTreeSet<String>,
 }
 
 /// A session that a route or a cluster names.
 #[derive(Debug)]
-struct Named<'a> {
+struct DocumentSession<'a> {
     /// The name of the route, if it is one.
     route: Option<&'a str>,
     session: String,
@@ -247,10 +251,10 @@ struct Named<'a> {
     clusters: BTreeSet<String>,
 }
 
-fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
-    let mut routes = Routes {
+fn routes<'a>(roots: &[ConfigNode<'a>]) -> DocumentRoutes<'a> {
+    let mut routes = DocumentRoutes {
         clusters: clusters(roots),
-        ..Routes::default()
+        ..DocumentRoutes::default()
     };
     for root in roots {
         root.visit(&mut |object| {
@@ -264,7 +268,7 @@ fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
                 "session",
             ]);
             if let Some(session) = metadata.and_then(|session| session.value.as_str()) {
-                routes.named.push(Named {
+                routes.named.push(DocumentSession {
                     route: name,
                     session: session.to_owned(),
                     clusters: clusters(std::slice::from_ref(object)),
@@ -273,7 +277,7 @@ fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
             if object.kind() == Some(filter_locator::PER_ROUTE)
                 && let Some(text) = filter_locator::route_session(object).text
             {
-                routes.named.push(Named {
+                routes.named.push(DocumentSession {
                     route: None,
                     session: String::from_utf8_lossy(&text).into_owned(),
                     clusters: routes.clusters.clone(),
@@ -284,7 +288,7 @@ fn routes<'a>(roots: &[Node<'a>]) -> Routes<'a> {
     routes
 }
 
-fn clusters(roots: &[Node<'_>]) -> BTreeSet<String> {
+fn clusters(roots: &[ConfigNode<'_>]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for root in roots {
         root.visit(&mut |object| {
@@ -298,7 +302,7 @@ fn clusters(roots: &[Node<'_>]) -> BTreeSet<String> {
 }
 
 /// The policies and scopes of the sessions that these routes have with this configuration.
-fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> BTreeSet<(String, String)> {
+fn sessions(config: &FilterConfig, routes: &DocumentRoutes<'_>, scope: Option<&str>) -> BTreeSet<(String, String)> {
     let mut sessions: BTreeSet<(String, String)> = BTreeSet::new();
     let mut add = |policy: &str, scope: &str| {
         if config.policies.contains_key(policy) && !scope.is_empty() {
@@ -309,7 +313,7 @@ fn sessions(config: &FilterConfig, routes: &Routes<'_>, scope: Option<&str>) -> 
         config.policies.keys().for_each(|policy| add(policy, scope));
         return sessions;
     }
-    for Named {
+    for DocumentSession {
         route,
         session,
         clusters,

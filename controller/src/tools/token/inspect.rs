@@ -7,23 +7,23 @@ use serde_json::{Map, Value, json};
 use super::candidates::{CandidateSession, Candidates, session_json};
 use super::counting::counting;
 use super::token_argument::TokenArgument;
-use super::verification::{self, Opening, Request};
+use super::verification::{self, TokenOpening, TokenRequest};
 use crate::cli::InspectArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output, Rows};
 use crate::time_format;
 use limpet_core::outcome::RequestOutcome;
 use limpet_core::time::Timestamp;
 use limpet_core::token::{Age, CarrierMode, Claims, Refusal, Unverified};
 
-pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let arguments = TokenArgument::parse(&args.token);
     let now = args.now.unwrap_or_else(time_format::now);
     let (mut all, mut verdicts) = (Vec::new(), Vec::new());
     for (at, argument) in arguments.iter().enumerate() {
         let timeouts = [args.absolute_timeout, args.idle_timeout];
         let candidates = Candidates::from_args(&args.realm, Some(argument), timeouts)?;
-        let mut inspection = Inspection::new(now);
+        let mut inspection = TokenInspection::new(now);
         if arguments.len() > 1 {
             let name = argument.name.unwrap_or_default();
             inspection.add("number", format!("{} of {}, {name}", at + 1, arguments.len()));
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> 
         all.push(inspection);
     }
     if all.len() > 1 {
-        say_which_counts(&mut all);
+        mark_newest(&mut all);
     }
     match form {
         Output::Text => {
@@ -53,19 +53,23 @@ pub(crate) fn run(args: &InspectArgs, form: Output) -> Result<Verdict, Failure> 
         }
     }
     // A request needs one token that counts.
-    let is_good = verdicts.contains(&Verdict::Good);
-    Ok(if is_good { Verdict::Good } else { Verdict::Bad })
+    let is_good = verdicts.contains(&CommandVerdict::Good);
+    Ok(if is_good {
+        CommandVerdict::Good
+    } else {
+        CommandVerdict::Bad
+    })
 }
 
 /// Of several tokens of a session, says which one counts.
-fn say_which_counts(all: &mut [Inspection]) {
+fn mark_newest(all: &mut [TokenInspection]) {
     let honoured: Vec<_> = all.iter().map(|inspection| inspection.honoured.clone()).collect();
     for (at, inspection) in all.iter_mut().enumerate() {
         let Some((session, _)) = &inspection.honoured else {
             continue;
         };
         let counting = counting(&honoured, session).unwrap_or(at);
-        inspection.say("counts", counting == at);
+        inspection.add_json("counts", counting == at);
         let words = if counting == at {
             "yes: of the tokens of this session, it was issued last".to_owned()
         } else {
@@ -76,7 +80,7 @@ fn say_which_counts(all: &mut [Inspection]) {
 }
 
 /// The output, in both formats.
-struct Inspection {
+struct TokenInspection {
     now: Timestamp,
     rows: Rows,
     json: Map<String, Value>,
@@ -84,7 +88,7 @@ struct Inspection {
     honoured: Option<((String, String), Age)>,
 }
 
-impl Inspection {
+impl TokenInspection {
     fn new(now: Timestamp) -> Self {
         Self {
             now,
@@ -98,12 +102,12 @@ impl Inspection {
         self.rows.add(label, text);
     }
 
-    fn say(&mut self, name: &str, value: impl Into<Value>) {
+    fn add_json(&mut self, name: &str, value: impl Into<Value>) {
         self.json.insert(name.to_owned(), value.into());
     }
 
-    fn inspect(&mut self, token: &str, candidates: &Candidates) -> Result<Verdict, Failure> {
-        self.say("length", token.len());
+    fn inspect(&mut self, token: &str, candidates: &Candidates) -> Result<CommandVerdict, CommandFailure> {
+        self.add_json("length", token.len());
         let unverified = match Unverified::parse(token.as_bytes()) {
             Ok(unverified) => unverified,
             Err(refusal) => {
@@ -119,30 +123,34 @@ impl Inspection {
             "token",
             format!("{form}, {} characters, key {}", token.len(), unverified.key_id),
         );
-        self.say("form", form);
-        self.say("keyId", unverified.key_id.0);
+        self.add_json("form", form);
+        self.add_json("keyId", unverified.key_id.0);
         if candidates.list.is_empty() {
             return Ok(self.not_verified(&unverified, "neither --keys nor --config was given", candidates));
         }
         match verification::open(candidates, token, unverified.key_id) {
-            Opening::NoKey(reason) => Ok(self.not_verified(&unverified, &reason.to_string(), candidates)),
-            Opening::Refused(Refusal::UnknownKey) => Ok(self.refused(
+            TokenOpening::NoKey(reason) => Ok(self.not_verified(&unverified, &reason.to_string(), candidates)),
+            TokenOpening::Refused(Refusal::UnknownKey) => Ok(self.refused(
                 Refusal::UnknownKey,
                 &format!("no key {} is among the keys", unverified.key_id),
             )),
-            Opening::Refused(Refusal::RevokedKey) => {
+            TokenOpening::Refused(Refusal::RevokedKey) => {
                 Ok(self.refused(Refusal::RevokedKey, &format!("key {} is revoked", unverified.key_id)))
             }
-            Opening::Refused(refusal) => {
+            TokenOpening::Refused(refusal) => {
                 let tried = candidates.words();
                 let reason = format!("changed, or made with another key, or for another session than {tried}");
                 Ok(self.refused(refusal, &reason))
             }
-            Opening::Opened(candidate, claims) => {
+            TokenOpening::Opened(candidate, claims) => {
                 self.add("session", candidate.words(candidates));
-                self.say("session", session_json(&candidate, candidates));
-                let outcome =
-                    verification::judge(&candidate, Request::new(&candidate, token), unverified.key_id, self.now)?;
+                self.add_json("session", session_json(&candidate, candidates));
+                let outcome = verification::evaluate(
+                    &candidate,
+                    TokenRequest::new(&candidate, token),
+                    unverified.key_id,
+                    self.now,
+                )?;
                 let verdict = match outcome {
                     RequestOutcome::Refused(refusal) => self.refused(refusal, meaning(refusal)),
                     // The token is there, so the request has one.
@@ -159,26 +167,26 @@ impl Inspection {
         }
     }
 
-    fn honoured(&mut self) -> Verdict {
+    fn honoured(&mut self) -> CommandVerdict {
         self.add("verdict", "honoured");
-        self.say("verdict", "honoured");
-        Verdict::Good
+        self.add_json("verdict", "honoured");
+        CommandVerdict::Good
     }
 
-    fn refused(&mut self, refusal: Refusal, reason: &str) -> Verdict {
+    fn refused(&mut self, refusal: Refusal, reason: &str) -> CommandVerdict {
         // Counters and access logs have the same word.
         let word = RequestOutcome::Refused(refusal).word();
         let word = word.trim_start_matches("refused.");
         self.add("verdict", format!("refused: {word} ({reason})"));
-        self.say("verdict", "refused");
-        self.say("reason", word);
-        Verdict::Bad
+        self.add_json("verdict", "refused");
+        self.add_json("reason", word);
+        CommandVerdict::Bad
     }
 
-    fn not_verified(&mut self, unverified: &Unverified, reason: &str, candidates: &Candidates) -> Verdict {
+    fn not_verified(&mut self, unverified: &Unverified, reason: &str, candidates: &Candidates) -> CommandVerdict {
         self.add("verdict", format!("not verified: {reason}"));
-        self.say("verdict", "not verified");
-        self.say("reason", reason);
+        self.add_json("verdict", "not verified");
+        self.add_json("reason", reason);
         match &unverified.claims {
             Some(claims) => {
                 self.add("content", "UNVERIFIED: anybody can have written what follows");
@@ -186,7 +194,7 @@ impl Inspection {
             }
             None => self.add("content", "sealed: nothing of it can be read without the key"),
         }
-        Verdict::Good
+        CommandVerdict::Good
     }
 
     fn claims(&mut self, claims: &Claims, candidates: &Candidates) {
@@ -208,7 +216,7 @@ impl Inspection {
                 "the application named the backend, which has not answered yet",
             );
         }
-        self.say(
+        self.add_json(
             "claims",
             json!({
                 "host": claims.host.to_string(),
@@ -254,7 +262,7 @@ impl Inspection {
             end
         });
         let seconds = |end: Timestamp| end.since(self.now).max(Duration::ZERO).as_secs();
-        self.say(
+        self.add_json(
             "left",
             json!({
                 "absoluteSeconds": absolute.map(|(end, _)| seconds(end)),

@@ -4,23 +4,23 @@ use serde_json::json;
 
 use super::candidates::{CandidateSession, Candidates, session_json};
 use crate::cli::IssueArgs;
-use crate::exit::{Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 use crate::time_format;
 use limpet_core::config::schema::TokenConfig;
 use limpet_core::token::{Claims, Destination, Form};
 
-pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
+pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<CommandVerdict, CommandFailure> {
     let candidates = Candidates::from_args(&args.realm, None, [None, None])?;
     let candidate = the_only(&candidates)?;
     let realm = candidate.realm(None).map_err(|unavailable| match unavailable {
-        Some(unavailable) => Failure(unavailable.to_string()),
-        None => Failure("keys: expected one with state signing".to_owned()),
+        Some(unavailable) => CommandFailure(unavailable.to_string()),
+        None => CommandFailure("keys: expected one with state signing".to_owned()),
     })?;
     let issued_at = args.issued_at.unwrap_or_else(time_format::now);
     let last_seen = args.last_seen.unwrap_or(issued_at);
     if last_seen < issued_at {
-        return Err(Failure(
+        return Err(CommandFailure(
             "--last-seen: expected a time that is not before --issued-at".to_owned(),
         ));
     }
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
     };
     let token_form = args.form.map_or_else(of_policy, Form::from);
     let mut nonce = [0; 4];
-    getrandom::fill(&mut nonce).map_err(|error| Failure(format!("the system has no random bytes: {error}")))?;
+    getrandom::fill(&mut nonce).map_err(|error| CommandFailure(format!("the system has no random bytes: {error}")))?;
     let token = realm.seal(token_form, &claims, nonce);
     match form {
         Output::Text => output::print(&format!("{token}\n"))?,
@@ -45,15 +45,15 @@ pub(crate) fn run(args: &IssueArgs, form: Output) -> Result<Verdict, Failure> {
             output::print_json(&json!({"token": token, "form": token_form.name(), "session": session}))?;
         }
     }
-    Ok(Verdict::Good)
+    Ok(CommandVerdict::Good)
 }
 
 /// A token is for one session, so the arguments must leave one candidate.
-fn the_only(candidates: &Candidates) -> Result<&CandidateSession, Failure> {
+fn the_only(candidates: &Candidates) -> Result<&CandidateSession, CommandFailure> {
     match candidates.list.as_slice() {
-        [] => Err(Failure("expected --keys or --config".to_owned())),
+        [] => Err(CommandFailure("expected --keys or --config".to_owned())),
         [candidate] => Ok(candidate),
-        _ => Err(Failure(format!(
+        _ => Err(CommandFailure(format!(
             "expected --policy and --scope to name one session of these: {}",
             candidates.words()
         ))),

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::candidates::{CandidateSession, Candidates};
-use crate::exit::Failure;
-use crate::tools::keys::source::{self, Unavailable};
+use crate::exit::CommandFailure;
+use crate::tools::keys::source::{self, KeySourceError};
 use limpet_core::Filter;
 use limpet_core::config::schema::{DefaultConfig, FilterConfig};
 use limpet_core::keyring::KeyId;
@@ -14,26 +14,26 @@ use limpet_core::token::{CarrierMode, Claims, Destination, Refusal};
 use limpet_core::view::{Answer, RequestView};
 
 #[derive(Debug)]
-pub(super) enum Opening {
+pub(super) enum TokenOpening {
     /// The token belongs to this session.
     Opened(CandidateSession, Claims),
     /// Its key is there, but it belongs to none of the sessions.
     Refused(Refusal),
     /// Its key is listed, but not available here.
-    NoKey(Unavailable),
+    NoKey(KeySourceError),
 }
 
-pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening {
-    let mut outcome = Opening::Refused(Refusal::UnknownKey);
+pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> TokenOpening {
+    let mut outcome = TokenOpening::Refused(Refusal::UnknownKey);
     for candidate in candidates.list.iter().flat_map(CandidateSession::in_each_carrier) {
         match candidate.realm(Some(key)) {
             Ok(realm) => match realm.open(token.as_bytes()) {
-                Ok(opened) => return Opening::Opened(candidate, opened.claims),
-                Err(refusal) => outcome = Opening::Refused(refusal),
+                Ok(opened) => return TokenOpening::Opened(candidate, opened.claims),
+                Err(refusal) => outcome = TokenOpening::Refused(refusal),
             },
-            Err(Some(Unavailable::Revoked)) => outcome = Opening::Refused(Refusal::RevokedKey),
-            Err(Some(unavailable)) if matches!(outcome, Opening::Refused(Refusal::UnknownKey)) => {
-                outcome = Opening::NoKey(unavailable);
+            Err(Some(KeySourceError::Revoked)) => outcome = TokenOpening::Refused(Refusal::RevokedKey),
+            Err(Some(unavailable)) if matches!(outcome, TokenOpening::Refused(Refusal::UnknownKey)) => {
+                outcome = TokenOpening::NoKey(unavailable);
             }
             Err(_) => {}
         }
@@ -43,30 +43,30 @@ pub(super) fn open(candidates: &Candidates, token: &str, key: KeyId) -> Opening 
 
 /// The filter's outcome for a request of this session with a token of this key. It leaves out whether the route leads
 /// to the token's cluster.
-pub(crate) fn judge(
+pub(crate) fn evaluate(
     candidate: &CandidateSession,
-    mut request: Request,
+    mut request: TokenRequest,
     key: KeyId,
     now: Timestamp,
-) -> Result<RequestOutcome, Failure> {
+) -> Result<RequestOutcome, CommandFailure> {
     let config = alone(candidate, key)?;
     let (filter, _) = Filter::new(&config, &|_| None)
-        .map_err(|error| Failure(format!("the filter refuses the configuration: {error}")))?;
-    // `Request` answers every question, so this does not happen.
-    let unanswered = |error: &dyn std::fmt::Display| Failure(error.to_string());
+        .map_err(|error| CommandFailure(format!("the filter refuses the configuration: {error}")))?;
+    // `TokenRequest` answers every question, so this does not happen.
+    let unanswered = |error: &dyn std::fmt::Display| CommandFailure(error.to_string());
     let session = filter.session(&request).map_err(|error| unanswered(&error))?;
-    let mut session = session.ok_or_else(|| Failure("the configuration has no such session".to_owned()))?;
+    let mut session = session.ok_or_else(|| CommandFailure("the configuration has no such session".to_owned()))?;
     let plan = session
         .on_request(&mut request, now)
         .map_err(|error| unanswered(&error))?;
     plan.outcome
-        .ok_or_else(|| Failure("the session is of a split route".to_owned()))
+        .ok_or_else(|| CommandFailure("the session is of a split route".to_owned()))
 }
 
 /// The candidate's configuration with its session for every request, and with the token's key only.
-fn alone(candidate: &CandidateSession, key: KeyId) -> Result<FilterConfig, Failure> {
+fn alone(candidate: &CandidateSession, key: KeyId) -> Result<FilterConfig, CommandFailure> {
     let mut config = FilterConfig::clone(&candidate.config);
-    let key = source::key(&config, Some(key)).map_err(|unavailable| Failure(unavailable.to_string()))?;
+    let key = source::key(&config, Some(key)).map_err(|unavailable| CommandFailure(unavailable.to_string()))?;
     config.keys = Some(key.iter().flat_map(source::alone).collect());
     config.wrapped_keys = None;
     config.sds_keys = None;
@@ -83,12 +83,12 @@ fn alone(candidate: &CandidateSession, key: KeyId) -> Result<FilterConfig, Failu
 }
 
 /// A request with nothing but the token.
-pub(crate) struct Request {
+pub(crate) struct TokenRequest {
     header: String,
     value: Vec<u8>,
 }
 
-impl Request {
+impl TokenRequest {
     /// With this header alone, named in lower case.
     pub(crate) fn with(header: &str, value: &str) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Request {
     }
 }
 
-impl RequestView for Request {
+impl RequestView for TokenRequest {
     fn route_session(&self) -> Answer<'_> {
         Ok(None)
     }

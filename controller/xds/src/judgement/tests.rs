@@ -7,8 +7,8 @@ use envoy_types::pb::google::rpc;
 
 use super::*;
 use crate::Snapshots;
-use crate::snapshots::Connected;
-use crate::subscriber::{Abilities, Protocol, Service, Subscriber};
+use crate::snapshots::StreamConnection;
+use crate::subscriber::{NodeAbilities, ProtocolVariant, StreamService, Subscriber};
 use limpet_resources::{PREFLIGHT, Resource, ResourceType, Resources};
 
 const GROUP: &str = "default/web";
@@ -16,7 +16,7 @@ const GROUP: &str = "default/web";
 /// The Envoys of a Gateway, by hand.
 struct Fleet {
     snapshots: Snapshots,
-    nodes: Vec<(Arc<Connected>, Arc<GroupCell>)>,
+    nodes: Vec<(Arc<StreamConnection>, Arc<GroupCell>)>,
 }
 
 fn unit(name: &str, content: &str) -> Resource {
@@ -52,8 +52,17 @@ impl Fleet {
     fn connect(&mut self, address: u8) -> usize {
         let index = self.nodes.len();
         let origin = SocketAddr::from(([10, 0, 0, address], 1)).into();
-        let subscriber = Subscriber::new(Protocol::Delta, Service::Aggregated, Abilities::default());
-        let stream = Arc::new(Connected::new(format!("node-{index}").into(), origin, None, subscriber));
+        let subscriber = Subscriber::new(
+            ProtocolVariant::Delta,
+            StreamService::Aggregated,
+            NodeAbilities::default(),
+        );
+        let stream = Arc::new(StreamConnection::new(
+            format!("node-{index}").into(),
+            origin,
+            None,
+            subscriber,
+        ));
         let shared = self.snapshots.shared();
         let cell = shared.connect(GROUP, index as u64, Arc::clone(&stream)).unwrap();
         self.nodes.push((stream, cell));
@@ -94,9 +103,9 @@ impl Fleet {
         refused.into_iter().map(|refused| refused.unit.to_string()).collect()
     }
 
-    fn judged(&self, content: &str) -> Option<Vote> {
+    fn judged(&self, content: &str) -> Option<UnitVote> {
         let cell = &self.nodes[0].1;
-        judge(cell, &[("new".into(), unit("new", content).version())])[0].vote
+        evaluate(cell, &[("new".into(), unit("new", content).version())])[0].vote
     }
 }
 
@@ -104,7 +113,7 @@ impl Fleet {
 fn a_single_connected_node_decides() {
     let fleet = Fleet::of(&[1], "1");
     fleet.snapshots.publish(GROUP, published("bad"));
-    assert_eq!(fleet.judged("bad"), Some(Vote::Pending));
+    assert_eq!(fleet.judged("bad"), Some(UnitVote::Pending));
     fleet.answer(0, "bad");
     assert_eq!(fleet.refused(), ["new"]);
 }
@@ -116,7 +125,7 @@ fn a_node_that_refuses_everything_quarantines_nothing() {
     // The frame, and everything in it.
     fleet.answer(0, "frame");
     assert_eq!(fleet.refused(), [""; 0]);
-    assert_eq!(fleet.snapshots.status().asked(GROUP), 0);
+    assert_eq!(fleet.snapshots.status().voting_addresses(GROUP), 0);
     // It takes no unit at all, and refuses everything else.
     let mut fleet = Fleet::of(&[], "good");
     fleet.connect(1);
@@ -137,7 +146,7 @@ fn one_dissenter_among_several_decides_nothing() {
             fleet.answer(usize::from(other), "bad");
         }
         assert_eq!(fleet.refused(), [""; 0]);
-        assert_eq!(fleet.judged("new"), Some(Vote::Accepts));
+        assert_eq!(fleet.judged("new"), Some(UnitVote::Accepts));
     }
 }
 
@@ -153,7 +162,7 @@ fn what_most_nodes_refuse_is_refused() {
     let refused = status.disapprovals();
     assert_eq!(refused.len(), 1);
     assert_eq!((&*refused[0].unit, &*refused[0].node), ("new", "node-1"));
-    assert_eq!((refused[0].refusing, status.asked(GROUP)), (2, 3));
+    assert_eq!((refused[0].refusing, status.voting_addresses(GROUP)), (2, 3));
 }
 
 #[test]
@@ -170,7 +179,7 @@ fn many_names_at_one_address_are_one_vote() {
 
 #[test]
 fn a_vote_is_certain_before_all_have_answered() {
-    use Vote::{Accepts, Pending, Refuses};
+    use UnitVote::{Accepts, Pending, Refuses};
     for (votes, together) in [
         (&[][..], None),
         (&[Pending], Some(Pending)),

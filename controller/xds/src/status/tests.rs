@@ -6,7 +6,7 @@ use envoy_types::pb::google::rpc;
 use super::*;
 use crate::Snapshots;
 use crate::group::touched;
-use crate::subscriber::{Abilities, Protocol, Service, Subscriber};
+use crate::subscriber::{NodeAbilities, ProtocolVariant, StreamService, Subscriber};
 use ResourceType::{Cluster, ClusterLoadAssignment, ExtensionConfig};
 use limpet_resources::{Resource, ResourceType, Resources};
 
@@ -17,20 +17,20 @@ fn published(content: &str) -> Resources {
     [Cluster, ExtensionConfig].map(resource).into_iter().collect()
 }
 
-fn version(content: &str) -> Version {
+fn version(content: &str) -> ResourceVersion {
     published(content).get(Cluster, "a").unwrap().version()
 }
 
 /// A stream of a node, by hand.
-struct Stream(Arc<Connected>, Arc<GroupCell>);
+struct Stream(Arc<StreamConnection>, Arc<GroupCell>);
 
 impl Stream {
-    fn connect(snapshots: &Snapshots, number: u64, node: &str, service: Service) -> Self {
-        let stream = Arc::new(Connected::new(
+    fn connect(snapshots: &Snapshots, number: u64, node: &str, service: StreamService) -> Self {
+        let stream = Arc::new(StreamConnection::new(
             node.into(),
             std::net::SocketAddr::from(([10, 0, 0, 1], 1)).into(),
             None,
-            Subscriber::new(Protocol::Delta, service, Abilities::default()),
+            Subscriber::new(ProtocolVariant::Delta, service, NodeAbilities::default()),
         ));
         let cell = snapshots.shared().connect(GROUP, number, Arc::clone(&stream));
         Self(stream, cell.unwrap())
@@ -74,7 +74,7 @@ fn a_group_has_settled_when_every_node_has_everything() {
     assert!(status.is_settled(GROUP), "nobody is connected");
     assert!(status.progress(GROUP, Cluster, "a", version("1")).is_complete());
 
-    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    let one = Stream::connect(&snapshots, 1, "one", StreamService::Aggregated);
     assert!(!status.is_settled(GROUP), "it may have anything");
     let progress = status.progress(GROUP, Cluster, "a", version("1"));
     assert_eq!((progress.unsubscribed, progress.is_complete()), (1, false));
@@ -88,7 +88,7 @@ fn a_group_has_settled_when_every_node_has_everything() {
     assert_eq!(status.acknowledged(GROUP, "one").len(), 2);
 
     // Another node, which asks for the filter alone.
-    let two = Stream::connect(&snapshots, 2, "two", Service::ExtensionConfig);
+    let two = Stream::connect(&snapshots, 2, "two", StreamService::ExtensionConfig);
     assert_eq!((status.connected(GROUP), status.is_settled(GROUP)), (2, false));
     two.ask(ExtensionConfig);
     two.answer(ExtensionConfig, None);
@@ -114,7 +114,7 @@ fn a_group_has_settled_when_what_is_gone_is_gone_everywhere() {
     let snapshots = Snapshots::new();
     let status = snapshots.status();
     snapshots.publish(GROUP, published("1"));
-    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    let one = Stream::connect(&snapshots, 1, "one", StreamService::Aggregated);
     for each in [Cluster, ExtensionConfig] {
         one.ask(each);
         one.answer(each, None);
@@ -131,7 +131,7 @@ fn of_a_nodes_streams_the_one_that_is_behind_counts() {
     let snapshots = Snapshots::new();
     let status = snapshots.status();
     snapshots.publish(GROUP, published("1"));
-    let streams = [1, 2].map(|number| Stream::connect(&snapshots, number, "one", Service::Aggregated));
+    let streams = [1, 2].map(|number| Stream::connect(&snapshots, number, "one", StreamService::Aggregated));
     for stream in &streams {
         stream.ask(Cluster);
         assert!(!status.progress(GROUP, Cluster, "a", version("1")).is_complete());
@@ -146,10 +146,10 @@ fn a_refusal_has_the_nodes_words() {
     let snapshots = Snapshots::new();
     let status = snapshots.status();
     snapshots.publish(GROUP, published("1"));
-    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    let one = Stream::connect(&snapshots, 1, "one", StreamService::Aggregated);
     one.ask(Cluster);
     one.answer(Cluster, Some("no such thing"));
-    let refusal = Refusal {
+    let refusal = RefusedResource {
         resource_type: Cluster,
         name: "a".into(),
         version: version("1"),
@@ -167,13 +167,13 @@ fn a_node_that_refuses_what_it_never_had_is_not_behind() {
     let status = snapshots.status();
     let behind = |number: &str| status.behind(GROUP, ExtensionConfig, "a", version(number));
     snapshots.publish(GROUP, published("1"));
-    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    let one = Stream::connect(&snapshots, 1, "one", StreamService::Aggregated);
     assert!(behind("1").is_empty(), "it will get this one");
     one.ask(ExtensionConfig);
     assert_eq!(behind("1"), ["one".into()], "it may have it by now, or not");
     one.answer(ExtensionConfig, Some("no such key"));
     assert!(behind("1").is_empty());
-    let two = Stream::connect(&snapshots, 2, "two", Service::Aggregated);
+    let two = Stream::connect(&snapshots, 2, "two", StreamService::Aggregated);
     two.ask(ExtensionConfig);
     two.answer(ExtensionConfig, None);
     assert!(behind("1").is_empty());
@@ -186,7 +186,7 @@ fn a_node_that_refuses_what_it_never_had_is_not_behind() {
     assert_eq!(behind("2"), ["two".into()], "it uses the former one");
 
     // It had one when it connected, of another server.
-    let three = Stream::connect(&snapshots, 3, "three", Service::Aggregated);
+    let three = Stream::connect(&snapshots, 3, "three", StreamService::Aggregated);
     three.request(ExtensionConfig, |request| {
         request.resource_names_subscribe = vec!["a".to_owned()];
         request.initial_resource_versions = [("a".to_owned(), "unknown".to_owned())].into();
@@ -201,7 +201,7 @@ async fn changes_are_told() {
     let mut status = snapshots.status();
     snapshots.publish(GROUP, published("1"));
     status.changed().await;
-    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    let one = Stream::connect(&snapshots, 1, "one", StreamService::Aggregated);
     status.changed().await;
     snapshots.shared().disconnect(&one.1, 1);
     status.changed().await;
@@ -222,7 +222,7 @@ fn groups_that_nobody_knows_are_not_kept() {
     snapshots.remove_one(GROUP, Cluster, "a");
     snapshots.forget(GROUP);
     assert!(status.groups().is_empty());
-    let stream = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    let stream = Stream::connect(&snapshots, 1, "one", StreamService::Aggregated);
     assert_eq!(status.groups(), BTreeMap::from([(GROUP.into(), 1)]));
     snapshots.publish(GROUP, published("1"));
     assert!(snapshots.publish_one(GROUP, one()));
@@ -242,7 +242,7 @@ fn touched_by_a_change(count: usize) -> usize {
         .map(|name| Resource::new(Cluster, name.as_str(), "1".into()));
     let assignments = names.iter().map(|name| assignment(name, "1"));
     snapshots.publish(GROUP, clusters.chain(assignments).collect());
-    let one = Stream::connect(&snapshots, 1, "one", Service::Aggregated);
+    let one = Stream::connect(&snapshots, 1, "one", StreamService::Aggregated);
     one.request(Cluster, |_| ());
     one.answer(Cluster, None);
     one.request(ClusterLoadAssignment, |request| {

@@ -2,10 +2,10 @@
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
-use super::subscription::{Held, WILDCARD};
-use super::{Answer, Subscriber, catalogue};
-use crate::group::Group;
-use limpet_resources::{ResourceType, Version};
+use super::subscription::{SentResource, WILDCARD};
+use super::{ResponseVerdict, Subscriber, catalogue};
+use crate::group::ResourceGroup;
+use limpet_resources::{ResourceType, ResourceVersion};
 
 impl Subscriber {
     /// Takes in a request. It may answer a response, subscribe to resources, or both.
@@ -13,8 +13,8 @@ impl Subscriber {
         &mut self,
         resource_type: ResourceType,
         request: DeltaDiscoveryRequest,
-        group: &Group,
-    ) -> Answer {
+        group: &ResourceGroup,
+    ) -> ResponseVerdict {
         let error = request.error_detail.as_ref().map(|error| error.message.as_str());
         let answer = self.answer(resource_type, &request.response_nonce, error, group);
         if resource_type == ResourceType::VirtualHost && !self.types[resource_type].started {
@@ -37,10 +37,10 @@ impl Subscriber {
             }
             for (name, version) in request.initial_resource_versions {
                 if subscription.subscribes(&name) {
-                    let version = Version::parse(&version);
+                    let version = ResourceVersion::parse(&version);
                     subscription.has.insert(
                         name.into(),
-                        Held {
+                        SentResource {
                             version,
                             resource: None,
                         },

@@ -7,14 +7,19 @@
 use std::sync::Arc;
 
 use super::Subscriber;
-use super::subscription::{Item, Subscription};
-use crate::group::{Catalogue, Group};
+use super::subscription::{ResourceChange, Subscription};
+use crate::group::{Catalogue, ResourceGroup};
 use crate::hosts::parent;
 use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
     /// Sends the virtual hosts after their route configuration.
-    pub(super) fn expect_hosts(&mut self, resource_type: ResourceType, items: &[Item], group: &Group) {
+    pub(super) fn expect_hosts(
+        &mut self,
+        resource_type: ResourceType,
+        items: &[ResourceChange],
+        group: &ResourceGroup,
+    ) {
         if resource_type != ResourceType::RouteConfiguration || !self.takes_hosts {
             return;
         }
@@ -28,7 +33,7 @@ impl Subscriber {
 
     /// The node asks for virtual hosts for the first time on this stream, and nothing was sent: it has the route
     /// configurations from before.
-    pub(super) fn recognize_hosts(&mut self, group: &Group) {
+    pub(super) fn recognize_hosts(&mut self, group: &ResourceGroup) {
         let known: Vec<Name> = self.types[ResourceType::RouteConfiguration]
             .has
             .keys()
@@ -43,14 +48,14 @@ impl Subscriber {
 
     /// Connections of a removed listener still need its virtual hosts while they drain. The node stops asking for the
     /// route configuration when they are gone.
-    pub(super) fn keep_hosts(&mut self, group: &Group) {
+    pub(super) fn keep_hosts(&mut self, group: &ResourceGroup) {
         let hosts = &mut self.types[ResourceType::VirtualHost];
         let is_gone = |routes: &&Name| group.catalogue(ResourceType::RouteConfiguration).get(routes).is_none();
         hosts.kept = hosts.parents.iter().filter(is_gone).cloned().collect();
     }
 
     /// The node has no use for virtual hosts of a route configuration that it asks for no longer.
-    pub(super) fn forget_hosts(&mut self, routes: &str, group: &Group) {
+    pub(super) fn forget_hosts(&mut self, routes: &str, group: &ResourceGroup) {
         let hosts = &mut self.types[ResourceType::VirtualHost];
         hosts.unsubscribe_hosts(routes, group.catalogue(ResourceType::VirtualHost));
     }
@@ -60,7 +65,7 @@ impl Subscription {
     fn subscribe_hosts(&mut self, routes: &Name, catalogue: &Catalogue) {
         self.started = true;
         if self.parents.insert(Arc::clone(routes)) {
-            self.look_at_hosts(routes, catalogue);
+            self.compare_hosts(routes, catalogue);
         }
     }
 
@@ -71,16 +76,16 @@ impl Subscription {
             for name in &gone {
                 self.forget(name);
             }
-            self.look_at_hosts(routes, catalogue);
+            self.compare_hosts(routes, catalogue);
         }
     }
 
-    fn look_at_hosts(&mut self, routes: &str, catalogue: &Catalogue) {
+    fn compare_hosts(&mut self, routes: &str, catalogue: &Catalogue) {
         let published = catalogue.iter().map(|host| host.name());
         let all = published.chain(self.has.keys());
         let hosts: Vec<Name> = all.filter(|name| parent(name) == Some(routes)).cloned().collect();
         for name in &hosts {
-            self.look_at(name, catalogue);
+            self.compare(name, catalogue);
         }
     }
 }

@@ -17,19 +17,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use self::order::Hold;
+use self::order::OrderWait;
 use self::preflight::Preflight;
-use self::subscription::{Allowed, Former, InFlight, Item, Subscription, Unpublished, is_complete_state, version_of};
-use super::group::{Catalogue, Group};
+use self::subscription::{
+    AllowedNames, InFlight, InitialState, ResourceChange, Subscription, UnpublishedAction, is_complete_state,
+    version_of,
+};
+use super::group::{Catalogue, ResourceGroup};
 use super::limits::WORDS_OF_STREAM;
-use limpet_resources::{Name, PerType, Resource, ResourceType, Version};
+use limpet_resources::{Name, PerType, Resource, ResourceType, ResourceVersion};
 
 /// In the place of an error message for which there is no room.
 const LEFT_OUT: &str = "the node has refused too much for its words to be kept";
 
 /// Which of the two forms of the protocol a stream speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(super) enum ProtocolVariant {
     /// Incremental: a response has the changes.
     Delta,
     /// State of the world: a response has all resources of a type, or of the names that the node asked for.
@@ -38,7 +41,7 @@ pub(super) enum Protocol {
 
 /// Which types a stream is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Service {
+pub(super) enum StreamService {
     /// All types (ADS).
     Aggregated,
     /// Filter configurations alone (ECDS).
@@ -47,7 +50,7 @@ pub(super) enum Service {
 
 /// What a node says of itself when it connects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Abilities {
+pub(super) struct NodeAbilities {
     /// It takes virtual hosts one by one (VHDS).
     pub(super) takes_hosts: bool,
     /// It will ask for the preflight.
@@ -57,43 +60,43 @@ pub(super) struct Abilities {
 /// One stream of a node.
 #[derive(Debug)]
 pub(super) struct Subscriber {
-    protocol: Protocol,
-    service: Service,
+    protocol: ProtocolVariant,
+    service: StreamService,
     types: PerType<Subscription>,
     last_nonce: u64,
     /// Clusters that are new to the node, and whose endpoints it does not have yet.
     awaited: BTreeSet<Name>,
-    clusters_held: Hold,
-    updates_held: Hold,
-    removals_held: Hold,
+    clusters_held: OrderWait,
+    updates_held: OrderWait,
+    removals_held: OrderWait,
     preflight: Preflight,
     /// Whether the node takes virtual hosts one by one (VHDS).
     takes_hosts: bool,
     /// Whether the node will ask for the preflight.
     has_preflight: bool,
     /// When to offer refused listeners again.
-    listeners_again: Option<Instant>,
+    listeners_due: Option<Instant>,
     /// When a filter configuration was last replaced by another one.
-    filters_changed: Option<Instant>,
+    filters_changed_at: Option<Instant>,
 }
 
 /// Units that some nodes of a group refuse and most accept. All streams of the group share them.
-pub(super) type Overruled = Arc<BTreeSet<(Name, Version)>>;
+pub(super) type OverruledUnits = Arc<BTreeSet<(Name, ResourceVersion)>>;
 
 /// A response to send.
 #[derive(Debug)]
-pub(super) struct Response {
+pub(super) struct SubscriberResponse {
     pub(super) resource_type: ResourceType,
     pub(super) nonce: u64,
     /// The version of all resources of the type that the node has after it. State of the world only.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<ResourceVersion>,
     pub(super) resources: Vec<Arc<Resource>>,
     pub(super) removed: Vec<Name>,
 }
 
 /// What a node says to a unit. Of several streams of a node, the least counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Vote {
+pub(super) enum UnitVote {
     Refuses,
     /// It has not answered yet.
     Pending,
@@ -102,13 +105,13 @@ pub(super) enum Vote {
 
 /// What a request says about the response that it answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ResponseVerdict {
     /// Nothing.
     None,
     /// The node accepted these.
-    Acknowledged(Vec<(Name, Option<Version>)>),
+    Acknowledged(Vec<(Name, Option<ResourceVersion>)>),
     /// The node refused some or all of these.
-    Refused(Vec<(Name, Option<Version>)>, Arc<str>),
+    Refused(Vec<(Name, Option<ResourceVersion>)>, Arc<str>),
     /// The node accepted units of the preflight.
     Approved,
     /// The node refused some of this number of units, or this one.
@@ -118,29 +121,29 @@ pub(super) enum Answer {
 }
 
 impl Subscriber {
-    pub(super) fn new(protocol: Protocol, service: Service, abilities: Abilities) -> Self {
+    pub(super) fn new(protocol: ProtocolVariant, service: StreamService, abilities: NodeAbilities) -> Self {
         let mut types = PerType::<Subscription>::default();
-        types[ResourceType::ExtensionConfig].unpublished = Unpublished::Kept;
+        types[ResourceType::ExtensionConfig].unpublished = UnpublishedAction::Kept;
         Self {
             protocol,
             service,
             types,
             last_nonce: 0,
             awaited: BTreeSet::new(),
-            clusters_held: Hold::default(),
-            updates_held: Hold::default(),
-            removals_held: Hold::default(),
+            clusters_held: OrderWait::default(),
+            updates_held: OrderWait::default(),
+            removals_held: OrderWait::default(),
             preflight: Preflight::default(),
-            takes_hosts: abilities.takes_hosts && protocol == Protocol::Delta,
+            takes_hosts: abilities.takes_hosts && protocol == ProtocolVariant::Delta,
             has_preflight: abilities.has_preflight,
-            listeners_again: None,
-            filters_changed: None,
+            listeners_due: None,
+            filters_changed_at: None,
         }
     }
 
     /// Whether the stream is served all types (ADS).
     pub(super) fn is_aggregated(&self) -> bool {
-        self.service == Service::Aggregated
+        self.service == StreamService::Aggregated
     }
 
     /// Whether the stream is served this type.
@@ -191,7 +194,7 @@ impl Subscriber {
         &self,
         resource_type: ResourceType,
         name: &str,
-    ) -> (Option<Version>, Option<(Version, &Arc<str>)>) {
+    ) -> (Option<ResourceVersion>, Option<(ResourceVersion, &Arc<str>)>) {
         let subscription = &self.types[resource_type];
         let refused = subscription.refused.get(name);
         (
@@ -203,11 +206,11 @@ impl Subscriber {
     /// Whether the node has any version of a resource, or may have had one when it connected.
     pub(super) fn may_have(&self, resource_type: ResourceType, name: &str) -> bool {
         let subscription = &self.types[resource_type];
-        !matches!(subscription.former, Former::Nothing) || subscription.has.contains_key(name)
+        !matches!(subscription.former, InitialState::Nothing) || subscription.has.contains_key(name)
     }
 
     /// The resources that the node refuses, with its error messages.
-    pub(super) fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Name, Version, &Arc<str>)> {
+    pub(super) fn refusals(&self) -> impl Iterator<Item = (ResourceType, &Name, ResourceVersion, &Arc<str>)> {
         ResourceType::ALL.into_iter().flat_map(|each| {
             let refused = self.types[each].refused.iter();
             refused.map(move |(name, refused)| (each, name, refused.version, &refused.message))
@@ -215,7 +218,7 @@ impl Subscriber {
     }
 
     /// The resources that the node has.
-    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (ResourceType, &Name, Version)> {
+    pub(super) fn acknowledged(&self) -> impl Iterator<Item = (ResourceType, &Name, ResourceVersion)> {
         ResourceType::ALL.into_iter().flat_map(|each| {
             let has = self.types[each].has.iter();
             has.filter_map(move |(name, held)| Some((each, name, held.version?)))
@@ -223,7 +226,7 @@ impl Subscriber {
     }
 
     /// Whether nothing is left to send, unanswered, or refused.
-    pub(super) fn is_idle(&self, group: &Group) -> bool {
+    pub(super) fn is_idle(&self, group: &ResourceGroup) -> bool {
         ResourceType::ALL.into_iter().all(|each| {
             let subscription = &self.types[each];
             !subscription.started || subscription.is_settled() && subscription.knows(group.sequence())
@@ -236,14 +239,14 @@ impl Subscriber {
     }
 
     /// Whether the node asked for a resource of this type that is not published.
-    pub(super) fn asks_for_more(&self, resource_type: ResourceType, group: &Group) -> bool {
+    pub(super) fn asks_for_more(&self, resource_type: ResourceType, group: &ResourceGroup) -> bool {
         let catalogue = group.catalogue(resource_type);
         let mut names = self.types[resource_type].names.iter();
         names.any(|name| catalogue.get(name).is_none())
     }
 
     /// The next response, if one can be sent now.
-    pub(super) fn next(&mut self, group: &Group, now: Instant) -> Option<Response> {
+    pub(super) fn next(&mut self, group: &ResourceGroup, now: Instant) -> Option<SubscriberResponse> {
         if !group.is_published() {
             return None;
         }
@@ -260,7 +263,12 @@ impl Subscriber {
             .find_map(|each| self.next_of(each, group, now))
     }
 
-    fn next_of(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> Option<Response> {
+    fn next_of(
+        &mut self,
+        resource_type: ResourceType,
+        group: &ResourceGroup,
+        now: Instant,
+    ) -> Option<SubscriberResponse> {
         let subscription = &self.types[resource_type];
         if !subscription.started || subscription.in_flight.is_some() {
             return None;
@@ -275,14 +283,14 @@ impl Subscriber {
         }
         let updates = self.may_update(resource_type, group, now) && self.may_go_live(resource_type, group, now);
         let removals = self.may_remove(resource_type, updates, group, now);
-        let allowed = Allowed { updates, removals };
+        let allowed = AllowedNames { updates, removals };
         let complete = is_complete_state(resource_type);
         // A listener begins to serve with the first virtual hosts of its route configuration.
         let whole = complete || resource_type == ResourceType::VirtualHost;
         let catalogue = catalogue(self.takes_hosts, resource_type, group);
         let subscription = &mut self.types[resource_type];
-        let mut items = subscription.take(catalogue, allowed, whole);
-        if self.protocol == Protocol::StateOfTheWorld && !complete {
+        let mut items = subscription.next_changes(catalogue, allowed, whole);
+        if self.protocol == ProtocolVariant::StateOfTheWorld && !complete {
             // This form of the protocol cannot announce removals here. The node stops asking for the resource by
             // itself.
             let (gone, rest) = items.into_iter().partition(|item| item.resource.is_none());
@@ -300,18 +308,18 @@ impl Subscriber {
         self.expect_endpoints(resource_type, &items, group);
         self.expect_hosts(resource_type, &items, group);
         let subscription = &mut self.types[resource_type];
-        let replaces = |item: &Item| item.resource.is_some() && subscription.has.contains_key(&item.name);
+        let replaces = |item: &ResourceChange| item.resource.is_some() && subscription.has.contains_key(&item.name);
         if resource_type == ResourceType::ExtensionConfig && items.iter().any(replaces) {
-            self.filters_changed = Some(now);
+            self.filters_changed_at = Some(now);
         }
         subscription.sent_nonce = nonce;
         subscription.in_flight = Some(InFlight { nonce, items });
         Some(response)
     }
 
-    fn response(&self, resource_type: ResourceType, nonce: u64, items: &[Item]) -> Response {
+    fn response(&self, resource_type: ResourceType, nonce: u64, items: &[ResourceChange]) -> SubscriberResponse {
         let subscription = &self.types[resource_type];
-        let mut response = Response {
+        let mut response = SubscriberResponse {
             resource_type,
             nonce,
             version: None,
@@ -319,11 +327,11 @@ impl Subscriber {
             removed: Vec::new(),
         };
         match self.protocol {
-            Protocol::Delta => {
+            ProtocolVariant::Delta => {
                 let removed = items.iter().filter(|item| item.resource.is_none());
                 response.removed = removed.map(|item| Arc::clone(&item.name)).collect();
             }
-            Protocol::StateOfTheWorld => {
+            ProtocolVariant::StateOfTheWorld => {
                 let view = subscription.view_after(items);
                 response.version = Some(version_of(view.values().copied()));
                 if is_complete_state(resource_type) {
@@ -335,7 +343,13 @@ impl Subscriber {
     }
 
     /// Takes in the answer to the response with this nonce, if that response is still unanswered.
-    fn answer(&mut self, resource_type: ResourceType, nonce: &str, error: Option<&str>, group: &Group) -> Answer {
+    fn answer(
+        &mut self,
+        resource_type: ResourceType,
+        nonce: &str,
+        error: Option<&str>,
+        group: &ResourceGroup,
+    ) -> ResponseVerdict {
         if resource_type == ResourceType::RouteConfiguration
             && let Some(answer) = self.answer_preflight(nonce, error, group)
         {
@@ -346,9 +360,9 @@ impl Subscriber {
             .in_flight
             .take_if(|in_flight| in_flight.nonce.to_string() == nonce);
         let Some(InFlight { items, .. }) = answered else {
-            return Answer::None;
+            return ResponseVerdict::None;
         };
-        let version = |item: &Item| item.resource.as_ref().map(|resource| resource.version());
+        let version = |item: &ResourceChange| item.resource.as_ref().map(|resource| resource.version());
         let told = items
             .iter()
             .map(|item| (Arc::clone(&item.name), version(item)))
@@ -362,15 +376,15 @@ impl Subscriber {
         let subscription = &mut self.types[resource_type];
         if let Some(message) = message {
             subscription.refuse(items, &message, catalogue);
-            return Answer::Refused(told, message);
+            return ResponseVerdict::Refused(told, message);
         }
         subscription.acknowledge(items, catalogue);
-        Answer::Acknowledged(told)
+        ResponseVerdict::Acknowledged(told)
     }
 }
 
 /// What is published for a node: with `takes_hosts`, its route configurations are without virtual hosts.
-fn catalogue(takes_hosts: bool, resource_type: ResourceType, group: &Group) -> &Catalogue {
+fn catalogue(takes_hosts: bool, resource_type: ResourceType, group: &ResourceGroup) -> &Catalogue {
     if !takes_hosts && resource_type == ResourceType::RouteConfiguration {
         group.wholes()
     } else {

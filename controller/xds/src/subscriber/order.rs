@@ -15,8 +15,8 @@
 use std::time::{Duration, Instant};
 
 use super::Subscriber;
-use super::subscription::Item;
-use crate::group::Group;
+use super::subscription::ResourceChange;
+use crate::group::ResourceGroup;
 use limpet_resources::{Name, ResourceType};
 
 /// The longest wait for resources that should come first. After that the node does not take them, or does not
@@ -42,11 +42,11 @@ const LISTENERS_AGAIN: Duration = Duration::from_secs(30);
 
 /// A wait for resources that should come first.
 #[derive(Debug, Default)]
-pub(super) struct Hold {
+pub(super) struct OrderWait {
     since: Option<Instant>,
 }
 
-impl Hold {
+impl OrderWait {
     pub(super) fn begin(&mut self, now: Instant) {
         self.since = Some(now);
     }
@@ -78,21 +78,21 @@ impl Subscriber {
             .chain(clusters)
             .chain(self.next_filters())
             .chain(self.preflight.limit())
-            .chain(self.listeners_again);
+            .chain(self.listeners_due);
         ends.filter(|end| *end > now).min()
     }
 
     /// Offers refused listeners again after some time: another process may have held the port. Other refused resources
     /// wait for their next change.
-    pub(super) fn offer_listeners_again(&mut self, group: &Group, now: Instant) {
+    pub(super) fn offer_listeners_again(&mut self, group: &ResourceGroup, now: Instant) {
         let listeners = &mut self.types[ResourceType::Listener];
         if listeners.refused.is_empty() {
-            self.listeners_again = None;
+            self.listeners_due = None;
             return;
         }
-        let due = *self.listeners_again.get_or_insert(now + LISTENERS_AGAIN);
+        let due = *self.listeners_due.get_or_insert(now + LISTENERS_AGAIN);
         if due <= now {
-            self.listeners_again = Some(now + LISTENERS_AGAIN);
+            self.listeners_due = Some(now + LISTENERS_AGAIN);
             let refused: Vec<Name> = listeners.refused.keys().cloned().collect();
             for name in &refused {
                 listeners.force(name, group.catalogue(ResourceType::Listener));
@@ -102,13 +102,13 @@ impl Subscriber {
 
     /// When changed filter configurations may be sent, if there are any.
     fn next_filters(&self) -> Option<Instant> {
-        let changed = self.filters_changed?;
+        let changed = self.filters_changed_at?;
         let has_updates = self.types[ResourceType::ExtensionConfig].has_updates();
         has_updates.then_some(changed + FILTERS_INTERVAL)
     }
 
     /// Whether changed resources of this type may be sent now.
-    pub(super) fn may_update(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> bool {
+    pub(super) fn may_update(&mut self, resource_type: ResourceType, group: &ResourceGroup, now: Instant) -> bool {
         match resource_type {
             ResourceType::Cluster => return self.may_update_clusters(now),
             ResourceType::ExtensionConfig => return self.next_filters().is_none_or(|next| next <= now),
@@ -153,7 +153,7 @@ impl Subscriber {
         &mut self,
         resource_type: ResourceType,
         updates: bool,
-        group: &Group,
+        group: &ResourceGroup,
         now: Instant,
     ) -> bool {
         if !self.types[resource_type].has_removals() {
@@ -196,7 +196,12 @@ impl Subscriber {
     /// Sends the endpoints after their cluster. A new cluster needs them before routes lead to it. A changed cluster
     /// needs them because Envoy warms it again (xDS protocol, "Resource warming") and waits for endpoints, even if they
     /// did not change.
-    pub(super) fn expect_endpoints(&mut self, resource_type: ResourceType, items: &[Item], group: &Group) {
+    pub(super) fn expect_endpoints(
+        &mut self,
+        resource_type: ResourceType,
+        items: &[ResourceChange],
+        group: &ResourceGroup,
+    ) {
         if resource_type != ResourceType::Cluster {
             return;
         }
@@ -213,7 +218,7 @@ impl Subscriber {
     }
 
     /// Forgets clusters whose endpoints have arrived, or never will.
-    pub(super) fn stop_expecting(&mut self, resource_type: ResourceType, items: &[Item], refused: bool) {
+    pub(super) fn stop_expecting(&mut self, resource_type: ResourceType, items: &[ResourceChange], refused: bool) {
         let expected = match resource_type {
             ResourceType::ClusterLoadAssignment => true,
             // A node does not ask for the endpoints of a refused cluster.

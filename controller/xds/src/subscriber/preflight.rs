@@ -8,9 +8,9 @@
 //! in all: units may change before each answer, and routes of others must not wait for that. So do
 //! listeners: Envoy tells every route configuration that it waits for of a refusal, and its listener serves without
 //! routes then. Halving finds the bad ones; who publishes reads them from
-//! [`Status::disapprovals`](crate::Status::disapprovals) and publishes something else in their place. What is known to
-//! be bad does not go live before, however long that takes. A node that does not ask for the preflight is served
-//! without it.
+//! [`AckStatus::disapprovals`](crate::AckStatus::disapprovals) and publishes something else in their place. What
+//! is known to be bad does not go live before, however long that takes. A node that does not ask for the preflight is
+//! served without it.
 //!
 //! A node that refuses something is then asked about no unit at all, which every Envoy accepts. Who refuses that, or
 //! all units, is not believed. Whether a refusal counts is for the nodes of the group together: see `judgement`. A node
@@ -20,12 +20,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::order::{Hold, PATIENCE, REFERRING};
-use super::subscription::{Allowed, InFlight, Item, Refused, Subscription, version_of};
-use super::{Answer, Overruled, Protocol, Response, Subscriber, Vote, catalogue};
-use crate::group::Group;
+use super::order::{OrderWait, PATIENCE, REFERRING};
+use super::subscription::{AllowedNames, InFlight, RejectedVersion, ResourceChange, Subscription, version_of};
+use super::{OverruledUnits, ProtocolVariant, ResponseVerdict, Subscriber, SubscriberResponse, UnitVote, catalogue};
+use crate::group::ResourceGroup;
 use crate::hosts::with_hosts;
-use limpet_resources::{Name, PREFLIGHT, ResourceType, Version};
+use limpet_resources::{Name, PREFLIGHT, ResourceType, ResourceVersion};
 
 /// The longest wait of live routes for all units, however many answers come meanwhile: enough for the halving of a
 /// thousand units with a bad one, at more than a second for each answer.
@@ -35,23 +35,23 @@ pub(super) const PATIENCE_IN_ALL: Duration = PATIENCE.saturating_mul(6);
 #[derive(Debug, Default)]
 pub(super) struct Preflight {
     units: Subscription,
-    held: Hold,
+    units_held: OrderWait,
     /// The same wait, which no answer ends. Once it is too long, what waits goes before further units.
     held_since: Option<Instant>,
     /// The wait for an answer.
-    unanswered: Hold,
+    unanswered: OrderWait,
     is_silent: bool,
-    canary: Canary,
-    overruled: Overruled,
+    canary: CanaryVerdict,
+    overruled: OverruledUnits,
     /// When the first of the units that it is asked about was sent.
     began: Option<Instant>,
     /// The wait for the virtual hosts that the node has from an earlier stream.
-    hosts_awaited: Hold,
+    hosts_awaited: OrderWait,
 }
 
 /// What the node said to no units at all, since it refused one last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Canary {
+enum CanaryVerdict {
     #[default]
     Unasked,
     Accepted,
@@ -59,16 +59,16 @@ enum Canary {
 }
 
 impl Preflight {
-    pub(super) fn refused(&self) -> &BTreeMap<Name, Refused> {
+    pub(super) fn refused(&self) -> &BTreeMap<Name, RejectedVersion> {
         &self.units.refused
     }
 
-    pub(super) fn holds(&self) -> [&Hold; 3] {
-        [&self.held, &self.unanswered, &self.hosts_awaited]
+    pub(super) fn holds(&self) -> [&OrderWait; 3] {
+        [&self.units_held, &self.unanswered, &self.hosts_awaited]
     }
 
     fn wants_canary(&self) -> bool {
-        self.canary == Canary::Unasked && !self.units.refused.is_empty()
+        self.canary == CanaryVerdict::Unasked && !self.units.refused.is_empty()
     }
 
     /// Whether the node has still to answer to something.
@@ -78,7 +78,7 @@ impl Preflight {
 
     fn is_believed(&self) -> bool {
         let refuses_all = self.units.refused.len() > 1 && self.units.has.is_empty();
-        self.canary != Canary::Refused && !refuses_all
+        self.canary != CanaryVerdict::Refused && !refuses_all
     }
 
     /// When live routes stop to wait for more answers. From a node that is silent, none come.
@@ -94,7 +94,7 @@ impl Preflight {
     }
 
     fn release(&mut self) {
-        self.held.end();
+        self.units_held.end();
         self.held_since = None;
     }
 
@@ -103,41 +103,41 @@ impl Preflight {
     }
 
     /// Whether the node has accepted all units, or does not ask for the preflight.
-    pub(super) fn is_idle(&self, group: &Group) -> bool {
+    pub(super) fn is_idle(&self, group: &ResourceGroup) -> bool {
         !self.units.started || self.units.is_settled() && self.units.knows(group.sequence())
     }
 }
 
 impl Subscriber {
     /// The units that the node refuses, with its error messages.
-    pub(crate) fn disapprovals(&self) -> impl Iterator<Item = (&Name, Version, &Arc<str>)> {
+    pub(crate) fn disapprovals(&self) -> impl Iterator<Item = (&Name, ResourceVersion, &Arc<str>)> {
         let refused = self.preflight.units.refused.iter();
         refused.map(|(name, refused)| (name, refused.version, &refused.message))
     }
 
     /// Whether the node has accepted this version of a unit.
-    pub(crate) fn approves(&self, unit: &str, version: Version) -> bool {
+    pub(crate) fn approves(&self, unit: &str, version: ResourceVersion) -> bool {
         let held = self.preflight.units.has.get(unit);
         held.is_some_and(|held| held.version == Some(version))
     }
 
     /// What the node says to this version of a unit, as far as it counts.
-    pub(crate) fn vote(&self, unit: &str, version: Version) -> Option<Vote> {
+    pub(crate) fn vote(&self, unit: &str, version: ResourceVersion) -> Option<UnitVote> {
         let preflight = &self.preflight;
         if !preflight.units.started {
             return None;
         }
         if self.approves(unit, version) {
-            return Some(Vote::Accepts);
+            return Some(UnitVote::Accepts);
         }
         if preflight.is_silent {
             return None;
         }
         let refused = preflight.units.refused.get(unit);
         if !self.has_voted() || refused.is_none_or(|refused| refused.version != version) {
-            return Some(Vote::Pending);
+            return Some(UnitVote::Pending);
         }
-        preflight.is_believed().then_some(Vote::Refuses)
+        preflight.is_believed().then_some(UnitVote::Refuses)
     }
 
     /// Whether what the node refuses counts.
@@ -154,7 +154,7 @@ impl Subscriber {
     /// Whether what the node refuses is certain: it has answered to all that it was asked about, or, while more and
     /// more units change, to no units since.
     pub(crate) fn has_voted(&self) -> bool {
-        self.preflight.canary != Canary::Unasked || !self.preflight.is_asking()
+        self.preflight.canary != CanaryVerdict::Unasked || !self.preflight.is_asking()
     }
 
     /// Whether the node waits because of what it has refused.
@@ -166,7 +166,7 @@ impl Subscriber {
     }
 
     /// Says which of the units that nodes of the group refuse most accept.
-    pub(crate) fn overrule(&mut self, units: Overruled) {
+    pub(crate) fn overrule(&mut self, units: OverruledUnits) {
         self.preflight.overruled = units;
     }
 
@@ -177,10 +177,10 @@ impl Subscriber {
         Some(now.saturating_duration_since(began))
     }
 
-    pub(super) fn catch_up_preflight(&mut self, group: &Group, now: Instant) {
+    pub(super) fn catch_up_preflight(&mut self, group: &ResourceGroup, now: Instant) {
         if !self.types[ResourceType::RouteConfiguration].subscribes(PREFLIGHT) {
             self.preflight = Preflight {
-                held: std::mem::take(&mut self.preflight.held),
+                units_held: std::mem::take(&mut self.preflight.units_held),
                 held_since: self.preflight.held_since,
                 ..Preflight::default()
             };
@@ -195,7 +195,7 @@ impl Subscriber {
         units.catch_up(group.units(), group.sequence());
         if units.has_updates() && units.in_flight.is_none() && self.is_live(group) {
             // The node has accepted them with the live route configurations, on an earlier stream.
-            let all = group.units().iter().map(|unit| Item {
+            let all = group.units().iter().map(|unit| ResourceChange {
                 name: Arc::clone(unit.name()),
                 resource: Some(Arc::clone(unit)),
             });
@@ -204,7 +204,7 @@ impl Subscriber {
     }
 
     /// Whether the node has all published route configurations and virtual hosts.
-    fn is_live(&self, group: &Group) -> bool {
+    fn is_live(&self, group: &ResourceGroup) -> bool {
         let hosts = &self.types[ResourceType::VirtualHost];
         self.has_all_routes() && self.knows_hosts(group) && hosts.is_settled()
     }
@@ -216,14 +216,14 @@ impl Subscriber {
 
     /// Whether it is known which virtual hosts the node has. Before it has said so, its route configurations say
     /// nothing of them.
-    fn knows_hosts(&self, group: &Group) -> bool {
+    fn knows_hosts(&self, group: &ResourceGroup) -> bool {
         let are_inside = !self.takes_hosts || group.catalogue(ResourceType::VirtualHost).is_empty();
         are_inside || self.types[ResourceType::VirtualHost].started
     }
 
     /// Whether the node has yet to say which virtual hosts it has. A node that comes back says what it has type by
     /// type, and hosts come after all route configurations.
-    fn waits_for_hosts(&mut self, group: &Group, now: Instant) -> bool {
+    fn waits_for_hosts(&mut self, group: &ResourceGroup, now: Instant) -> bool {
         if !self.preflight.units.has_updates() || !self.has_all_routes() || self.knows_hosts(group) {
             self.preflight.hosts_awaited.end();
             return false;
@@ -232,23 +232,23 @@ impl Subscriber {
     }
 
     /// Offers units that the node has not accepted yet.
-    pub(super) fn next_preflight(&mut self, group: &Group, now: Instant) -> Option<Response> {
+    pub(super) fn next_preflight(&mut self, group: &ResourceGroup, now: Instant) -> Option<SubscriberResponse> {
         let frame = group.catalogue(ResourceType::RouteConfiguration).get(PREFLIGHT)?;
         if !self.preflight.units.started || self.waits_for_hosts(group, now) {
             return None;
         }
         let is_overdue = self.preflight.is_overdue(now);
         let units = &mut self.preflight.units;
-        let allowed = Allowed {
+        let allowed = AllowedNames {
             updates: true,
             removals: true,
         };
         let taken = if is_overdue {
             Vec::new()
         } else {
-            units.take(group.units(), allowed, false)
+            units.next_changes(group.units(), allowed, false)
         };
-        let (items, gone): (Vec<Item>, _) = taken.into_iter().partition(|item| item.resource.is_some());
+        let (items, gone): (Vec<ResourceChange>, _) = taken.into_iter().partition(|item| item.resource.is_some());
         // The node has nothing to forget: it has units only until the next ones.
         units.acknowledge(gone, group.units());
         if items.is_empty() && !self.preflight.wants_canary() {
@@ -266,10 +266,10 @@ impl Subscriber {
         routes.sent_nonce = nonce;
         // Not the version of the preflight: a node that reconnects should be known by what it has besides.
         let version = match self.protocol {
-            Protocol::Delta => None,
-            Protocol::StateOfTheWorld => Some(version_of(routes.view_after(&[]).into_values())),
+            ProtocolVariant::Delta => None,
+            ProtocolVariant::StateOfTheWorld => Some(version_of(routes.view_after(&[]).into_values())),
         };
-        Some(Response {
+        Some(SubscriberResponse {
             resource_type: ResourceType::RouteConfiguration,
             nonce,
             version,
@@ -279,32 +279,37 @@ impl Subscriber {
     }
 
     /// Takes in the answer to units, if this nonce is theirs.
-    pub(super) fn answer_preflight(&mut self, nonce: &str, error: Option<&str>, group: &Group) -> Option<Answer> {
+    pub(super) fn answer_preflight(
+        &mut self,
+        nonce: &str,
+        error: Option<&str>,
+        group: &ResourceGroup,
+    ) -> Option<ResponseVerdict> {
         let message = error.map(|error| self.kept(error));
         let units = &mut self.preflight.units;
         let InFlight { items, .. } = units
             .in_flight
             .take_if(|in_flight| in_flight.nonce.to_string() == nonce)?;
         // Each answer is progress.
-        self.preflight.held.end();
+        self.preflight.units_held.end();
         self.preflight.unanswered.end();
         self.preflight.is_silent = false;
         let answer = if items.is_empty() {
-            self.preflight.canary = error.map_or(Canary::Accepted, |_| Canary::Refused);
+            self.preflight.canary = error.map_or(CanaryVerdict::Accepted, |_| CanaryVerdict::Refused);
             if self.preflight.is_believed() {
-                Answer::Approved
+                ResponseVerdict::Approved
             } else {
-                Answer::Disbelieved(message)
+                ResponseVerdict::Disbelieved(message)
             }
         } else if let Some(message) = message {
             let count = items.len();
             let only = items.first().filter(|_| count == 1).map(|item| Arc::clone(&item.name));
-            self.preflight.canary = Canary::Unasked;
+            self.preflight.canary = CanaryVerdict::Unasked;
             units.refuse(items, &message, group.units());
-            Answer::Disapproved(count, only, message)
+            ResponseVerdict::Disapproved(count, only, message)
         } else {
             units.acknowledge(items, group.units());
-            Answer::Approved
+            ResponseVerdict::Approved
         };
         if !self.preflight.is_asking() {
             // Without units again, so that Envoy does not keep what it checked.
@@ -315,7 +320,7 @@ impl Subscriber {
     }
 
     /// Whether resources of this type may be sent as far as the preflight is concerned.
-    pub(super) fn may_go_live(&mut self, resource_type: ResourceType, group: &Group, now: Instant) -> bool {
+    pub(super) fn may_go_live(&mut self, resource_type: ResourceType, group: &ResourceGroup, now: Instant) -> bool {
         if !REFERRING.contains(&resource_type) {
             return true;
         }
@@ -329,7 +334,7 @@ impl Subscriber {
         };
         if waits {
             self.preflight.held_since.get_or_insert(now);
-            if !self.preflight.held.is_over(now) && !self.preflight.is_overdue(now) {
+            if !self.preflight.units_held.is_over(now) && !self.preflight.is_overdue(now) {
                 return false;
             }
         } else {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 
-use super::subscription::{Former, Held, WILDCARD, version_of};
-use super::{Answer, Subscriber, catalogue};
-use crate::group::Group;
+use super::subscription::{InitialState, SentResource, WILDCARD, version_of};
+use super::{ResponseVerdict, Subscriber, catalogue};
+use crate::group::ResourceGroup;
 use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
@@ -18,10 +18,15 @@ impl Subscriber {
     }
 
     /// Takes in a request. It may answer a response, subscribe to resources, or both.
-    pub(crate) fn request(&mut self, resource_type: ResourceType, request: DiscoveryRequest, group: &Group) -> Answer {
+    pub(crate) fn request(
+        &mut self,
+        resource_type: ResourceType,
+        request: DiscoveryRequest,
+        group: &ResourceGroup,
+    ) -> ResponseVerdict {
         let nonce = &request.response_nonce;
         if self.is_stale(resource_type, nonce) {
-            return Answer::None;
+            return ResponseVerdict::None;
         }
         let error = request.error_detail.as_ref().map(|error| error.message.as_str());
         let answer = self.answer(resource_type, nonce, error, group);
@@ -41,7 +46,7 @@ impl Subscriber {
             subscription.names = names;
             subscription.owed_an_answer = everything && request.version_info.is_empty();
             if !request.version_info.is_empty() {
-                subscription.former = Former::Version(request.version_info);
+                subscription.former = InitialState::Version(request.version_info);
             }
             return answer;
         }
@@ -63,13 +68,13 @@ impl Subscriber {
     }
 
     /// A node that reconnects with the current version has all resources.
-    pub(super) fn recognize(&mut self, resource_type: ResourceType, group: &Group) {
+    pub(super) fn recognize(&mut self, resource_type: ResourceType, group: &ResourceGroup) {
         let subscription = &mut self.types[resource_type];
-        let Former::Version(version) = &subscription.former else {
+        let InitialState::Version(version) = &subscription.former else {
             return;
         };
         let version = version.clone();
-        subscription.former = Former::Something;
+        subscription.former = InitialState::Something;
         let catalogue = catalogue(self.takes_hosts, resource_type, group);
         let asked_for: Vec<_> = catalogue
             .iter()
@@ -77,7 +82,7 @@ impl Subscriber {
             .collect();
         if version_of(asked_for.iter().copied()).to_string() == version {
             for resource in asked_for {
-                let held = Held {
+                let held = SentResource {
                     version: Some(resource.version()),
                     resource: Some(Arc::clone(resource)),
                 };

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::group::{Catalogue, Changes};
+use super::super::group::{Catalogue, ChangedNames};
 use super::super::hosts::parent;
-use limpet_resources::{Name, PREFLIGHT, Resource, ResourceType, Version};
+use limpet_resources::{Name, PREFLIGHT, Resource, ResourceType, ResourceVersion};
 
 /// The name that stands for all resources (xDS protocol, wildcard subscription).
 pub(super) const WILDCARD: &str = "*";
@@ -16,7 +16,7 @@ const RESPONSE_BYTES: usize = 1 << 20;
 
 /// What becomes of a resource that a node asks for and that is published no longer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Unpublished {
+pub(super) enum UnpublishedAction {
     #[default]
     Removed,
     /// The node keeps it until it asks for it no longer.
@@ -26,7 +26,7 @@ pub(super) enum Unpublished {
 /// What one stream has of one type, and what it should get.
 #[derive(Debug, Default)]
 pub(super) struct Subscription {
-    pub(super) unpublished: Unpublished,
+    pub(super) unpublished: UnpublishedAction,
     /// Whether the node asked for this type at all.
     pub(super) started: bool,
     pub(super) wildcard: bool,
@@ -38,7 +38,7 @@ pub(super) struct Subscription {
     /// The number of the last change of the group that was taken in.
     cursor: u64,
     /// What the client has.
-    pub(super) has: BTreeMap<Name, Held>,
+    pub(super) has: BTreeMap<Name, SentResource>,
     /// What the client should get, unless it turns out to have it.
     updates: BTreeSet<Name>,
     /// What the client should remove.
@@ -52,17 +52,17 @@ pub(super) struct Subscription {
     pub(super) in_flight: Option<InFlight>,
     /// The nonce of the last response.
     pub(super) sent_nonce: u64,
-    pub(super) former: Former,
+    pub(super) former: InitialState,
     /// Parts of a refused response. One of the resources is the reason; sending fewer at a time finds it.
     suspects: Vec<Vec<Name>>,
-    pub(super) refused: BTreeMap<Name, Refused>,
+    pub(super) refused: BTreeMap<Name, RejectedVersion>,
     /// The client asked for everything, has nothing, and waits for an empty response.
     pub(super) owed_an_answer: bool,
 }
 
 /// What a client had when it connected. It says so in the state of the world only.
 #[derive(Debug, Default)]
-pub(super) enum Former {
+pub(super) enum InitialState {
     #[default]
     Nothing,
     /// This version, which is not compared yet with what is published.
@@ -73,16 +73,16 @@ pub(super) enum Former {
 
 /// A resource that a client has.
 #[derive(Debug, Clone)]
-pub(super) struct Held {
+pub(super) struct SentResource {
     /// None if another server sent it.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<ResourceVersion>,
     /// The content, if known: the last good one, in case the next is refused.
     pub(super) resource: Option<Arc<Resource>>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Refused {
-    pub(super) version: Version,
+pub(super) struct RejectedVersion {
+    pub(super) version: ResourceVersion,
     pub(super) message: Arc<str>,
 }
 
@@ -90,12 +90,12 @@ pub(super) struct Refused {
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) nonce: u64,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<ResourceChange>,
 }
 
 /// A change for a client.
 #[derive(Debug, Clone)]
-pub(super) struct Item {
+pub(super) struct ResourceChange {
     pub(super) name: Name,
     /// None if the resource does not exist.
     pub(super) resource: Option<Arc<Resource>>,
@@ -103,7 +103,7 @@ pub(super) struct Item {
 
 /// What order permits to send now.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Allowed {
+pub(super) struct AllowedNames {
     pub(super) updates: bool,
     pub(super) removals: bool,
 }
@@ -149,13 +149,13 @@ impl Subscription {
             return;
         }
         match catalogue.since(self.cursor) {
-            Changes::Names(names) => names.into_iter().for_each(|name| self.look_at(name, catalogue)),
-            Changes::Unknown => {
+            ChangedNames::Names(names) => names.into_iter().for_each(|name| self.compare(name, catalogue)),
+            ChangedNames::Unknown => {
                 let known = catalogue.iter().map(|resource| resource.name());
                 let others = self.has.keys().chain(&self.names).chain(&self.unasked);
                 let names: BTreeSet<_> = known.chain(others).cloned().collect();
                 for name in &names {
-                    self.look_at(name, catalogue);
+                    self.compare(name, catalogue);
                 }
             }
         }
@@ -163,7 +163,7 @@ impl Subscription {
     }
 
     /// Compares what the client has under a name with what it should have.
-    pub(super) fn look_at(&mut self, name: &Name, catalogue: &Catalogue) {
+    pub(super) fn compare(&mut self, name: &Name, catalogue: &Catalogue) {
         self.updates.remove(name);
         self.removals.remove(name);
         self.absent.remove(name);
@@ -180,7 +180,7 @@ impl Subscription {
             self.forced.remove(name);
             if self.has.contains_key(name) {
                 let is_kept = parent(name).is_some_and(|routes| self.kept.contains(routes));
-                if self.unpublished == Unpublished::Removed && !is_kept {
+                if self.unpublished == UnpublishedAction::Removed && !is_kept {
                     self.removals.insert(Arc::clone(name));
                 }
             } else if self.names.contains(name) {
@@ -209,7 +209,7 @@ impl Subscription {
         self.names.remove(name);
         if !self.wildcard {
             self.forget(name);
-            self.look_at(name, catalogue);
+            self.compare(name, catalogue);
         }
     }
 
@@ -232,7 +232,7 @@ impl Subscription {
         self.wildcard = true;
         self.owed_an_answer = true;
         for resource in catalogue.iter() {
-            self.look_at(resource.name(), catalogue);
+            self.compare(resource.name(), catalogue);
         }
     }
 
@@ -245,21 +245,26 @@ impl Subscription {
         let others = published.chain(known).filter(|name| !self.names.contains(*name));
         for name in others.cloned().collect::<Vec<_>>() {
             self.forget(&name);
-            self.look_at(&name, catalogue);
+            self.compare(&name, catalogue);
         }
     }
 
     /// Sends this resource, even if the client has it.
     pub(super) fn force(&mut self, name: &Name, catalogue: &Catalogue) {
         self.forced.insert(Arc::clone(name));
-        self.look_at(name, catalogue);
+        self.compare(name, catalogue);
     }
 
     /// The content of the next response. `whole`: responses of this type are never partial.
-    pub(super) fn take(&mut self, catalogue: &Catalogue, allowed: Allowed, whole: bool) -> Vec<Item> {
+    pub(super) fn next_changes(
+        &mut self,
+        catalogue: &Catalogue,
+        allowed: AllowedNames,
+        whole: bool,
+    ) -> Vec<ResourceChange> {
         while let Some(suspects) = self.suspects.pop() {
             for name in &suspects {
-                self.look_at(name, catalogue);
+                self.compare(name, catalogue);
             }
             let wanted = suspects
                 .into_iter()
@@ -286,7 +291,7 @@ impl Subscription {
         self.items(names, catalogue)
     }
 
-    fn items(&mut self, names: Vec<Name>, catalogue: &Catalogue) -> Vec<Item> {
+    fn items(&mut self, names: Vec<Name>, catalogue: &Catalogue) -> Vec<ResourceChange> {
         for name in &names {
             for pending in [
                 &mut self.updates,
@@ -297,7 +302,7 @@ impl Subscription {
                 pending.remove(name);
             }
         }
-        let item = |name: Name| Item {
+        let item = |name: Name| ResourceChange {
             resource: catalogue.get(&name).cloned(),
             name,
         };
@@ -305,15 +310,15 @@ impl Subscription {
     }
 
     /// The client accepted a response.
-    pub(super) fn acknowledge(&mut self, items: Vec<Item>, catalogue: &Catalogue) {
-        for Item { name, resource } in items {
+    pub(super) fn acknowledge(&mut self, items: Vec<ResourceChange>, catalogue: &Catalogue) {
+        for ResourceChange { name, resource } in items {
             if !self.subscribes(&name) {
                 continue;
             }
             self.refused.remove(&name);
             let told = resource.is_none();
             if let Some(resource) = resource {
-                let held = Held {
+                let held = SentResource {
                     version: Some(resource.version()),
                     resource: Some(resource),
                 };
@@ -321,7 +326,7 @@ impl Subscription {
             } else {
                 self.has.remove(&name);
             }
-            self.look_at(&name, catalogue);
+            self.compare(&name, catalogue);
             if told {
                 self.absent.remove(&name);
             }
@@ -330,7 +335,7 @@ impl Subscription {
 
     /// The client refused a response. Any of its resources may be the reason, so the next responses have half of them
     /// each, until the bad resource is found and the others are accepted.
-    pub(super) fn refuse(&mut self, mut items: Vec<Item>, message: &Arc<str>, catalogue: &Catalogue) {
+    pub(super) fn refuse(&mut self, mut items: Vec<ResourceChange>, message: &Arc<str>, catalogue: &Catalogue) {
         if items.len() > 1 {
             for item in &items {
                 let version = item.resource.as_ref().map(|resource| resource.version());
@@ -345,12 +350,12 @@ impl Subscription {
             }
             return;
         }
-        for Item { name, resource } in items {
+        for ResourceChange { name, resource } in items {
             if !self.subscribes(&name) {
                 continue;
             }
             if let Some(resource) = resource {
-                let refused = Refused {
+                let refused = RejectedVersion {
                     version: resource.version(),
                     message: Arc::clone(message),
                 };
@@ -359,14 +364,14 @@ impl Subscription {
                 // Nothing is left to send.
                 self.has.remove(&name);
             }
-            self.look_at(&name, catalogue);
+            self.compare(&name, catalogue);
             self.absent.remove(&name);
         }
     }
 
     /// What the client has, by name, once it has accepted `items`.
-    pub(super) fn view_after<'a>(&'a self, items: &'a [Item]) -> BTreeMap<&'a str, &'a Arc<Resource>> {
-        let resource = |(name, held): (&'a Name, &'a Held)| Some((&**name, held.resource.as_ref()?));
+    pub(super) fn view_after<'a>(&'a self, items: &'a [ResourceChange]) -> BTreeMap<&'a str, &'a Arc<Resource>> {
+        let resource = |(name, held): (&'a Name, &'a SentResource)| Some((&**name, held.resource.as_ref()?));
         let mut view: BTreeMap<_, _> = self.has.iter().filter_map(resource).collect();
         for item in items {
             match &item.resource {
@@ -379,11 +384,11 @@ impl Subscription {
 }
 
 /// The version of a set of resources.
-pub(super) fn version_of<'a>(resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> Version {
+pub(super) fn version_of<'a>(resources: impl IntoIterator<Item = &'a Arc<Resource>>) -> ResourceVersion {
     let versions = resources
         .into_iter()
         .map(|resource| (&**resource.name(), resource.version()));
-    Version::of_all(versions)
+    ResourceVersion::of_all(versions)
 }
 
 /// Whether a response of this type has all resources that the client should have, in the state-of-the-world protocol

@@ -37,7 +37,7 @@ async fn until_acknowledged(snapshots: &Snapshots, node: &str) {
     }
 }
 
-fn times(snapshots: &Snapshots, why: TurnedAway) -> u64 {
+fn times(snapshots: &Snapshots, why: RejectionReason) -> u64 {
     let counts = snapshots.turned_away();
     counts.into_iter().find(|(each, _)| *each == why).unwrap().1
 }
@@ -101,7 +101,7 @@ async fn a_stream_that_asks_for_too_much_ends() {
         let end = end_of(running.address, requests).await;
         assert_eq!(end.code(), code, "{what}: {end:?}");
     }
-    assert_eq!(times(&snapshots, TurnedAway::Request), expected);
+    assert_eq!(times(&snapshots, RejectionReason::Request), expected);
     // What an Envoy with many resources says is served.
     let mut large = Client::connect(running.address, had).await;
     assert!(large.next().await.is_empty());
@@ -203,7 +203,7 @@ async fn a_node_and_a_connection_have_so_many_streams() {
     };
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.message().contains("greedy"), "{refused}");
-    assert_eq!(times(&snapshots, TurnedAway::Streams), 1);
+    assert_eq!(times(&snapshots, RejectionReason::Streams), 1);
     // Another node is served.
     let mut other = Client::connect(running.address, asks_for("other", &["a".to_owned()])).await;
     assert!(other.next().await.is_empty());
@@ -241,7 +241,7 @@ async fn a_namesake_elsewhere_keeps_no_node_out() {
     while let Ok(client) = from([127, 0, 0, 2]).await {
         open.push(client);
     }
-    assert_eq!(times(&snapshots, TurnedAway::Streams), 1);
+    assert_eq!(times(&snapshots, RejectionReason::Streams), 1);
     assert!(from([127, 0, 0, 1]).await.is_ok());
 }
 

@@ -33,9 +33,9 @@ struct Running {
 }
 
 async fn serve(snapshots: &Snapshots) -> Running {
-    let options = Options {
+    let options = ServerOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        security: Security::PlaintextOnLoopback,
+        security: ServerSecurity::PlaintextOnLoopback,
     };
     run(Server::bind(options, snapshots.clone()).await.unwrap())
 }

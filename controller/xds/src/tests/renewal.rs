@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::site::{Site, valid, year};
 use super::*;
-use crate::tls::Tls;
+use crate::tls::CertificateSource;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -55,7 +55,7 @@ async fn a_node_comes_back_before_its_certificate_ends() {
 #[test]
 fn who_could_not_come_back_is_not_sent_away() {
     let (site, other) = (Site::new(), Site::new());
-    let tls = Tls::load(site.files()).unwrap();
+    let tls = CertificateSource::load(site.files()).unwrap();
     let shown = |by: &Site, validity| {
         let (certificate, _) = by.sign("envoy.example", validity);
         vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()]
@@ -73,7 +73,7 @@ fn who_could_not_come_back_is_not_sent_away() {
     let (certificate, key) = site.sign("controller.limpet", valid(60 * SECOND, SECOND));
     fs::write(site.files().certificate, certificate).unwrap();
     fs::write(site.files().key, key).unwrap();
-    let tls = Tls::load(site.files()).unwrap();
+    let tls = CertificateSource::load(site.files()).unwrap();
     assert!(tls.admits(&short, now) && !tls.admits(&short, now + 2 * SECOND));
 }
 
@@ -103,9 +103,9 @@ async fn who_is_trusted_no_more_gets_nothing_more() {
         vec![("a".to_owned(), vec![content])]
     };
     let expected = publish(1);
-    let options = Options {
+    let options = ServerOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        security: Security::MutualTlsInMemory(in_memory.clone()),
+        security: ServerSecurity::MutualTlsInMemory(in_memory.clone()),
     };
     let running = run(Server::bind(options, snapshots.clone()).await.unwrap());
     let thief = site.endpoint_with(running.address, leaked.sign("envoy.example", year()));

@@ -82,9 +82,9 @@ fn loads_of(cluster: &str, hosts: usize) -> LoadStatsRequest {
 }
 
 async fn server() -> Server {
-    let options = Options {
+    let options = ServerOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        security: Security::PlaintextOnLoopback,
+        security: ServerSecurity::PlaintextOnLoopback,
     };
     let snapshots = Snapshots::new();
     snapshots.publish(GROUP, Resources::new());
@@ -96,13 +96,13 @@ async fn channel(running: &Running) -> Channel {
     timeout(PATIENCE, endpoint.connect()).await.unwrap().unwrap()
 }
 
-type Heard = Arc<Mutex<Vec<(String, Told)>>>;
+type Heard = Arc<Mutex<Vec<(String, NodeReport)>>>;
 
 /// One that hears everything, and what it has heard.
-fn listener() -> (Heard, Reports) {
+fn listener() -> (Heard, ReportHandler) {
     let told = Heard::default();
     let heard = Arc::clone(&told);
-    let reports = Reports::new(move |group, what| {
+    let reports = ReportHandler::new(move |group, what| {
         heard.lock().unwrap().push((group.to_owned(), what));
         Ok(Answer::default())
     });
@@ -129,12 +129,12 @@ async fn who_wants_reports_gets_them_and_hears_their_end() {
     until_told(&told, 1).await;
     drop(client);
     until_told(&told, 2).await;
-    let load = Load {
+    let load = RequestLoad {
         destination: Destination::of_cluster(b"default/shop:80"),
         host: "10.0.0.7:8080".parse().unwrap(),
         in_flight: 3,
     };
-    let expected = [Told::Load(0, vec![load]), Told::LoadEnds(0)].map(|told| (GROUP.to_owned(), told));
+    let expected = [NodeReport::Load(0, vec![load]), NodeReport::LoadEnds(0)].map(|told| (GROUP.to_owned(), told));
     assert_eq!(*told.lock().unwrap(), expected);
 }
 
@@ -157,7 +157,7 @@ async fn a_stream_of_reports_that_nobody_wants_stays_open() {
 #[tokio::test]
 async fn who_may_have_nothing_may_not_wait_for_it_either() {
     let refuse = || Permission::new(|_, group| Err(format!("{group} is not yours")));
-    let wanted = Reports::new(|_, _| Ok(Answer::default()));
+    let wanted = ReportHandler::new(|_, _| Ok(Answer::default()));
     for server in [
         server().await.with_permission(refuse()),
         server().await.with_permission(refuse()).with_reports(wanted),
@@ -193,8 +193,8 @@ async fn a_load_report_counts_as_far_as_an_envoy_writes_it() {
         .unwrap()
         .iter()
         .map(|(_, told)| match told {
-            Told::Load(_, loads) => loads.len(),
-            Told::LoadEnds(_) | Told::Sessions(_) => panic!("no load"),
+            NodeReport::Load(_, loads) => loads.len(),
+            NodeReport::LoadEnds(_) | NodeReport::Sessions(_) => panic!("no load"),
         })
         .collect::<Vec<_>>();
     assert_eq!(counts, [1, limits::HOSTS_OF_REPORT]);

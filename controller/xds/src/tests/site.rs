@@ -65,9 +65,9 @@ impl Site {
     }
 
     pub(super) async fn server(&self, snapshots: &Snapshots) -> Server {
-        let options = Options {
+        let options = ServerOptions {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            security: Security::MutualTls(self.files()),
+            security: ServerSecurity::MutualTls(self.files()),
         };
         Server::bind(options, snapshots.clone()).await.unwrap()
     }

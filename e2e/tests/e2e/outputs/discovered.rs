@@ -7,7 +7,7 @@ use limpet_e2e::{Backend, Config, Envoy, Request, poll};
 use limpet_model::Graph;
 use limpet_outputs::envoy::{BootstrapOptions, bootstrap, served};
 use limpet_outputs::json;
-use limpet_xds::{Options, Security, Server, Snapshots};
+use limpet_xds::{Server, ServerOptions, ServerSecurity, Snapshots};
 
 use super::graphs::{gateway, listener, listening, to, with_session};
 use super::{LIMITS, assignments, inputs};
@@ -21,9 +21,9 @@ fn rules(v1: u32, v2: u32) -> Graph {
 #[tokio::test]
 async fn a_change_of_weights_over_xds_moves_no_session() -> Result<()> {
     let snapshots = Snapshots::new();
-    let options = Options {
+    let options = ServerOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        security: Security::PlaintextOnLoopback,
+        security: ServerSecurity::PlaintextOnLoopback,
     };
     let server = Server::bind(options, snapshots.clone()).await?;
     let controller = server.address();

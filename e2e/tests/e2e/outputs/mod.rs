@@ -25,7 +25,7 @@ use limpet_model::Graph;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::ClusterName;
 use limpet_outputs::envoy::{
-    EnvoyOptions, FilterBuild, Limits, ModuleFilter, WasmFilter, load_assignment, resources, static_bootstrap,
+    EnvoyOptions, FilterBuild, ModuleFilter, OverloadLimits, WasmFilter, load_assignment, resources, static_bootstrap,
 };
 use limpet_outputs::{FilterInputs, FilterKeys, json};
 use limpet_resources::Resource;
@@ -33,7 +33,7 @@ use limpet_resources::Resource;
 use self::graphs::gateway;
 
 /// What an Envoy of these tests may use.
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: OverloadLimits = OverloadLimits {
     heap: 512 << 20,
     connections: 1000,
 };

@@ -4,14 +4,14 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Result, ensure};
 use limpet_e2e::{Config, Connection, Site, poll};
-use limpet_outputs::envoy::{BootstrapOptions, Limits, bootstrap};
+use limpet_outputs::envoy::{BootstrapOptions, OverloadLimits, bootstrap};
 use limpet_outputs::json;
 
 use super::LIMITS;
 use super::graphs::gateway;
 
 /// `cookie.yaml` with the limits and the readiness of a bootstrap.
-pub(super) fn limited(limits: Limits) -> Result<Config> {
+pub(super) fn limited(limits: OverloadLimits) -> Result<Config> {
     let made = json::typed(&bootstrap(&BootstrapOptions {
         gateway: gateway(),
         node_id: None,
@@ -40,7 +40,7 @@ pub(super) const READY: &str = "limpet.ready";
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_closed() -> Result<()> {
-    let site = Site::start(limited(Limits {
+    let site = Site::start(limited(OverloadLimits {
         connections: 3,
         ..LIMITS
     })?)
@@ -71,7 +71,7 @@ async fn connections_beyond_the_limit_are_closed() -> Result<()> {
 
 #[tokio::test]
 async fn requests_are_refused_while_the_heap_is_full() -> Result<()> {
-    let site = Site::start(limited(Limits {
+    let site = Site::start(limited(OverloadLimits {
         heap: 1 << 20,
         ..LIMITS
     })?)

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, ensure};
 use hyper::Method;
 use limpet_e2e::{Connection, Envoy, Request, Site, poll};
-use limpet_outputs::envoy::Limits;
+use limpet_outputs::envoy::OverloadLimits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -112,7 +112,7 @@ async fn readiness_fails_once_envoy_is_told_to_fail() -> Result<()> {
 /// To say that it is not ready would lead its clients to others, until all are full.
 #[tokio::test]
 async fn a_full_envoy_is_ready() -> Result<()> {
-    let site = Site::start(limited(Limits {
+    let site = Site::start(limited(OverloadLimits {
         connections: 1,
         ..LIMITS
     })?)
@@ -128,7 +128,7 @@ async fn a_full_envoy_is_ready() -> Result<()> {
     ensure!(refused.is_err(), "{refused:?}");
     assert_eq!(is_ready(&site.envoy).await?, 200);
 
-    let small = Limits {
+    let small = OverloadLimits {
         heap: 1 << 20,
         ..LIMITS
     };

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use limpet_e2e::kube::Proxy;
 use limpet_e2e::poll;
 use limpet_resources::Resources;
-use limpet_xds::{Options, Security, Server, Snapshots};
+use limpet_xds::{Server, ServerOptions, ServerSecurity, Snapshots};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -28,12 +28,16 @@ pub(super) struct ControlPlane {
 impl ControlPlane {
     /// Starts a server without TLS on a free port.
     pub(super) async fn start() -> Result<Self> {
-        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Security::PlaintextOnLoopback).await
+        Self::start_at(
+            SocketAddr::from(([127, 0, 0, 1], 0)),
+            ServerSecurity::PlaintextOnLoopback,
+        )
+        .await
     }
 
-    pub(super) async fn start_at(address: SocketAddr, security: Security) -> Result<Self> {
+    pub(super) async fn start_at(address: SocketAddr, security: ServerSecurity) -> Result<Self> {
         let snapshots = Snapshots::new();
-        let server = Server::bind(Options { address, security }, snapshots.clone()).await?;
+        let server = Server::bind(ServerOptions { address, security }, snapshots.clone()).await?;
         let (end, ended) = oneshot::channel();
         Ok(Self {
             snapshots,

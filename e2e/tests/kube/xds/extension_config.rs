@@ -1,7 +1,7 @@
 //! An Envoy that gets its listeners and routes from elsewhere, and discovers one filter (ECDS only).
 
 use limpet_resources::ResourceType;
-use limpet_xds::Security;
+use limpet_xds::ServerSecurity;
 use serde_json::{Value, json};
 
 use super::control_plane::{api_config, socket_address, xds_cluster};
@@ -68,7 +68,7 @@ async fn a_single_filter_is_served_and_envoy_runs_without_it() -> Result<()> {
             "without a server"
         );
 
-        let control_plane = ControlPlane::start_at(address, Security::PlaintextOnLoopback).await?;
+        let control_plane = ControlPlane::start_at(address, ServerSecurity::PlaintextOnLoopback).await?;
         let status = control_plane.snapshots.status();
         let greeting = resources::filter("greeting", "one");
         let version = greeting.version();

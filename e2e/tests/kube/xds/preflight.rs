@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, ensure};
-use limpet_outputs::envoy::{self, Limits};
+use limpet_outputs::envoy::{self, OverloadLimits};
 use limpet_resources::{PREFLIGHT, ResourceType};
 use serde_json::Value;
 use tokio::task::{JoinHandle, JoinSet};
@@ -121,7 +121,7 @@ async fn start_envoy(control_plane: &ControlPlane, api_type: &str) -> Result<Pro
         admin_port: 0,
         ready: (Ipv4Addr::LOCALHOST, 0).into(),
         metrics: None,
-        limits: Limits {
+        limits: OverloadLimits {
             heap: 512 << 20,
             connections: 1000,
         },

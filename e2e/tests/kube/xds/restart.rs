@@ -1,7 +1,7 @@
 //! The server restarts: Envoy keeps serving, and gets nothing that it already has.
 
 use super::*;
-use limpet_xds::Security;
+use limpet_xds::ServerSecurity;
 
 #[tokio::test]
 async fn a_restarted_server_sends_nothing_that_envoy_already_has() -> Result<()> {
@@ -21,7 +21,7 @@ async fn a_restarted_server_sends_nothing_that_envoy_already_has() -> Result<()>
         assert_eq!(site.get(web).await?.backend(), Some("a"), "without a server");
 
         // The new server has no resources at first.
-        let control_plane = ControlPlane::start_at(address, Security::PlaintextOnLoopback).await?;
+        let control_plane = ControlPlane::start_at(address, ServerSecurity::PlaintextOnLoopback).await?;
         let status = control_plane.snapshots.status();
         poll::until("Envoy to reconnect", async || {
             (status.connected(GROUP) == 1).then_some(())
@@ -40,7 +40,7 @@ async fn a_restarted_server_sends_nothing_that_envoy_already_has() -> Result<()>
         // Changes made meanwhile arrive.
         let address = control_plane.address;
         control_plane.stop().await?;
-        let control_plane = ControlPlane::start_at(address, Security::PlaintextOnLoopback).await?;
+        let control_plane = ControlPlane::start_at(address, ServerSecurity::PlaintextOnLoopback).await?;
         let mut resources = site.resources.clone();
         resources.insert(resources::endpoints("a", &[site.backends[1].address()]));
         control_plane.publish(&resources);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use limpet_xds::{Security, TlsFiles};
+use limpet_xds::{ServerSecurity, TlsFiles};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -74,7 +74,7 @@ async fn certificates_change_while_envoys_are_connected() -> Result<()> {
     let directory = TempDir::new()?;
     let files = files(&directory, &old)?;
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    let control_plane = ControlPlane::start_at(anywhere, Security::MutualTls(files.clone())).await?;
+    let control_plane = ControlPlane::start_at(anywhere, ServerSecurity::MutualTls(files.clone())).await?;
     control_plane.publish(&site.resources);
     let status = control_plane.snapshots.status();
 

@@ -1,6 +1,6 @@
 //! Clients without a certificate that connect and say nothing, beside stock Envoys.
 
-use limpet_xds::Security;
+use limpet_xds::ServerSecurity;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpSocket;
@@ -31,7 +31,7 @@ async fn silent_connections_delay_no_envoy() -> Result<()> {
     let directory = TempDir::new()?;
     let files = files(&directory, &authority)?;
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-    let control_plane = ControlPlane::start_at(anywhere, Security::MutualTls(files)).await?;
+    let control_plane = ControlPlane::start_at(anywhere, ServerSecurity::MutualTls(files)).await?;
     control_plane.publish(&site.resources);
     let _first = envoy(&control_plane, "first", Some(&authority.sign("first")?), &authority).await?;
     control_plane.until_settled(1).await?;

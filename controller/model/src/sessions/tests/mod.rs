@@ -185,7 +185,7 @@ fn cluster(backend: &BackendRef) -> Text {
 }
 
 fn path(matched: &HttpMatch) -> PathMatch {
-    let value = |path: &limpet_api::PathMatch| path.value.clone().unwrap_or_default();
+    let value = |path: &limpet_api::HttpPathMatch| path.value.clone().unwrap_or_default();
     match &matched.path {
         None => PathMatch::default(),
         Some(path) => match path.kind.as_deref() {

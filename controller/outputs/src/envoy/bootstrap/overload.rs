@@ -25,14 +25,14 @@ const HEAP_ACTIONS: [(&str, f64); 3] = [
 
 /// What an Envoy may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct OverloadLimits {
     /// Bytes of Envoy's heap. The VMs of the wasm filter are not part of it.
     pub heap: u64,
     /// Connections of clients at the same time, in all listeners. Envoy closes further ones at once.
     pub connections: u32,
 }
 
-pub(super) fn manager(limits: Limits) -> OverloadManager {
+pub(super) fn manager(limits: OverloadLimits) -> OverloadManager {
     let connections = pack(DownstreamConnectionsConfig {
         max_active_downstream_connections: limits.connections.into(),
     });

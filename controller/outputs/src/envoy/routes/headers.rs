@@ -9,7 +9,7 @@ use limpet_model::graph::{Destination, HeaderChanges, Route};
 
 /// Changes of request and response headers, as Envoy's messages.
 #[derive(Debug, Clone)]
-pub(super) struct Changes {
+pub(super) struct HeaderMutations {
     requests: Direction,
     responses: Direction,
 }
@@ -21,7 +21,7 @@ struct Direction {
     add: Vec<HeaderValueOption>,
 }
 
-impl Changes {
+impl HeaderMutations {
     pub(super) fn of_rule(route: &Route) -> Self {
         Self {
             requests: Direction::of(&route.request_headers),

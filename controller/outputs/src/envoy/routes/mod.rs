@@ -28,8 +28,8 @@ use envoy_types::pb::envoy::config::route::v3::{
 };
 use envoy_types::pb::google::protobuf::Any;
 
-use self::headers::Changes;
-use super::chain::{Steering, without_session};
+use self::headers::HeaderMutations;
+use super::chain::{NativeSteering, without_session};
 use super::listeners::{plain_name, tls_name};
 use super::options::EnvoyOptions;
 use super::pack::{self, duration, in_order, metadata, no, number, session};
@@ -52,13 +52,13 @@ pub(super) fn configuration_name(port: u16, listener: &Listener) -> String {
 }
 
 /// Builds route configurations.
-pub(super) struct Routes<'a> {
+pub(super) struct RouteBuilder<'a> {
     pub(super) graph: &'a Graph,
     /// Of this Gateway.
     pub(super) options: &'a EnvoyOptions,
 }
 
-impl Routes<'_> {
+impl RouteBuilder<'_> {
     /// The route configurations of one port: one for all listeners without TLS, and one for each that terminates TLS.
     pub(super) fn of_port(&self, port: u16, listeners: &[Listener]) -> Vec<RouteConfiguration> {
         let is_plain = |listener: &&Listener| listener.certificates.is_none();
@@ -150,7 +150,7 @@ impl Routes<'_> {
                     action: Some(EnvoyAction::Redirect(redirect)),
                     ..made
                 };
-                Changes::of_rule(route).apply(&mut made);
+                HeaderMutations::of_rule(route).apply(&mut made);
                 vec![self.without_session(made)]
             }
             Action::Respond { status, reason } => {
@@ -159,7 +159,7 @@ impl Routes<'_> {
                     metadata: Some(metadata("limpet.controller", "reason", reason)),
                     ..respond(*status, made)
                 };
-                Changes::of_rule(route).apply(&mut made);
+                HeaderMutations::of_rule(route).apply(&mut made);
                 vec![self.without_session(made)]
             }
         }
@@ -175,7 +175,7 @@ impl Routes<'_> {
             Session::EachDestination(used) => return vec![self.each(route, forward, used, made)],
             Session::None => return vec![self.without_session(self.to_all(route, forward, made))],
         };
-        let steering = Steering::of(self.graph.policies.get(&used.policy));
+        let steering = NativeSteering::of(self.graph.policies.get(&used.policy));
         let name = session_name(used);
         if let [
             Destination {
@@ -199,7 +199,7 @@ impl Routes<'_> {
                 action: Some(action(route, forward, specifier)),
                 ..made
             };
-            Changes::of_rule(route).apply(&mut made);
+            HeaderMutations::of_rule(route).apply(&mut made);
             return vec![made];
         }
         // One route for each cluster, to which sessions are led whatever the weights are, and the weighted route, where
@@ -232,7 +232,7 @@ impl Routes<'_> {
         };
         let metadata = Some(session(&name));
         let made = self.to_all(route, forward, EnvoyRoute { metadata, ..made });
-        steered(made, Steering::of(self.graph.policies.get(&used.policy)))
+        steered(made, NativeSteering::of(self.graph.policies.get(&used.policy)))
     }
 
     /// The clusters that sessions are led to. Of those with one base, tokens can name one; it must renew them.
@@ -263,7 +263,7 @@ impl Routes<'_> {
             .iter()
             .any(|destination| leads_somewhere(&destination))
         {
-            Changes::of_rule(route).apply(&mut made);
+            HeaderMutations::of_rule(route).apply(&mut made);
             return respond(500, made);
         }
         if let [destination] = forward.destinations.as_slice()
@@ -284,9 +284,9 @@ impl Routes<'_> {
                 Target::Invalid { .. } => UNAVAILABLE_CLUSTER.clone_into(&mut entry.name),
                 Target::Cluster(cluster) => {
                     entry.name = cluster.to_string();
-                    Changes::of_destination(destination).apply_to_entry(&mut entry);
+                    HeaderMutations::of_destination(destination).apply_to_entry(&mut entry);
                     let steering = self.cluster_steering(cluster).filter(|_| of_destinations);
-                    let filters = steering.into_iter().flat_map(Steering::per_route);
+                    let filters = steering.into_iter().flat_map(NativeSteering::per_route);
                     entry.typed_per_filter_config = in_order(filters.collect());
                 }
             }
@@ -296,7 +296,7 @@ impl Routes<'_> {
             clusters: clusters.collect(),
             ..WeightedCluster::default()
         };
-        Changes::of_rule(route).apply(&mut made);
+        HeaderMutations::of_rule(route).apply(&mut made);
         made.action = Some(action(route, forward, ClusterSpecifier::WeightedClusters(clusters)));
         made
     }
@@ -307,9 +307,9 @@ impl Routes<'_> {
     }
 
     /// What sessions of a cluster need of its route.
-    fn cluster_steering(&self, cluster: &ClusterName) -> Option<Steering> {
+    fn cluster_steering(&self, cluster: &ClusterName) -> Option<NativeSteering> {
         let used = self.graph.clusters.get(cluster)?.session.as_ref()?;
-        Some(Steering::of(self.graph.policies.get(&used.policy)))
+        Some(NativeSteering::of(self.graph.policies.get(&used.policy)))
     }
 
     /// The filter asks for that on the routes of splits alone.
@@ -326,7 +326,7 @@ fn session_name(used: &SessionUse) -> String {
 
 /// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build
 /// to the other, both have these routes.
-fn steered(mut made: EnvoyRoute, steering: Steering) -> EnvoyRoute {
+fn steered(mut made: EnvoyRoute, steering: NativeSteering) -> EnvoyRoute {
     add_filters(&mut made, steering.per_route());
     made
 }
@@ -375,8 +375,8 @@ fn to_one(
     destination: &Destination,
     mut made: EnvoyRoute,
 ) -> EnvoyRoute {
-    Changes::of_rule(route)
-        .then(&Changes::of_destination(destination))
+    HeaderMutations::of_rule(route)
+        .then(&HeaderMutations::of_destination(destination))
         .apply(&mut made);
     made.action = Some(action(route, forward, ClusterSpecifier::Cluster(cluster.to_string())));
     made

@@ -11,7 +11,7 @@ use limpet_model::graph::{PathChange, PathMatch, Redirect};
 
 /// A change of the path, as Envoy's messages.
 #[derive(Debug, PartialEq)]
-enum Change {
+enum PathMutation {
     None,
     /// Replaces the matched prefix.
     Prefix(String),
@@ -22,7 +22,7 @@ enum Change {
     },
 }
 
-impl Change {
+impl PathMutation {
     fn of(change: &PathChange, matched: &PathMatch) -> Self {
         match (change, matched) {
             (PathChange::Full(path), _) => Self::full(path),
@@ -73,10 +73,10 @@ fn substitution(pattern: &str, becomes: String) -> RegexMatchAndSubstitute {
 }
 
 pub(super) fn rewrite(change: &PathChange, matched: &PathMatch, action: &mut RouteAction) {
-    match Change::of(change, matched) {
-        Change::None => {}
-        Change::Prefix(becomes) => action.prefix_rewrite = becomes,
-        Change::Regex { pattern, becomes } => action.regex_rewrite = Some(substitution(&pattern, becomes)),
+    match PathMutation::of(change, matched) {
+        PathMutation::None => {}
+        PathMutation::Prefix(becomes) => action.prefix_rewrite = becomes,
+        PathMutation::Regex { pattern, becomes } => action.regex_rewrite = Some(substitution(&pattern, becomes)),
     }
 }
 
@@ -85,12 +85,12 @@ pub(super) fn redirect(redirect: &Redirect, matched: &PathMatch, port: u16, tls:
     let path = redirect
         .path
         .as_ref()
-        .map(|change| (change, Change::of(change, matched)));
+        .map(|change| (change, PathMutation::of(change, matched)));
     let path = match path {
-        None | Some((_, Change::None)) => None,
+        None | Some((_, PathMutation::None)) => None,
         Some((PathChange::Full(path), _)) => Some(PathRewriteSpecifier::PathRedirect(path.clone())),
-        Some((_, Change::Prefix(becomes))) => Some(PathRewriteSpecifier::PrefixRewrite(becomes)),
-        Some((_, Change::Regex { pattern, becomes })) => {
+        Some((_, PathMutation::Prefix(becomes))) => Some(PathRewriteSpecifier::PrefixRewrite(becomes)),
+        Some((_, PathMutation::Regex { pattern, becomes })) => {
             Some(PathRewriteSpecifier::RegexRewrite(substitution(&pattern, becomes)))
         }
     };

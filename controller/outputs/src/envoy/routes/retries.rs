@@ -41,11 +41,11 @@ pub(super) fn policy(forward: &Forward) -> RetryPolicy {
     };
     match &forward.retry {
         None => policy,
-        Some(retry) => asked(retry, policy),
+        Some(retry) => requested_policy(retry, policy),
     }
 }
 
-fn asked(retry: &Retry, policy: RetryPolicy) -> RetryPolicy {
+fn requested_policy(retry: &Retry, policy: RetryPolicy) -> RetryPolicy {
     let by_status = if retry.codes.is_empty() {
         ""
     } else {

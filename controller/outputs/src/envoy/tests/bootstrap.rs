@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use serde_json::{Value, json};
 
 use super::gateway;
-use crate::envoy::{BootstrapOptions, Limits, bootstrap};
+use crate::envoy::{BootstrapOptions, OverloadLimits, bootstrap};
 use crate::json;
 
 fn made() -> Value {
@@ -20,7 +20,7 @@ fn with_metrics(port: Option<u16>) -> Value {
         admin_port: 19000,
         ready: (Ipv4Addr::UNSPECIFIED, 19001).into(),
         metrics: port.map(|port| (Ipv4Addr::UNSPECIFIED, port).into()),
-        limits: Limits {
+        limits: OverloadLimits {
             heap: 1 << 30,
             connections: 1000,
         },

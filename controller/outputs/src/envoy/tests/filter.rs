@@ -11,8 +11,8 @@ use crate::envoy::{EnvoyOptions, FilterBuild, MovingFilter, RemoteFile, WasmFilt
 use crate::envoy_gateway::EnvoyGatewayOptions;
 use crate::istio::IstioOptions;
 use crate::json::typed;
-use crate::manifests::Source;
-use crate::{ControlPlane, FilterInputs, FilterKeys, Retained, filter_config, used_policies};
+use crate::manifests::ManifestInputs;
+use crate::{ControlPlane, FilterInputs, FilterKeys, RetainedConfig, filter_config, used_policies};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{Action, AskedBy, ClusterName, RuleName, RuleOrigin, Session, SessionUse};
 use limpet_model::{FewSet, Graph, Objects};
@@ -108,9 +108,9 @@ fn manifest(
     plane: &ControlPlane,
     graph: &Graph,
     inputs: &FilterInputs,
-    retained: &BTreeMap<ObjectName, Retained>,
+    retained: &BTreeMap<ObjectName, RetainedConfig>,
 ) -> Value {
-    let source = Source {
+    let source = ManifestInputs {
         objects: &Objects::default(),
         graph,
         options: &EnvoyOptions::default(),
@@ -134,9 +134,9 @@ fn policies_say_how_old_tokens_of_their_sessions_may_be() {
         until: 1_790_000_060,
     };
     let former = ["other", "shop"].map(former).to_vec();
-    let retained = Retained {
+    let retained = RetainedConfig {
         former_lags: ["gone", "web"].map(|policy| (policy.into(), former.clone())).into(),
-        ..Retained::default()
+        ..RetainedConfig::default()
     };
     let mut inputs = inputs();
     let retained = BTreeMap::from([(gateway(), retained)]);
@@ -179,16 +179,16 @@ fn all_envoys_had_the_fences_of_all_namespaces() {
     let shop = BTreeSet::from(["shop".to_owned()]);
     assert_eq!(ours(&inputs), [shop.clone(), shop.clone()]);
     let planes = planes();
-    let theirs = |plane: &ControlPlane, retained: &BTreeMap<ObjectName, Retained>| {
+    let theirs = |plane: &ControlPlane, retained: &BTreeMap<ObjectName, RetainedConfig>| {
         fenced(&manifest(plane, &graph, &inputs, retained).to_string())
     };
     for plane in &planes {
         assert_eq!(theirs(plane, &BTreeMap::new()), shop, "{}", plane.name());
     }
     // Envoys may still have routes of another one.
-    let retained = Retained {
+    let retained = RetainedConfig {
         namespaces: BTreeSet::from(["gone".into()]),
-        ..Retained::default()
+        ..RetainedConfig::default()
     };
     let both = BTreeSet::from(["gone".to_owned(), "shop".to_owned()]);
     assert_eq!(

@@ -9,8 +9,8 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{EnvoyOptions, cluster, gateway, inputs, policy, route, to};
-use crate::envoy::{ReplacedPolicy, Served, served};
-use crate::used::{Used, hosts, sessions};
+use crate::envoy::{GatewayResources, ReplacedPolicy, served};
+use crate::used::{GatewayReferences, hosts, sessions};
 use crate::{FilterInputs, used_policies};
 use limpet_api::ObjectName;
 use limpet_model::graph::{
@@ -212,8 +212,8 @@ fn a_unit_follows_a_cluster_beside_a_route_that_changes() {
     let mut inputs = Arc::new(inputs());
     let (changing, other) = ((0, vec![0], None), (1, vec![1], Some(Some(0))));
     change(&mut graph, &mut inputs, &Step::Host(0, 1, vec![changing, other]));
-    let mut used = Used::by(&graph, &gateway());
-    let mut kept = Served::new(&graph, &gateway(), used.clone(), &options, &inputs);
+    let mut used = GatewayReferences::by(&graph, &gateway());
+    let mut kept = GatewayResources::new(&graph, &gateway(), used.clone(), &options, &inputs);
     let before = graph.clone();
     change(&mut graph, &mut inputs, &Step::Route(0, 1, 0, (0, vec![2], None)));
     change(&mut graph, &mut inputs, &Step::Cluster(1, None, true, false));
@@ -254,7 +254,7 @@ fn another_policy_of_one_rule_among_others_that_have_both_was_not_seen() {
         &mut inputs,
         &Step::Host(0, 1, vec![route(0, 0), route(0, 1), route(0, 0)]),
     );
-    let (before, used) = (graph.clone(), Used::by(&graph, &gateway()));
+    let (before, used) = (graph.clone(), GatewayReferences::by(&graph, &gateway()));
     change(&mut graph, &mut inputs, &Step::Route(0, 1, 2, route(0, 1)));
     let mut caught_up = used.clone();
     caught_up.catch_up(&gateway(), &before, &graph);
@@ -285,7 +285,7 @@ fn another_policy_of_a_clusters_own_sessions_replaces_theirs() {
         &Step::Host(0, 1, vec![(0, vec![0], Some(None))]),
     );
     change(&mut graph, &mut inputs, &Step::Cluster(0, Some(0), false, false));
-    let (before, used) = (graph.clone(), Used::by(&graph, &gateway()));
+    let (before, used) = (graph.clone(), GatewayReferences::by(&graph, &gateway()));
     change(&mut graph, &mut inputs, &Step::Cluster(0, Some(1), false, false));
     let [namespace, web, strict] = [CLUSTERS[0], "web", "strict"].map(Into::into);
     let expected = ReplacedPolicy {
@@ -311,8 +311,8 @@ proptest! {
         };
         inputs.fences = ["other", "shop", CLUSTERS[0]].map(fence).to_vec();
         let mut inputs = Arc::new(inputs);
-        let mut used = Used::by(&graph, &gateway());
-        let mut kept = Served::new(&graph, &gateway(), used.clone(), &options, &inputs);
+        let mut used = GatewayReferences::by(&graph, &gateway());
+        let mut kept = GatewayResources::new(&graph, &gateway(), used.clone(), &options, &inputs);
         for steps in turns {
             let before = graph.clone();
             for step in &steps {
@@ -324,11 +324,12 @@ proptest! {
             }
             used.catch_up(&gateway(), &before, &graph);
             kept.catch_up(&graph, used.clone(), &options, &inputs);
-            let anew = Served::new(&graph, &gateway(), Used::by(&graph, &gateway()), &options, &inputs);
+            let references = GatewayReferences::by(&graph, &gateway());
+            let anew = GatewayResources::new(&graph, &gateway(), references, &options, &inputs);
             prop_assert_eq!(text(kept.resources()), text(&served(&graph, &gateway(), &options, &inputs)));
             prop_assert_eq!(kept.used(), anew.used());
             prop_assert_eq!(used.policies_of(&graph), used_policies(&graph, &gateway()));
-            let moving = |served: &Served| served.moving().map(|filter| filter.with(&BTreeMap::default()));
+            let moving = |served: &GatewayResources| served.moving().map(|filter| filter.with(&BTreeMap::default()));
             prop_assert_eq!(moving(&kept), moving(&anew));
         }
     }

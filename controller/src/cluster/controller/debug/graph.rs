@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::index::{Index, Route, Rule, ServicePort};
-use super::judged::{Judged, Object};
-use super::pods::{Pod, Pods};
+use super::index::{Index, IndexedRoute, IndexedRule, ServicePortKey};
+use super::judged::{ObjectVerdicts, ReportedObject};
+use super::pods::{PodEntry, PodIndex};
 use super::rules;
-use super::search::{Found, Search};
-use super::view::{GatewayView, LeftOut, ListenerView, ObjectView, RouteView, ServiceView, Verdict, View};
-use crate::cluster::controller::present::Present;
+use super::search::{MatchedWords, SearchWords};
+use super::view::{DebugView, GatewayView, LeftOut, ListenerView, ObjectVerdict, ObjectView, RouteView, ServiceView};
+use crate::cluster::controller::present::PublishedSnapshot;
 use crate::cluster::sessions::PodSessions;
 use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 use limpet_model::Reports;
@@ -32,27 +32,32 @@ const MOST_HOSTNAMES: usize = 16;
 const MOST_LISTENERS: usize = 64;
 
 /// What is found.
-struct Shown<'a> {
-    search: &'a Search,
+struct GraphView<'a> {
+    search: &'a SearchWords,
     graph: &'a Graph,
     index: &'a Index<'a>,
-    judged: &'a Judged<'a>,
-    pods: &'a Pods<'a>,
+    judged: &'a ObjectVerdicts<'a>,
+    pods: &'a PodIndex<'a>,
     left_out: LeftOut,
 }
 
 /// What is published, as far as it has what `query` asks for. `envoys` has the numbers of connected Envoys by Gateway.
-pub(super) fn view(present: &Present, sessions: &[PodSessions], envoys: &BTreeMap<String, usize>, query: &str) -> View {
-    let search = Search::new(query);
+pub(super) fn view(
+    present: &PublishedSnapshot,
+    sessions: &[PodSessions],
+    envoys: &BTreeMap<String, usize>,
+    query: &str,
+) -> DebugView {
+    let search = SearchWords::new(query);
     let nothing = Graph::default();
     let graph = present.graph.as_deref().unwrap_or(&nothing);
     let unsaid = Reports::default();
     let reported = present.reported.as_ref();
     let reports = reported.map_or(&unsaid, |reported| &reported.reports);
     let index = Index::new(graph);
-    let judged = Judged::new(reports);
-    let pods = Pods::new(present, sessions);
-    let mut shown = Shown {
+    let judged = ObjectVerdicts::new(reports);
+    let pods = PodIndex::new(present, sessions);
+    let mut shown = GraphView {
         search: &search,
         graph,
         index: &index,
@@ -60,13 +65,13 @@ pub(super) fn view(present: &Present, sessions: &[PodSessions], envoys: &BTreeMa
         pods: &pods,
         left_out: LeftOut::default(),
     };
-    let asked = asked_gateways(reports);
+    let asked = requested_gateways(reports);
     let (routes, gateways) = shown.routes(&asked);
     let gateways = shown.gateways(reports, &gateways, envoys);
     let refused = shown.refused();
     let (routes, ports) = shown.rules(routes);
     let services = shown.services(&ports);
-    View {
+    DebugView {
         published: present.graph.is_some(),
         gateways,
         routes,
@@ -78,7 +83,7 @@ pub(super) fn view(present: &Present, sessions: &[PodSessions], envoys: &BTreeMa
 }
 
 /// The Gateways that each route asks for, whether they serve it or not.
-fn asked_gateways(reports: &Reports) -> BTreeMap<ObjectRef, BTreeSet<ObjectName>> {
+fn requested_gateways(reports: &Reports) -> BTreeMap<ObjectRef, BTreeSet<ObjectName>> {
     let of = |kind: Kind, name: &ObjectName, report: &RouteReport| {
         let gateways = report.parents.iter().map(|parent| &parent.parent_ref);
         let gateways = gateways.filter(|parent| parent.kind == Kind::Gateway.as_str());
@@ -102,13 +107,13 @@ fn asked_gateways(reports: &Reports) -> BTreeMap<ObjectRef, BTreeSet<ObjectName>
     http.chain(grpc).chain(ingress).collect()
 }
 
-impl<'a> Shown<'a> {
+impl<'a> GraphView<'a> {
     /// The routes that are found, and their Gateways.
     fn routes(
         &mut self,
         asked: &BTreeMap<ObjectRef, BTreeSet<ObjectName>>,
     ) -> (Vec<(ObjectRef, RouteView)>, BTreeSet<ObjectName>) {
-        let in_services = self.look_into_services();
+        let in_services = self.match_services();
         let none = BTreeSet::new();
         let all: BTreeSet<&ObjectRef> = asked.keys().chain(self.index.routes.keys()).collect();
         let mut routes = Vec::new();
@@ -120,11 +125,15 @@ impl<'a> Shown<'a> {
             let serve = served.iter().flat_map(|route| route.gateways.iter().copied());
             let gateways: BTreeSet<&ObjectName> = asks.chain(serve).collect();
             if !self.search.is_empty() {
-                let own = self.search.look([object.key()]);
-                let own = own.or(self.search.look(gateways.iter().map(ToString::to_string)));
-                let said = judged.map(|judged| judged.look(self.search));
+                let own = self.search.match_words([object.key()]);
+                let own = own.or(self.search.match_words(gateways.iter().map(ToString::to_string)));
+                let said = judged.map(|judged| judged.match_words(self.search));
                 let found = own.or(said.unwrap_or_default());
-                let leads = served.map(|route| route.look(self.search).or(self.lead(route, &in_services)));
+                let leads = served.map(|route| {
+                    route
+                        .match_words(self.search)
+                        .or(self.match_destinations(route, &in_services))
+                });
                 if !self.search.is_whole(found.or(leads.unwrap_or_default())) {
                     continue;
                 }
@@ -139,8 +148,8 @@ impl<'a> Shown<'a> {
                 kind: object.kind.as_str(),
                 namespace: object.name.namespace.to_string(),
                 name: object.name.name.to_string(),
-                verdict: judged.map_or(Verdict::Accepted, Object::verdict),
-                conditions: judged.map(Object::conditions).unwrap_or_default(),
+                verdict: judged.map_or(ObjectVerdict::Accepted, ReportedObject::verdict),
+                conditions: judged.map(ReportedObject::conditions).unwrap_or_default(),
                 gateways: gateways.iter().map(ToString::to_string).collect(),
                 hostnames: hostnames.take(MOST_HOSTNAMES).map(ToString::to_string).collect(),
                 rules: Vec::new(),
@@ -152,16 +161,16 @@ impl<'a> Shown<'a> {
     }
 
     /// Looks for words in the ports of all Services and in their pods.
-    fn look_into_services(&self) -> BTreeMap<ServicePort<'a>, Found> {
+    fn match_services(&self) -> BTreeMap<ServicePortKey<'a>, MatchedWords> {
         if self.search.is_empty() {
             return BTreeMap::new();
         }
         let services = self.index.services.iter().map(|(port, cluster)| {
             let external = cluster.external_name.as_deref().unwrap_or_default();
-            let mut found = self.search.look([port.id().as_str(), external]);
+            let mut found = self.search.match_words([port.id().as_str(), external]);
             let endpoints = self.endpoints(cluster);
             for pod in self.pods.pods(port.service, &endpoints) {
-                found = found.or(pod.look(self.search));
+                found = found.or(pod.match_words(self.search));
             }
             (*port, found)
         });
@@ -173,10 +182,15 @@ impl<'a> Shown<'a> {
     }
 
     /// The words that are found where a route leads to.
-    fn lead(&self, route: &Route<'a>, services: &BTreeMap<ServicePort<'a>, Found>) -> Found {
-        let clusters = route.rules.values().flat_map(Rule::clusters);
-        let ports = clusters.filter_map(|name| self.graph.clusters.get(name).map(|cluster| ServicePort::of(cluster)));
-        ports.fold(Found::default(), |found, port| {
+    fn match_destinations(
+        &self,
+        route: &IndexedRoute<'a>,
+        services: &BTreeMap<ServicePortKey<'a>, MatchedWords>,
+    ) -> MatchedWords {
+        let clusters = route.rules.values().flat_map(IndexedRule::clusters);
+        let ports =
+            clusters.filter_map(|name| self.graph.clusters.get(name).map(|cluster| ServicePortKey::of(cluster)));
+        ports.fold(MatchedWords::default(), |found, port| {
             found.or(services.get(&port).copied().unwrap_or_default())
         })
     }
@@ -191,8 +205,8 @@ impl<'a> Shown<'a> {
         let known: BTreeSet<&ObjectName> = reports.gateways.keys().chain(self.graph.gateways.keys()).collect();
         let is_found = |name: &ObjectName| {
             let judged = self.judged.get(&gateway(name));
-            let said = judged.map(|judged| judged.look(self.search));
-            let own = self.search.look([format!("gateway/{name}")]);
+            let said = judged.map(|judged| judged.match_words(self.search));
+            let own = self.search.match_words([format!("gateway/{name}")]);
             self.search.is_whole(own.or(said.unwrap_or_default()))
         };
         let found = known
@@ -218,8 +232,8 @@ impl<'a> Shown<'a> {
             let addresses = addresses.into_iter().flatten().map(|address| address.value.clone());
             let id = name.to_string();
             GatewayView {
-                verdict: judged.map_or(Verdict::Accepted, Object::verdict),
-                conditions: judged.map(Object::conditions).unwrap_or_default(),
+                verdict: judged.map_or(ObjectVerdict::Accepted, ReportedObject::verdict),
+                conditions: judged.map(ReportedObject::conditions).unwrap_or_default(),
                 listeners: listeners.collect(),
                 addresses: addresses.collect(),
                 routes: self.index.served.get(name).copied().unwrap_or_default(),
@@ -234,11 +248,13 @@ impl<'a> Shown<'a> {
     fn refused(&mut self) -> Vec<ObjectView> {
         let wrong = self.judged.iter();
         let wrong = wrong.filter(|(object, judged)| {
-            judged.verdict() != Verdict::Accepted
+            judged.verdict() != ObjectVerdict::Accepted
                 && (self.search.is_empty()
-                    || self
-                        .search
-                        .is_whole(judged.look(self.search).or(self.search.look([object.key()]))))
+                    || self.search.is_whole(
+                        judged
+                            .match_words(self.search)
+                            .or(self.search.match_words([object.key()])),
+                    ))
         });
         let mut wrong: Vec<_> = wrong.collect();
         // What does not count at all comes first.
@@ -249,7 +265,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Adds their rules to the routes. Returns the ports of Services that they lead to.
-    fn rules(&mut self, routes: Vec<(ObjectRef, RouteView)>) -> (Vec<RouteView>, Vec<ServicePort<'a>>) {
+    fn rules(&mut self, routes: Vec<(ObjectRef, RouteView)>) -> (Vec<RouteView>, Vec<ServicePortKey<'a>>) {
         let mut shown = 0;
         let mut ports = Vec::new();
         let mut known = BTreeSet::new();
@@ -265,8 +281,8 @@ impl<'a> Shown<'a> {
                 shown += 1;
                 view.rules.push(rules::view(self.graph, name, rule));
                 let clusters = rule.clusters();
-                let found =
-                    clusters.filter_map(|name| self.graph.clusters.get(name).map(|cluster| ServicePort::of(cluster)));
+                let found = clusters
+                    .filter_map(|name| self.graph.clusters.get(name).map(|cluster| ServicePortKey::of(cluster)));
                 ports.extend(found.filter(|port| known.insert(*port)));
             }
             view
@@ -274,7 +290,7 @@ impl<'a> Shown<'a> {
         (routes.collect(), ports)
     }
 
-    fn services(&mut self, ports: &[ServicePort<'a>]) -> Vec<ServiceView> {
+    fn services(&mut self, ports: &[ServicePortKey<'a>]) -> Vec<ServiceView> {
         self.left_out.services = ports.len().saturating_sub(MOST_SERVICES);
         let mut room = MOST_PODS;
         let mut views = Vec::new();
@@ -285,13 +301,19 @@ impl<'a> Shown<'a> {
             let endpoints = self.endpoints(cluster);
             let mut pods = self.pods.pods(port.service, &endpoints);
             let (gone, there): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.is_gone());
-            let sum = |pods: &[&Pod<'_>]| -> Option<usize> {
+            let sum = |pods: &[&PodEntry<'_>]| -> Option<usize> {
                 let sessions: BTreeMap<_, usize> = pods.iter().filter_map(|pod| pod.sessions()).collect();
                 (!sessions.is_empty()).then(|| sessions.values().sum())
             };
             let (sessions, gone_sessions, gone_pods) = (sum(&there), sum(&gone), gone.len());
             // Where there are too many, those that are looked for come first. What is gone comes last.
-            let rank = |pod: &Pod<'_>| (pod.look(self.search).is_nothing(), pod.is_gone(), !pod.is_special());
+            let rank = |pod: &PodEntry<'_>| {
+                (
+                    pod.match_words(self.search).is_nothing(),
+                    pod.is_gone(),
+                    !pod.is_special(),
+                )
+            };
             pods.sort_by_cached_key(rank);
             let most = MOST_PODS_OF_SERVICE.min(room);
             let more_pods = pods.len().saturating_sub(most);
@@ -305,7 +327,7 @@ impl<'a> Shown<'a> {
                 port: port.port,
                 tls: cluster.tls.is_some(),
                 external_name: cluster.external_name.clone(),
-                pods: pods.iter().map(Pod::view).collect(),
+                pods: pods.iter().map(PodEntry::view).collect(),
                 more_pods,
                 sessions,
                 gone_pods,

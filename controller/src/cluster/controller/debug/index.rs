@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::search::{Found, Search};
+use super::search::{MatchedWords, SearchWords};
 use limpet_api::{Kind, ObjectName, ObjectRef};
 use limpet_model::graph::{
     Action, Cluster, ClusterName, Forward, Gateway, Graph, Hostname, Match, PathMatch, RuleName, Target,
@@ -11,34 +11,34 @@ use limpet_model::graph::{
 /// A published graph by its routes.
 #[derive(Debug, Default)]
 pub(super) struct Index<'a> {
-    pub(super) routes: BTreeMap<ObjectRef, Route<'a>>,
-    pub(super) services: BTreeMap<ServicePort<'a>, &'a Cluster>,
+    pub(super) routes: BTreeMap<ObjectRef, IndexedRoute<'a>>,
+    pub(super) services: BTreeMap<ServicePortKey<'a>, &'a Cluster>,
     /// How many routes each Gateway serves.
     pub(super) served: BTreeMap<&'a ObjectName, usize>,
 }
 
 /// A port of a Service. There may be several clusters of it, with different settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ServicePort<'a> {
+pub(super) struct ServicePortKey<'a> {
     pub(super) service: &'a ObjectName,
     pub(super) port: u16,
 }
 
 /// What is served of a route.
 #[derive(Debug, Default)]
-pub(super) struct Route<'a> {
+pub(super) struct IndexedRoute<'a> {
     pub(super) gateways: BTreeSet<&'a ObjectName>,
     pub(super) hostnames: BTreeSet<&'a Hostname>,
-    pub(super) rules: BTreeMap<&'a RuleName, Rule<'a>>,
+    pub(super) rules: BTreeMap<&'a RuleName, IndexedRule<'a>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Rule<'a> {
+pub(super) struct IndexedRule<'a> {
     pub(super) matches: BTreeSet<&'a Match>,
     pub(super) action: &'a Action,
 }
 
-impl<'a> ServicePort<'a> {
+impl<'a> ServicePortKey<'a> {
     pub(super) fn of(cluster: &'a Cluster) -> Self {
         Self {
             service: &cluster.service,
@@ -63,7 +63,9 @@ impl<'a> Index<'a> {
             }
         }
         let clusters = graph.clusters.values();
-        index.services = clusters.map(|cluster| (ServicePort::of(cluster), &**cluster)).collect();
+        index.services = clusters
+            .map(|cluster| (ServicePortKey::of(cluster), &**cluster))
+            .collect();
         index
     }
 
@@ -77,7 +79,7 @@ impl<'a> Index<'a> {
                 let route = self.routes.entry(object).or_default();
                 route.gateways.insert(name);
                 route.hostnames.insert(&host.hostname);
-                let rule = route.rules.entry(&served.rule).or_insert_with(|| Rule {
+                let rule = route.rules.entry(&served.rule).or_insert_with(|| IndexedRule {
                     matches: BTreeSet::new(),
                     action: &served.action,
                 });
@@ -87,7 +89,7 @@ impl<'a> Index<'a> {
     }
 }
 
-impl<'a> Rule<'a> {
+impl<'a> IndexedRule<'a> {
     pub(super) fn forward(&self) -> Option<&'a Forward> {
         match self.action {
             Action::Forward(forward) => Some(forward),
@@ -109,19 +111,19 @@ impl<'a> Rule<'a> {
     }
 }
 
-impl Route<'_> {
+impl IndexedRoute<'_> {
     /// Looks for words in hosts, names of rules, and paths.
-    pub(super) fn look(&self, search: &Search) -> Found {
+    pub(super) fn match_words(&self, search: &SearchWords) -> MatchedWords {
         if search.is_empty() {
-            return Found::default();
+            return MatchedWords::default();
         }
-        let hosts = search.look(self.hostnames.iter().map(ToString::to_string));
-        let names = search.look(self.rules.keys().map(|name| &name.0));
+        let hosts = search.match_words(self.hostnames.iter().map(ToString::to_string));
+        let names = search.match_words(self.rules.keys().map(|name| &name.0));
         let matches = self.rules.values().flat_map(|rule| &rule.matches);
         let paths = matches.map(|matches| match &matches.path {
             PathMatch::Exact(path) | PathMatch::Prefix(path) | PathMatch::Text(path) | PathMatch::Regex(path) => path,
         });
-        hosts.or(names).or(search.look(paths))
+        hosts.or(names).or(search.match_words(paths))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::search::{Found, Search};
-use super::view::{ConditionView, ObjectView, Verdict};
+use super::search::{MatchedWords, SearchWords};
+use super::view::{ConditionView, ObjectVerdict, ObjectView};
 use crate::cluster::reconcile::status::shortened;
 use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 use limpet_model::Reports;
@@ -16,20 +16,20 @@ const MOST_CONDITIONS: usize = 40;
 
 /// What was said of each object, and what that means for it.
 #[derive(Debug, Default)]
-pub(super) struct Judged<'a>(BTreeMap<ObjectRef, Object<'a>>);
+pub(super) struct ObjectVerdicts<'a>(BTreeMap<ObjectRef, ReportedObject<'a>>);
 
 #[derive(Debug, Default)]
-pub(super) struct Object<'a> {
+pub(super) struct ReportedObject<'a> {
     /// Of the object as a whole.
-    whole: Verdict,
+    whole: ObjectVerdict,
     /// The best and the worst of its parts: listeners, or parents.
-    parts: Option<(Verdict, Verdict)>,
-    said: Vec<Said<'a>>,
+    parts: Option<(ObjectVerdict, ObjectVerdict)>,
+    conditions: Vec<ReportedCondition<'a>>,
 }
 
 #[derive(Debug)]
-struct Said<'a> {
-    about: Option<About<'a>>,
+struct ReportedCondition<'a> {
+    about: Option<ConditionSubject<'a>>,
     kind: &'static str,
     status: &'static str,
     reason: &'static str,
@@ -38,12 +38,12 @@ struct Said<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum About<'a> {
+enum ConditionSubject<'a> {
     Parent(&'a ParentRef),
     Listener(&'a str),
 }
 
-impl About<'_> {
+impl ConditionSubject<'_> {
     fn text(&self) -> String {
         match self {
             Self::Listener(name) => format!("listener {name}"),
@@ -69,7 +69,7 @@ impl About<'_> {
     }
 }
 
-impl<'a> Judged<'a> {
+impl<'a> ObjectVerdicts<'a> {
     pub(super) fn new(reports: &'a Reports) -> Self {
         let mut all = Self::default();
         let Reports {
@@ -90,14 +90,14 @@ impl<'a> Judged<'a> {
             all.add(Kind::Gateway, name, None, &report.conditions);
             all.add(Kind::Gateway, name, None, &report.unready);
             for listener in &report.listeners {
-                let about = About::Listener(&listener.name);
+                let about = ConditionSubject::Listener(&listener.name);
                 all.add(Kind::Gateway, name, Some(about), &listener.conditions);
             }
         }
         for (kind, routes) in [(Kind::HttpRoute, http_routes), (Kind::GrpcRoute, grpc_routes)] {
             for (name, report) in routes {
                 for parent in &report.parents {
-                    let about = About::Parent(&parent.parent_ref);
+                    let about = ConditionSubject::Parent(&parent.parent_ref);
                     all.add(kind, name, Some(about), &parent.conditions);
                 }
             }
@@ -110,7 +110,7 @@ impl<'a> Judged<'a> {
         let backends = backends.iter().map(|(name, report)| (Kind::XBackend, name, report));
         for (kind, name, report) in policies.chain(tls).chain(backends) {
             for ancestor in &report.ancestors {
-                let about = About::Parent(&ancestor.ancestor_ref);
+                let about = ConditionSubject::Parent(&ancestor.ancestor_ref);
                 all.add(kind, name, Some(about), &ancestor.conditions);
             }
         }
@@ -127,7 +127,7 @@ impl<'a> Judged<'a> {
         &mut self,
         kind: Kind,
         name: &ObjectName,
-        about: Option<About<'a>>,
+        about: Option<ConditionSubject<'a>>,
         conditions: impl IntoIterator<Item = &'a Condition>,
     ) {
         let object = ObjectRef {
@@ -135,11 +135,11 @@ impl<'a> Judged<'a> {
             name: name.clone(),
         };
         let object = self.0.entry(object).or_default();
-        let mut worst = Verdict::Accepted;
+        let mut worst = ObjectVerdict::Accepted;
         for condition in conditions {
             let verdict = verdict(condition);
             worst = worst.max(verdict);
-            object.said.push(Said {
+            object.conditions.push(ReportedCondition {
                 about,
                 kind: condition.kind,
                 status: match condition.status {
@@ -149,7 +149,7 @@ impl<'a> Judged<'a> {
                 },
                 reason: condition.reason,
                 message: &condition.message,
-                is_wrong: verdict != Verdict::Accepted,
+                is_wrong: verdict != ObjectVerdict::Accepted,
             });
         }
         if about.is_some() {
@@ -162,7 +162,7 @@ impl<'a> Judged<'a> {
 
     fn add_ingress_route(&mut self, name: &ObjectName, report: &'a IngressRouteReport) {
         let is_wrong = report.status != IngressRouteStatus::Valid;
-        let status = Said {
+        let status = ReportedCondition {
             about: None,
             kind: "currentStatus",
             status: report.status.as_str(),
@@ -170,7 +170,7 @@ impl<'a> Judged<'a> {
             message: &report.description,
             is_wrong,
         };
-        let notes = report.notes.iter().map(|note| Said {
+        let notes = report.notes.iter().map(|note| ReportedCondition {
             about: None,
             kind: "note",
             status: "",
@@ -179,9 +179,9 @@ impl<'a> Judged<'a> {
             is_wrong: true,
         });
         let verdict = match (is_wrong, report.notes.is_empty()) {
-            (true, _) => Verdict::Refused,
-            (false, false) => Verdict::Partly,
-            (false, true) => Verdict::Accepted,
+            (true, _) => ObjectVerdict::Refused,
+            (false, false) => ObjectVerdict::Partly,
+            (false, true) => ObjectVerdict::Accepted,
         };
         let said = [status].into_iter().chain(notes).collect();
         let object = ObjectRef {
@@ -190,34 +190,34 @@ impl<'a> Judged<'a> {
         };
         let object = self.0.entry(object).or_default();
         object.whole = verdict;
-        object.said = said;
+        object.conditions = said;
     }
 
-    pub(super) fn get(&self, object: &ObjectRef) -> Option<&Object<'a>> {
+    pub(super) fn get(&self, object: &ObjectRef) -> Option<&ReportedObject<'a>> {
         self.0.get(object)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &Object<'a>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &ReportedObject<'a>)> {
         self.0.iter()
     }
 }
 
-impl Object<'_> {
+impl ReportedObject<'_> {
     /// It is refused as a whole only if all of its parts are.
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> ObjectVerdict {
         let parts = match self.parts {
-            None | Some((_, Verdict::Accepted)) => Verdict::Accepted,
-            Some((Verdict::Refused, _)) => Verdict::Refused,
-            Some(_) => Verdict::Partly,
+            None | Some((_, ObjectVerdict::Accepted)) => ObjectVerdict::Accepted,
+            Some((ObjectVerdict::Refused, _)) => ObjectVerdict::Refused,
+            Some(_) => ObjectVerdict::Partly,
         };
         self.whole.max(parts)
     }
 
     /// Looks for words in what is said of the object.
-    pub(super) fn look(&self, search: &Search) -> Found {
-        let texts = self.said.iter().filter(|said| said.is_wrong);
+    pub(super) fn match_words(&self, search: &SearchWords) -> MatchedWords {
+        let texts = self.conditions.iter().filter(|said| said.is_wrong);
         let texts = texts.flat_map(|said| [said.kind, said.reason, said.message]);
-        search.look(texts.chain([self.verdict().word()]))
+        search.match_words(texts.chain([self.verdict().word()]))
     }
 
     /// All conditions.
@@ -236,10 +236,10 @@ impl Object<'_> {
         }
     }
 
-    fn shown(&self, which: impl Fn(&&Said<'_>) -> bool) -> Vec<ConditionView> {
-        let said = self.said.iter().filter(which).take(MOST_CONDITIONS);
+    fn shown(&self, which: impl Fn(&&ReportedCondition<'_>) -> bool) -> Vec<ConditionView> {
+        let said = self.conditions.iter().filter(which).take(MOST_CONDITIONS);
         let said = said.map(|said| ConditionView {
-            about: said.about.as_ref().map(About::text),
+            about: said.about.as_ref().map(ConditionSubject::text),
             kind: said.kind,
             status: said.status,
             reason: said.reason,
@@ -250,14 +250,14 @@ impl Object<'_> {
 }
 
 /// What a condition means for its object: it is refused if it is not accepted or not programmed.
-fn verdict(condition: &Condition) -> Verdict {
+fn verdict(condition: &Condition) -> ObjectVerdict {
     let is_partly = condition.reason.starts_with("Partially");
     match (condition.kind, condition.status) {
-        ("Accepted" | "Programmed", ConditionStatus::False) if condition.reason != "Pending" => Verdict::Refused,
+        ("Accepted" | "Programmed", ConditionStatus::False) if condition.reason != "Pending" => ObjectVerdict::Refused,
         // The conditions that are there only where something is wrong.
-        ("PartiallyInvalid" | "Conflicted", ConditionStatus::False) => Verdict::Accepted,
-        ("PartiallyInvalid" | "Conflicted", _) => Verdict::Partly,
-        (_, ConditionStatus::True) if !is_partly => Verdict::Accepted,
-        _ => Verdict::Partly,
+        ("PartiallyInvalid" | "Conflicted", ConditionStatus::False) => ObjectVerdict::Accepted,
+        ("PartiallyInvalid" | "Conflicted", _) => ObjectVerdict::Partly,
+        (_, ConditionStatus::True) if !is_partly => ObjectVerdict::Accepted,
+        _ => ObjectVerdict::Partly,
     }
 }

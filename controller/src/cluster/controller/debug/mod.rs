@@ -27,10 +27,10 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use tokio::sync::mpsc;
 
-use super::port::{Client, Turns};
-use super::present::{Asker, Question};
+use super::port::{AnswerTurns, PortClient};
+use super::present::{SnapshotQuestion, SnapshotRequester};
 use crate::cluster::config::HttpConfig;
-use crate::cluster::sessions::Book;
+use crate::cluster::sessions::SessionRegistry;
 
 /// Only what this server sends is shown and run, nobody may put it into a frame, and text cannot become markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
@@ -39,33 +39,33 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 
 /// What the page is made of.
 #[derive(Debug)]
-pub(crate) struct Debug {
-    asker: Asker,
+pub(crate) struct DebugPage {
+    asker: SnapshotRequester,
     snapshots: limpet_xds::Snapshots,
-    book: Book,
-    turns: Turns,
+    session_registry: SessionRegistry,
+    turns: AnswerTurns,
 }
 
-impl Debug {
+impl DebugPage {
     /// The page, unless it is switched off, and what is asked for it.
     pub(crate) fn new(
         config: &HttpConfig,
         snapshots: &limpet_xds::Snapshots,
-        book: &Book,
-    ) -> (Option<Self>, mpsc::Receiver<Question>) {
-        let (asker, questions) = Asker::new();
+        session_registry: &SessionRegistry,
+    ) -> (Option<Self>, mpsc::Receiver<SnapshotQuestion>) {
+        let (asker, questions) = SnapshotRequester::new();
         let debug = config.debug_page.then(|| Self {
             asker,
             snapshots: snapshots.clone(),
-            book: book.clone(),
-            turns: Turns::default(),
+            session_registry: session_registry.clone(),
+            turns: AnswerTurns::default(),
         });
         (debug, questions)
     }
 }
 
 /// The page and its parts.
-pub(crate) fn router(debug: Debug) -> Router {
+pub(crate) fn router(debug: DebugPage) -> Router {
     Router::new()
         // Behind the proxy of an API server, an absolute path would lead elsewhere.
         .route(
@@ -109,19 +109,19 @@ fn part(kind: &'static str, content: impl IntoResponse) -> Response {
 }
 
 async fn graph_json(
-    State(debug): State<Arc<Debug>>,
-    Extension(client): Extension<Client>,
+    State(debug): State<Arc<DebugPage>>,
+    Extension(client): Extension<PortClient>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
     let query = query.unwrap_or_default();
     let searched = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "q");
     let searched = searched.map(|(_, value)| value.into_owned()).unwrap_or_default();
-    let turn = debug.turns.take(client).await?;
+    let turn = debug.turns.acquire(client).await?;
     let silent = || (StatusCode::SERVICE_UNAVAILABLE, "the controller does not answer\n").into_response();
-    let present = debug.asker.ask().await.ok_or_else(silent)?;
+    let present = debug.asker.request().await.ok_or_else(silent)?;
     let groups = debug.snapshots.status().groups();
     let envoys: BTreeMap<String, usize> = groups.into_iter().map(|(name, of)| (name.to_string(), of)).collect();
-    let sessions = debug.book.recent();
+    let sessions = debug.session_registry.recent();
     let written = tokio::task::spawn_blocking(move || {
         // It takes as long although the client has gone.
         let _turn = turn;

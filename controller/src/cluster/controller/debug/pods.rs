@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::search::{Found, Search};
+use super::search::{MatchedWords, SearchWords};
 use super::view::{FenceView, PodView, SessionsView};
-use crate::cluster::controller::present::Present;
+use crate::cluster::controller::present::PublishedSnapshot;
 use crate::cluster::sessions::{PodSessions, PodState};
 use crate::time_format;
 use limpet_api::ObjectName;
@@ -15,8 +15,8 @@ use limpet_model::endpoints::{Endpoint, EndpointState};
 
 /// Everything that is known of pods.
 #[derive(Debug)]
-pub(super) struct Pods<'a> {
-    present: &'a Present,
+pub(super) struct PodIndex<'a> {
+    present: &'a PublishedSnapshot,
     /// By namespace and name of the Service.
     counted: BTreeMap<(&'a str, &'a str), Vec<&'a PodSessions>>,
     fences: BTreeMap<SocketAddr, Vec<FenceView>>,
@@ -24,7 +24,7 @@ pub(super) struct Pods<'a> {
 
 /// A pod behind a port of a Service.
 #[derive(Debug)]
-pub(super) struct Pod<'a> {
+pub(super) struct PodEntry<'a> {
     name: Option<&'a str>,
     address: SocketAddr,
     state: PodState,
@@ -33,8 +33,8 @@ pub(super) struct Pod<'a> {
     counted: Option<&'a PodSessions>,
 }
 
-impl<'a> Pods<'a> {
-    pub(super) fn new(present: &'a Present, sessions: &'a [PodSessions]) -> Self {
+impl<'a> PodIndex<'a> {
+    pub(super) fn new(present: &'a PublishedSnapshot, sessions: &'a [PodSessions]) -> Self {
         let mut counted: BTreeMap<_, Vec<&PodSessions>> = BTreeMap::new();
         for of in sessions {
             let service = (of.namespace.as_str(), of.service.as_str());
@@ -60,7 +60,7 @@ impl<'a> Pods<'a> {
     }
 
     /// The pods of a Service's port: those that have endpoints, and those that had one and still have sessions.
-    pub(super) fn pods<'b>(&'b self, service: &ObjectName, endpoints: &'b [Endpoint]) -> Vec<Pod<'b>> {
+    pub(super) fn pods<'b>(&'b self, service: &ObjectName, endpoints: &'b [Endpoint]) -> Vec<PodEntry<'b>> {
         let keeper: Arc<str> = service.namespace.as_str().into();
         let counted = self.counted.get(&(&*service.namespace, &*service.name));
         let counted = counted.map(Vec::as_slice).unwrap_or_default();
@@ -77,7 +77,7 @@ impl<'a> Pods<'a> {
         }
         let held = |address| self.present.held_back.contains(&(Arc::clone(&keeper), address));
         let mut there = HashSet::new();
-        let mut pods: Vec<Pod<'_>> = Vec::with_capacity(endpoints.len());
+        let mut pods: Vec<PodEntry<'_>> = Vec::with_capacity(endpoints.len());
         for endpoint in endpoints {
             let address = endpoint.address.to_string();
             let name = endpoint.pod.as_deref().unwrap_or(&address);
@@ -85,7 +85,7 @@ impl<'a> Pods<'a> {
             there.extend(counted.map(|counted| (counted.pod.as_str(), counted.uid.as_deref())));
             let drains = endpoint.state == EndpointState::Draining
                 || counted.is_some_and(|counted| counted.state == PodState::Draining);
-            pods.push(Pod {
+            pods.push(PodEntry {
                 name: endpoint.pod.as_deref(),
                 address: endpoint.address,
                 state: if drains { PodState::Draining } else { PodState::Ready },
@@ -97,7 +97,7 @@ impl<'a> Pods<'a> {
         let gone = counted
             .iter()
             .filter(|of| !there.contains(&(of.pod.as_str(), of.uid.as_deref())));
-        pods.extend(gone.filter(|of| of.state == PodState::Gone).map(|of| Pod {
+        pods.extend(gone.filter(|of| of.state == PodState::Gone).map(|of| PodEntry {
             name: Some(&of.pod),
             address: of.address,
             state: of.state,
@@ -113,13 +113,13 @@ impl<'a> Pods<'a> {
     }
 }
 
-impl Pod<'_> {
-    pub(super) fn look(&self, search: &Search) -> Found {
+impl PodEntry<'_> {
+    pub(super) fn match_words(&self, search: &SearchWords) -> MatchedWords {
         let address = self.address.to_string();
         let fenced = if self.fences.is_empty() { "" } else { "fenced" };
         let held_back = if self.held_back { "held back" } else { "" };
         let name = self.name.unwrap_or_default();
-        search.look([name, &address, word(self.state), fenced, held_back])
+        search.match_words([name, &address, word(self.state), fenced, held_back])
     }
 
     pub(super) fn is_gone(&self) -> bool {

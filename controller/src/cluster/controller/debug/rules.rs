@@ -1,6 +1,6 @@
 //! The rules of routes, as they are shown.
 
-use super::index::{Route, Rule, ServicePort, origin};
+use super::index::{IndexedRoute, IndexedRule, ServicePortKey, origin};
 use super::view::{AnswerView, DestinationView, MatchView, RuleView, SessionView};
 use limpet_model::graph::{
     Action, Graph, Match, PathChange, PathMatch, Redirect, RuleName, Session, SessionUse, Target,
@@ -11,20 +11,20 @@ const MOST_MATCHES: usize = 8;
 const MOST_DESTINATIONS: usize = 32;
 
 /// The rules in the order of the route, as far as it is known: that of rules without sessions is not.
-pub(super) fn in_order<'r, 'a>(graph: &Graph, route: &'r Route<'a>) -> Vec<(&'a RuleName, &'r Rule<'a>)> {
+pub(super) fn in_order<'r, 'a>(graph: &Graph, route: &'r IndexedRoute<'a>) -> Vec<(&'a RuleName, &'r IndexedRule<'a>)> {
     let mut rules: Vec<_> = route.rules.iter().map(|(name, rule)| (*name, rule)).collect();
     rules.sort_by_key(|(name, _)| graph.rules.get(*name).map_or(usize::MAX, |origin| origin.index));
     rules
 }
 
-pub(super) fn view(graph: &Graph, name: &RuleName, rule: &Rule<'_>) -> RuleView {
+pub(super) fn view(graph: &Graph, name: &RuleName, rule: &IndexedRule<'_>) -> RuleView {
     let (sessions, session) = match rule.forward().map(|forward| &forward.session) {
         None | Some(Session::None) => ("none", None),
         Some(Session::Rule(used)) => ("rule", Some(session(graph, used))),
         Some(Session::EachDestination(used)) => ("destinations", Some(session(graph, used))),
         Some(Session::Destinations) => ("destinations", None),
     };
-    let service = |name| graph.clusters.get(name).map(|cluster| ServicePort::of(cluster).id());
+    let service = |name| graph.clusters.get(name).map(|cluster| ServicePortKey::of(cluster).id());
     let forward = rule.forward();
     let destinations = forward.iter().flat_map(|forward| &forward.destinations);
     let destinations = destinations.take(MOST_DESTINATIONS).map(|destination| {

@@ -8,15 +8,15 @@ const MOST_WORDS: usize = 8;
 
 /// Words, each of which must be in some text of what is found, in capital or small letters.
 #[derive(Debug, Default)]
-pub(super) struct Search {
+pub(super) struct SearchWords {
     words: Vec<String>,
 }
 
 /// Which of the words something has: a bit for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Found(u8);
+pub(super) struct MatchedWords(u8);
 
-impl Search {
+impl SearchWords {
     pub(super) fn new(query: &str) -> Self {
         let words = shortened(query, MOST_BYTES).split_whitespace().take(MOST_WORDS);
         Self {
@@ -34,8 +34,8 @@ impl Search {
     }
 
     /// Looks for the words in these texts.
-    pub(super) fn look<T: AsRef<str>>(&self, texts: impl IntoIterator<Item = T>) -> Found {
-        let mut found = Found::default();
+    pub(super) fn match_words<T: AsRef<str>>(&self, texts: impl IntoIterator<Item = T>) -> MatchedWords {
+        let mut found = MatchedWords::default();
         if self.words.is_empty() {
             return found;
         }
@@ -49,12 +49,12 @@ impl Search {
     }
 
     /// Whether these are all of the words.
-    pub(super) fn is_whole(&self, found: Found) -> bool {
+    pub(super) fn is_whole(&self, found: MatchedWords) -> bool {
         found.0.count_ones() as usize == self.words.len()
     }
 }
 
-impl Found {
+impl MatchedWords {
     /// What one or the other has.
     pub(super) fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -71,23 +71,23 @@ mod tests {
 
     #[test]
     fn every_word_must_be_found_somewhere() {
-        let search = Search::new("  Shop cart ");
+        let search = SearchWords::new("  Shop cart ");
         assert_eq!(search.words(), ["shop", "cart"]);
-        let route = search.look(["default/SHOP", "shop.example"]);
-        let service = search.look(["default/cart-v2"]);
+        let route = search.match_words(["default/SHOP", "shop.example"]);
+        let service = search.match_words(["default/cart-v2"]);
         assert!(!search.is_whole(route) && !search.is_whole(service));
         assert!(search.is_whole(route.or(service)));
-        assert!(search.look(["other"]).is_nothing());
-        let all = Search::new(" ");
-        assert!(all.is_empty() && all.is_whole(all.look(["anything"])));
+        assert!(search.match_words(["other"]).is_nothing());
+        let all = SearchWords::new(" ");
+        assert!(all.is_empty() && all.is_whole(all.match_words(["anything"])));
     }
 
     #[test]
     fn a_long_query_is_cut_and_does_not_overflow() {
         let many = "ä ".repeat(1000);
-        let search = Search::new(&many);
+        let search = SearchWords::new(&many);
         assert_eq!(search.words().len(), MOST_WORDS);
-        assert!(search.is_whole(search.look(["Ä"])));
-        assert_eq!(Search::new(&"ä".repeat(1000)).words().concat().len(), MOST_BYTES);
+        assert!(search.is_whole(search.match_words(["Ä"])));
+        assert_eq!(SearchWords::new(&"ä".repeat(1000)).words().concat().len(), MOST_BYTES);
     }
 }

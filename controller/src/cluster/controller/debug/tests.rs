@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 use super::graph::view;
 use crate::cluster::cli::OutputKind;
 use crate::cluster::config::Config;
-use crate::cluster::controller::present::Present;
+use crate::cluster::controller::present::PublishedSnapshot;
 use crate::cluster::reconcile::fences;
-use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::reported::PublishedReports;
 use crate::cluster::render::read_manifests;
-use crate::cluster::sessions::{Gaps, PodSessions, PodState};
+use crate::cluster::sessions::{CountGaps, PodSessions, PodState};
 use limpet_core::time::Timestamp;
 use limpet_model::build;
 
 const SHOP: &str = include_str!("tests/shop.yaml");
 
 /// What is published of these objects, whose Secret gets a certificate.
-fn present(yaml: &str) -> Present {
+fn present(yaml: &str) -> PublishedSnapshot {
     with_certificate(yaml).0
 }
 
 /// The same, with the key of the certificate in base64.
-fn with_certificate(yaml: &str) -> (Present, String) {
+fn with_certificate(yaml: &str) -> (PublishedSnapshot, String) {
     let made = rcgen::generate_simple_self_signed(["*.shop.example".to_owned()]).unwrap();
     let key = STANDARD.encode(made.signing_key.serialize_pem());
     let yaml = yaml.replace("CERTIFICATE", &STANDARD.encode(made.cert.pem()));
@@ -44,19 +44,19 @@ fn with_certificate(yaml: &str) -> (Present, String) {
         .store;
     let objects = store.objects();
     let (graph, reports) = build(&objects, &settings);
-    let present = Present {
+    let present = PublishedSnapshot {
         slices: store.slices(),
         graph: Some(Arc::new(graph)),
-        reported: Some(Reported {
+        reported: Some(PublishedReports {
             objects,
             ..reports.into()
         }),
-        ..Present::default()
+        ..PublishedSnapshot::default()
     };
     (present, key)
 }
 
-fn shown(present: &Present, query: &str) -> Value {
+fn shown(present: &PublishedSnapshot, query: &str) -> Value {
     serde_json::to_value(view(present, &[], &BTreeMap::new(), query)).unwrap()
 }
 
@@ -157,7 +157,7 @@ fn markup_in_objects_stays_text() {
 fn sessions_and_fences_are_with_their_pods() {
     let mut present = present(SHOP);
     let fence = r#"[{"namespace": "shop", "address": "10.0.0.2:8080", "notBefore": 1763856000, "owner": "u"}]"#;
-    present.fences = fences::List::read(fence).unwrap();
+    present.fences = fences::FenceList::read(fence).unwrap();
     present.held_back = BTreeSet::from([("shop".into(), "10.0.0.1:8080".parse().unwrap())]);
     let of = |pod: &str, address: &str, state, sessions| PodSessions {
         namespace: "shop".to_owned(),
@@ -171,7 +171,7 @@ fn sessions_and_fences_are_with_their_pods() {
         requests: 70,
         last_use: Some(Timestamp::from_unix_seconds(1_763_856_001)),
         oldest: None,
-        gaps: Gaps::default(),
+        gaps: CountGaps::default(),
     };
     let sessions = [
         of("cart-0", "10.0.0.1:9999", PodState::Draining, 3),
@@ -252,7 +252,7 @@ fn nothing_secret_is_shown() {
 
 #[test]
 fn nothing_is_published_before_the_first_build() {
-    let shown = shown(&Present::default(), "");
+    let shown = shown(&PublishedSnapshot::default(), "");
     assert_eq!(
         (&shown["published"], &shown["gateways"], &shown["routes"]),
         (&json!(false), &json!([]), &json!([]))

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The content of `graph.json`.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct View {
+pub(super) struct DebugView {
     /// The words that were searched for.
     pub(super) search: Vec<String>,
     /// Whether anything is published.
@@ -39,7 +39,7 @@ pub(super) struct LeftOut {
 /// What became of an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Verdict {
+pub(super) enum ObjectVerdict {
     #[default]
     Accepted,
     /// It counts, and something of it does not.
@@ -47,7 +47,7 @@ pub(super) enum Verdict {
     Refused,
 }
 
-impl Verdict {
+impl ObjectVerdict {
     /// The word, which can be searched for.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ pub(super) struct ObjectView {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) namespace: String,
     pub(super) name: String,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ObjectVerdict,
     pub(super) conditions: Vec<ConditionView>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct ObjectView {
 pub(super) struct GatewayView {
     /// `namespace/name`.
     pub(super) id: String,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ObjectVerdict,
     pub(super) conditions: Vec<ConditionView>,
     /// The listeners that serve.
     pub(super) listeners: Vec<ListenerView>,
@@ -121,7 +121,7 @@ pub(super) struct RouteView {
     pub(super) kind: &'static str,
     pub(super) namespace: String,
     pub(super) name: String,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ObjectVerdict,
     pub(super) conditions: Vec<ConditionView>,
     /// The ids of the Gateways that it is for.
     pub(super) gateways: Vec<String>,

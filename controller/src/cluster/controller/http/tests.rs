@@ -11,14 +11,14 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::cluster::controller::metrics::Metrics;
-use crate::cluster::controller::port::{Reason, Why};
-use crate::cluster::reconcile::keyring::Keys;
-use crate::cluster::sessions::Sealing;
+use crate::cluster::controller::port::{RejectionLabel, RejectionLabels};
+use crate::cluster::reconcile::keyring::PublishedKeys;
+use crate::cluster::sessions::AnswerSealing;
 
 /// Sooner than anything ends by a timeout.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// Shorter than those that are in use.
-const SHORT: Times = Times {
+const SHORT: ConnectionTimeouts = ConnectionTimeouts {
     request: Duration::from_secs(1),
     answer: Duration::from_secs(2),
     grace: Duration::from_millis(200),
@@ -30,14 +30,14 @@ const REPLICA: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
 
 struct Site {
     address: SocketAddr,
-    turned_away: TurnedAway,
+    turned_away: RejectedConnections,
     end: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
 impl Site {
     /// With metrics of some megabytes.
-    async fn start(times: Times) -> Self {
+    async fn start(times: ConnectionTimeouts) -> Self {
         let (metrics, mut registry) = Metrics::new();
         let many = Family::<Vec<(String, String)>, Gauge>::default();
         for number in 0..20_000 {
@@ -48,15 +48,15 @@ impl Site {
             registry,
             metrics,
             snapshots: limpet_xds::Snapshots::new(),
-            keys: watch::channel(Keys::default()).1,
+            keys: watch::channel(PublishedKeys::default()).1,
             certificates: None,
         };
-        let readiness = watch::channel(Readiness::Ready).1;
-        let Pages { router, turned_away } = pages(exposition, readiness, Some(book()), None);
+        let readiness = watch::channel(ReadinessState::Ready).1;
+        let MetricsPages { router, turned_away } = pages(exposition, readiness, Some(session_registry()), None);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (end, ending) = watch::channel(false);
-        let port = Port::new(
+        let port = PortServer::new(
             router,
             Box::new(|address| address == REPLICA),
             times,
@@ -71,8 +71,8 @@ impl Site {
         }
     }
 
-    fn turned_away(&self, reason: Reason) -> u64 {
-        self.turned_away.get_or_create(&Why { reason }).get()
+    fn turned_away(&self, reason: RejectionLabel) -> u64 {
+        self.turned_away.get_or_create(&RejectionLabels { reason }).get()
     }
 
     async fn connect(&self, from: Ipv4Addr) -> TcpStream {
@@ -112,19 +112,19 @@ impl Site {
 }
 
 /// One that answers other replicas.
-fn book() -> Book {
+fn session_registry() -> SessionRegistry {
     let entry = Entry {
         id: KeyId(1),
         state: KeyState::Signing,
         secret: Some(Secret::new([1; Secret::LEN])),
     };
-    let keys = Keys {
+    let keys = PublishedKeys {
         seals: Some(Seals::new(&[entry], b"limpet test").into()),
-        ..Keys::default()
+        ..PublishedKeys::default()
     };
-    let book = Book::new();
-    book.seal_by(Sealing::new("one".to_owned(), watch::channel(keys).1));
-    book
+    let session_registry = SessionRegistry::new();
+    session_registry.seal_by(AnswerSealing::new("one".to_owned(), watch::channel(keys).1));
+    session_registry
 }
 
 /// When the server has ended a connection, which is before `most`.
@@ -138,7 +138,7 @@ async fn ended(mut stream: TcpStream, most: Duration) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_delay_no_probe() {
-    let site = Site::start(Times::default()).await;
+    let site = Site::start(ConnectionTimeouts::default()).await;
     let mut silent = Vec::new();
     for _ in 0..400 {
         silent.push(site.connect(STRANGER).await);
@@ -156,7 +156,7 @@ async fn silent_connections_delay_no_probe() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_read_nothing_delay_no_replica() {
-    let site = Site::start(Times::default()).await;
+    let site = Site::start(ConnectionTimeouts::default()).await;
     let mut readers = Vec::new();
     for count in [8, 100] {
         for _ in 0..count {
@@ -174,7 +174,7 @@ async fn readers_that_read_nothing_delay_no_replica() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_read_nothing_keep_few_large_answers() {
-    let site = Site::start(Times::default()).await;
+    let site = Site::start(ConnectionTimeouts::default()).await;
     let mut readers = Vec::new();
     for last in 10..60 {
         readers.push(site.ask(Ipv4Addr::new(127, 0, 1, last), "/metrics").await);
@@ -218,9 +218,9 @@ async fn a_reader_that_stops_is_cut_off() {
 /// Longer than a request may take to come.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_scrape_gets_all_of_it() {
-    let times = Times {
+    let times = ConnectionTimeouts {
         request: SHORT.request,
-        ..Times::default()
+        ..ConnectionTimeouts::default()
     };
     let site = Site::start(times).await;
     let mut stream = site.ask(PROBE, "/metrics").await;
@@ -246,16 +246,16 @@ async fn silent_clients_and_slow_readers_delay_no_shutdown() {
 async fn connections_that_are_turned_away_are_counted() {
     let site = Site::start(SHORT).await;
     site.is_healthy(PROBE).await;
-    assert_eq!(Reason::ALL.map(|reason| site.turned_away(reason)), [0; 3]);
+    assert_eq!(RejectionLabel::ALL.map(|reason| site.turned_away(reason)), [0; 3]);
     let reader = site.ask(STRANGER, "/metrics").await;
     let mut silent = Vec::new();
     for _ in 0..33 {
         silent.push(site.connect(STRANGER).await);
     }
     ended(silent.remove(0), AT_ONCE).await;
-    assert_eq!(site.turned_away(Reason::connections), 1);
+    assert_eq!(site.turned_away(RejectionLabel::connections), 1);
     ended(silent.remove(0), 2 * SHORT.request).await;
     tokio::time::sleep(2 * SHORT.answer).await;
-    assert_eq!(Reason::ALL.map(|reason| site.turned_away(reason)), [1, 32, 1]);
+    assert_eq!(RejectionLabel::ALL.map(|reason| site.turned_away(reason)), [1, 32, 1]);
     drop(reader);
 }

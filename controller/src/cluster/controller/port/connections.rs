@@ -14,7 +14,7 @@ use axum::serve::Listener;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use limpet_xds::{Admission, Admitted, LogRate};
+use limpet_xds::{Admission, AdmissionPermit, LogRate};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -38,7 +38,7 @@ const HEADERS: usize = 16 << 10;
 
 /// How long a connection may take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct ConnectionTimeouts {
     /// Until its request is complete.
     pub(crate) request: Duration,
     /// From then on until the answer is read. Prometheus gives a scrape 10 seconds unless it is configured otherwise.
@@ -47,7 +47,7 @@ pub(crate) struct Times {
     pub(crate) grace: Duration,
 }
 
-impl Default for Times {
+impl Default for ConnectionTimeouts {
     fn default() -> Self {
         Self {
             request: Duration::from_secs(10),
@@ -59,24 +59,24 @@ impl Default for Times {
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Client {
+pub(crate) struct PortClient {
     pub(crate) address: SocketAddr,
     /// Whether another replica has this address.
     pub(crate) is_replica: bool,
 }
 
 /// Connections that were turned away, by reason.
-pub(crate) type TurnedAway = Family<Why, Counter>;
+pub(crate) type RejectedConnections = Family<RejectionLabels, Counter>;
 
 /// Why a connection was turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct Why {
-    pub(crate) reason: Reason,
+pub(crate) struct RejectionLabels {
+    pub(crate) reason: RejectionLabel,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[allow(non_camel_case_types, reason = "they are written as they are named")]
-pub(crate) enum Reason {
+pub(crate) enum RejectionLabel {
     /// It gave way to newer ones.
     connections,
     /// Its request was not complete in time.
@@ -85,7 +85,7 @@ pub(crate) enum Reason {
     answer,
 }
 
-impl Reason {
+impl RejectionLabel {
     pub(crate) const ALL: [Self; 3] = [Self::connections, Self::request, Self::answer];
 
     /// What the log says of it. Browsers open connections that they may not need: nothing.
@@ -103,34 +103,39 @@ type IsReplica = Box<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum ConnectionStage {
     Request,
     Answer,
     LargeAnswer,
 }
 
 /// Answers on one port.
-pub(crate) struct Port {
+pub(crate) struct PortServer {
     router: Router,
     is_replica: IsReplica,
-    times: Times,
+    times: ConnectionTimeouts,
     requests: Admission,
     answers: Admission,
     large_answers: Admission,
-    turned_away: TurnedAway,
+    turned_away: RejectedConnections,
     logs: LogRate,
 }
 
-impl fmt::Debug for Port {
+impl fmt::Debug for PortServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Port")
+        f.debug_struct("PortServer")
             .field("times", &self.times)
             .finish_non_exhaustive()
     }
 }
 
-impl Port {
-    pub(crate) fn new(router: Router, is_replica: IsReplica, times: Times, turned_away: TurnedAway) -> Self {
+impl PortServer {
+    pub(crate) fn new(
+        router: Router,
+        is_replica: IsReplica,
+        times: ConnectionTimeouts,
+        turned_away: RejectedConnections,
+    ) -> Self {
         let [requests, answers, large_answers] =
             [REQUESTS, ANSWERS, LARGE_ANSWERS].map(|(all, of_origin)| Admission::new(all, of_origin));
         Self {
@@ -158,26 +163,26 @@ impl Port {
             };
             let client = this.client(address);
             // Before the task runs: it is the order of places.
-            let place = this.place(Stage::Request, client);
+            let place = this.place(ConnectionStage::Request, client);
             connections.spawn(Arc::clone(&this).converse(stream, client, place, shutdown.clone()));
         }
         drop(listener);
         while connections.join_next().await.is_some() {}
     }
 
-    fn client(&self, address: SocketAddr) -> Client {
+    fn client(&self, address: SocketAddr) -> PortClient {
         let is_replica = (self.is_replica)(address.ip().to_canonical());
-        Client { address, is_replica }
+        PortClient { address, is_replica }
     }
 
-    fn place(&self, stage: Stage, client: Client) -> Admitted {
+    fn place(&self, stage: ConnectionStage, client: PortClient) -> AdmissionPermit {
         let admission = match stage {
-            Stage::Request => &self.requests,
-            Stage::Answer => &self.answers,
-            Stage::LargeAnswer => &self.large_answers,
+            ConnectionStage::Request => &self.requests,
+            ConnectionStage::Answer => &self.answers,
+            ConnectionStage::LargeAnswer => &self.large_answers,
         };
         if client.is_replica {
-            admission.know(client.address.into());
+            admission.prefer(client.address.into());
         }
         admission.begin(client.address.into())
     }
@@ -186,22 +191,22 @@ impl Port {
     async fn converse(
         self: Arc<Self>,
         stream: TcpStream,
-        client: Client,
-        mut place: Admitted,
+        client: PortClient,
+        mut place: AdmissionPermit,
         mut shutdown: watch::Receiver<bool>,
     ) {
-        let (stage, mut stages) = watch::channel(Stage::Request);
+        let (stage, mut stages) = watch::channel(ConnectionStage::Request);
         let router = self.router.clone();
         let service = tower::service_fn(move |mut request: Request<_>| {
             let (stage, router) = (stage.clone(), router.clone());
             async move {
-                stage.send_replace(Stage::Answer);
+                stage.send_replace(ConnectionStage::Answer);
                 request.extensions_mut().insert(client);
                 let answer = router.oneshot(request).await;
                 if let Ok(answer) = &answer
                     && answer.body().size_hint().lower() >= LARGE
                 {
-                    stage.send_replace(Stage::LargeAnswer);
+                    stage.send_replace(ConnectionStage::LargeAnswer);
                 }
                 answer
             }
@@ -211,7 +216,7 @@ impl Port {
         http.http1().keep_alive(false).max_buf_size(HEADERS);
         let serving = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
         tokio::pin!(serving);
-        let (mut current, mut ends) = (Stage::Request, false);
+        let (mut current, mut ends) = (ConnectionStage::Request, false);
         let mut end = Instant::now() + self.times.request;
         loop {
             tokio::select! {
@@ -220,19 +225,20 @@ impl Port {
                 _ = &mut serving => return,
                 Ok(()) = stages.changed() => {
                     // An answer may be large at once.
-                    if current == Stage::Request {
+                    if current == ConnectionStage::Request {
                         end = Instant::now() + self.times.answer;
                     }
                     current = *stages.borrow_and_update();
                     place = self.place(current, client);
                 }
-                () = place.displaced() => return self.turn_away(client, Reason::connections),
+                () = place.displaced() => return self.turn_away(client, RejectionLabel::connections),
                 () = sleep_until(end) => {
-                    let is_asked = current != Stage::Request;
-                    return self.turn_away(client, if is_asked { Reason::answer } else { Reason::request });
+                    let is_request = current == ConnectionStage::Request;
+                    let reason = if is_request { RejectionLabel::request } else { RejectionLabel::answer };
+                    return self.turn_away(client, reason);
                 }
                 _ = shutdown.wait_for(|ends| *ends), if !ends => {
-                    if current == Stage::Request {
+                    if current == ConnectionStage::Request {
                         return;
                     }
                     ends = true;
@@ -242,10 +248,10 @@ impl Port {
         }
     }
 
-    fn turn_away(&self, client: Client, reason: Reason) {
-        self.turned_away.get_or_create(&Why { reason }).inc();
+    fn turn_away(&self, client: PortClient, reason: RejectionLabel) {
+        self.turned_away.get_or_create(&RejectionLabels { reason }).inc();
         if let Some(why) = reason.words()
-            && let Some(left_out) = self.logs.tell()
+            && let Some(left_out) = self.logs.permit()
         {
             let peer = client.address;
             tracing::warn!(%peer, why, left_out, "a connection to the port of metrics was turned away");

@@ -5,5 +5,7 @@
 mod connections;
 mod turns;
 
-pub(super) use connections::{Client, Port, Reason, Times, TurnedAway, Why};
-pub(super) use turns::{Turns, busy};
+pub(super) use connections::{
+    ConnectionTimeouts, PortClient, PortServer, RejectedConnections, RejectionLabel, RejectionLabels,
+};
+pub(super) use turns::{AnswerTurns, busy};

@@ -10,7 +10,7 @@ use limpet_xds::Origin;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::Client;
+use super::PortClient;
 
 /// How long a client waits while others are answered.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// One client is answered at a time, so that requests do not keep the machine from its work, and one of each address
 /// waits for its turn. Replicas wait for no other clients.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct AnswerTurns {
     of_replicas: Arc<Semaphore>,
     of_others: Arc<Semaphore>,
     /// Of addresses, as long as they wait.
@@ -27,12 +27,12 @@ pub(crate) struct Turns {
 
 /// A turn, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct AnswerPermit {
     _of_origin: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Default for Turns {
+impl Default for AnswerTurns {
     fn default() -> Self {
         let one = || Arc::new(Semaphore::new(1));
         Self {
@@ -43,12 +43,12 @@ impl Default for Turns {
     }
 }
 
-impl Turns {
+impl AnswerTurns {
     /// Waits for the turn of a client.
     ///
     /// # Errors
     /// What to answer if that takes too long.
-    pub(crate) async fn take(&self, client: Client) -> Result<Turn, Response> {
+    pub(crate) async fn acquire(&self, client: PortClient) -> Result<AnswerPermit, Response> {
         let of_origin = self.of_origin(client.address.into());
         let of_all = if client.is_replica {
             &self.of_replicas
@@ -58,7 +58,7 @@ impl Turns {
         let turn = async {
             let of_origin = of_origin.acquire_owned().await.ok()?;
             let of_all = Arc::clone(of_all).acquire_owned().await.ok()?;
-            Some(Turn {
+            Some(AnswerPermit {
                 _of_origin: of_origin,
                 _of_all: of_all,
             })
@@ -91,19 +91,19 @@ mod tests {
 
     #[tokio::test]
     async fn replicas_wait_for_no_other_clients() {
-        let turns = Turns::default();
-        let client = |last: u8, is_replica| Client {
+        let turns = AnswerTurns::default();
+        let client = |last: u8, is_replica| PortClient {
             address: ([10, 0, 0, last], 1).into(),
             is_replica,
         };
-        let first = turns.take(client(1, false)).await.unwrap();
-        let of_replica = turns.take(client(2, true)).await.unwrap();
+        let first = turns.acquire(client(1, false)).await.unwrap();
+        let of_replica = turns.acquire(client(2, true)).await.unwrap();
         let waiting = [client(1, false), client(3, false), client(2, true), client(4, true)];
-        for turn in join_all(waiting.map(|client| turns.take(client))).await {
+        for turn in join_all(waiting.map(|client| turns.acquire(client))).await {
             assert_eq!(turn.unwrap_err().status(), StatusCode::SERVICE_UNAVAILABLE);
         }
         drop((first, of_replica));
-        assert!(turns.take(client(3, false)).await.is_ok() && turns.take(client(4, true)).await.is_ok());
+        assert!(turns.acquire(client(3, false)).await.is_ok() && turns.acquire(client(4, true)).await.is_ok());
         assert!(turns.by_origin.lock().unwrap().len() <= 2, "of those that wait");
     }
 }

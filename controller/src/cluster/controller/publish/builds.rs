@@ -172,7 +172,7 @@ fn published(publisher: &Publisher) -> (BTreeMap<String, Vec<String>>, BTreeSet<
         .map(|(gateway, sent)| (gateway.to_string(), text(sent)));
     let served = publisher.clusters.values().flatten();
     let served = served.map(|served| format!("{} {} {:?}", served.cluster, served.port_name, served.gateways));
-    (sent.collect(), publisher.book.services(), served.collect())
+    (sent.collect(), publisher.session_registry.services(), served.collect())
 }
 
 /// A route of both Gateways, with a session of this name.

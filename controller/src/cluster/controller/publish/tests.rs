@@ -7,17 +7,23 @@ use limpet_resources::Resource;
 
 pub(super) fn publisher() -> (Publisher, Snapshots) {
     let snapshots = Snapshots::new();
-    let target = Target {
+    let target = PublicationTarget {
         delivery: Delivery::Xds(snapshots.status()),
         objects: None,
         envoys: None,
     };
     let (metrics, _) = Metrics::new();
-    let publisher = Publisher::new(snapshots.clone(), metrics, EnvoyOptions::default(), target, Book::new());
+    let publisher = Publisher::new(
+        snapshots.clone(),
+        metrics,
+        EnvoyOptions::default(),
+        target,
+        SessionRegistry::new(),
+    );
     (publisher, snapshots)
 }
 
-fn built(publisher: &mut Publisher) -> Built {
+fn built(publisher: &mut Publisher) -> BuildResult {
     let contour = serde_json::json!({"gateway": "web/contour"});
     let settings = Settings {
         contour: Some(serde_json::from_value(contour).unwrap()),
@@ -63,7 +69,7 @@ fn what_dns_has_the_endpoints_of_gets_none_from_us() {
             never_begins: false,
             session: None,
         };
-        let graph = Arc::make_mut(&mut changes.made.graph);
+        let graph = Arc::make_mut(&mut changes.state.graph);
         graph.clusters.insert(ClusterName(name.into()), Arc::new(cluster));
         for resources in changes.resources.values_mut() {
             resources.insert(Resource::new(ResourceType::Cluster, name, Vec::new()));

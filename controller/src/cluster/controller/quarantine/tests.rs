@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::reconcile::replicas::Said;
+use crate::cluster::reconcile::replicas::ReplicaReport;
 
 use limpet_model::{Settings, gateways_of};
 use limpet_resources::{Resource, ResourceType};
@@ -30,8 +30,8 @@ fn unit(content: &str) -> Resource {
     Resource::new(ResourceType::VirtualHost, a().key(), content.into())
 }
 
-fn refusal(content: &str) -> Disapproval {
-    Disapproval {
+fn refusal(content: &str) -> RefusedUnit {
+    RefusedUnit {
         group: "shop/web".into(),
         unit: a().key().into(),
         version: unit(content).version(),
@@ -57,13 +57,17 @@ fn one(_: &str) -> usize {
 }
 
 /// A route that Envoys of others refuse.
-fn no(object: ObjectRef) -> BTreeMap<ObjectRef, Refusal> {
+fn no(object: ObjectRef) -> BTreeMap<ObjectRef, RouteRefusal> {
     let (words, is_own) = ("no".into(), false);
-    [(object, Refusal { words, is_own })].into()
+    [(object, RouteRefusal { message: words, is_own })].into()
 }
 
 /// The routes of `content` that were refused, where these Gateways have Envoys.
-fn found(quarantine: &Quarantine, content: &str, hits: &mut BTreeSet<(Name, Version)>) -> BTreeMap<ObjectRef, Refusal> {
+fn found(
+    quarantine: &Quarantine,
+    content: &str,
+    hits: &mut BTreeSet<(Name, ResourceVersion)>,
+) -> BTreeMap<ObjectRef, RouteRefusal> {
     quarantine.of(&resources(content), |_| [gateway()].into(), &[gateway()].into(), hits)
 }
 
@@ -71,7 +75,7 @@ fn found(quarantine: &Quarantine, content: &str, hits: &mut BTreeSet<(Name, Vers
 fn a_refused_route_gets_the_next_best_until_taken() {
     let (before, now) = (objects(1, 1), objects(2, 1));
     let mut quarantine = Quarantine::default();
-    quarantine.remember(&before, &now, |_| Standing::Accepted);
+    quarantine.remember(&before, &now, |_| RouteStanding::Accepted);
     let mut tried = now.clone();
     let mut refused = || {
         let is_changed = quarantine.replace(&mut tried, &now, no(a()));
@@ -98,33 +102,33 @@ fn without_a_former_version_a_route_answers_500() {
 
 #[test]
 fn only_what_envoys_took_is_remembered() {
-    let former = |quarantine: &Quarantine| quarantine.former.get(&a()).map(Route::generation);
+    let former = |quarantine: &Quarantine| quarantine.former.get(&a()).map(RouteObject::generation);
     let mut quarantine = Quarantine::default();
-    quarantine.remember(&objects(1, 1), &objects(2, 1), |_| Standing::Unknown);
+    quarantine.remember(&objects(1, 1), &objects(2, 1), |_| RouteStanding::Unknown);
     assert_eq!(former(&quarantine), Some(1), "better than nothing");
-    quarantine.remember(&objects(2, 1), &objects(3, 1), |_| Standing::Refused);
-    quarantine.remember(&objects(3, 1), &objects(4, 1), |_| Standing::Unknown);
+    quarantine.remember(&objects(2, 1), &objects(3, 1), |_| RouteStanding::Refused);
+    quarantine.remember(&objects(3, 1), &objects(4, 1), |_| RouteStanding::Unknown);
     assert_eq!(former(&quarantine), Some(1));
-    quarantine.remember(&objects(4, 1), &objects(5, 1), |_| Standing::Accepted);
+    quarantine.remember(&objects(4, 1), &objects(5, 1), |_| RouteStanding::Accepted);
     assert_eq!(former(&quarantine), Some(4));
     assert_eq!(quarantine.former.len(), 1, "b has not changed");
-    quarantine.remember(&objects(5, 1), &Objects::default(), |_| Standing::Accepted);
+    quarantine.remember(&objects(5, 1), &Objects::default(), |_| RouteStanding::Accepted);
     assert_eq!(former(&quarantine), None);
 }
 
 #[test]
 fn a_refusal_counts_as_long_as_it_is_in_the_way() {
     let mut quarantine = Quarantine::default();
-    assert!(quarantine.note(vec![refusal("bad"), refusal("worse")], one));
-    assert!(!quarantine.note(vec![refusal("bad")], one), "it is known");
+    assert!(quarantine.record_refusals(vec![refusal("bad"), refusal("worse")], one));
+    assert!(!quarantine.record_refusals(vec![refusal("bad")], one), "it is known");
     let mut hits = BTreeSet::new();
     let refused = found(&quarantine, "bad", &mut hits);
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
-    assert!(refused[&a()].words.len() <= WORDS, "the words are bounded");
+    assert!(refused[&a()].message.len() <= WORDS, "the words are bounded");
     assert!(found(&quarantine, "good", &mut hits).is_empty());
 
     let known = quarantine.clone();
-    quarantine.note(vec![refusal("new")], one);
+    quarantine.record_refusals(vec![refusal("new")], one);
     quarantine.forget(&known, &hits);
     let mut is_refused = |content| !found(&quarantine, content, &mut BTreeSet::new()).is_empty();
     assert_eq!(["bad", "worse", "new"].map(&mut is_refused), [true, false, true]);
@@ -133,30 +137,33 @@ fn a_refusal_counts_as_long_as_it_is_in_the_way() {
 #[test]
 fn all_are_asked_again_when_most_have_had_no_say() {
     let mut quarantine = Quarantine::default();
-    assert!(quarantine.note(vec![refusal("bad")], one));
-    assert!(!quarantine.note(vec![], one));
-    assert!(!quarantine.note(vec![], |_| 0), "nobody is there to say otherwise");
-    assert!(quarantine.note(vec![], |_| 2));
+    assert!(quarantine.record_refusals(vec![refusal("bad")], one));
+    assert!(!quarantine.record_refusals(vec![], one));
+    assert!(
+        !quarantine.record_refusals(vec![], |_| 0),
+        "nobody is there to say otherwise"
+    );
+    assert!(quarantine.record_refusals(vec![], |_| 2));
     assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());
-    assert!(!quarantine.note(vec![], |_| 2));
-    let all = Disapproval {
+    assert!(!quarantine.record_refusals(vec![], |_| 2));
+    let all = RefusedUnit {
         refusing: 2,
         ..refusal("bad")
     };
-    assert!(quarantine.note(vec![all], |_| 2));
-    assert!(!quarantine.note(vec![], |_| 3));
+    assert!(quarantine.record_refusals(vec![all], |_| 2));
+    assert!(!quarantine.record_refusals(vec![], |_| 3));
 }
 
 #[test]
 fn other_replicas_count_where_no_envoy_is_connected() {
     let mut quarantine = Quarantine::default();
     let mut there = Quarantine::default();
-    there.note(vec![refusal("bad")], one);
-    let said = Said {
-        refused_routes: there.told(),
-        ..Said::default()
+    there.record_refusals(vec![refusal("bad")], one);
+    let said = ReplicaReport {
+        refused_routes: there.local_refusals(),
+        ..ReplicaReport::default()
     };
-    assert!(quarantine.note_elsewhere(&[("other".to_owned(), said)].into()));
+    assert!(quarantine.record_remote_refusals(&[("other".to_owned(), said)].into()));
     let gateways_of = |_: &ObjectRef| [gateway()].into();
     let refused = quarantine.of(&resources("bad"), gateways_of, &BTreeSet::new(), &mut BTreeSet::new());
     assert_eq!(refused.keys().collect::<Vec<_>>(), [&a()]);
@@ -179,7 +186,7 @@ fn a_refused_ingress_route_gets_its_former_version() {
     let object = object_of("ingressroute/shop/a").expect("a unit");
     assert_eq!(object.key(), "ingressroute/shop/a");
     let mut quarantine = Quarantine::default();
-    quarantine.remember(&before, &now, |_| Standing::Accepted);
+    quarantine.remember(&before, &now, |_| RouteStanding::Accepted);
     let mut tried = now.clone();
     let mut refused = || {
         let is_changed = quarantine.replace(&mut tried, &now, no(object.clone()));
@@ -194,7 +201,7 @@ fn a_refused_ingress_route_gets_its_former_version() {
     assert_eq!(refused(), (true, InPlace::Status500, "two.example".to_owned()));
     assert_eq!(refused(), (true, InPlace::Nothing, "two.example".to_owned()));
     assert_eq!(refused(), (false, InPlace::Nothing, "two.example".to_owned()));
-    quarantine.remember(&now, &Objects::default(), |_| Standing::Accepted);
+    quarantine.remember(&now, &Objects::default(), |_| RouteStanding::Accepted);
     assert!(quarantine.former.is_empty());
 }
 
@@ -212,7 +219,7 @@ fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
             kind: Kind::HttpRoute,
             name,
         };
-        let group = |group: &str| Disapproval {
+        let group = |group: &str| RefusedUnit {
             group: group.into(),
             unit: object.key().into(),
             ..refusal("bad")
@@ -231,9 +238,9 @@ fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
         }
         [(gateway.clone(), resources)].into()
     };
-    let replaced = |refusals: &[Disapproval], gateway: &ObjectName| {
+    let replaced = |refusals: &[RefusedUnit], gateway: &ObjectName| {
         let mut quarantine = Quarantine::default();
-        quarantine.note(refusals.to_vec(), one);
+        quarantine.record_refusals(refusals.to_vec(), one);
         let mut hits = BTreeSet::new();
         let refused = quarantine.of(
             &units(gateway),
@@ -263,7 +270,7 @@ fn a_namespace_with_many_refused_routes_of_its_own_had_all_replaced() {
 #[test]
 fn a_refused_route_was_looked_for_at_all_gateways() {
     let mut quarantine = Quarantine::default();
-    quarantine.note(vec![refusal("bad")], one);
+    quarantine.record_refusals(vec![refusal("bad")], one);
     let at = |gateways: &[ObjectName]| {
         let gateways_of = |_: &ObjectRef| gateways.iter().cloned().collect();
         let refused = quarantine.of(&resources("bad"), gateways_of, &BTreeSet::new(), &mut BTreeSet::new());

@@ -10,9 +10,9 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The last copy. Those before are there while they are read, which takes a place of a large answer if they are large.
 #[derive(Debug, Default)]
-pub(super) struct Copies(Mutex<Option<(Instant, Bytes)>>);
+pub(super) struct PageCopies(Mutex<Option<(Instant, Bytes)>>);
 
-impl Copies {
+impl PageCopies {
     /// A copy that is at most a second old, which is made if there is none.
     pub(super) fn fresh(&self, now: Instant, content: impl FnOnce() -> Vec<u8>) -> Bytes {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn who_asks_within_a_second_gets_the_same_copy() {
-        let copies = Copies::default();
+        let copies = PageCopies::default();
         let now = Instant::now();
         let first = copies.fresh(now, || vec![1]);
         let other = copies.fresh(now + FRESH / 2, || panic!("there is one"));

@@ -1,26 +1,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::pod::{Deletion, PodMeta};
+use super::super::pod::{PodDeletion, PodMeta};
 use limpet_api::ObjectName;
 use limpet_model::FewMap;
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice, SliceEndpoint};
 
 /// What is known of the deletion of pods, by their names.
-pub(crate) type Deletions = BTreeMap<ObjectName, Deletion>;
+pub(crate) type PodDeletions = BTreeMap<ObjectName, PodDeletion>;
 
 /// EndpointSlices, by the Services that they belong to, and what their pods say.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Slices {
+pub(crate) struct SliceIndex {
     by_service: BTreeMap<ObjectName, Arc<FewMap<ObjectName, EndpointSlice>>>,
     service: BTreeMap<ObjectName, ObjectName>,
     /// The pods that say anything.
     pods: BTreeMap<ObjectName, PodMeta>,
     /// What they say of their deletion.
-    deletions: Arc<Deletions>,
+    deletions: Arc<PodDeletions>,
 }
 
-impl Slices {
+impl SliceIndex {
     pub(super) fn insert(&mut self, name: ObjectName, slice: EndpointSlice, changed: &mut BTreeSet<ObjectName>) {
         if let Some(service) = self.service.get(&name) {
             let known = self.by_service.get(service).and_then(|slices| slices.get(&name));
@@ -115,7 +115,7 @@ impl Slices {
     }
 
     /// What pods say of their deletion.
-    pub(super) fn deletions(&self) -> &Arc<Deletions> {
+    pub(super) fn deletions(&self) -> &Arc<PodDeletions> {
         &self.deletions
     }
 
@@ -169,14 +169,14 @@ mod tests {
         ObjectName::new("shop", name)
     }
 
-    fn states(slices: &Slices, service: &str) -> Vec<EndpointState> {
+    fn states(slices: &SliceIndex, service: &str) -> Vec<EndpointState> {
         let endpoints = slices.endpoints(&name(service), "");
         endpoints.into_iter().map(|endpoint| endpoint.state).collect()
     }
 
     /// The Services `web`, with two pods, `api`, with one of them, and `other`, with none of them.
-    fn three_services() -> Slices {
-        let mut slices = Slices::default();
+    fn three_services() -> SliceIndex {
+        let mut slices = SliceIndex::default();
         let mut changed = BTreeSet::new();
         for slice in [
             slice("web", &[("u-1", "a", 1), ("u-2", "b", 2)]),
@@ -188,7 +188,7 @@ mod tests {
         slices
     }
 
-    fn set(slices: &mut Slices, pod: &str, says: Option<PodMeta>) -> Vec<Text> {
+    fn set(slices: &mut SliceIndex, pod: &str, says: Option<PodMeta>) -> Vec<Text> {
         let mut changed = BTreeSet::new();
         slices.set_pod(name(pod), says, &mut changed);
         changed.into_iter().map(|service| service.name).collect()

@@ -7,17 +7,17 @@ use crate::cluster::kube::{config_map_from_manifest, from_manifest, secret_from_
 const OURS: &str = "limpet.dev/controller";
 
 fn store(namespaces: &[&str]) -> Store {
-    Store::new(Watched {
+    Store::new(WatchSettings {
         controller: Arc::from(OURS),
         serves: true,
         namespaces: namespaces.iter().map(|name| Arc::from(*name)).collect(),
-        own: None,
+        own_namespace: None,
         contour: None,
         pods: false,
     })
 }
 
-fn entry(kind: Kind, namespace: &str, name: &str, version: &str, rest: &Value) -> Entry {
+fn entry(kind: Kind, namespace: &str, name: &str, version: &str, rest: &Value) -> DecodedObject {
     let mut object =
         json!({"metadata": {"namespace": namespace, "name": name, "uid": name, "resourceVersion": version}});
     object
@@ -27,7 +27,7 @@ fn entry(kind: Kind, namespace: &str, name: &str, version: &str, rest: &Value) -
     from_manifest(kind, object, OURS).unwrap().unwrap()
 }
 
-fn route(namespace: &str, name: &str, hostname: &str) -> Entry {
+fn route(namespace: &str, name: &str, hostname: &str) -> DecodedObject {
     entry(
         Kind::HttpRoute,
         namespace,
@@ -37,21 +37,21 @@ fn route(namespace: &str, name: &str, hostname: &str) -> Entry {
     )
 }
 
-fn applied(store: &mut Store, kind: Kind, entry: Entry) -> Change {
-    store.apply(Update::Applied(kind, Box::new(entry)))
+fn applied(store: &mut Store, kind: Kind, entry: DecodedObject) -> StoreChange {
+    store.apply(StoreUpdate::Applied(kind, Box::new(entry)))
 }
 
-fn objects() -> Change {
-    Change {
+fn objects() -> StoreChange {
+    StoreChange {
         objects: true,
-        ..Change::default()
+        ..StoreChange::default()
     }
 }
 
-fn statuses() -> Change {
-    Change {
+fn statuses() -> StoreChange {
+    StoreChange {
         statuses: true,
-        ..Change::default()
+        ..StoreChange::default()
     }
 }
 
@@ -66,7 +66,7 @@ fn what_says_the_same_changes_nothing() {
         let rest = json!({"spec": {"hostnames": ["a"]}, "status": status});
         entry(Kind::HttpRoute, "shop", "web", version, &rest)
     };
-    let both = Change {
+    let both = StoreChange {
         statuses: true,
         ..objects()
     };
@@ -74,7 +74,7 @@ fn what_says_the_same_changes_nothing() {
     let before = store.objects();
     assert_eq!(
         applied(&mut store, Kind::HttpRoute, of("1", &Value::Null)),
-        Change::default()
+        StoreChange::default()
     );
     // Another controller wrote its status: no build is needed.
     assert_eq!(applied(&mut store, Kind::HttpRoute, of("2", &Value::Null)), statuses());
@@ -85,19 +85,23 @@ fn what_says_the_same_changes_nothing() {
     assert!(applied(&mut store, Kind::HttpRoute, other).objects);
     assert!(
         store
-            .apply(Update::Deleted(Kind::HttpRoute, ObjectName::new("shop", "web")))
+            .apply(StoreUpdate::Deleted(Kind::HttpRoute, ObjectName::new("shop", "web")))
             .objects
     );
     assert!(routes(&store).is_empty() && store.observation().objects[&Kind::HttpRoute].is_empty());
-    let gone = store.apply(Update::Deleted(Kind::HttpRoute, ObjectName::new("shop", "web")));
-    assert_eq!(gone, Change::default());
+    let gone = store.apply(StoreUpdate::Deleted(Kind::HttpRoute, ObjectName::new("shop", "web")));
+    assert_eq!(gone, StoreChange::default());
 }
 
 #[test]
 fn a_list_is_all_that_there_is_where_it_is_from() {
     let mut store = store(&["pay", "shop"]);
     let listed = |store: &mut Store, namespace: &str, entries| {
-        store.apply(Update::Listed(Kind::HttpRoute, Some(Arc::from(namespace)), entries))
+        store.apply(StoreUpdate::Listed(
+            Kind::HttpRoute,
+            Some(Arc::from(namespace)),
+            entries,
+        ))
     };
     listed(
         &mut store,
@@ -110,7 +114,7 @@ fn a_list_is_all_that_there_is_where_it_is_from() {
     assert_eq!(routes(&store), ["pay/a", "shop/b"]);
     assert_eq!(
         listed(&mut store, "pay", vec![route("pay", "a", "a")]),
-        Change::default()
+        StoreChange::default()
     );
 }
 
@@ -123,7 +127,7 @@ fn a_kind_that_is_served_no_more_has_no_objects() {
         Kind::XBackend,
         entry(Kind::XBackend, "shop", "web", "1", &spec),
     );
-    assert!(store.apply(Update::NotServed(Kind::XBackend)).objects);
+    assert!(store.apply(StoreUpdate::NotServed(Kind::XBackend)).objects);
     assert!(store.objects().backends.is_empty());
 }
 
@@ -133,12 +137,12 @@ fn without_the_gateway_apis_definitions_nothing_is_deleted() {
     let namespace = || Some(Arc::from("shop"));
     for kind in Kind::ALL {
         let namespace = kind.is_namespaced().then(namespace).flatten();
-        store.apply(Update::Listed(kind, namespace, Vec::new()));
+        store.apply(StoreUpdate::Listed(kind, namespace, Vec::new()));
     }
     applied(&mut store, Kind::HttpRoute, route("shop", "web", "a"));
     assert!(store.is_complete());
     for kind in [Kind::HttpRoute, Kind::Gateway] {
-        assert!(!store.apply(Update::NotServed(kind)).objects);
+        assert!(!store.apply(StoreUpdate::NotServed(kind)).objects);
     }
     assert_eq!((store.is_complete(), routes(&store).len()), (false, 1));
     let missing = store.missing().unwrap();
@@ -151,7 +155,7 @@ fn without_the_gateway_apis_definitions_nothing_is_deleted() {
         plural: String::new(),
     };
     for kind in [Kind::HttpRoute, Kind::Gateway] {
-        store.apply(Update::Served(kind, resource.clone()));
+        store.apply(StoreUpdate::Served(kind, resource.clone()));
     }
     assert_eq!(store.missing().as_deref(), Some("not read yet: Gateway, HTTPRoute"));
 }
@@ -165,19 +169,19 @@ fn it_is_known_what_was_not_listed_yet() {
             continue;
         }
         for namespace in ["pay", "shop"] {
-            store.apply(Update::Listed(kind, Some(Arc::from(namespace)), Vec::new()));
+            store.apply(StoreUpdate::Listed(kind, Some(Arc::from(namespace)), Vec::new()));
         }
     }
     let namespace = Some(Arc::from("shop"));
-    store.apply(Update::Listed(Kind::GrpcRoute, namespace, Vec::new()));
+    store.apply(StoreUpdate::Listed(Kind::GrpcRoute, namespace, Vec::new()));
     assert_eq!(
         store.missing().as_deref(),
         Some("not read yet: GRPCRoute, GatewayClass, Namespace"),
         "one namespace is no list"
     );
-    store.apply(Update::NotServed(Kind::GrpcRoute));
-    store.apply(Update::Listed(Kind::GatewayClass, None, Vec::new()));
-    store.apply(Update::Listed(Kind::Namespace, None, Vec::new()));
+    store.apply(StoreUpdate::NotServed(Kind::GrpcRoute));
+    store.apply(StoreUpdate::Listed(Kind::GatewayClass, None, Vec::new()));
+    store.apply(StoreUpdate::Listed(Kind::Namespace, None, Vec::new()));
     assert!(store.is_complete());
 }
 
@@ -196,12 +200,12 @@ fn what_cannot_be_read_takes_the_place_of_what_it_was() {
     assert_eq!(error.field, "spec.hostnames");
     let kept = &objects.http_routes[&ObjectName::new("shop", "web")].spec;
     assert!(kept.hostnames.is_empty() && kept.parent_refs.len() == 1, "{kept:?}");
-    assert_eq!(applied(&mut store, Kind::HttpRoute, bad("2")), Change::default());
+    assert_eq!(applied(&mut store, Kind::HttpRoute, bad("2")), StoreChange::default());
     assert!(applied(&mut store, Kind::HttpRoute, route("shop", "web", "a")).objects);
     assert_eq!(store.counts()[&Kind::HttpRoute], (1, 0));
 }
 
-fn slice(name: &str, service: &str, address: &str) -> Entry {
+fn slice(name: &str, service: &str, address: &str) -> DecodedObject {
     let object = json!({
         "metadata": {"namespace": "shop", "name": name, "labels": {"kubernetes.io/service-name": service}},
         "addressType": "IPv4",
@@ -218,14 +222,14 @@ fn slice(name: &str, service: &str, address: &str) -> Entry {
 #[test]
 fn a_slice_changes_the_endpoints_of_its_service_alone() {
     let mut store = store(&[]);
-    let changed = |services: &[&str]| Change {
+    let changed = |services: &[&str]| StoreChange {
         services: services.iter().map(|name| ObjectName::new("shop", name)).collect(),
-        ..Change::default()
+        ..StoreChange::default()
     };
     let mut apply = |entry| applied(&mut store, Kind::EndpointSlice, entry);
     assert_eq!(apply(slice("one", "a", "10.0.0.1")), changed(&["a"]));
     assert_eq!(apply(slice("two", "a", "10.0.0.2")), changed(&["a"]));
-    assert_eq!(apply(slice("two", "a", "10.0.0.2")), Change::default());
+    assert_eq!(apply(slice("two", "a", "10.0.0.2")), StoreChange::default());
     assert_eq!(
         apply(slice("two", "b", "10.0.0.2")),
         changed(&["a", "b"]),
@@ -234,7 +238,7 @@ fn a_slice_changes_the_endpoints_of_its_service_alone() {
     let count = |store: &Store, service: &str| store.endpoints(&ObjectName::new("shop", service), "web").len();
     assert_eq!((count(&store, "a"), count(&store, "b")), (1, 1));
     assert!(store.endpoints(&ObjectName::new("shop", "a"), "other").is_empty());
-    let gone = store.apply(Update::Listed(
+    let gone = store.apply(StoreUpdate::Listed(
         Kind::EndpointSlice,
         None,
         vec![slice("one", "a", "10.0.0.1")],
@@ -250,14 +254,14 @@ fn nothing_is_built_for_a_pod_that_drains() {
     let annotations = json!({endpoints::DRAIN: "2026-11-23T06:00:00Z"});
     let pod = json!({"metadata": {"uid": "u", "annotations": annotations}});
     let drains = PodMeta::read(&serde_json::from_value(pod).unwrap(), "limpet");
-    let endpoints_alone = Change {
+    let endpoints_alone = StoreChange {
         services: BTreeSet::from([ObjectName::new("shop", "a")]),
         pods: true,
-        ..Change::default()
+        ..StoreChange::default()
     };
     let pod = ObjectName::new("shop", "one");
     for says in [drains, None] {
-        let change = store.apply(Update::Pod(pod.clone(), says));
+        let change = store.apply(StoreUpdate::Pod(pod.clone(), says));
         assert_eq!(change, endpoints_alone);
     }
 }
@@ -280,26 +284,29 @@ fn secrets_are_those_that_listeners_of_ours_name() {
     );
     applied(&mut store, Kind::GatewayClass, class);
     applied(&mut store, Kind::Gateway, gateway("others", "a"));
-    assert!(store.wanted().is_empty() && store.has_wanted());
+    assert!(store.references().is_empty() && store.has_wanted());
     applied(&mut store, Kind::Gateway, gateway("limpet", "a"));
     let a = ObjectName::new("shop", "a");
-    assert!(store.wanted().keys().eq([&Wanted::Secret(a.clone())]));
+    assert!(store.references().keys().eq([&ReferencedObject::Secret(a.clone())]));
     assert!(!store.has_wanted(), "nobody has answered");
     assert!(
-        store.apply(Update::Secret(a.clone(), None)).objects,
+        store.apply(StoreUpdate::Secret(a.clone(), None)).objects,
         "it is known that there is none"
     );
     assert!(store.has_wanted());
     let broken = || Some(secret_from_manifest(json!({"type": "Opaque"})));
-    assert!(store.apply(Update::Secret(a.clone(), broken())).objects);
-    assert_eq!(store.apply(Update::Secret(a.clone(), broken())), Change::default());
+    assert!(store.apply(StoreUpdate::Secret(a.clone(), broken())).objects);
+    assert_eq!(
+        store.apply(StoreUpdate::Secret(a.clone(), broken())),
+        StoreChange::default()
+    );
     assert!(store.objects().certificates[&a].is_err());
 
     applied(&mut store, Kind::Gateway, gateway("limpet", "b"));
     assert!(store.objects().certificates.is_empty(), "what nobody names is not kept");
     assert_eq!(
-        store.apply(Update::Secret(a, broken())),
-        Change::default(),
+        store.apply(StoreUpdate::Secret(a, broken())),
+        StoreChange::default(),
         "a last word"
     );
     assert!(!store.has_wanted());
@@ -338,18 +345,18 @@ fn gateways_of_one_namespace_took_a_watch_for_each_secret_that_they_named() {
     }
     applied(&mut store, Kind::Gateway, gateway("others", 0, 0..1));
     let of = |store: &Store, namespace: &str| {
-        let names = store.wanted().keys().map(Wanted::name);
+        let names = store.references().keys().map(ReferencedObject::name);
         names.filter(|name| name.namespace == namespace).count()
     };
     assert_eq!((of(&store, "many"), of(&store, "others")), (499, 1));
     let youngest = ObjectName::new("many", "00-63");
     let oldest = ObjectName::new("many", "08-63");
-    assert!(store.wanted().contains_key(&Wanted::Secret(oldest)));
+    assert!(store.references().contains_key(&ReferencedObject::Secret(oldest)));
     let error = store.objects().certificates[&youngest].clone().unwrap_err();
     assert!(error.contains("more than 499 ") && error.contains("many"), "{error}");
-    let wanted: Vec<Wanted> = store.wanted().keys().cloned().collect();
+    let wanted: Vec<ReferencedObject> = store.references().keys().cloned().collect();
     for object in wanted {
-        store.apply(Update::Secret(object.name().clone(), None));
+        store.apply(StoreUpdate::Secret(object.name().clone(), None));
     }
     assert!(store.has_wanted(), "builds do not wait for the others");
 
@@ -381,24 +388,24 @@ fn secrets_of_contour_are_those_that_roots_of_ours_name() {
     let mut without = store(&[]);
     assert!(!awaits(&without, "IngressRoute") && !awaits(&without, "TLSCertificateDelegation"));
     applied(&mut without, Kind::IngressRoute, root("web", "contour", "a"));
-    assert!(without.wanted().is_empty());
+    assert!(without.references().is_empty());
 
     let contour = json!({"gateway": "web/contour", "rootNamespaces": ["shop"]});
-    let mut store = Store::new(Watched {
+    let mut store = Store::new(WatchSettings {
         contour: Some(serde_json::from_value(contour).unwrap()),
         ..store(&[]).watched
     });
     assert!(awaits(&store, "IngressRoute") && awaits(&store, "TLSCertificateDelegation"));
     applied(&mut store, Kind::IngressRoute, root("other", "other", "b"));
-    assert!(store.wanted().is_empty());
+    assert!(store.references().is_empty());
     let change = applied(&mut store, Kind::IngressRoute, root("web", "contour", "tls/a"));
-    assert!(change.wanted);
+    assert!(change.references);
     let a = ObjectName::new("tls", "a");
-    assert!(store.wanted().keys().eq([&Wanted::Secret(a.clone())]));
-    assert!(store.apply(Update::Secret(a, None)).objects && store.has_wanted());
+    assert!(store.references().keys().eq([&ReferencedObject::Secret(a.clone())]));
+    assert!(store.apply(StoreUpdate::Secret(a, None)).objects && store.has_wanted());
     applied(&mut store, Kind::IngressRoute, root("web", "contour", "c"));
-    let c = Wanted::Secret(ObjectName::new("shop", "c"));
-    assert!(store.wanted().keys().eq([&c]), "nobody names the former one");
+    let c = ReferencedObject::Secret(ObjectName::new("shop", "c"));
+    assert!(store.references().keys().eq([&c]), "nobody names the former one");
 }
 
 #[test]
@@ -428,24 +435,27 @@ fn config_maps_are_those_that_policies_of_our_routes_name() {
         entry(Kind::BackendTlsPolicy, "shop", name, "1", &json!({"spec": spec}))
     };
     let change = applied(&mut store, Kind::BackendTlsPolicy, policy("a", "web"));
-    assert!(change.wanted, "a build waits for it");
+    assert!(change.references, "a build waits for it");
     let change = applied(&mut store, Kind::BackendTlsPolicy, policy("b", "unused"));
-    assert!(!change.wanted);
+    assert!(!change.references);
     let a = ObjectName::new("shop", "a");
-    assert!(store.wanted().keys().eq([&Wanted::ConfigMap(a.clone())]));
+    assert!(store.references().keys().eq([&ReferencedObject::ConfigMap(a.clone())]));
     assert!(!store.has_wanted(), "nobody has answered");
     let empty = || Some(config_map_from_manifest(json!({"data": {"other": "x"}})));
-    assert!(store.apply(Update::ConfigMap(a.clone(), empty())).objects);
+    assert!(store.apply(StoreUpdate::ConfigMap(a.clone(), empty())).objects);
     assert!(store.has_wanted());
-    assert_eq!(store.apply(Update::ConfigMap(a.clone(), empty())), Change::default());
+    assert_eq!(
+        store.apply(StoreUpdate::ConfigMap(a.clone(), empty())),
+        StoreChange::default()
+    );
     assert_eq!(store.objects().authorities[&a], Err("expected data.ca.crt".to_owned()));
 
-    let before = store.wanted().clone();
+    let before = store.references().clone();
     applied(&mut store, Kind::Gateway, gateway("others"));
-    assert!(store.wanted().is_empty() && store.objects().authorities.is_empty());
+    assert!(store.references().is_empty() && store.objects().authorities.is_empty());
     applied(&mut store, Kind::Gateway, gateway("limpet"));
-    assert!(store.wanted().keys().eq(before.keys()));
-    assert_ne!(store.wanted(), &before, "what was forgotten is read again");
+    assert!(store.references().keys().eq(before.keys()));
+    assert_ne!(store.references(), &before, "what was forgotten is read again");
 }
 
 fn awaits(store: &Store, kind: &str) -> bool {
@@ -458,10 +468,10 @@ fn nothing_is_served_before_policies_for_tls_are_listed() {
     for kind in Kind::ALL {
         assert!(awaits(&store, "BackendTLSPolicy"));
         if kind != Kind::BackendTlsPolicy {
-            store.apply(Update::Listed(kind, None, Vec::new()));
+            store.apply(StoreUpdate::Listed(kind, None, Vec::new()));
         }
     }
-    store.apply(Update::Listed(Kind::BackendTlsPolicy, None, Vec::new()));
+    store.apply(StoreUpdate::Listed(Kind::BackendTlsPolicy, None, Vec::new()));
     assert_eq!(store.missing(), None);
 }
 
@@ -474,7 +484,7 @@ fn the_status_of_an_ingress_route_is_no_change_of_it() {
             "resourceVersion": generation.to_string()});
         entry(Kind::IngressRoute, "shop", "web", "1", &rest)
     };
-    let both = Change {
+    let both = StoreChange {
         statuses: true,
         ..objects()
     };
@@ -485,11 +495,11 @@ fn the_status_of_an_ingress_route_is_no_change_of_it() {
 
 #[test]
 fn for_another_control_plane_no_policies_for_tls_are_read() {
-    let store = Store::new(Watched {
+    let store = Store::new(WatchSettings {
         controller: Arc::from(OURS),
         serves: false,
         namespaces: Vec::new(),
-        own: None,
+        own_namespace: None,
         contour: None,
         pods: false,
     });
@@ -499,8 +509,8 @@ fn for_another_control_plane_no_policies_for_tls_are_read() {
 
 #[test]
 fn the_services_of_envoys_are_read_beside_the_namespaces() {
-    let watched = Watched {
-        own: Some(Arc::from("limpet-system")),
+    let watched = WatchSettings {
+        own_namespace: Some(Arc::from("limpet-system")),
         ..store(&["shop"]).watched
     };
     let names = |kind: Kind| {
@@ -534,18 +544,18 @@ fn where_pods_are_ready_counts_for_services_of_envoys_alone() {
         assert!(!change.objects, "nobody asked for it");
     }
     let change = store.follow(BTreeSet::from([envoys.clone()]));
-    assert!(change.objects && change.wanted, "{change:?}");
+    assert!(change.objects && change.references, "{change:?}");
     assert!(!store.follow(BTreeSet::from([envoys.clone()])).objects);
     assert_eq!(store.objects().readiness.keys().collect::<Vec<_>>(), [&envoys]);
     let a = ObjectName::new("", "a");
-    assert!(store.wanted().keys().eq([&Wanted::Node(a.clone())]));
+    assert!(store.references().keys().eq([&ReferencedObject::Node(a.clone())]));
     assert!(!store.has_wanted(), "a build waits for the address");
-    let address = Update::Node(a.clone(), Some(Ok(vec!["192.0.2.1".to_owned()])));
+    let address = StoreUpdate::Node(a.clone(), Some(Ok(vec!["192.0.2.1".to_owned()])));
     assert!(store.apply(address).objects);
     assert!(store.has_wanted() && store.objects().nodes.contains_key(&a));
 
     let moved = applied(&mut store, Kind::EndpointSlice, slice("envoys", "b", true));
-    assert!(moved.objects && moved.wanted, "{moved:?}");
+    assert!(moved.objects && moved.references, "{moved:?}");
     assert!(store.objects().nodes.is_empty(), "nothing runs there any more");
     let gone = applied(&mut store, Kind::EndpointSlice, slice("envoys", "b", false));
     assert!(gone.objects && !store.objects().readiness[&envoys].any);
@@ -556,18 +566,18 @@ fn where_pods_are_ready_counts_for_services_of_envoys_alone() {
 
 #[test]
 fn nothing_is_served_before_it_is_known_which_pods_drain() {
-    let mut store = Store::new(Watched {
+    let mut store = Store::new(WatchSettings {
         pods: true,
         ..store(&["shop"]).watched
     });
     let namespace = || Some(Arc::from("shop"));
     for kind in Kind::ALL {
         let namespace = kind.is_namespaced().then(namespace).flatten();
-        store.apply(Update::Listed(kind, namespace, Vec::new()));
+        store.apply(StoreUpdate::Listed(kind, namespace, Vec::new()));
     }
     assert!(!store.is_complete() && awaits(&store, "Pod"));
     let mut without_right = store;
-    without_right.apply(Update::NoPods(namespace()));
+    without_right.apply(StoreUpdate::NoPods(namespace()));
     assert!(without_right.is_complete(), "all else is served");
 }
 
@@ -575,20 +585,20 @@ fn nothing_is_served_before_it_is_known_which_pods_drain() {
 fn store_with_gateway() -> Store {
     let mut store = store(&[]);
     for (kind, namespace) in store.awaited.clone() {
-        store.apply(Update::Listed(kind, namespace, Vec::new()));
+        store.apply(StoreUpdate::Listed(kind, namespace, Vec::new()));
     }
     applied(&mut store, Kind::Gateway, gateway_of("limpet"));
     store
 }
 
-fn gateway_of(class: &str) -> Entry {
+fn gateway_of(class: &str) -> DecodedObject {
     let tls = json!({"certificateRefs": [{"name": "a"}]});
     let listeners = json!([{"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls}]);
     let spec = json!({"gatewayClassName": class, "listeners": listeners});
     entry(Kind::Gateway, "shop", "web", "1", &json!({"spec": spec}))
 }
 
-fn class_of(controller: &str) -> Entry {
+fn class_of(controller: &str) -> DecodedObject {
     let spec = json!({"spec": {"controllerName": controller}});
     entry(Kind::GatewayClass, "", "limpet", "1", &spec)
 }
@@ -604,28 +614,28 @@ fn classes(store: &Store) -> (Vec<String>, Vec<String>) {
 #[test]
 fn a_class_stays_while_gateways_name_it() {
     let limpet = || vec!["limpet".to_owned()];
-    let class_goes = Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet"));
-    let list_without_it = Update::Listed(Kind::GatewayClass, None, Vec::new());
+    let class_goes = StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet"));
+    let list_without_it = StoreUpdate::Listed(Kind::GatewayClass, None, Vec::new());
     for goes in [class_goes, list_without_it] {
         let mut store = store_with_gateway();
         applied(&mut store, Kind::GatewayClass, class_of(OURS));
-        let wanted = store.wanted().clone();
+        let wanted = store.references().clone();
         assert_eq!(wanted.len(), 1);
         assert!(store.apply(goes).objects);
         assert_eq!(classes(&store), (limpet(), limpet()));
-        assert_eq!(store.wanted(), &wanted);
-        let again = Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet"));
-        assert_eq!(store.apply(again), Change::default());
+        assert_eq!(store.references(), &wanted);
+        let again = StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet"));
+        assert_eq!(store.apply(again), StoreChange::default());
         assert_eq!(store.counts()[&Kind::GatewayClass], (0, 0));
         // It is there again.
         applied(&mut store, Kind::GatewayClass, class_of(OURS));
         assert_eq!(classes(&store), (limpet(), Vec::new()));
         assert_eq!(store.counts()[&Kind::GatewayClass], (1, 0));
-        store.apply(Update::Listed(Kind::GatewayClass, None, Vec::new()));
+        store.apply(StoreUpdate::Listed(Kind::GatewayClass, None, Vec::new()));
         // Its last Gateway names another class.
         applied(&mut store, Kind::Gateway, gateway_of("other"));
         assert_eq!(classes(&store), (Vec::new(), Vec::new()));
-        assert!(store.wanted().is_empty());
+        assert!(store.references().is_empty());
     }
 }
 
@@ -633,13 +643,13 @@ fn a_class_stays_while_gateways_name_it() {
 fn a_class_of_another_controller_goes() {
     let mut store = store_with_gateway();
     applied(&mut store, Kind::GatewayClass, class_of("example.com/other"));
-    store.apply(Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
+    store.apply(StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
     assert_eq!(classes(&store), (Vec::new(), Vec::new()));
     // It is there again as that of another one: that is said on purpose.
     applied(&mut store, Kind::GatewayClass, class_of(OURS));
-    store.apply(Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
+    store.apply(StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
     applied(&mut store, Kind::GatewayClass, class_of("example.com/other"));
-    assert!(store.wanted().is_empty());
+    assert!(store.references().is_empty());
     assert!(store.objects().gone_classes.is_empty());
 }
 
@@ -647,7 +657,7 @@ fn a_class_of_another_controller_goes() {
 fn a_class_that_is_gone_outlives_a_restart() {
     let mut before = store_with_gateway();
     applied(&mut before, Kind::GatewayClass, class_of(OURS));
-    before.apply(Update::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
+    before.apply(StoreUpdate::Deleted(Kind::GatewayClass, ObjectName::new("", "limpet")));
     let settings = limpet_model::Settings::default();
     let (graph, reports) = limpet_model::build(&before.objects(), &settings);
     assert_eq!(graph.gateways.len(), 1);
@@ -656,11 +666,11 @@ fn a_class_that_is_gone_outlives_a_restart() {
     let mut after = store_with_gateway();
     assert!(after.set_memory(graph.memory.clone()), "its certificate is wanted");
     assert_eq!(classes(&after), classes(&before));
-    assert_eq!(after.wanted().len(), 1);
+    assert_eq!(after.references().len(), 1);
     assert!(!after.set_memory(graph.memory.clone()));
     let mut incremental = limpet_model::Incremental::default();
     assert_eq!(incremental.build(&after.objects(), &settings), (graph, reports));
-    after.apply(Update::Deleted(Kind::Gateway, ObjectName::new("shop", "web")));
+    after.apply(StoreUpdate::Deleted(Kind::Gateway, ObjectName::new("shop", "web")));
     assert_eq!(classes(&after), (Vec::new(), Vec::new()));
     let (graph, _) = incremental.build(&after.objects(), &settings);
     assert_eq!(graph.memory, limpet_model::Memory::default());

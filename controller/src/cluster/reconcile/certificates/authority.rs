@@ -11,13 +11,13 @@ use kube::Api;
 use tokio::sync::watch;
 
 use super::config::AuthorityConfig;
-use super::content::{Authority, Step};
-use super::schedule::{self, Due};
+use super::content::{Authority, AuthorityStep};
+use super::schedule::{self, AuthorityStepDue};
 use super::sign;
-use crate::cluster::kube::Wiped;
-use crate::cluster::kube::named_object::{self, Seen};
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
-use crate::cluster::reconcile::own_secret::{self, ROTATE, ROTATED, Writer, Written};
+use crate::cluster::kube::ZeroizingSecret;
+use crate::cluster::kube::named_object::{self, ObservedObject};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics};
+use crate::cluster::reconcile::own_secret::{self, ROTATE, ROTATED, SecretWriteOutcome, SecretWriter};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
 use limpet_api::ObjectName;
 use limpet_xds::{TlsInMemory, TlsPem};
@@ -38,39 +38,39 @@ pub(crate) struct KnownAuthority {
 
 /// Every Gateway's Secret agrees with this authority, since then.
 #[derive(Debug, Clone)]
-pub(crate) struct Everywhere {
+pub(crate) struct AuthorityRollout {
     pub(super) authority: Arc<Authority>,
     pub(super) since: Instant,
 }
 
 /// The Secret as it was last seen.
 #[derive(Debug)]
-enum Found {
+enum AuthoritySecret {
     /// It was not read yet.
     Unknown,
     /// It does not exist.
     Missing,
-    There(Wiped, Result<Arc<Authority>, String>),
+    There(ZeroizingSecret, Result<Arc<Authority>, String>),
 }
 
-pub(crate) struct Reconciler {
-    writer: Writer,
+pub(crate) struct AuthorityReconciler {
+    writer: SecretWriter,
     config: AuthorityConfig,
     names: Vec<String>,
-    states: BoxStream<'static, Seen<SecretObject>>,
-    found: Found,
-    told: watch::Sender<KnownAuthority>,
+    states: BoxStream<'static, ObservedObject<SecretObject>>,
+    found: AuthoritySecret,
+    sender: watch::Sender<KnownAuthority>,
     tls: TlsInMemory,
     /// When this replica's own certificate is renewed, and who signed it.
     renewal: Option<(SystemTime, Arc<Authority>)>,
-    everywhere: watch::Receiver<Option<Everywhere>>,
+    everywhere: watch::Receiver<Option<AuthorityRollout>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
     /// The API server's messages for what it refuses.
-    refused: BTreeMap<Reason, String>,
+    refused: BTreeMap<DiagnosticReason, String>,
 }
 
-impl Reconcile for Reconciler {
+impl Reconcile for AuthorityReconciler {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -78,7 +78,7 @@ impl Reconcile for Reconciler {
             seen = self.states.next() => self.saw(seen.ok_or(Closed)?),
             changed = self.leads.changed() => changed?,
             () = changed_or_never(&mut self.everywhere) => {}
-            () = self.told.closed() => return Err(Closed),
+            () = self.sender.closed() => return Err(Closed),
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Reconcile for Reconciler {
     async fn reconcile(&mut self) -> Option<Duration> {
         self.certify();
         let rest = if *self.leads.borrow_and_update() {
-            self.lead().await
+            self.write_next().await
         } else {
             None
         };
@@ -94,14 +94,14 @@ impl Reconcile for Reconciler {
     }
 }
 
-impl Reconciler {
+impl AuthorityReconciler {
     /// The receiver tells which authority there is. `tls` gets this replica's certificate, which has the names of
     /// `service`.
     pub(crate) fn new(
         (secrets, service): (Api<SecretObject>, &ObjectName),
         config: &AuthorityConfig,
         tls: TlsInMemory,
-        everywhere: watch::Receiver<Option<Everywhere>>,
+        everywhere: watch::Receiver<Option<AuthorityRollout>>,
         leads: watch::Receiver<bool>,
         diagnostics: Diagnostics,
     ) -> (Self, watch::Receiver<KnownAuthority>) {
@@ -110,11 +110,11 @@ impl Reconciler {
         let (told, known) = watch::channel(KnownAuthority { authority, missing });
         let reconciler = Self {
             states: named_object::follow(secrets.clone(), "Secret", &config.secret).boxed(),
-            writer: Writer::new(secrets),
+            writer: SecretWriter::new(secrets),
             names: config.server_names(service),
             config: config.clone(),
-            found: Found::Unknown,
-            told,
+            found: AuthoritySecret::Unknown,
+            sender: told,
             tls,
             renewal: None,
             everywhere,
@@ -125,41 +125,41 @@ impl Reconciler {
         (reconciler, known)
     }
 
-    fn saw(&mut self, seen: Seen<SecretObject>) {
+    fn saw(&mut self, seen: ObservedObject<SecretObject>) {
         match seen {
             Ok(secret) => {
                 self.writer.saw();
-                self.refused.remove(&Reason::ReadRefused);
-                self.found = secret.map_or(Found::Missing, |secret| {
+                self.refused.remove(&DiagnosticReason::ReadRefused);
+                self.found = secret.map_or(AuthoritySecret::Missing, |secret| {
                     let read = Authority::read(&secret).map(Arc::new);
-                    Found::There(Wiped::new(secret), read.map_err(|broken| broken.to_string()))
+                    AuthoritySecret::There(ZeroizingSecret::new(secret), read.map_err(|broken| broken.to_string()))
                 });
             }
             Err(error) => {
                 let refusal = format!("grant list and watch on the Secret: {error}");
-                self.refused.insert(Reason::ReadRefused, refusal);
+                self.refused.insert(DiagnosticReason::ReadRefused, refusal);
             }
         }
-        self.tell();
+        self.publish();
     }
 
-    fn tell(&self) {
-        self.complain();
+    fn publish(&self) {
+        self.report_diagnostics();
         let why = match &self.found {
-            Found::Unknown => "was not read yet",
-            Found::Missing => "is not there yet",
-            Found::There(_, Err(_)) => "is broken",
-            Found::There(_, Ok(_)) => "",
+            AuthoritySecret::Unknown => "was not read yet",
+            AuthoritySecret::Missing => "is not there yet",
+            AuthoritySecret::There(_, Err(_)) => "is broken",
+            AuthoritySecret::There(_, Ok(_)) => "",
         };
         let found = match &self.found {
-            Found::There(_, Ok(authority)) => Some(Arc::clone(authority)),
+            AuthoritySecret::There(_, Ok(authority)) => Some(Arc::clone(authority)),
             _ => None,
         };
-        self.told.send_if_modified(|known| {
+        self.sender.send_if_modified(|known| {
             let authority = found.or_else(|| known.authority.clone());
             let missing = authority.is_none().then(|| {
                 let missing = format!("the Secret {} {why}", self.config.secret);
-                let refused = self.refused.get(&Reason::ReadRefused);
+                let refused = self.refused.get(&DiagnosticReason::ReadRefused);
                 refused.map_or(missing.clone(), |refusal| format!("{missing}: {refusal}"))
             });
             let changed = known.authority != authority || known.missing != missing;
@@ -169,9 +169,9 @@ impl Reconciler {
     }
 
     /// Reports what a person must correct.
-    fn complain(&self) {
+    fn report_diagnostics(&self) {
         let uid = match &self.found {
-            Found::There(secret, _) => secret.object().metadata.uid.clone().unwrap_or_default(),
+            AuthoritySecret::There(secret, _) => secret.object().metadata.uid.clone().unwrap_or_default(),
             _ => String::new(),
         };
         let diagnostic = |reason, message| Diagnostic {
@@ -183,25 +183,25 @@ impl Reconciler {
             message,
         };
         let invalid = match &self.found {
-            Found::There(_, Err(broken)) => Some(format!(
+            AuthoritySecret::There(_, Err(broken)) => Some(format!(
                 "{broken}; the previous authority stays in use, if there was any; if the Secret is deleted, it is made \
                  again"
             )),
             _ => None,
         };
         let unknown = match &self.found {
-            Found::There(secret, _) => own_secret::unknown_annotations(secret.object(), &[ROTATE, ROTATED]),
+            AuthoritySecret::There(secret, _) => own_secret::unknown_annotations(secret.object(), &[ROTATE, ROTATED]),
             _ => None,
         };
         let invalid = invalid.into_iter().chain(unknown);
-        let invalid = invalid.map(|message| diagnostic(Reason::Invalid, message));
+        let invalid = invalid.map(|message| diagnostic(DiagnosticReason::Invalid, message));
         let refused = self.refused.iter();
         let refused = refused.map(|(reason, message)| diagnostic(*reason, message.clone()));
-        self.diagnostics.complain(ABOUT, invalid.chain(refused).collect());
+        self.diagnostics.set_and_log(ABOUT, invalid.chain(refused).collect());
     }
 
     fn authority(&self) -> Option<Arc<Authority>> {
-        self.told.borrow().authority.clone()
+        self.sender.borrow().authority.clone()
     }
 
     fn until_renewal(&self) -> Duration {
@@ -243,27 +243,27 @@ impl Reconciler {
     }
 
     /// Does the leader's next write.
-    async fn lead(&mut self) -> Option<Duration> {
+    async fn write_next(&mut self) -> Option<Duration> {
         if let Some(rest) = self.writer.rest() {
             return Some(rest);
         }
         let (now, life) = (SystemTime::now(), self.config.life.get());
         let written = match &self.found {
-            Found::Unknown | Found::There(_, Err(_)) => return None,
-            Found::Missing => {
+            AuthoritySecret::Unknown | AuthoritySecret::There(_, Err(_)) => return None,
+            AuthoritySecret::Missing => {
                 // A deleted Secret is made again with the same authority: with another one, no Envoy could connect.
                 let authority = self.authority();
                 let made = authority.map_or_else(|| Authority::new(now, life), |known| Ok(Authority::clone(&known)));
                 made.map(|authority| (authority.object(&self.config.secret), None))
             }
-            Found::There(secret, Ok(authority)) => {
+            AuthoritySecret::There(secret, Ok(authority)) => {
                 let held = self.held(authority);
-                match schedule::due(authority, now, held, self.config.phase_time.get()) {
-                    Due::In(rest) => return Some(rest.max(Duration::from_millis(1))),
-                    Due::WithSecrets => return None,
-                    Due::Now(step) => authority.after(step, now, life).map(|after| {
-                        let begins = matches!(step, Step::Introduce | Step::Replace);
-                        let heeded = authority.wanted.as_deref().filter(|_| begins);
+                match schedule::next_step(authority, now, held, self.config.phase_time.get()) {
+                    AuthorityStepDue::In(rest) => return Some(rest.max(Duration::from_millis(1))),
+                    AuthorityStepDue::WithSecrets => return None,
+                    AuthorityStepDue::Now(step) => authority.after(step, now, life).map(|after| {
+                        let begins = matches!(step, AuthorityStep::Introduce | AuthorityStep::Replace);
+                        let heeded = authority.rotation_request.as_deref().filter(|_| begins);
                         (after.within(secret.object(), heeded), Some(step))
                     }),
                 }
@@ -288,32 +288,32 @@ impl Reconciler {
     }
 
     /// Creates the Secret, or replaces it for this step.
-    async fn write(&mut self, secret: Wiped, step: Option<Step>) -> Option<Duration> {
+    async fn write(&mut self, secret: ZeroizingSecret, step: Option<AuthorityStep>) -> Option<Duration> {
         let name = &self.config.secret;
         let (written, rest) = self.writer.write(name, &secret, step.is_none()).await;
         match written {
-            Written::Done => {
+            SecretWriteOutcome::Done => {
                 tracing::info!(secret = name, "{}", after_step(step));
-                self.refused.remove(&Reason::WriteRefused);
-                self.complain();
+                self.refused.remove(&DiagnosticReason::WriteRefused);
+                self.report_diagnostics();
             }
-            Written::Refused(words) => {
-                self.refused.insert(Reason::WriteRefused, words);
-                self.complain();
+            SecretWriteOutcome::Refused(words) => {
+                self.refused.insert(DiagnosticReason::WriteRefused, words);
+                self.report_diagnostics();
             }
-            Written::Not => {}
+            SecretWriteOutcome::Not => {}
         }
         Some(rest)
     }
 }
 
 /// The log message for a step.
-fn after_step(step: Option<Step>) -> &'static str {
+fn after_step(step: Option<AuthorityStep>) -> &'static str {
     match step {
         None => "the authority of xDS is created",
-        Some(Step::Introduce) => "rotation of the authority, phase 1 of 3: a new one is trusted",
-        Some(Step::Sign) => "rotation of the authority, phase 2 of 3: the new one signs",
-        Some(Step::Forget) => "rotation of the authority, phase 3 of 3: the former one is forgotten",
-        Some(Step::Replace) => "the authority has ended, and a new one takes its place at once",
+        Some(AuthorityStep::Introduce) => "rotation of the authority, phase 1 of 3: a new one is trusted",
+        Some(AuthorityStep::Sign) => "rotation of the authority, phase 2 of 3: the new one signs",
+        Some(AuthorityStep::Forget) => "rotation of the authority, phase 3 of 3: the former one is forgotten",
+        Some(AuthorityStep::Replace) => "the authority has ended, and a new one takes its place at once",
     }
 }

@@ -20,8 +20,8 @@ use rustls::pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::sign::{self, Pair};
-use crate::cluster::kube::{self, Wiped};
+use super::sign::{self, CertificatePair};
+use crate::cluster::kube::{self, ZeroizingSecret};
 use crate::cluster::reconcile::own_secret;
 use limpet_model::{MANAGED_BY, MANAGER};
 
@@ -34,9 +34,9 @@ const NEXT_KEY: &str = "next.key";
 
 /// What is wrong with a Secret: the field and what was expected. The value is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Broken(pub(super) String);
+pub(super) struct BrokenAuthority(pub(super) String);
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -46,19 +46,19 @@ impl fmt::Display for Broken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authority {
     /// The one that signs.
-    pub(super) signing: Pair,
+    pub(super) signing: CertificatePair,
     pub(super) validity: Validity,
     /// The one that will sign next.
-    next: Option<Pair>,
+    next: Option<CertificatePair>,
     /// All that are trusted, in PEM.
     pub(super) trusted: String,
     /// The value of `limpet.dev/rotate` if it asks for another authority.
-    pub(super) wanted: Option<String>,
+    pub(super) rotation_request: Option<String>,
 }
 
 /// How far the change of an authority is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum AuthorityPhase {
     /// There is one authority.
     Settled,
     /// Another one is trusted.
@@ -69,7 +69,7 @@ pub(super) enum Phase {
 
 /// What the leader does next with the authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum AuthorityStep {
     /// Phase 1: another authority is trusted.
     Introduce,
     /// Phase 2: it signs.
@@ -93,7 +93,7 @@ impl Authority {
             signing,
             validity,
             next: None,
-            wanted: None,
+            rotation_request: None,
         })
     }
 
@@ -101,10 +101,10 @@ impl Authority {
     ///
     /// # Errors
     /// If no authority is in it.
-    pub(super) fn read(secret: &SecretObject) -> Result<Self, Broken> {
+    pub(super) fn read(secret: &SecretObject) -> Result<Self, BrokenAuthority> {
         let type_of = secret.type_.as_deref().unwrap_or_default();
         if type_of != TLS {
-            return Err(Broken(format!("type: expected {TLS}, found {type_of:?}")));
+            return Err(BrokenAuthority(format!("type: expected {TLS}, found {type_of:?}")));
         }
         let (signing, validity) = authority(secret, CERTIFICATE, KEY)?;
         let has_next = data(secret, NEXT_CERTIFICATE).is_some() || data(secret, NEXT_KEY).is_some();
@@ -112,10 +112,11 @@ impl Authority {
             .then(|| authority(secret, NEXT_CERTIFICATE, NEXT_KEY))
             .transpose()?;
         let next = next.map(|(pair, _)| pair);
-        let trusted = kube::authorities(&text(secret, TRUSTED)?).map_err(|error| Broken(format!("data: {error}")))?;
+        let trusted =
+            kube::authorities(&text(secret, TRUSTED)?).map_err(|error| BrokenAuthority(format!("data: {error}")))?;
         for (field, pair) in [(CERTIFICATE, Some(&signing)), (NEXT_CERTIFICATE, next.as_ref())] {
             if pair.is_some_and(|pair| !trusted.pem().contains(&pair.certificate)) {
-                return Err(Broken(format!(
+                return Err(BrokenAuthority(format!(
                     "data[{TRUSTED}]: expected the certificate in {field} among others"
                 )));
             }
@@ -125,17 +126,17 @@ impl Authority {
             validity,
             next,
             trusted: trusted.pem().to_owned(),
-            wanted: own_secret::wish(secret),
+            rotation_request: own_secret::rotation_request(secret),
         })
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> AuthorityPhase {
         if self.next.is_some() {
-            Phase::Trusted
+            AuthorityPhase::Trusted
         } else if self.trusted == self.signing.certificate {
-            Phase::Settled
+            AuthorityPhase::Settled
         } else {
-            Phase::Signs
+            AuthorityPhase::Signs
         }
     }
 
@@ -154,26 +155,26 @@ impl Authority {
     ///
     /// # Errors
     /// If there is no randomness.
-    pub(super) fn after(&self, step: Step, now: SystemTime, life: Duration) -> Result<Self, rcgen::Error> {
+    pub(super) fn after(&self, step: AuthorityStep, now: SystemTime, life: Duration) -> Result<Self, rcgen::Error> {
         let mut after = self.clone();
         match (step, &self.next) {
-            (Step::Introduce, _) => {
+            (AuthorityStep::Introduce, _) => {
                 let next = sign::authority(now, life)?;
                 after.trusted.push_str(&next.certificate);
                 after.next = Some(next);
             }
-            (Step::Sign, Some(next)) => {
+            (AuthorityStep::Sign, Some(next)) => {
                 after.signing = next.clone();
                 after.next = None;
             }
-            (Step::Sign | Step::Forget, _) => after.trusted.clone_from(&self.signing.certificate),
-            (Step::Replace, _) => return Self::new(now, life),
+            (AuthorityStep::Sign | AuthorityStep::Forget, _) => after.trusted.clone_from(&self.signing.certificate),
+            (AuthorityStep::Replace, _) => return Self::new(now, life),
         }
         Ok(after)
     }
 
     /// A new Secret with it.
-    pub(super) fn object(&self, name: &str) -> Wiped {
+    pub(super) fn object(&self, name: &str) -> ZeroizingSecret {
         let labels = BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())]);
         let named = SecretObject {
             metadata: ObjectMeta {
@@ -189,7 +190,7 @@ impl Authority {
 
     /// The Secret with this authority and everything else unchanged. `heeded` is the value of `limpet.dev/rotate` that
     /// this answers: a wish for another authority counts as heeded with phase 1.
-    pub(super) fn within(&self, secret: &SecretObject, heeded: Option<&str>) -> Wiped {
+    pub(super) fn within(&self, secret: &SecretObject, heeded: Option<&str>) -> ZeroizingSecret {
         let mut changed = secret.clone();
         own_secret::heed(&mut changed, heeded);
         let data = changed.data.get_or_insert_default();
@@ -210,7 +211,7 @@ impl Authority {
             self.next.as_ref().map(|next| next.certificate.as_str()),
         );
         put(NEXT_KEY, self.next.as_ref().map(|next| next.key.as_str()));
-        Wiped::new(changed)
+        ZeroizingSecret::new(changed)
     }
 }
 
@@ -220,15 +221,19 @@ pub(super) fn data<'a>(secret: &'a SecretObject, field: &str) -> Option<&'a [u8]
     Some(&value.0)
 }
 
-fn text(secret: &SecretObject, field: &str) -> Result<Zeroizing<String>, Broken> {
+fn text(secret: &SecretObject, field: &str) -> Result<Zeroizing<String>, BrokenAuthority> {
     let text = data(secret, field).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    let text = text.ok_or_else(|| Broken(format!("data[{field}]: expected PEM")))?;
+    let text = text.ok_or_else(|| BrokenAuthority(format!("data[{field}]: expected PEM")))?;
     Ok(Zeroizing::new(text.to_owned()))
 }
 
 /// One authority, with its certificate as [`kube::authorities`] writes it.
-fn authority(secret: &SecretObject, certificate: &str, key: &str) -> Result<(Pair, Validity), Broken> {
-    let expected = |what: &str| Broken(format!("data[{certificate}]: expected {what}"));
+fn authority(
+    secret: &SecretObject,
+    certificate: &str,
+    key: &str,
+) -> Result<(CertificatePair, Validity), BrokenAuthority> {
+    let expected = |what: &str| BrokenAuthority(format!("data[{certificate}]: expected {what}"));
     let one = || expected("the certificate of one authority");
     let (chain, key_text) = (text(secret, certificate)?, text(secret, key)?);
     let pem = kube::authorities(&chain).map_err(|_| one())?.pem().to_owned();
@@ -241,11 +246,11 @@ fn authority(secret: &SecretObject, certificate: &str, key: &str) -> Result<(Pai
         return Err(one());
     }
     kube::certificate(pem.as_bytes(), Zeroizing::new(key_text.as_bytes().to_vec())).map_err(|_| {
-        Broken(format!(
+        BrokenAuthority(format!(
             "data[{key}]: expected the private key of {certificate}, in PEM"
         ))
     })?;
-    let pair = Pair {
+    let pair = CertificatePair {
         certificate: pem,
         key: key_text,
     };
@@ -256,5 +261,5 @@ fn authority(secret: &SecretObject, certificate: &str, key: &str) -> Result<(Pai
 /// That of the first certificate.
 fn validity(pem: &str) -> Option<Validity> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
-    limpet_xds::Identity::of(&der).map(|identity| identity.validity)
+    limpet_xds::CertificateIdentity::of(&der).map(|identity| identity.validity)
 }

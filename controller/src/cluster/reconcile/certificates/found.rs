@@ -7,20 +7,20 @@ use kube::Error;
 use limpet_xds::CertificateUse;
 
 use super::schedule::renewal;
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Reason, is_about_the_object, refusal};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, is_about_the_object, refusal};
 use limpet_api::ObjectName;
 
 /// The result of a round.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct CertificateResults {
     /// The certificate that ends first.
     pub(super) first: Option<CertificateUse>,
     /// When the first one is renewed.
     pub(super) renewal: Option<SystemTime>,
     /// The Secrets that cannot be kept, for a reason that lasts, in words.
-    pub(super) refused: BTreeMap<(ObjectName, Reason), String>,
+    pub(super) refused: BTreeMap<(ObjectName, DiagnosticReason), String>,
     /// The Gateways whose Secret does not have what it should.
-    pub(super) behind: BTreeSet<ObjectName>,
+    pub(super) outdated: BTreeSet<ObjectName>,
     /// Whether something has to be tried again soon.
     pub(super) failed: bool,
     /// Whether the round has ended early, so that what it has not found says nothing.
@@ -29,19 +29,19 @@ pub(super) struct Found {
 
 /// Why a Secret cannot be kept.
 #[derive(Debug)]
-pub(super) enum Obstacle {
+pub(super) enum CertificateObstacle {
     /// There is one of its name that is not ours.
     Taken,
     Api(Error),
 }
 
-impl From<Error> for Obstacle {
+impl From<Error> for CertificateObstacle {
     fn from(error: Error) -> Self {
         Self::Api(error)
     }
 }
 
-impl Obstacle {
+impl CertificateObstacle {
     /// What a person must mend; `None`: it may pass by itself.
     pub(super) fn words(&self, secret: &ObjectName) -> Option<String> {
         match self {
@@ -62,12 +62,12 @@ impl Obstacle {
     }
 }
 
-impl Found {
-    pub(super) fn refuse(&mut self, secret: &ObjectName, reason: Reason, words: String) {
+impl CertificateResults {
+    pub(super) fn refuse(&mut self, secret: &ObjectName, reason: DiagnosticReason, words: String) {
         self.refused.insert((secret.clone(), reason), words);
     }
 
-    pub(super) fn failed(&mut self, secret: &ObjectName, reason: Reason, obstacle: &Obstacle) {
+    pub(super) fn failed(&mut self, secret: &ObjectName, reason: DiagnosticReason, obstacle: &CertificateObstacle) {
         if let Some(words) = obstacle.words(secret) {
             self.refuse(secret, reason, words);
             return;
@@ -75,7 +75,7 @@ impl Found {
         tracing::warn!(%secret, error = ?obstacle, "the certificate of Envoys cannot be kept");
         self.failed = true;
         // An API server that does not answer is no tenant's matter.
-        self.is_partial |= !matches!(obstacle, Obstacle::Api(Error::Api(_)));
+        self.is_partial |= !matches!(obstacle, CertificateObstacle::Api(Error::Api(_)));
     }
 
     pub(super) fn keeps(&mut self, one: CertificateUse) {
@@ -91,7 +91,7 @@ impl Found {
     /// who runs the controller: without waiting for its end, most Envoys would be left without an authority.
     pub(super) fn is_everywhere<'a>(&'a self, gateways: impl IntoIterator<Item = &'a ObjectName>) -> bool {
         let all = namespaces(gateways);
-        !self.is_partial && namespaces(&self.behind).len() * 2 <= all.len()
+        !self.is_partial && namespaces(&self.outdated).len() * 2 <= all.len()
     }
 
     /// What a person must mend: one Secret stands for all of its namespace, because they are refused for one reason.
@@ -133,10 +133,10 @@ mod tests {
             .collect()
     }
 
-    fn with_behind(behind: &[&str]) -> Found {
-        Found {
-            behind: names(behind),
-            ..Found::default()
+    fn with_behind(behind: &[&str]) -> CertificateResults {
+        CertificateResults {
+            outdated: names(behind),
+            ..CertificateResults::default()
         }
     }
 
@@ -155,24 +155,28 @@ mod tests {
         for (behind, expected) in cases {
             assert_eq!(with_behind(behind).is_everywhere(&all), expected, "{behind:?}");
         }
-        assert!(Found::default().is_everywhere(&BTreeSet::new()));
+        assert!(CertificateResults::default().is_everywhere(&BTreeSet::new()));
         // Nobody else would go on.
         assert!(!with_behind(&["a/web"]).is_everywhere(&names(&["a/web", "a/other"])));
     }
 
     #[test]
     fn a_round_that_ended_early_says_nothing() {
-        let mut found = Found::default();
+        let mut found = CertificateResults::default();
         let secret = ObjectName::new("a", "web");
-        found.failed(&secret, Reason::WriteRefused, &Obstacle::Api(Error::TlsRequired));
+        found.failed(
+            &secret,
+            DiagnosticReason::WriteRefused,
+            &CertificateObstacle::Api(Error::TlsRequired),
+        );
         assert!(found.failed && !found.is_everywhere(&names(&SHOPS)));
     }
 
     #[test]
     fn each_namespace_is_told_of_its_own_refusal() {
-        let mut found = Found::default();
+        let mut found = CertificateResults::default();
         for secret in names(&["a/one", "a/two", "b/one"]) {
-            found.failed(&secret, Reason::WriteRefused, &Obstacle::Taken);
+            found.failed(&secret, DiagnosticReason::WriteRefused, &CertificateObstacle::Taken);
         }
         let told: Vec<_> = found
             .diagnostics()

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use limpet_xds::{Identity, Validity};
+use limpet_xds::{CertificateIdentity, Validity};
 use rustls::RootCertStore;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
@@ -17,15 +17,15 @@ use zeroize::Zeroizing;
 
 use super::content::{Authority, CERTIFICATE, KEY, TLS, TRUSTED, data};
 use super::schedule::renewal;
-use super::sign::{self, Pair};
-use crate::cluster::kube::{self, Digest, Wiped};
+use super::sign::{self, CertificatePair};
+use crate::cluster::kube::{self, StatusDigest, ZeroizingSecret};
 use limpet_api::{GATEWAY_GROUP, Kind, ObjectName};
 use limpet_model::{envoys_certificate, envoys_keys, envoys_labels, envoys_uri};
 use limpet_outputs::manifests::CONTROLLER_LABEL;
 
 /// Whose Secrets these are, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SecretPlacement {
     /// The controller's own namespace.
     pub(crate) namespace: String,
     /// Whether the Secrets are in the namespaces of Gateways instead, with the key-encryption keys.
@@ -38,7 +38,7 @@ pub(crate) struct Place {
 
 /// The Secrets that a Gateway should have.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct GatewaySecrets {
     pub(super) gateway: ObjectName,
     /// The Secret with the certificate.
     pub(super) name: ObjectName,
@@ -47,9 +47,9 @@ pub(super) struct Wanted {
     owner: Option<OwnerReference>,
 }
 
-impl Wanted {
+impl GatewaySecrets {
     /// `uid`: that of the Gateway, if it is an object.
-    pub(super) fn new(gateway: &ObjectName, uid: Option<&str>, place: &Place) -> Self {
+    pub(super) fn new(gateway: &ObjectName, uid: Option<&str>, place: &SecretPlacement) -> Self {
         let mut labels = envoys_labels(gateway);
         labels.insert(CONTROLLER_LABEL.to_owned(), place.label.clone());
         let namespace = if place.with_gateways {
@@ -98,14 +98,14 @@ impl Wanted {
     }
 
     /// The digest of what a Secret is made from: the owner, and this.
-    pub(super) fn digest(&self, from: &[&str]) -> Digest {
+    pub(super) fn digest(&self, from: &[&str]) -> StatusDigest {
         let owner = self.owner.as_ref().map(|owner| owner.uid.as_str());
-        Digest::of([&[owner.unwrap_or_default()], from].concat().join("\n").as_bytes())
+        StatusDigest::of([&[owner.unwrap_or_default()], from].concat().join("\n").as_bytes())
     }
 
     /// The Secret with the same key-encryption keys as this one.
-    pub(super) fn keys(&self, own: &SecretObject) -> Wiped {
-        Wiped::new(SecretObject {
+    pub(super) fn keys(&self, own: &SecretObject) -> ZeroizingSecret {
+        ZeroizingSecret::new(SecretObject {
             metadata: self.metadata(&self.keys_name().name),
             type_: own.type_.clone(),
             data: own.data.clone(),
@@ -124,19 +124,19 @@ impl Wanted {
         secret: &SecretObject,
         authority: &Authority,
         now: SystemTime,
-    ) -> Option<(Pair, Validity)> {
+    ) -> Option<(CertificatePair, Validity)> {
         let text = |field| {
             let text = std::str::from_utf8(data(secret, field)?).ok()?;
             Some(Zeroizing::new(text.to_owned()))
         };
-        let pair = Pair {
+        let pair = CertificatePair {
             certificate: text(CERTIFICATE)?.to_string(),
             key: text(KEY)?,
         };
         let key = Zeroizing::new(pair.key.as_bytes().to_vec());
         kube::certificate(pair.certificate.as_bytes(), key).ok()?;
         let der = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).ok()?;
-        let Identity { uris, validity, .. } = Identity::of(&der)?;
+        let CertificateIdentity { uris, validity, .. } = CertificateIdentity::of(&der)?;
         let is_ours = uris == [envoys_uri(&self.gateway)] && is_signed(&der, authority, now);
         (is_ours && now < renewal(validity)).then_some((pair, validity))
     }
@@ -155,21 +155,21 @@ impl Wanted {
         authority: &Authority,
         now: SystemTime,
         life: Duration,
-    ) -> Result<(Pair, Validity), rcgen::Error> {
+    ) -> Result<(CertificatePair, Validity), rcgen::Error> {
         let ends = authority.end(now, life);
         let pair = sign::envoys(&authority.signing, &self.gateway, now, ends)?;
         Ok((pair, Validity { ends, begins: now }))
     }
 
     /// The object for a server-side apply.
-    pub(super) fn object(&self, pair: &Pair, authority: &Authority) -> Wiped {
+    pub(super) fn object(&self, pair: &CertificatePair, authority: &Authority) -> ZeroizingSecret {
         let data = [
             (TRUSTED, authority.trusted.as_bytes()),
             (CERTIFICATE, pair.certificate.as_bytes()),
             (KEY, pair.key.as_bytes()),
         ];
         let data = data.map(|(field, value)| (field.to_owned(), ByteString(value.to_vec())));
-        Wiped::new(SecretObject {
+        ZeroizingSecret::new(SecretObject {
             metadata: self.metadata(&self.name.name),
             type_: Some(TLS.to_owned()),
             data: Some(data.into()),

@@ -24,8 +24,8 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use authority::{KnownAuthority, Reconciler as AuthorityReconciler};
+pub(crate) use authority::{AuthorityReconciler, KnownAuthority};
 pub(crate) use config::AuthorityConfig;
-pub(crate) use gateways::Place;
+pub(crate) use gateways::SecretPlacement;
 pub(crate) use permission::permission;
-pub(crate) use secrets::{Figures, Reconciler as SecretsReconciler};
+pub(crate) use secrets::{CertificateFigures, CertificateReconciler};

@@ -39,14 +39,14 @@ fn may_have(peer: &Peer, group: &str) -> Result<(), String> {
 mod tests {
     use std::time::SystemTime;
 
-    use limpet_xds::{Identity, Validity};
+    use limpet_xds::{CertificateIdentity, Validity};
 
     use super::*;
 
     fn peer(uris: &[&str]) -> Peer {
         Peer {
             address: ([127, 0, 0, 1], 1).into(),
-            identity: Some(Identity {
+            identity: Some(CertificateIdentity {
                 subject: "CN=limpet-envoy".to_owned(),
                 uris: uris.iter().map(ToString::to_string).collect(),
                 dns_names: vec!["spiffe://limpet.dev/gateway/shop/web".to_owned()],

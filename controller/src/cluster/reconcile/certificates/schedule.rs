@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use limpet_xds::Validity;
 
-use super::content::{Authority, Phase, Step};
+use super::content::{Authority, AuthorityPhase, AuthorityStep};
 
 /// When the next step comes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
-    Now(Step),
+pub(super) enum AuthorityStepDue {
+    Now(AuthorityStep),
     /// After this time, if nothing changes before.
     In(Duration),
     /// When every Secret has what the phase is about.
@@ -17,23 +17,28 @@ pub(super) enum Due {
 }
 
 /// The next step. `held` is how long everything has had what the phase is about, as far as that is known.
-pub(super) fn due(authority: &Authority, now: SystemTime, held: Option<Duration>, phase_time: Duration) -> Due {
+pub(super) fn next_step(
+    authority: &Authority,
+    now: SystemTime,
+    held: Option<Duration>,
+    phase_time: Duration,
+) -> AuthorityStepDue {
     let is_over = authority.validity.ends <= now;
     let after = |step| match held {
-        Some(held) if held >= phase_time => Due::Now(step),
-        Some(held) => Due::In(phase_time.saturating_sub(held)),
-        None => Due::WithSecrets,
+        Some(held) if held >= phase_time => AuthorityStepDue::Now(step),
+        Some(held) => AuthorityStepDue::In(phase_time.saturating_sub(held)),
+        None => AuthorityStepDue::WithSecrets,
     };
     match authority.phase() {
-        Phase::Settled if is_over => Due::Now(Step::Replace),
-        Phase::Settled => match renewal(authority.validity).duration_since(now) {
-            Ok(rest) if !rest.is_zero() && authority.wanted.is_none() => Due::In(rest),
-            _ => Due::Now(Step::Introduce),
+        AuthorityPhase::Settled if is_over => AuthorityStepDue::Now(AuthorityStep::Replace),
+        AuthorityPhase::Settled => match renewal(authority.validity).duration_since(now) {
+            Ok(rest) if !rest.is_zero() && authority.rotation_request.is_none() => AuthorityStepDue::In(rest),
+            _ => AuthorityStepDue::Now(AuthorityStep::Introduce),
         },
         // Nobody connects with what it signed.
-        Phase::Trusted if is_over => Due::Now(Step::Sign),
-        Phase::Trusted => after(Step::Sign),
-        Phase::Signs => after(Step::Forget),
+        AuthorityPhase::Trusted if is_over => AuthorityStepDue::Now(AuthorityStep::Sign),
+        AuthorityPhase::Trusted => after(AuthorityStep::Sign),
+        AuthorityPhase::Signs => after(AuthorityStep::Forget),
     }
 }
 

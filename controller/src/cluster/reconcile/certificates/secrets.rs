@@ -14,15 +14,15 @@ use kube::{Api, Client, Error};
 use limpet_xds::{CertificateRole, CertificateUse, Validity};
 use tokio::sync::watch;
 
-use super::authority::{Everywhere, KnownAuthority};
+use super::authority::{AuthorityRollout, KnownAuthority};
 use super::content::Authority;
-use super::found::{Found, Obstacle};
-use super::gateways::{Place, Wanted};
-use crate::cluster::kube::{Backoff, Digest, FIELD_MANAGER, Wiped, delete};
-use crate::cluster::reconcile::diagnostics::{Diagnostics, Reason};
+use super::found::{CertificateObstacle, CertificateResults};
+use super::gateways::{GatewaySecrets, SecretPlacement};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, StatusDigest, ZeroizingSecret, delete};
+use crate::cluster::reconcile::diagnostics::{DiagnosticReason, Diagnostics};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
-use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::reconcile::turns::{Order, Waiting};
+use crate::cluster::reconcile::reported::PublishedReports;
+use crate::cluster::reconcile::turns::{DeferredRetries, RoundOrder};
 use limpet_api::ObjectName;
 use limpet_model::{GATEWAY_NAME, MANAGED_BY, MANAGER};
 use limpet_outputs::manifests::CONTROLLER_LABEL;
@@ -34,73 +34,73 @@ const REFUSED: Duration = Duration::from_secs(10);
 /// What the diagnostics are about.
 const ABOUT: &str = "xds.tls.authority of Gateways";
 
-pub(crate) struct Reconciler {
+pub(crate) struct CertificateReconciler {
     client: Client,
-    place: Place,
+    place: SecretPlacement,
     life: Duration,
-    reported: watch::Receiver<Option<Reported>>,
-    known: watch::Receiver<KnownAuthority>,
+    reported: watch::Receiver<Option<PublishedReports>>,
+    authority: watch::Receiver<KnownAuthority>,
     leads: watch::Receiver<bool>,
-    everywhere: watch::Sender<Option<Everywhere>>,
-    figures: watch::Sender<Figures>,
+    everywhere: watch::Sender<Option<AuthorityRollout>>,
+    figures: watch::Sender<CertificateFigures>,
     diagnostics: Diagnostics,
     /// What the Secrets were last compared with, and when that is due again.
-    compared: Option<Compared>,
+    compared: Option<ComparedSecrets>,
     /// Where Secrets of ours may be.
     namespaces: BTreeSet<String>,
-    order: Order,
+    order: RoundOrder,
     /// What cannot be written, by the Secret, with the API server's words if these are for a person.
-    waiting: Waiting<ObjectName, Option<String>>,
+    waiting: DeferredRetries<ObjectName, Option<String>>,
     backoff: Backoff,
 }
 
 /// What there is of a Gateway's Secrets.
-struct Kept {
-    wanted: Wanted,
-    certificate: Option<Wiped>,
-    keys: Option<Wiped>,
+struct ExistingSecrets {
+    desired: GatewaySecrets,
+    certificate: Option<ZeroizingSecret>,
+    keys: Option<ZeroizingSecret>,
 }
 
-struct Compared {
-    gateways: Gateways,
+struct ComparedSecrets {
+    gateways: ServedGateways,
     authority: Arc<Authority>,
-    next: Instant,
+    compared_until: Instant,
 }
 
 /// The Gateways whose Envoys are served, with their uids, if they are objects.
-type Gateways = BTreeMap<ObjectName, Option<String>>;
+type ServedGateways = BTreeMap<ObjectName, Option<String>>;
 
 /// What is known of the Secrets.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Figures {
+pub(crate) struct CertificateFigures {
     /// The certificate in one of them that ends first.
     pub(crate) first: Option<CertificateUse>,
     /// How many Gateways have none that is as it should be.
-    pub(crate) behind: usize,
+    pub(crate) outdated: usize,
 }
 
-impl Reconcile for Reconciler {
+impl Reconcile for CertificateReconciler {
     const GATHER: Duration = Duration::from_millis(50);
 
     async fn changed(&mut self) -> Result<(), Closed> {
         tokio::select! {
             changed = self.reported.changed() => Ok(changed?),
-            changed = self.known.changed() => Ok(changed?),
+            changed = self.authority.changed() => Ok(changed?),
             changed = self.leads.changed() => Ok(changed?),
         }
     }
 
     async fn reconcile(&mut self) -> Option<Duration> {
         let leads = *self.leads.borrow_and_update();
-        let authority = self.known.borrow_and_update().authority.clone();
+        let authority = self.authority.borrow_and_update().authority.clone();
         let gateways = self.gateways();
         let (true, Some(authority), Some(gateways)) = (leads, authority, gateways) else {
             self.rest();
             return None;
         };
-        let is_same = |compared: &Compared| compared.gateways == gateways && compared.authority == authority;
+        let is_same = |compared: &ComparedSecrets| compared.gateways == gateways && compared.authority == authority;
         if let Some(compared) = self.compared.as_ref().filter(|compared| is_same(compared)) {
-            let rest = compared.next.saturating_duration_since(Instant::now());
+            let rest = compared.compared_until.saturating_duration_since(Instant::now());
             if !rest.is_zero() {
                 return Some(rest);
             }
@@ -110,50 +110,50 @@ impl Reconcile for Reconciler {
             return Some(Self::GATHER);
         };
         let rest = self.conclude(found, &gateways, &authority);
-        self.compared = Some(Compared {
+        self.compared = Some(ComparedSecrets {
             gateways,
             authority,
-            next: Instant::now() + rest,
+            compared_until: Instant::now() + rest,
         });
         Some(rest)
     }
 }
 
-impl Reconciler {
+impl CertificateReconciler {
     /// `everywhere` tells when Secrets agree with an authority.
     pub(crate) fn new(
         client: Client,
-        (place, life): (Place, Duration),
-        reported: watch::Receiver<Option<Reported>>,
+        (place, life): (SecretPlacement, Duration),
+        reported: watch::Receiver<Option<PublishedReports>>,
         known: watch::Receiver<KnownAuthority>,
-        everywhere: watch::Sender<Option<Everywhere>>,
+        everywhere: watch::Sender<Option<AuthorityRollout>>,
         leads: watch::Receiver<bool>,
         diagnostics: Diagnostics,
-    ) -> (Self, watch::Receiver<Figures>) {
-        let (figures, followed) = watch::channel(Figures::default());
+    ) -> (Self, watch::Receiver<CertificateFigures>) {
+        let (figures, followed) = watch::channel(CertificateFigures::default());
         let reconciler = Self {
             client,
             namespaces: BTreeSet::from_iter((!place.with_gateways).then(|| place.namespace.clone())),
             place,
             life,
             reported,
-            known,
+            authority: known,
             leads,
             everywhere,
             figures,
             diagnostics,
             compared: None,
-            order: Order::default(),
-            waiting: Waiting::default(),
+            order: RoundOrder::default(),
+            waiting: DeferredRetries::default(),
             backoff: Backoff::of_the_api(),
         };
         (reconciler, followed)
     }
 
     /// The Gateways whose Envoys are served. `None`: nothing was built yet.
-    fn gateways(&mut self) -> Option<Gateways> {
+    fn gateways(&mut self) -> Option<ServedGateways> {
         let reported = self.reported.borrow_and_update();
-        let Reported { gateways, objects, .. } = reported.as_ref()?;
+        let PublishedReports { gateways, objects, .. } = reported.as_ref()?;
         let uid = |name: &ObjectName| objects.gateways.get(name).map(|gateway| gateway.meta.uid.clone());
         Some(gateways.iter().map(|name| (name.clone(), uid(name))).collect())
     }
@@ -161,30 +161,35 @@ impl Reconciler {
     /// What somebody else does now.
     fn rest(&mut self) {
         self.compared = None;
-        self.waiting = Waiting::default();
+        self.waiting = DeferredRetries::default();
         self.everywhere.send_replace(None);
-        self.figures.send_replace(Figures::default());
+        self.figures.send_replace(CertificateFigures::default());
         self.diagnostics.set(ABOUT, BTreeSet::new());
     }
 
     /// Returns how long until the next round.
-    fn conclude(&mut self, found: Found, gateways: &Gateways, authority: &Arc<Authority>) -> Duration {
+    fn conclude(
+        &mut self,
+        found: CertificateResults,
+        gateways: &ServedGateways,
+        authority: &Arc<Authority>,
+    ) -> Duration {
         let is_done = found.is_everywhere(gateways.keys());
         self.everywhere.send_if_modified(|known| {
             let is_known = known.as_ref().is_some_and(|known| known.authority.signs_as(authority));
             if is_done && !is_known {
                 let (authority, since) = (Arc::clone(authority), Instant::now());
-                *known = Some(Everywhere { authority, since });
+                *known = Some(AuthorityRollout { authority, since });
             } else if !is_done {
                 *known = None;
             }
             is_known != is_done
         });
         let refused = !found.refused.is_empty();
-        self.diagnostics.complain(ABOUT, found.diagnostics());
-        self.figures.send_replace(Figures {
+        self.diagnostics.set_and_log(ABOUT, found.diagnostics());
+        self.figures.send_replace(CertificateFigures {
             first: found.first,
-            behind: found.behind.len(),
+            outdated: found.outdated.len(),
         });
         if found.failed {
             return self.backoff.next();
@@ -196,22 +201,22 @@ impl Reconciler {
     }
 
     /// Compares all Secrets. `None`: there is newer input.
-    async fn round(&mut self, gateways: &Gateways, authority: &Arc<Authority>) -> Option<Found> {
-        let mut found = Found::default();
+    async fn round(&mut self, gateways: &ServedGateways, authority: &Arc<Authority>) -> Option<CertificateResults> {
+        let mut found = CertificateResults::default();
         let own_keys = match self.own_keys().await {
             Ok(own_keys) => own_keys,
             Err(error) => {
                 let name = ObjectName::new(&self.place.namespace, self.place.keys.as_deref().unwrap_or_default());
-                found.failed(&name, Reason::ReadRefused, &error.into());
+                found.failed(&name, DiagnosticReason::ReadRefused, &error.into());
                 found.is_partial = true;
                 return Some(found);
             }
         };
-        let (all, excess) = self.look(gateways, &mut found).await;
-        let names = |kept: &Kept| [kept.wanted.name.clone(), kept.wanted.keys_name()];
+        let (all, excess) = self.list_secrets(gateways, &mut found).await;
+        let names = |kept: &ExistingSecrets| [kept.desired.name.clone(), kept.desired.keys_name()];
         let known: BTreeSet<ObjectName> = all.iter().flat_map(names).chain(excess.iter().map(name_of)).collect();
         self.waiting.retain(|secret| known.contains(secret));
-        for kept in self.order.begin(all, |kept| &kept.wanted.gateway.namespace) {
+        for kept in self.order.begin(all, |kept| &kept.desired.gateway.namespace) {
             if found.is_partial {
                 return Some(found);
             }
@@ -233,21 +238,25 @@ impl Reconciler {
     }
 
     /// Whether a round ends, because it has written enough, and other Gateways or another authority are there.
-    fn is_outdated(&mut self, gateways: &Gateways, authority: &Arc<Authority>) -> bool {
-        let has_changed = || Ok(self.reported.has_changed()? || self.known.has_changed()?);
+    fn is_outdated(&mut self, gateways: &ServedGateways, authority: &Arc<Authority>) -> bool {
+        let has_changed = || Ok(self.reported.has_changed()? || self.authority.has_changed()?);
         let has_changed: Result<bool, watch::error::RecvError> = has_changed();
         if !self.order.may_end() || !has_changed.unwrap_or(true) {
             return false;
         }
-        let known = self.known.borrow_and_update().authority.clone();
+        let known = self.authority.borrow_and_update().authority.clone();
         self.gateways().as_ref() != Some(gateways) || known.as_ref() != Some(authority)
     }
 
     /// Lists the Secrets of all namespaces. Returns those of Gateways where they can be read, and the others.
-    async fn look(&mut self, gateways: &Gateways, found: &mut Found) -> (Vec<Kept>, Vec<Wiped>) {
-        let mut by_namespace: BTreeMap<String, Vec<Wanted>> = BTreeMap::new();
+    async fn list_secrets(
+        &mut self,
+        gateways: &ServedGateways,
+        found: &mut CertificateResults,
+    ) -> (Vec<ExistingSecrets>, Vec<ZeroizingSecret>) {
+        let mut by_namespace: BTreeMap<String, Vec<GatewaySecrets>> = BTreeMap::new();
         for (gateway, uid) in gateways {
-            let wanted = Wanted::new(gateway, uid.as_deref(), &self.place);
+            let wanted = GatewaySecrets::new(gateway, uid.as_deref(), &self.place);
             let namespace = wanted.name.namespace.to_string();
             by_namespace.entry(namespace).or_default().push(wanted);
         }
@@ -260,10 +269,10 @@ impl Reconciler {
                     if there.is_empty() && wanted.is_empty() {
                         empty.insert(namespace.clone());
                     }
-                    all.extend(wanted.into_iter().map(|wanted| Kept {
+                    all.extend(wanted.into_iter().map(|wanted| ExistingSecrets {
                         certificate: there.remove(wanted.name.name.as_str()),
                         keys: there.remove(wanted.keys_name().name.as_str()),
-                        wanted,
+                        desired: wanted,
                     }));
                     excess.extend(there.into_values());
                 }
@@ -274,8 +283,8 @@ impl Reconciler {
                 Err(error) => {
                     let obstacle = error.into();
                     for wanted in wanted {
-                        found.failed(&wanted.name, Reason::ReadRefused, &obstacle);
-                        found.behind.insert(wanted.gateway);
+                        found.failed(&wanted.name, DiagnosticReason::ReadRefused, &obstacle);
+                        found.outdated.insert(wanted.gateway);
                     }
                 }
             }
@@ -290,7 +299,7 @@ impl Reconciler {
     }
 
     /// The Secret with the key-encryption keys, if it is copied and there.
-    async fn own_keys(&self) -> Result<Option<Wiped>, Error> {
+    async fn own_keys(&self) -> Result<Option<ZeroizingSecret>, Error> {
         let Some(name) = self.place.keys.as_ref().filter(|_| self.place.with_gateways) else {
             return Ok(None);
         };
@@ -298,36 +307,43 @@ impl Reconciler {
     }
 
     /// The Secret of this name, if there is one. The right to list it is what following it needs, too.
-    async fn named(&self, namespace: &str, name: &str) -> Result<Vec<Wiped>, Error> {
+    async fn named(&self, namespace: &str, name: &str) -> Result<Vec<ZeroizingSecret>, Error> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let list = self.api(namespace).list(&named).await?;
-        Ok(list.items.into_iter().map(Wiped::new).collect())
+        Ok(list.items.into_iter().map(ZeroizingSecret::new).collect())
     }
 
     /// The Secrets of Gateways that are there, and ours.
-    async fn list(&self, namespace: &str) -> Result<BTreeMap<String, Wiped>, Error> {
+    async fn list(&self, namespace: &str) -> Result<BTreeMap<String, ZeroizingSecret>, Error> {
         let label = &self.place.label;
         let ours = format!("{MANAGED_BY}={MANAGER},{CONTROLLER_LABEL}={label},{GATEWAY_NAME}");
         let list = self.api(namespace).list(&ListParams::default().labels(&ours)).await?;
         let named = list.items.into_iter().map(|secret| {
             let name = secret.metadata.name.clone().unwrap_or_default();
-            (name, Wiped::new(secret))
+            (name, ZeroizingSecret::new(secret))
         });
         Ok(named.collect())
     }
 
     /// Writes a Gateway's Secrets if they are not as they should be.
-    async fn keep(&mut self, kept: &Kept, (authority, own_keys): (&Authority, Option<&Wiped>), found: &mut Found) {
-        let Kept { wanted, keys, .. } = kept;
+    async fn keep(
+        &mut self,
+        kept: &ExistingSecrets,
+        (authority, own_keys): (&Authority, Option<&ZeroizingSecret>),
+        found: &mut CertificateResults,
+    ) {
+        let ExistingSecrets {
+            desired: wanted, keys, ..
+        } = kept;
         match self.keep_certificate(kept, authority, found).await {
             Some(validity) => found.keeps(CertificateUse {
                 role: CertificateRole::Client,
                 whose: format!("the Secret {}", wanted.name),
                 validity,
             }),
-            None => drop(found.behind.insert(wanted.gateway.clone())),
+            None => drop(found.outdated.insert(wanted.gateway.clone())),
         }
-        let Some(own) = own_keys.map(Wiped::object) else {
+        let Some(own) = own_keys.map(ZeroizingSecret::object) else {
             return;
         };
         let name = wanted.keys_name();
@@ -339,7 +355,7 @@ impl Reconciler {
         if self.waits(&name, input, found) {
             return;
         }
-        self.order.ask(&wanted.gateway.namespace);
+        self.order.record_turn(&wanted.gateway.namespace);
         match self.apply(&wanted.keys(own), keys.is_some()).await {
             Ok(()) => self.waiting.done(&name),
             Err(obstacle) => self.fail(name, input, &obstacle, found),
@@ -347,12 +363,19 @@ impl Reconciler {
     }
 
     /// Returns how long the certificate in the Secret is valid; `None`: it is not as it should be.
-    async fn keep_certificate(&mut self, kept: &Kept, authority: &Authority, found: &mut Found) -> Option<Validity> {
-        let Kept {
-            wanted, certificate, ..
+    async fn keep_certificate(
+        &mut self,
+        kept: &ExistingSecrets,
+        authority: &Authority,
+        found: &mut CertificateResults,
+    ) -> Option<Validity> {
+        let ExistingSecrets {
+            desired: wanted,
+            certificate,
+            ..
         } = kept;
         let now = SystemTime::now();
-        let is = certificate.as_ref().map(Wiped::object);
+        let is = certificate.as_ref().map(ZeroizingSecret::object);
         let good = is.and_then(|secret| wanted.certificate(secret, authority, now));
         let is_complete = is.is_some_and(|secret| wanted.is_complete(secret, authority));
         let is_new = good.is_none();
@@ -375,7 +398,7 @@ impl Reconciler {
                 return None;
             }
         };
-        self.order.ask(&wanted.gateway.namespace);
+        self.order.record_turn(&wanted.gateway.namespace);
         match self.apply(&wanted.object(&pair, authority), is.is_some()).await {
             Ok(()) => {
                 tracing::info!(secret = %wanted.name, gateway = %wanted.gateway, is_new, "wrote the certificate of Envoys");
@@ -390,48 +413,54 @@ impl Reconciler {
     }
 
     /// Whether the same was refused lately; the words are told again.
-    fn waits(&self, secret: &ObjectName, input: Digest, found: &mut Found) -> bool {
+    fn waits(&self, secret: &ObjectName, input: StatusDigest, found: &mut CertificateResults) -> bool {
         let words = self.waiting.outcome(secret, input, Instant::now());
         if let Some(Some(words)) = words {
-            found.refuse(secret, Reason::WriteRefused, words.clone());
+            found.refuse(secret, DiagnosticReason::WriteRefused, words.clone());
         }
         words.is_some()
     }
 
     /// A Secret cannot be written. If that is not the matter of others, it waits.
-    fn fail(&mut self, secret: ObjectName, input: Digest, obstacle: &Obstacle, found: &mut Found) {
-        found.failed(&secret, Reason::WriteRefused, obstacle);
+    fn fail(
+        &mut self,
+        secret: ObjectName,
+        input: StatusDigest,
+        obstacle: &CertificateObstacle,
+        found: &mut CertificateResults,
+    ) {
+        found.failed(&secret, DiagnosticReason::WriteRefused, obstacle);
         if obstacle.is_about_the_object() {
             let words = obstacle.words(&secret);
-            self.waiting.put_off(secret, input, words, Instant::now());
+            self.waiting.defer(secret, input, words, Instant::now());
         }
     }
 
     /// Writes a Secret, which is among ours or is not there yet.
-    async fn apply(&self, secret: &Wiped, is_ours: bool) -> Result<(), Obstacle> {
+    async fn apply(&self, secret: &ZeroizingSecret, is_ours: bool) -> Result<(), CertificateObstacle> {
         // The Lease may have been lost meanwhile.
         if !*self.leads.borrow() {
             return Ok(());
         }
         let ObjectName { namespace, name } = name_of(secret);
         if !is_ours && !self.named(&namespace, &name).await?.is_empty() {
-            return Err(Obstacle::Taken);
+            return Err(CertificateObstacle::Taken);
         }
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(secret.object());
         let written = self.api(&namespace).patch(&name, &params, &patch).await?;
-        drop(Wiped::new(written));
+        drop(ZeroizingSecret::new(written));
         Ok(())
     }
 
     /// Deletes the Secret of a Gateway that is not ours any more.
-    async fn delete(&mut self, secret: &Wiped, found: &mut Found) {
+    async fn delete(&mut self, secret: &ZeroizingSecret, found: &mut CertificateResults) {
         let (name, metadata) = (name_of(secret), &secret.object().metadata);
-        let input = Digest::of(metadata.uid.as_deref().unwrap_or_default().as_bytes());
+        let input = StatusDigest::of(metadata.uid.as_deref().unwrap_or_default().as_bytes());
         if !*self.leads.borrow() || self.waits(&name, input, found) {
             return;
         }
-        self.order.ask(&name.namespace);
+        self.order.record_turn(&name.namespace);
         match delete(&self.api(&name.namespace), metadata).await {
             Ok(true) => tracing::info!(secret = %name, "deleted the Secret of Envoys whose Gateway is gone"),
             Ok(false) => {}
@@ -444,11 +473,11 @@ impl Reconciler {
     }
 }
 
-fn namespace_of(secret: &Wiped) -> &str {
+fn namespace_of(secret: &ZeroizingSecret) -> &str {
     secret.object().metadata.namespace.as_deref().unwrap_or_default()
 }
 
-fn name_of(secret: &Wiped) -> ObjectName {
+fn name_of(secret: &ZeroizingSecret) -> ObjectName {
     let name = secret.object().metadata.name.as_deref().unwrap_or_default();
     ObjectName::new(namespace_of(secret), name)
 }

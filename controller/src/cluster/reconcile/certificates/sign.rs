@@ -18,14 +18,14 @@ const CLOCKS: Duration = Duration::from_secs(3600);
 
 /// A certificate and its key, in PEM. The key is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Pair {
+pub(crate) struct CertificatePair {
     pub(super) certificate: String,
     pub(super) key: Zeroizing<String>,
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for CertificatePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pair").finish_non_exhaustive()
+        f.debug_struct("CertificatePair").finish_non_exhaustive()
     }
 }
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Pair {
 ///
 /// # Errors
 /// If there is no randomness.
-pub(super) fn authority(now: SystemTime, life: Duration) -> Result<Pair, Error> {
+pub(super) fn authority(now: SystemTime, life: Duration) -> Result<CertificatePair, Error> {
     let key = key()?;
     let mut params = params(now, life);
     let name = format!("limpet-xds-{}", short_hash(key.public_key_raw()));
@@ -48,7 +48,12 @@ pub(super) fn authority(now: SystemTime, life: Duration) -> Result<Pair, Error> 
 ///
 /// # Errors
 /// If the authority or a name cannot be used.
-pub(super) fn server(by: &Pair, names: &[String], now: SystemTime, ends: SystemTime) -> Result<Pair, Error> {
+pub(super) fn server(
+    by: &CertificatePair,
+    names: &[String],
+    now: SystemTime,
+    ends: SystemTime,
+) -> Result<CertificatePair, Error> {
     let mut params = leaf(now, ends, ExtendedKeyUsagePurpose::ServerAuth);
     params.subject_alt_names = CertificateParams::new(names)?.subject_alt_names;
     params.distinguished_name.push(DnType::CommonName, "limpet-controller");
@@ -59,7 +64,12 @@ pub(super) fn server(by: &Pair, names: &[String], now: SystemTime, ends: SystemT
 ///
 /// # Errors
 /// If the authority cannot be used.
-pub(super) fn envoys(by: &Pair, gateway: &ObjectName, now: SystemTime, ends: SystemTime) -> Result<Pair, Error> {
+pub(super) fn envoys(
+    by: &CertificatePair,
+    gateway: &ObjectName,
+    now: SystemTime,
+    ends: SystemTime,
+) -> Result<CertificatePair, Error> {
     let mut params = leaf(now, ends, ExtendedKeyUsagePurpose::ClientAuth);
     params.subject_alt_names = vec![SanType::URI(envoys_uri(gateway).try_into()?)];
     params.distinguished_name.push(DnType::CommonName, envoys_name(gateway));
@@ -84,7 +94,7 @@ fn params(now: SystemTime, life: Duration) -> CertificateParams {
     params
 }
 
-fn signed(params: &CertificateParams, by: &Pair) -> Result<Pair, Error> {
+fn signed(params: &CertificateParams, by: &CertificatePair) -> Result<CertificatePair, Error> {
     let authority = Zeroizing::new(KeyPair::from_pem(&by.key)?);
     let issuer = Issuer::from_ca_cert_pem(&by.certificate, &*authority)?;
     let key = key()?;
@@ -96,8 +106,8 @@ fn key() -> Result<Zeroizing<KeyPair>, Error> {
     KeyPair::generate().map(Zeroizing::new)
 }
 
-fn pair(certificate: String, key: &KeyPair) -> Pair {
-    Pair {
+fn pair(certificate: String, key: &KeyPair) -> CertificatePair {
+    CertificatePair {
         certificate,
         key: Zeroizing::new(key.serialize_pem()),
     }

@@ -4,9 +4,9 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
 use super::config::AuthorityConfig;
-use super::content::{Authority, Phase, Step};
-use super::gateways::{Place, Wanted};
-use super::schedule::{Due, due, renewal};
+use super::content::{Authority, AuthorityPhase, AuthorityStep};
+use super::gateways::{GatewaySecrets, SecretPlacement};
+use super::schedule::{AuthorityStepDue, next_step, renewal};
 use super::sign;
 use limpet_api::ObjectName;
 use limpet_xds::{TlsInMemory, TlsPem, Validity};
@@ -29,12 +29,12 @@ fn written(authority: &Authority) -> Authority {
     Authority::read(authority.object(NAME).object()).unwrap()
 }
 
-fn after(authority: &Authority, step: Step) -> Authority {
+fn after(authority: &Authority, step: AuthorityStep) -> Authority {
     written(&authority.after(step, now(), 300 * DAY).unwrap())
 }
 
-fn place(with_gateways: bool) -> Place {
-    Place {
+fn place(with_gateways: bool) -> SecretPlacement {
+    SecretPlacement {
         namespace: "limpet-system".to_owned(),
         with_gateways,
         label: "limpet.dev_controller".to_owned(),
@@ -42,12 +42,12 @@ fn place(with_gateways: bool) -> Place {
     }
 }
 
-fn web() -> Wanted {
-    Wanted::new(&ObjectName::new("shop", "web"), Some("uid"), &place(false))
+fn web() -> GatewaySecrets {
+    GatewaySecrets::new(&ObjectName::new("shop", "web"), Some("uid"), &place(false))
 }
 
 /// The Secret of the Gateway, signed by this authority for 30 days.
-fn secret_of(wanted: &Wanted, authority: &Authority) -> SecretObject {
+fn secret_of(wanted: &GatewaySecrets, authority: &Authority) -> SecretObject {
     let (pair, _) = wanted.sign(authority, now(), 30 * DAY).unwrap();
     wanted.object(&pair, authority).object().clone()
 }
@@ -68,7 +68,7 @@ fn set(secret: &mut SecretObject, field: &str, value: Option<&[u8]>) {
 fn an_authority_is_read_as_it_was_written() {
     let first = authority();
     assert_eq!(first, written(&first));
-    assert_eq!(first.phase(), Phase::Settled);
+    assert_eq!(first.phase(), AuthorityPhase::Settled);
     assert_eq!(first.validity.ends, now() + 300 * DAY);
     assert_ne!(first, authority(), "two have one key");
 }
@@ -76,45 +76,53 @@ fn an_authority_is_read_as_it_was_written() {
 #[test]
 fn a_rotation_goes_through_its_phases() {
     let old = authority();
-    let trusted = after(&old, Step::Introduce);
-    assert_eq!(trusted.phase(), Phase::Trusted);
+    let trusted = after(&old, AuthorityStep::Introduce);
+    assert_eq!(trusted.phase(), AuthorityPhase::Trusted);
     assert_eq!(trusted.signing, old.signing);
     assert!(trusted.trusted.starts_with(&old.trusted) && trusted.trusted.len() > old.trusted.len());
 
-    let signs = after(&trusted, Step::Sign);
-    assert_eq!(signs.phase(), Phase::Signs);
+    let signs = after(&trusted, AuthorityStep::Sign);
+    assert_eq!(signs.phase(), AuthorityPhase::Signs);
     assert_eq!(signs.trusted, trusted.trusted);
     assert_ne!(signs.signing, old.signing);
 
-    let new = after(&signs, Step::Forget);
-    assert_eq!(new.phase(), Phase::Settled);
+    let new = after(&signs, AuthorityStep::Forget);
+    assert_eq!(new.phase(), AuthorityPhase::Settled);
     assert_eq!(new.signing, signs.signing);
     assert!(!new.trusted.contains(&old.signing.certificate));
 }
 
 #[test]
 fn a_phase_lasts_until_every_secret_has_had_it_for_long_enough() {
-    let trusted = after(&authority(), Step::Introduce);
-    let signs = after(&trusted, Step::Sign);
-    for (authority, step) in [(trusted, Step::Sign), (signs, Step::Forget)] {
-        let at = |held| due(&authority, now() + 250 * DAY, held, 10 * MINUTE);
-        assert_eq!(at(None), Due::WithSecrets);
-        assert_eq!(at(Some(9 * MINUTE)), Due::In(MINUTE));
-        assert_eq!(at(Some(10 * MINUTE)), Due::Now(step));
+    let trusted = after(&authority(), AuthorityStep::Introduce);
+    let signs = after(&trusted, AuthorityStep::Sign);
+    for (authority, step) in [(trusted, AuthorityStep::Sign), (signs, AuthorityStep::Forget)] {
+        let at = |held| next_step(&authority, now() + 250 * DAY, held, 10 * MINUTE);
+        assert_eq!(at(None), AuthorityStepDue::WithSecrets);
+        assert_eq!(at(Some(9 * MINUTE)), AuthorityStepDue::In(MINUTE));
+        assert_eq!(at(Some(10 * MINUTE)), AuthorityStepDue::Now(step));
     }
 }
 
 #[test]
 fn an_authority_is_replaced_in_time_or_when_asked() {
     let mut settled = authority();
-    let due = |authority: &Authority, day: u32| due(authority, now() + day * DAY, None, MINUTE);
-    assert!(matches!(due(&settled, 190), Due::In(rest) if rest < 11 * DAY));
-    assert_eq!(due(&settled, 201), Due::Now(Step::Introduce));
-    assert_eq!(due(&settled, 300), Due::Now(Step::Replace), "nobody connects any more");
-    settled.wanted = Some("now".to_owned());
-    assert_eq!(due(&settled, 1), Due::Now(Step::Introduce));
-    let trusted = after(&settled, Step::Introduce);
-    assert_eq!(due(&trusted, 300), Due::Now(Step::Sign), "nobody connects any more");
+    let due = |authority: &Authority, day: u32| next_step(authority, now() + day * DAY, None, MINUTE);
+    assert!(matches!(due(&settled, 190), AuthorityStepDue::In(rest) if rest < 11 * DAY));
+    assert_eq!(due(&settled, 201), AuthorityStepDue::Now(AuthorityStep::Introduce));
+    assert_eq!(
+        due(&settled, 300),
+        AuthorityStepDue::Now(AuthorityStep::Replace),
+        "nobody connects any more"
+    );
+    settled.rotation_request = Some("now".to_owned());
+    assert_eq!(due(&settled, 1), AuthorityStepDue::Now(AuthorityStep::Introduce));
+    let trusted = after(&settled, AuthorityStep::Introduce);
+    assert_eq!(
+        due(&trusted, 300),
+        AuthorityStepDue::Now(AuthorityStep::Sign),
+        "nobody connects any more"
+    );
 }
 
 #[test]
@@ -123,16 +131,16 @@ fn a_wish_for_another_authority_is_heeded_once() {
     let mut secret = first.object(NAME).object().clone();
     secret.metadata.annotations = Some([("limpet.dev/rotate".to_owned(), "1".to_owned())].into());
     let wished = Authority::read(&secret).unwrap();
-    assert_eq!(wished.wanted.as_deref(), Some("1"));
-    let next = wished.after(Step::Introduce, now(), DAY).unwrap();
-    let begun = next.within(&secret, wished.wanted.as_deref());
-    assert_eq!(Authority::read(begun.object()).unwrap().wanted, None);
+    assert_eq!(wished.rotation_request.as_deref(), Some("1"));
+    let next = wished.after(AuthorityStep::Introduce, now(), DAY).unwrap();
+    let begun = next.within(&secret, wished.rotation_request.as_deref());
+    assert_eq!(Authority::read(begun.object()).unwrap().rotation_request, None);
 }
 
 #[test]
 fn a_damaged_authority_is_told_by_its_field() {
     let other = authority();
-    let trusted = after(&authority(), Step::Introduce);
+    let trusted = after(&authority(), AuthorityStep::Introduce);
     let leaf = sign::server(&other.signing, &["a".to_owned()], now(), now() + DAY).unwrap();
     let broken = |change: &dyn Fn(&mut SecretObject)| {
         let mut secret = trusted.object(NAME).object().clone();
@@ -182,10 +190,10 @@ fn what_replicas_sign_is_taken_by_their_servers() {
     assert!(sign::server(&authority.signing, &["\u{e9}".to_owned()], now(), now() + DAY).is_err());
 }
 
-fn identity(pem: &str) -> limpet_xds::Identity {
+fn identity(pem: &str) -> limpet_xds::CertificateIdentity {
     use rustls::pki_types::pem::PemObject as _;
     let der = rustls::pki_types::CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-    limpet_xds::Identity::of(&der).unwrap()
+    limpet_xds::CertificateIdentity::of(&der).unwrap()
 }
 
 #[test]
@@ -200,7 +208,7 @@ fn a_certificate_names_its_gateway_and_no_other() {
     assert_eq!(identity.validity.begins, now() - Duration::from_secs(3600));
     let secret = secret_of(&web(), &authority);
     assert!(is_good(&secret, &authority, now()));
-    let other = Wanted::new(&ObjectName::new("shop", "other"), Some("uid"), &place(false));
+    let other = GatewaySecrets::new(&ObjectName::new("shop", "other"), Some("uid"), &place(false));
     assert!(other.certificate(&secret, &authority, now()).is_none());
 }
 
@@ -224,15 +232,15 @@ fn a_certificate_is_renewed_at_two_thirds_of_its_life() {
 fn a_change_of_the_authority_reaches_the_secrets() {
     let old = authority();
     let secret = secret_of(&web(), &old);
-    let trusted = after(&old, Step::Introduce);
+    let trusted = after(&old, AuthorityStep::Introduce);
     // The same certificate, and more that are trusted.
     assert!(web().certificate(&secret, &trusted, now()).is_some());
     assert!(!web().is_complete(&secret, &trusted));
-    let signs = after(&trusted, Step::Sign);
+    let signs = after(&trusted, AuthorityStep::Sign);
     assert!(web().certificate(&secret, &signs, now()).is_none());
     let renewed = secret_of(&web(), &signs);
     assert!(is_good(&renewed, &signs, now()));
-    let new = after(&signs, Step::Forget);
+    let new = after(&signs, AuthorityStep::Forget);
     assert!(web().certificate(&renewed, &new, now()).is_some());
     assert!(!web().is_complete(&renewed, &new));
 }
@@ -267,7 +275,7 @@ fn a_damaged_secret_of_a_gateway_is_noticed() {
 fn secrets_are_beside_the_gateway_if_that_is_asked_for() {
     assert_eq!(web().name.namespace, "limpet-system");
     let authority = authority();
-    let beside = Wanted::new(&ObjectName::new("shop", "web"), Some("uid"), &place(true));
+    let beside = GatewaySecrets::new(&ObjectName::new("shop", "web"), Some("uid"), &place(true));
     assert_eq!(beside.name.namespace, "shop");
     let mut secret = secret_of(&beside, &authority);
     assert_eq!(secret.metadata.owner_references.as_ref().unwrap()[0].uid, "uid");
@@ -285,7 +293,7 @@ fn secrets_are_beside_the_gateway_if_that_is_asked_for() {
     assert!(!beside.has_keys(&copy, &own));
 
     // Contour's Gateway is no object, so it owns nothing.
-    let contour = Wanted::new(&ObjectName::new("shop", "contour"), None, &place(true));
+    let contour = GatewaySecrets::new(&ObjectName::new("shop", "contour"), None, &place(true));
     assert_eq!(contour.name.namespace, "shop");
     let secret = secret_of(&contour, &authority);
     assert_eq!(secret.metadata.owner_references, None);
@@ -294,7 +302,7 @@ fn secrets_are_beside_the_gateway_if_that_is_asked_for() {
 
 #[test]
 fn keys_are_not_shown_by_debug() {
-    let trusted = after(&authority(), Step::Introduce);
+    let trusted = after(&authority(), AuthorityStep::Introduce);
     let shown = format!("{trusted:?} {:?} {:?}", trusted.object(NAME), trusted.signing);
     // Behind the names of the algorithms, which a certificate has as well.
     let secret = &trusted.signing.key[78..92];

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::cluster::kube::{Cost, Deletion, Deletions};
+use crate::cluster::kube::{DeletionCost, PodDeletion, PodDeletions};
 use crate::settling::SETTLING;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
@@ -11,17 +11,17 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(30);
 
 /// What is counted of the pods of all Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct PodCounts {
     /// Since when; `None`: nothing is yet.
     pub(crate) since: Option<Timestamp>,
     /// The Services that routes lead to.
     pub(crate) services: BTreeSet<ObjectName>,
-    pub(crate) pods: Vec<Living>,
+    pub(crate) pods: Vec<PodSessionCount>,
 }
 
 /// What lives at a pod, as a backend of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Living {
+pub(crate) struct PodSessionCount {
     pub(crate) service: ObjectName,
     pub(crate) pod: ObjectName,
     /// Whether it is an endpoint now. One that is not ready may become one again, with its sessions.
@@ -34,7 +34,7 @@ pub(crate) struct Living {
 
 /// What is to be written on a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Write {
+pub(super) struct CostPatch {
     /// `None`: nothing any more.
     pub(super) cost: Option<i32>,
     /// A Service that asks for it.
@@ -45,11 +45,11 @@ pub(super) struct Write {
 /// `last` when this process wrote a pod.
 pub(super) fn writes(
     asking: &BTreeSet<ObjectName>,
-    counts: &Counts,
-    written: &Deletions,
+    counts: &PodCounts,
+    written: &PodDeletions,
     last: &BTreeMap<ObjectName, Timestamp>,
     now: Timestamp,
-) -> BTreeMap<ObjectName, Write> {
+) -> BTreeMap<ObjectName, CostPatch> {
     if counts.since.is_none_or(|since| now.since(since) < SETTLING) {
         return BTreeMap::new();
     }
@@ -67,25 +67,29 @@ pub(super) fn writes(
 }
 
 /// What a pod has; `None`: nothing, or it is being deleted.
-fn own<'a>(written: &'a Deletions, pod: &ObjectName) -> Option<&'a Cost> {
+fn own<'a>(written: &'a PodDeletions, pod: &ObjectName) -> Option<&'a DeletionCost> {
     match written.get(pod) {
-        Some(Deletion::Costs(cost)) => Some(cost),
-        Some(Deletion::Begun) | None => None,
+        Some(PodDeletion::Costs(cost)) => Some(cost),
+        Some(PodDeletion::Begun) | None => None,
     }
 }
 
 /// The pods of asking Services whose cost must change, so that each Service's pods are in the order of their counts.
 /// Costs that are out of date and still in order stay, and so do those of a Service with a pod that may have more than
 /// is counted: nobody knows its place.
-fn changed(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) -> BTreeMap<ObjectName, Write> {
-    let begun = |pod: &ObjectName| matches!(written.get(pod), Some(Deletion::Begun));
+fn changed(
+    asking: &BTreeSet<ObjectName>,
+    counts: &PodCounts,
+    written: &PodDeletions,
+) -> BTreeMap<ObjectName, CostPatch> {
+    let begun = |pod: &ObjectName| matches!(written.get(pod), Some(PodDeletion::Begun));
     // Who ends with a pod are the sessions of all its Services.
     let mut sums: BTreeMap<&ObjectName, u64> = BTreeMap::new();
     let mut services: BTreeMap<&ObjectName, BTreeSet<&ObjectName>> = BTreeMap::new();
     let mut unknown: BTreeSet<&ObjectName> = BTreeSet::new();
     let there = counts.pods.iter().filter(|living| living.is_endpoint);
     for living in there.filter(|living| !begun(&living.pod)) {
-        let Living { service, pod, .. } = living;
+        let PodSessionCount { service, pod, .. } = living;
         let sum = sums.entry(pod).or_default();
         *sum = sum.saturating_add(living.count);
         if !living.complete {
@@ -125,7 +129,7 @@ fn changed(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) 
     }
     let writes = stale.into_iter().filter(|(pod, _)| counted(pod) != has(pod));
     let writes = writes.map(|(pod, service)| {
-        let write = Write {
+        let write = CostPatch {
             cost: Some(counted(pod)),
             service: Some(service.clone()),
         };
@@ -162,7 +166,11 @@ fn out_of_order(mut pods: Vec<(i32, i32, &ObjectName)>) -> Vec<&ObjectName> {
 
 /// The pods that have a cost of ours, and no Service that asks for it. One that is no endpoint and has no session is
 /// worth what a pod without the annotation is.
-fn unasked(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) -> BTreeMap<ObjectName, Write> {
+fn unasked(
+    asking: &BTreeSet<ObjectName>,
+    counts: &PodCounts,
+    written: &PodDeletions,
+) -> BTreeMap<ObjectName, CostPatch> {
     let asked: BTreeSet<&ObjectName> = counts
         .pods
         .iter()
@@ -172,7 +180,7 @@ fn unasked(asking: &BTreeSet<ObjectName>, counts: &Counts, written: &Deletions) 
     let ours = written
         .keys()
         .filter(|pod| own(written, pod).is_some_and(|cost| cost.written.is_some()));
-    let nothing = Write {
+    let nothing = CostPatch {
         cost: None,
         service: None,
     };

@@ -9,5 +9,5 @@ mod reconciler;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use costs::{Counts, Living};
-pub(crate) use reconciler::{Reconciler, Writer};
+pub(crate) use costs::{PodCounts, PodSessionCount};
+pub(crate) use reconciler::{DeletionCostReconciler, PodWriter};

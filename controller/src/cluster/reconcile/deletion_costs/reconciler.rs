@@ -9,12 +9,12 @@ use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::costs::{Counts, INTERVAL, Write, writes};
-use crate::cluster::kube::{DELETION_COST, Deletion, Deletions, writer_of_costs};
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason, refusal};
+use super::costs::{CostPatch, INTERVAL, PodCounts, writes};
+use crate::cluster::kube::{DELETION_COST, PodDeletion, PodDeletions, writer_of_costs};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
-use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::reconcile::turns::Order;
+use crate::cluster::reconcile::reported::PublishedReports;
+use crate::cluster::reconcile::turns::RoundOrder;
 use crate::time_format::now;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
@@ -30,14 +30,14 @@ const REFUSED: Duration = Duration::from_secs(10);
 const ABOUT: &str = "costs of deletion";
 
 /// As whom pods are written.
-pub(crate) struct Writer {
+pub(crate) struct PodWriter {
     client: Client,
     field_manager: String,
     /// The `ClusterRole` that permits it.
     role: String,
 }
 
-impl Writer {
+impl PodWriter {
     /// `controller` is the name of this one.
     pub(crate) fn new(client: Client, controller: &str, role: String) -> Self {
         Self {
@@ -57,22 +57,22 @@ pub(super) fn advice(role: &str, words: &str) -> String {
 }
 
 /// Writes what it costs to delete pods.
-pub(crate) struct Reconciler<F> {
-    writer: Writer,
+pub(crate) struct DeletionCostReconciler<F> {
+    writer: PodWriter,
     count: F,
-    reported: watch::Receiver<Option<Reported>>,
-    deletions: watch::Receiver<Option<Arc<Deletions>>>,
+    reported: watch::Receiver<Option<PublishedReports>>,
+    deletions: watch::Receiver<Option<Arc<PodDeletions>>>,
     leads: watch::Receiver<bool>,
     diagnostics: Diagnostics,
     /// When pods were written.
     last: BTreeMap<ObjectName, Timestamp>,
     /// The namespaces whose pods the API server refused to write, and when. A role counts for all of them.
     refused: BTreeMap<String, (Timestamp, Diagnostic)>,
-    order: Order,
+    order: RoundOrder,
     logs: LogRate,
 }
 
-impl<F: Fn() -> Counts + Send + Sync> Reconcile for Reconciler<F> {
+impl<F: Fn() -> PodCounts + Send + Sync> Reconcile for DeletionCostReconciler<F> {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -82,22 +82,22 @@ impl<F: Fn() -> Counts + Send + Sync> Reconcile for Reconciler<F> {
     async fn reconcile(&mut self) -> Option<Duration> {
         if !*self.leads.borrow_and_update() {
             self.refused.clear();
-            self.complain();
+            self.report_diagnostics();
             return None;
         }
         let is_all = self.round().await;
-        self.complain();
+        self.report_diagnostics();
         Some(if is_all { TURN } else { MORE })
     }
 }
 
-impl<F: Fn() -> Counts> Reconciler<F> {
+impl<F: Fn() -> PodCounts> DeletionCostReconciler<F> {
     /// `count` says what lives at pods.
     pub(crate) fn new(
-        writer: Writer,
+        writer: PodWriter,
         count: F,
-        reported: watch::Receiver<Option<Reported>>,
-        deletions: watch::Receiver<Option<Arc<Deletions>>>,
+        reported: watch::Receiver<Option<PublishedReports>>,
+        deletions: watch::Receiver<Option<Arc<PodDeletions>>>,
         leads: watch::Receiver<bool>,
         diagnostics: Diagnostics,
     ) -> Self {
@@ -110,7 +110,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             diagnostics,
             last: BTreeMap::new(),
             refused: BTreeMap::new(),
-            order: Order::default(),
+            order: RoundOrder::default(),
             logs: LogRate::default(),
         }
     }
@@ -134,7 +134,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             .filter(|(name, service)| costs_of_deletion(&objects, name, service))
             .map(|(name, _)| name.clone())
             .collect();
-        let is_ours = |deletion: &Deletion| matches!(deletion, Deletion::Costs(cost) if cost.written.is_some());
+        let is_ours = |deletion: &PodDeletion| matches!(deletion, PodDeletion::Costs(cost) if cost.written.is_some());
         // To count takes time, and most clusters have neither.
         if asking.is_empty() && !written.values().any(is_ours) {
             return true;
@@ -152,7 +152,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             if self.order.may_end() {
                 return false;
             }
-            self.order.ask(&pod.namespace);
+            self.order.record_turn(&pod.namespace);
             match self.write(&pod, write.cost).await {
                 Ok(()) => drop(self.last.insert(pod, now)),
                 // It is gone.
@@ -160,7 +160,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
                 Err(error) => {
                     if let Some(words) = refusal(&error) {
                         self.refuse(&objects, &pod, &write, now, &words);
-                    } else if let Some(left_out) = self.logs.tell() {
+                    } else if let Some(left_out) = self.logs.permit() {
                         tracing::warn!(%pod, %error, left_out, "cannot write what it costs to delete a pod");
                     }
                 }
@@ -182,7 +182,7 @@ impl<F: Fn() -> Counts> Reconciler<F> {
         Ok(())
     }
 
-    fn refuse(&mut self, objects: &Objects, pod: &ObjectName, write: &Write, now: Timestamp, words: &str) {
+    fn refuse(&mut self, objects: &Objects, pod: &ObjectName, write: &CostPatch, now: Timestamp, words: &str) {
         let service = write.service.as_ref().and_then(|name| objects.services.get(name));
         let (kind, name, uid) = match service {
             Some(service) => ("Service", service.meta.name.to_string(), service.meta.uid.clone()),
@@ -193,14 +193,14 @@ impl<F: Fn() -> Counts> Reconciler<F> {
             namespace: Some(pod.namespace.to_string()),
             name,
             uid,
-            reason: Reason::WriteRefused,
+            reason: DiagnosticReason::WriteRefused,
             message: advice(&self.writer.role, words),
         };
         self.refused.insert(pod.namespace.to_string(), (now, diagnostic));
     }
 
-    fn complain(&self) {
+    fn report_diagnostics(&self) {
         let diagnostics = self.refused.values().map(|(_, diagnostic)| diagnostic.clone());
-        self.diagnostics.complain(ABOUT, diagnostics.collect());
+        self.diagnostics.set_and_log(ABOUT, diagnostics.collect());
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use limpet_model::Reports;
 use tokio::sync::watch;
 
-use super::costs::{Counts, Living, Write, writes};
-use super::reconciler::{Reconciler, Writer, advice};
-use crate::cluster::kube::{Cost, Deletion, Deletions};
+use super::costs::{CostPatch, PodCounts, PodSessionCount, writes};
+use super::reconciler::{DeletionCostReconciler, PodWriter, advice};
+use crate::cluster::kube::{DeletionCost, PodDeletion, PodDeletions};
 use crate::cluster::reconcile::diagnostics::Diagnostics;
 use crate::cluster::reconcile::reconcile_loop::Reconcile as _;
 use crate::cluster::reconcile::test_server::{client, take};
@@ -21,8 +21,8 @@ const NOW: u64 = 1000;
 #[derive(Default)]
 struct World {
     asking: BTreeSet<ObjectName>,
-    living: Vec<Living>,
-    written: Deletions,
+    living: Vec<PodSessionCount>,
+    written: PodDeletions,
     last: BTreeMap<ObjectName, Timestamp>,
     since: u64,
     /// Services that no route leads to.
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn counted(mut self, service: &str, pods: &[(&str, u64)]) -> Self {
-        self.living.extend(pods.iter().map(|(pod, count)| Living {
+        self.living.extend(pods.iter().map(|(pod, count)| PodSessionCount {
             service: name(service),
             pod: name(pod),
             is_endpoint: true,
@@ -59,7 +59,7 @@ impl World {
 
     /// A pod is no endpoint of a Service now, and its sessions may come back.
     fn unready(mut self, service: &str, pod: &str, count: u64) -> Self {
-        self.living.push(Living {
+        self.living.push(PodSessionCount {
             service: name(service),
             pod: name(pod),
             is_endpoint: false,
@@ -85,12 +85,13 @@ impl World {
     /// What is on a pod, and when a controller wrote it.
     fn has(mut self, pod: &str, value: i32, written: Option<u64>) -> Self {
         let written = written.map(at);
-        self.written.insert(name(pod), Deletion::Costs(Cost { value, written }));
+        self.written
+            .insert(name(pod), PodDeletion::Costs(DeletionCost { value, written }));
         self
     }
 
     fn ends(mut self, pod: &str) -> Self {
-        self.written.insert(name(pod), Deletion::Begun);
+        self.written.insert(name(pod), PodDeletion::Begun);
         self
     }
 
@@ -99,9 +100,9 @@ impl World {
         self
     }
 
-    fn writes(&self) -> BTreeMap<ObjectName, Write> {
+    fn writes(&self) -> BTreeMap<ObjectName, CostPatch> {
         let services: BTreeSet<_> = self.living.iter().map(|living| living.service.clone()).collect();
-        let counts = Counts {
+        let counts = PodCounts {
             since: Some(at(self.since)),
             services: services.difference(&self.alone).cloned().collect(),
             pods: self.living.clone(),
@@ -305,22 +306,22 @@ fn more_sessions_than_a_cost_can_be_are_the_highest_cost() {
 async fn pods_of_a_namespace_with_many_were_written_before_all_others() {
     let pods = (0..100).map(|number| ObjectName::new("many", &format!("{number:03}")));
     let pods = pods.chain([ObjectName::new("other", "one")]);
-    let cost = Cost {
+    let cost = DeletionCost {
         value: 1,
         written: Some(at(0)),
     };
-    let written: Deletions = pods.map(|pod| (pod, Deletion::Costs(cost))).collect();
+    let written: PodDeletions = pods.map(|pod| (pod, PodDeletion::Costs(cost))).collect();
     let (client, asked) = client(|_| (200, serde_json::json!({"metadata": {}})));
     let (_reporting, reported) = watch::channel(Some(Reports::default().into()));
     let (_deleting, deletions) = watch::channel(Some(Arc::new(written)));
     let (_leading, leads) = watch::channel(true);
-    let counts = || Counts {
+    let counts = || PodCounts {
         since: Some(at(0)),
         services: BTreeSet::new(),
         pods: Vec::new(),
     };
-    let writer = Writer::new(client, "c", "role".to_owned());
-    let mut reconciler = Reconciler::new(writer, counts, reported, deletions, leads, Diagnostics::new());
+    let writer = PodWriter::new(client, "c", "role".to_owned());
+    let mut reconciler = DeletionCostReconciler::new(writer, counts, reported, deletions, leads, Diagnostics::new());
     reconciler.reconcile().await;
     let first = take(&asked);
     assert_eq!(first.len(), ROUND);

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::list::{Fence, List};
-use super::owners::{Changed, Owner, Owners, RoutedAddress, RoutedPort};
-use super::pace::Pace;
+use super::list::{AddressFence, FenceList};
+use super::owners::{ChangedAddress, PodOwners, PodUid, RoutedAddress, RoutedPort};
+use super::pace::NamespacePace;
 use limpet_api::ObjectName;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
@@ -45,13 +45,13 @@ impl<'a> PublishedFences<'a> {
 
 /// Knows the owners of addresses, and the addresses whose owner changed.
 #[derive(Debug, Default)]
-pub(crate) struct Fences {
-    owners: Owners,
-    list: List,
-    changes: BTreeMap<RoutedAddress, Change>,
+pub(crate) struct FenceTracker {
+    owners: PodOwners,
+    list: FenceList,
+    changes: BTreeMap<RoutedAddress, OwnerChange>,
     /// Those of them whose address is held back.
     held: BTreeSet<RoutedAddress>,
-    pace: Pace,
+    pace: NamespacePace,
     /// Whether anything has changed since `wanted` was called last.
     changed: bool,
     /// The namespaces of Services whose changes wait for a turn, and until when.
@@ -61,41 +61,40 @@ pub(crate) struct Fences {
 
 /// A change of an address's owner.
 #[derive(Debug)]
-struct Change {
-    owner: Owner,
+struct OwnerChange {
+    owner: PodUid,
     /// The namespace of the Services that show the new owner. They are published without the address while it is held
     /// back.
     keeper: Arc<str>,
-    seen: Timestamp,
+    observed_at: Timestamp,
     /// Whether there was no room for its fence.
     left_out: bool,
 }
 
-impl Change {
-    fn fence(&self, at: &RoutedAddress) -> Fence {
-        Fence {
+impl OwnerChange {
+    fn fence(&self, at: &RoutedAddress) -> AddressFence {
+        AddressFence {
             namespace: at.namespace.to_string(),
             address: at.address,
-            not_before: self.seen.unix_seconds() + MARGIN,
+            not_before: self.observed_at.unix_seconds() + MARGIN,
             owner: self.owner.to_string(),
         }
     }
 
     /// The fence for this change in the list, whichever replica added it.
-    fn fence_in<'a>(&self, at: &RoutedAddress, list: &'a List) -> Option<&'a Fence> {
+    fn fence_in<'a>(&self, at: &RoutedAddress, list: &'a FenceList) -> Option<&'a AddressFence> {
         list.get(at).filter(|fence| *fence.owner == *self.owner)
     }
 
     /// Whether nobody waits for the fence any longer. A clock that goes back makes nobody wait either.
     fn is_late(&self, now: Timestamp) -> bool {
-        now < self.seen || now.since(self.seen) >= LONGEST
+        now < self.observed_at || now.since(self.observed_at) >= LONGEST
     }
 }
 
-impl Fences {
-    /// Takes in the list of the ConfigMap. Call it before `observe`: the list tells who had addresses before this
-    /// process started.
-    pub(crate) fn set_list(&mut self, list: List, now: Timestamp) {
+impl FenceTracker {
+    /// Takes in the list of the ConfigMap, which tells who had addresses before this process started.
+    pub(crate) fn set_list(&mut self, list: FenceList, now: Timestamp) {
         let mut namespaces = BTreeSet::new();
         for fence in list.iter() {
             let at = fence.at();
@@ -107,7 +106,7 @@ impl Fences {
         }
         self.list = list;
         for namespace in namespaces {
-            self.pace.take(namespace, now);
+            self.pace.record_turn(namespace, now);
         }
         self.settle();
         self.changed = true;
@@ -116,8 +115,8 @@ impl Fences {
     /// Takes in the endpoints of a Service's port. Returns whether an address changed its owner. If the same namespace
     /// showed the former owner, the address is held back from now on.
     pub(crate) fn observe(&mut self, port: &RoutedPort, endpoints: &[Endpoint], now: Timestamp) -> bool {
-        let new = self.owners.see(port, endpoints, now);
-        self.note(new, now)
+        let new = self.owners.observe(port, endpoints, now);
+        self.record(new, now)
     }
 
     /// Says which ports of these Services are watched from now on, and forgets the endpoints of their others.
@@ -128,13 +127,13 @@ impl Fences {
         now: Timestamp,
     ) {
         let new = self.owners.retain(services, watched, now);
-        self.note(new, now);
+        self.record(new, now);
     }
 
     /// Returns whether there are any.
-    fn note(&mut self, new: Vec<Changed>, now: Timestamp) -> bool {
+    fn record(&mut self, new: Vec<ChangedAddress>, now: Timestamp) -> bool {
         let changed = !new.is_empty();
-        for Changed {
+        for ChangedAddress {
             at,
             owner,
             keeper,
@@ -147,10 +146,10 @@ impl Fences {
             } else {
                 self.held.remove(&at);
             }
-            let change = Change {
+            let change = OwnerChange {
                 owner,
                 keeper,
-                seen: now,
+                observed_at: now,
                 left_out: false,
             };
             self.changes.insert(at, change);
@@ -169,7 +168,7 @@ impl Fences {
     }
 
     /// The changes for which an address is held back, in all namespaces.
-    fn held_at(&self, address: SocketAddr) -> impl Iterator<Item = &Change> {
+    fn held_at(&self, address: SocketAddr) -> impl Iterator<Item = &OwnerChange> {
         let first = RoutedAddress {
             address,
             namespace: Arc::from(""),
@@ -185,11 +184,11 @@ impl Fences {
 
     /// The same, each with the namespace of the Services that are published without it.
     pub(crate) fn held_from(&self) -> BTreeSet<(Arc<str>, SocketAddr)> {
-        let from = |(at, change): (&RoutedAddress, &Change)| (Arc::clone(&change.keeper), at.address);
+        let from = |(at, change): (&RoutedAddress, &OwnerChange)| (Arc::clone(&change.keeper), at.address);
         self.held().map(from).collect()
     }
 
-    fn held(&self) -> impl Iterator<Item = (&RoutedAddress, &Change)> {
+    fn held(&self) -> impl Iterator<Item = (&RoutedAddress, &OwnerChange)> {
         self.held.iter().filter_map(|at| self.changes.get_key_value(at))
     }
 
@@ -205,7 +204,7 @@ impl Fences {
         let begins = everywhere.map(PublishedFences::begins).unwrap_or_default();
         let mut released = BTreeMap::new();
         for (at, change) in self.held() {
-            let is_published = |fence: &Fence| {
+            let is_published = |fence: &AddressFence| {
                 let key = (fence.namespace.as_str(), fence.address.to_string());
                 begins.get(&key).is_some_and(|begins| *begins >= fence.not_before)
             };
@@ -238,7 +237,7 @@ impl Fences {
 
     /// The list that the leader should write, and how many fences it had to leave out. `None`: the list need not
     /// change. Changes of namespaces that have no turn wait for it.
-    pub(crate) fn wanted(&mut self, life: Duration, now: Timestamp) -> Option<(List, usize)> {
+    pub(crate) fn desired_list(&mut self, life: Duration, now: Timestamp) -> Option<(FenceList, usize)> {
         self.changed = false;
         self.late.clear();
         let mut new = Vec::new();
@@ -261,10 +260,10 @@ impl Fences {
     }
 
     /// Notes for which of these fences there was no room in a list, or in the present one.
-    fn leave_out(&mut self, new: &[Fence], list: Option<&List>) {
+    fn leave_out(&mut self, new: &[AddressFence], list: Option<&FenceList>) {
         let list = list.unwrap_or(&self.list);
         let mut is_any_left_out = false;
-        for at in new.iter().map(Fence::at) {
+        for at in new.iter().map(AddressFence::at) {
             if let Some(change) = self.changes.get_mut(&at)
                 && change.fence_in(&at, list).is_none()
             {
@@ -288,7 +287,7 @@ impl Fences {
     }
 
     /// The list of the ConfigMap.
-    pub(crate) fn list(&self) -> &List {
+    pub(crate) fn list(&self) -> &FenceList {
         &self.list
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::owners::RoutedAddress;
-use crate::cluster::reconcile::config_map::{Changes, Content, Fields};
+use crate::cluster::reconcile::config_map::{ConfigMapContent, ConfigMapFields, ConfigMapPatch};
 use limpet_core::config;
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
@@ -20,7 +20,7 @@ const MOST: usize = 5000;
 /// Keeps the sessions of an address's former owners from its new owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Fence {
+pub(crate) struct AddressFence {
     /// That of the routes whose sessions are fenced.
     pub(crate) namespace: String,
     pub(crate) address: SocketAddr,
@@ -30,7 +30,7 @@ pub(crate) struct Fence {
     pub(crate) owner: String,
 }
 
-impl Fence {
+impl AddressFence {
     pub(super) fn at(&self) -> RoutedAddress {
         RoutedAddress {
             address: self.address,
@@ -55,24 +55,24 @@ impl Fence {
 
 /// Fences by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct List(BTreeMap<RoutedAddress, Fence>);
+pub(crate) struct FenceList(BTreeMap<RoutedAddress, AddressFence>);
 
 /// The field of the ConfigMap.
 const FIELD: &str = "fences.json";
 
-impl Content for List {
+impl ConfigMapContent for FenceList {
     const WHAT: &'static str = "fences";
     const ADVICE: &'static str = "the previous fences stay in use where they are known. \
                                   Correct it, or delete it if no fence is needed any more";
 
-    fn parse(fields: &Fields) -> Result<Self, String> {
+    fn parse(fields: &ConfigMapFields) -> Result<Self, String> {
         let list = fields.get(FIELD).map(|text| Self::read(text)).transpose();
         Ok(list
             .map_err(|error| format!("data[{FIELD}]: {error}"))?
             .unwrap_or_default())
     }
 
-    fn changes(&self, _: &Self) -> Changes {
+    fn changes(&self, _: &Self) -> ConfigMapPatch {
         BTreeMap::from([(FIELD.to_owned(), Some(self.text()))])
     }
 
@@ -81,33 +81,33 @@ impl Content for List {
     }
 }
 
-impl List {
-    /// Reads what [`List::text`] writes.
+impl FenceList {
+    /// Reads what [`FenceList::text`] writes.
     ///
     /// # Errors
     /// If it is invalid, what was expected at which of its fields.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let fences: Vec<Fence> = config::read(text.as_bytes(), "the list").map_err(|error| error.to_string())?;
+        let fences: Vec<AddressFence> = config::read(text.as_bytes(), "the list").map_err(|error| error.to_string())?;
         Ok(fences.into_iter().collect())
     }
 
     /// The list as sorted JSON, one fence per line.
     pub(super) fn text(&self) -> String {
-        let line = |fence: &Fence| serde_json::to_string(fence).unwrap_or_default();
+        let line = |fence: &AddressFence| serde_json::to_string(fence).unwrap_or_default();
         let lines: Vec<String> = self.0.values().map(line).collect();
         format!("[{}]", lines.join(",\n"))
     }
 
     /// The fences for the filter's configuration.
     pub(crate) fn config(&self) -> Vec<FenceConfig> {
-        self.0.values().map(Fence::config).collect()
+        self.0.values().map(AddressFence::config).collect()
     }
 
-    pub(super) fn get(&self, at: &RoutedAddress) -> Option<&Fence> {
+    pub(super) fn get(&self, at: &RoutedAddress) -> Option<&AddressFence> {
         self.0.get(at)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Fence> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AddressFence> {
         self.0.values()
     }
 
@@ -117,14 +117,14 @@ impl List {
 
     /// The list with new fences and without expired ones, and how many had to go because there are too many: the oldest
     /// of each namespace that has more than its share. `None`: the list need not be written.
-    pub(crate) fn with(&self, new: &[Fence], life: Duration, now: Timestamp) -> Option<(Self, usize)> {
-        let is_over = |fence: &Fence| fence.is_over(life, now);
+    pub(crate) fn with(&self, new: &[AddressFence], life: Duration, now: Timestamp) -> Option<(Self, usize)> {
+        let is_over = |fence: &AddressFence| fence.is_over(life, now);
         let over = self.iter().filter(|fence| is_over(fence)).count();
         // After each write of the list, every Envoy sets up the filter again. So expired fences go together.
         if new.is_empty() && (over == 0 || over < self.len() / 4) {
             return None;
         }
-        let mut all: List = self.iter().filter(|fence| !is_over(fence)).cloned().collect();
+        let mut all: FenceList = self.iter().filter(|fence| !is_over(fence)).cloned().collect();
         all.0.extend(new.iter().map(|fence| (fence.at(), fence.clone())));
         let excess = all.excess();
         for at in &excess {
@@ -147,11 +147,11 @@ impl List {
 }
 
 /// Of several fences for one address, the latest counts.
-impl FromIterator<Fence> for List {
-    fn from_iter<I: IntoIterator<Item = Fence>>(fences: I) -> Self {
+impl FromIterator<AddressFence> for FenceList {
+    fn from_iter<I: IntoIterator<Item = AddressFence>>(fences: I) -> Self {
         let mut all = BTreeMap::new();
         for fence in fences {
-            let known: Option<&Fence> = all.get(&fence.at());
+            let known: Option<&AddressFence> = all.get(&fence.at());
             if known.is_none_or(|known| known.not_before <= fence.not_before) {
                 all.insert(fence.at(), fence);
             }

@@ -2,7 +2,8 @@
 //!
 //! - `owners`: the owners of addresses, as EndpointSlices tell them to the routes of each namespace. Pure.
 //! - `list`: the list of fences in the ConfigMap and in the filter's configuration. Pure.
-//! - `changes`: [`Fences`], which holds an address with a new owner back from Envoys until they have its fence. Pure.
+//! - `changes`: [`FenceTracker`], which holds an address with a new owner back from Envoys until they have its fence.
+//!   Pure.
 //! - `pace`: how often the list may change for a namespace. Pure.
 //!
 //! Every replica watches addresses and holds them back. All replicas publish the list in the ConfigMap and nothing
@@ -16,6 +17,6 @@ mod pace;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use changes::{Fences, PublishedFences};
-pub(crate) use list::List;
+pub(crate) use changes::{FenceTracker, PublishedFences};
+pub(crate) use list::FenceList;
 pub(crate) use owners::RoutedPort;

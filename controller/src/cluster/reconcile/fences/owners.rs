@@ -21,7 +21,7 @@ use limpet_model::{beyond_share, fair_share};
 const MOST_LEFT: usize = 50_000;
 
 /// The uid of a pod. A pod whose containers restart keeps it.
-pub(super) type Owner = Arc<str>;
+pub(super) type PodUid = Arc<str>;
 
 /// An address with its port, for the routes of a namespace. The port is part of it: pods in the network of their node
 /// share the IP address.
@@ -44,9 +44,9 @@ pub(crate) struct RoutedPort {
 
 /// An address that has another owner than before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Changed {
+pub(super) struct ChangedAddress {
     pub(super) at: RoutedAddress,
-    pub(super) owner: Owner,
+    pub(super) owner: PodUid,
     /// The namespace of the Services that show the new owner.
     pub(super) keeper: Arc<str>,
     /// Whether the same namespace showed the former owner.
@@ -54,12 +54,12 @@ pub(super) struct Changed {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(super) struct PodOwners {
     /// The owners by the ports that have them as endpoints.
-    seen: BTreeMap<RoutedPort, BTreeMap<SocketAddr, Owner>>,
-    addresses: HashMap<RoutedAddress, Owned>,
+    by_port: BTreeMap<RoutedPort, BTreeMap<SocketAddr, PodUid>>,
+    addresses: HashMap<RoutedAddress, AddressOwners>,
     /// How many of the addresses no Service shows.
-    left: usize,
+    unshown: usize,
 }
 
 /// Addresses that no Service shows, and since when, by the namespace that showed them last.
@@ -67,37 +67,37 @@ type ByKeeper<'a> = BTreeMap<Option<&'a str>, Vec<(Timestamp, &'a RoutedAddress)
 
 /// The owners of an address. An address that nobody shows keeps its last ones.
 #[derive(Debug)]
-struct Owned {
-    shown: Vec<Shown>,
+struct AddressOwners {
+    shown: Vec<ShownOwner>,
     /// The namespace whose Services say who the owner is. `None`: a former process knew.
     keeper: Option<Arc<str>>,
     /// Sorted. There may be several while EndpointSlices are updated one by one.
-    owners: Vec<Owner>,
+    owners: Vec<PodUid>,
     /// Since when nobody shows it.
-    left: Option<Timestamp>,
+    unshown_since: Option<Timestamp>,
 }
 
 /// An owner that the Services of a namespace show.
 #[derive(Debug)]
-struct Shown {
+struct ShownOwner {
     keeper: Arc<str>,
-    owner: Owner,
+    owner: PodUid,
     /// The number of ports that have it as an endpoint.
     ports: usize,
 }
 
-impl Owners {
+impl PodOwners {
     /// Takes in the endpoints of a port. Returns the addresses with a new owner. Endpoints without an owner are
     /// ignored.
-    pub(super) fn see(&mut self, port: &RoutedPort, endpoints: &[Endpoint], now: Timestamp) -> Vec<Changed> {
-        let now_seen: BTreeMap<SocketAddr, Owner> = endpoints
+    pub(super) fn observe(&mut self, port: &RoutedPort, endpoints: &[Endpoint], now: Timestamp) -> Vec<ChangedAddress> {
+        let now_seen: BTreeMap<SocketAddr, PodUid> = endpoints
             .iter()
             .filter_map(|endpoint| Some((endpoint.address, endpoint.owner.clone()?)))
             .collect();
-        if self.seen.get(port).is_some_and(|seen| *seen == now_seen) {
+        if self.by_port.get(port).is_some_and(|seen| *seen == now_seen) {
             return Vec::new();
         }
-        let before = self.seen.remove(port).unwrap_or_default();
+        let before = self.by_port.remove(port).unwrap_or_default();
         let keeper: Arc<str> = port.service.namespace.as_str().into();
         let mut new = Vec::new();
         // New owners come before old ones go, so an address is never without one between them.
@@ -107,7 +107,7 @@ impl Owners {
         {
             let at = port.at(*address);
             let owned = self.addresses.entry(at.clone()).or_default();
-            self.left -= usize::from(owned.left.is_some());
+            self.unshown -= usize::from(owned.unshown_since.is_some());
             owned.show(&keeper, owner);
             new.extend(owned.settle(at, now));
         }
@@ -119,11 +119,11 @@ impl Owners {
             if let Some(owned) = self.addresses.get_mut(&at) {
                 owned.hide(&keeper, owner);
                 new.extend(owned.settle(at, now));
-                self.left += usize::from(owned.left.is_some());
+                self.unshown += usize::from(owned.unshown_since.is_some());
             }
         }
         if !now_seen.is_empty() {
-            self.seen.insert(port.clone(), now_seen);
+            self.by_port.insert(port.clone(), now_seen);
         }
         new
     }
@@ -135,42 +135,46 @@ impl Owners {
         services: &BTreeSet<ObjectName>,
         watched: impl Fn(&RoutedPort) -> bool,
         now: Timestamp,
-    ) -> Vec<Changed> {
+    ) -> Vec<ChangedAddress> {
         let ports = services.iter().flat_map(|service| {
             let first = RoutedPort {
                 service: service.clone(),
                 port: String::new(),
                 namespace: "".into(),
             };
-            let ports = self.seen.range(first..).map(|(port, _)| port);
+            let ports = self.by_port.range(first..).map(|(port, _)| port);
             ports.take_while(move |port| port.service == *service)
         });
         let unwatched = ports.filter(|port| !watched(port));
         let unwatched: Vec<RoutedPort> = unwatched.cloned().collect();
-        unwatched.iter().flat_map(|port| self.see(port, &[], now)).collect()
+        unwatched.iter().flat_map(|port| self.observe(port, &[], now)).collect()
     }
 
     /// Sets the last owner of an address, unless a newer one is known.
-    pub(super) fn remember(&mut self, at: &RoutedAddress, owner: Owner, now: Timestamp) {
+    pub(super) fn remember(&mut self, at: &RoutedAddress, owner: PodUid, now: Timestamp) {
         if let Entry::Vacant(vacant) = self.addresses.entry(at.clone()) {
-            vacant.insert(Owned {
+            vacant.insert(AddressOwners {
                 owners: vec![owner],
-                left: Some(now),
-                ..Owned::default()
+                unshown_since: Some(now),
+                ..AddressOwners::default()
             });
-            self.left += 1;
+            self.unshown += 1;
         }
     }
 
     /// Forgets addresses that nobody has shown for the time `life`: no session of theirs is alive.
     pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
-        let is_alive = |owned: &Owned| owned.left.is_none_or(|left| now.since(left) < life);
+        let is_alive = |owned: &AddressOwners| owned.unshown_since.is_none_or(|left| now.since(left) < life);
         self.addresses.retain(|_, owned| {
             #[cfg(test)]
             crate::cluster::looked::at_one();
             is_alive(owned)
         });
-        self.left = self.addresses.values().filter(|owned| owned.left.is_some()).count();
+        self.unshown = self
+            .addresses
+            .values()
+            .filter(|owned| owned.unshown_since.is_some())
+            .count();
     }
 
     /// The Services with an endpoint at one of these addresses, each in the namespace beside it.
@@ -186,7 +190,7 @@ impl Owners {
                 port: String::new(),
                 namespace: "".into(),
             };
-            let ports = self.seen.range(first..);
+            let ports = self.by_port.range(first..);
             let ports = ports.take_while(|(port, _)| port.service.namespace == keeper);
             let with_any = ports.filter(|(_, seen)| {
                 #[cfg(test)]
@@ -207,12 +211,12 @@ impl Owners {
     /// more than its share, and among these, of each namespace of Services. Returns whether any was forgotten.
     pub(super) fn make_room(&mut self) -> bool {
         // To look for the oldest costs as much as there are addresses.
-        if self.left <= MOST_LEFT + MOST_LEFT / 4 {
+        if self.unshown <= MOST_LEFT + MOST_LEFT / 4 {
             return false;
         }
         let mut left: BTreeMap<&str, ByKeeper<'_>> = BTreeMap::new();
         for (at, owned) in &self.addresses {
-            if let Some(since) = owned.left {
+            if let Some(since) = owned.unshown_since {
                 let of_routes = left.entry(&at.namespace).or_default();
                 of_routes.entry(owned.keeper.as_deref()).or_default().push((since, at));
             }
@@ -224,7 +228,7 @@ impl Owners {
         for at in &excess {
             self.addresses.remove(at);
         }
-        self.left -= excess.len();
+        self.unshown -= excess.len();
         true
     }
 
@@ -243,22 +247,22 @@ impl RoutedPort {
     }
 }
 
-impl Default for Owned {
+impl Default for AddressOwners {
     fn default() -> Self {
         Self {
             shown: Vec::with_capacity(1),
             keeper: None,
             owners: Vec::new(),
-            left: None,
+            unshown_since: None,
         }
     }
 }
 
-impl Owned {
-    fn show(&mut self, keeper: &Arc<str>, owner: &Owner) {
+impl AddressOwners {
+    fn show(&mut self, keeper: &Arc<str>, owner: &PodUid) {
         match self.shown.iter_mut().find(|shown| shown.is(keeper, owner)) {
             Some(shown) => shown.ports += 1,
-            None => self.shown.push(Shown {
+            None => self.shown.push(ShownOwner {
                 keeper: Arc::clone(keeper),
                 owner: Arc::clone(owner),
                 ports: 1,
@@ -274,22 +278,22 @@ impl Owned {
     }
 
     /// Finds out who has the address now, and whether that is somebody new.
-    fn settle(&mut self, at: RoutedAddress, now: Timestamp) -> Option<Changed> {
+    fn settle(&mut self, at: RoutedAddress, now: Timestamp) -> Option<ChangedAddress> {
         let Some(keeper) = self.keeper_now(&at.namespace) else {
-            self.left.get_or_insert(now);
+            self.unshown_since.get_or_insert(now);
             return None;
         };
         let shown = self.shown.iter().filter(|shown| shown.keeper == keeper);
-        let mut owners: Vec<Owner> = shown.map(|shown| Arc::clone(&shown.owner)).collect();
+        let mut owners: Vec<PodUid> = shown.map(|shown| Arc::clone(&shown.owner)).collect();
         owners.sort_unstable();
-        let is_new = |owner: &&Owner| self.owners.binary_search(owner).is_err();
+        let is_new = |owner: &&PodUid| self.owners.binary_search(owner).is_err();
         let new = owners.iter().find(is_new).cloned();
         let new = new.filter(|_| !self.owners.is_empty());
         let same_keeper = self.keeper.as_ref().is_none_or(|former| *former == keeper);
         self.owners = owners;
         self.keeper = Some(Arc::clone(&keeper));
-        self.left = None;
-        new.map(|owner| Changed {
+        self.unshown_since = None;
+        new.map(|owner| ChangedAddress {
             at,
             owner,
             keeper,
@@ -306,7 +310,7 @@ impl Owned {
     }
 }
 
-impl Shown {
+impl ShownOwner {
     fn is(&self, keeper: &str, owner: &str) -> bool {
         *self.keeper == *keeper && *self.owner == *owner
     }

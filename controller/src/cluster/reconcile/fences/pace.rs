@@ -13,9 +13,9 @@ const PERIOD: Duration = Duration::from_secs(60);
 
 /// The namespaces that have taken a turn lately, and when each of them has all of its turns again.
 #[derive(Debug, Default)]
-pub(super) struct Pace(BTreeMap<Arc<str>, Timestamp>);
+pub(super) struct NamespacePace(BTreeMap<Arc<str>, Timestamp>);
 
-impl Pace {
+impl NamespacePace {
     /// When a namespace has a turn: now, if it has one left.
     pub(super) fn next(&self, namespace: &str, now: Timestamp) -> Timestamp {
         let missing = self.0.get(namespace).map(|full| full.since(now));
@@ -25,7 +25,7 @@ impl Pace {
     }
 
     /// Takes a turn of a namespace.
-    pub(super) fn take(&mut self, namespace: Arc<str>, now: Timestamp) {
+    pub(super) fn record_turn(&mut self, namespace: Arc<str>, now: Timestamp) {
         let full = self.0.entry(namespace).or_insert(now);
         *full = (*full).max(now).after(PERIOD).min(now.after(PERIOD * MOST));
     }

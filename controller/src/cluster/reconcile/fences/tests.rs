@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::changes::PublishedFences;
-use super::list::Fence;
-use super::{Fences, List, RoutedPort};
+use super::list::AddressFence;
+use super::{FenceList, FenceTracker, RoutedPort};
 use crate::cluster::looked;
 use limpet_api::ObjectName;
 use limpet_core::time::Timestamp;
@@ -51,12 +51,12 @@ fn port(routes: &str, service: ObjectName) -> RoutedPort {
 }
 
 /// The Service and its routes are in one namespace.
-fn observe(fences: &mut Fences, name: &str, owners: &[(&str, &str)], millis: u64) -> bool {
+fn observe(fences: &mut FenceTracker, name: &str, owners: &[(&str, &str)], millis: u64) -> bool {
     fences.observe(&port("web", service(name)), &endpoints(owners), at(millis))
 }
 
 /// As `observe`, for the routes of any namespace and a Service of any other.
-fn observe_from(fences: &mut Fences, routes: &str, of: &str, owners: &[(&str, &str)], millis: u64) -> bool {
+fn observe_from(fences: &mut FenceTracker, routes: &str, of: &str, owners: &[(&str, &str)], millis: u64) -> bool {
     fences.observe(
         &port(routes, ObjectName::new(of, "shop")),
         &endpoints(owners),
@@ -65,24 +65,24 @@ fn observe_from(fences: &mut Fences, routes: &str, of: &str, owners: &[(&str, &s
 }
 
 /// Whether the Service of a namespace is published without the address.
-fn is_held(fences: &Fences, of: &str, text: &str) -> bool {
+fn is_held(fences: &FenceTracker, of: &str, text: &str) -> bool {
     fences.holds(&ObjectName::new(of, "shop"), address(text))
 }
 
-fn held(fences: &Fences, text: &str) -> bool {
+fn held(fences: &FenceTracker, text: &str) -> bool {
     is_held(fences, "web", text)
 }
 
 /// The leader writes the wanted list, and it is published.
-fn keep(fences: &mut Fences, millis: u64) -> List {
-    let (list, dropped) = fences.wanted(LIFE, at(millis)).unwrap();
+fn keep(fences: &mut FenceTracker, millis: u64) -> FenceList {
+    let (list, dropped) = fences.desired_list(LIFE, at(millis)).unwrap();
     assert_eq!(dropped, 0);
     fences.set_list(list.clone(), at(millis));
     list
 }
 
 /// Whether the endpoints of any Service are published again.
-fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
+fn release(fences: &mut FenceTracker, everywhere: bool, millis: u64) -> bool {
     let config = fences.list().config();
     let fences_of = PublishedFences {
         fences: &config,
@@ -93,9 +93,9 @@ fn release(fences: &mut Fences, everywhere: bool, millis: u64) -> bool {
 
 #[test]
 fn an_address_with_a_new_owner_waits_for_its_fence() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     assert!(!observe(&mut fences, "shop", &[(A, "a"), (B, "b")], 0));
-    assert!(fences.wanted(LIFE, at(0)).is_none());
+    assert!(fences.desired_list(LIFE, at(0)).is_none());
     assert!(!observe(&mut fences, "shop", &[(B, "b")], 1000));
     assert!(observe(&mut fences, "shop", &[(A, "heir"), (B, "b")], 2300));
     assert!(held(&fences, A) && !held(&fences, B));
@@ -106,20 +106,20 @@ fn an_address_with_a_new_owner_waits_for_its_fence() {
         list.text(),
         r#"[{"namespace":"web","address":"10.0.0.1:8080","notBefore":1700000004,"owner":"heir"}]"#
     );
-    assert_eq!(List::read(&list.text()).unwrap(), list);
-    assert!(fences.wanted(LIFE, at(2400)).is_none(), "it is kept");
+    assert_eq!(FenceList::read(&list.text()).unwrap(), list);
+    assert!(fences.desired_list(LIFE, at(2400)).is_none(), "it is kept");
     assert!(!release(&mut fences, true, 3999), "its time has not come");
     assert!(!release(&mut fences, false, 4000), "not every Envoy has it");
     assert!(fences.release(None, at(4000)).is_empty(), "nothing is published");
     assert!(release(&mut fences, true, 4000));
     assert!(!held(&fences, A));
     assert_eq!((fences.held_back().len(), fences.unacknowledged()), (0, 0));
-    assert!(fences.wanted(LIFE, at(4000)).is_none());
+    assert!(fences.desired_list(LIFE, at(4000)).is_none());
 }
 
 #[test]
 fn no_address_waits_for_ever_and_its_fence_is_still_to_be_kept() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
     observe(&mut fences, "shop", &[(A, "heir")], 0);
     assert!(!release(&mut fences, false, 4999));
@@ -127,12 +127,12 @@ fn no_address_waits_for_ever_and_its_fence_is_still_to_be_kept() {
     assert_eq!(fences.unacknowledged(), 1);
     assert!(!held(&fences, A));
     assert_eq!(keep(&mut fences, 6000).len(), 1);
-    assert!(!held(&fences, A) && fences.wanted(LIFE, at(6000)).is_none());
+    assert!(!held(&fences, A) && fences.desired_list(LIFE, at(6000)).is_none());
 }
 
 #[test]
 fn who_restarts_in_place_or_comes_back_is_no_new_owner() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     for owners in [&[(A, "a")][..], &[], &[(A, "a")], &[(A, "")], &[(A, "a")]] {
         assert!(!observe(&mut fences, "shop", owners, 0));
     }
@@ -141,7 +141,7 @@ fn who_restarts_in_place_or_comes_back_is_no_new_owner() {
 
 #[test]
 fn slices_that_lag_behind_change_nothing_twice() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
     observe(&mut fences, "other", &[(A, "a")], 0);
     assert!(observe(&mut fences, "other", &[(A, "heir")], 0));
@@ -154,7 +154,7 @@ fn slices_that_lag_behind_change_nothing_twice() {
 
 #[test]
 fn ports_are_apart() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe(&mut fences, "shop", &[("10.0.0.1:8080", "a")], 0);
     assert!(!observe(
         &mut fences,
@@ -166,9 +166,9 @@ fn ports_are_apart() {
 
 #[test]
 fn another_replicas_fence_is_as_good() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
-    let fence = Fence {
+    let fence = AddressFence {
         namespace: "web".to_owned(),
         address: address(A),
         not_before: at(2000).unix_seconds(),
@@ -176,22 +176,22 @@ fn another_replicas_fence_is_as_good() {
     };
     fences.set_list([fence].into_iter().collect(), at(500));
     assert!(observe(&mut fences, "shop", &[(A, "heir")], 900));
-    assert!(fences.wanted(LIFE, at(900)).is_none(), "it is kept already");
+    assert!(fences.desired_list(LIFE, at(900)).is_none(), "it is kept already");
     assert!(held(&fences, A));
     assert!(release(&mut fences, true, 2000));
 }
 
 #[test]
 fn a_new_process_knows_the_owners_in_the_list() {
-    let mut first = Fences::default();
+    let mut first = FenceTracker::default();
     observe(&mut first, "shop", &[(A, "a")], 0);
     observe(&mut first, "shop", &[(A, "heir")], 0);
     let list = keep(&mut first, 0);
-    let mut second = Fences::default();
+    let mut second = FenceTracker::default();
     second.set_list(list.clone(), at(60_000));
     assert!(!observe(&mut second, "shop", &[(A, "heir"), (B, "b")], 60_000));
-    assert_eq!((second.wanted(LIFE, at(60_000)), second.list()), (None, &list));
-    let mut third = Fences::default();
+    assert_eq!((second.desired_list(LIFE, at(60_000)), second.list()), (None, &list));
+    let mut third = FenceTracker::default();
     third.set_list(list, at(60_000));
     assert!(
         observe(&mut third, "shop", &[(A, "third")], 60_000),
@@ -201,7 +201,7 @@ fn a_new_process_knows_the_owners_in_the_list() {
 
 #[test]
 fn services_that_are_not_watched_are_remembered() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
     let services = [service("shop")].into();
     fences.watch(&services, |_| false, at(0));
@@ -217,8 +217,8 @@ fn services_that_are_not_watched_are_remembered() {
     );
 }
 
-fn fence(namespace: &str, n: u32, seconds: u64) -> Fence {
-    Fence {
+fn fence(namespace: &str, n: u32, seconds: u64) -> AddressFence {
+    AddressFence {
         namespace: namespace.to_owned(),
         address: SocketAddr::new(std::net::Ipv4Addr::from(n).into(), 80),
         not_before: at(0).unix_seconds() + seconds,
@@ -229,7 +229,7 @@ fn fence(namespace: &str, n: u32, seconds: u64) -> Fence {
 #[test]
 fn expired_fences_go_together_and_the_oldest_of_too_many() {
     let fence = |n, seconds| fence("web", n, seconds);
-    let list: List = (0..8).map(|n| fence(n, u64::from(n))).collect();
+    let list: FenceList = (0..8).map(|n| fence(n, u64::from(n))).collect();
     let after = |seconds: u64| at(seconds * 1000 + 3_600_000);
     assert_eq!(list.with(&[], LIFE, after(0)), None, "one of eight");
     let (rest, _) = list.with(&[], LIFE, after(1)).unwrap();
@@ -237,24 +237,24 @@ fn expired_fences_go_together_and_the_oldest_of_too_many() {
     let (rest, _) = list.with(&[fence(9, 9)], LIFE, after(0)).unwrap();
     assert_eq!(rest.len(), 8);
 
-    let many: Vec<Fence> = (0..5003).map(|n| fence(n, u64::from(n))).collect();
-    let (kept, dropped) = List::default().with(&many, LIFE, at(0)).unwrap();
+    let many: Vec<AddressFence> = (0..5003).map(|n| fence(n, u64::from(n))).collect();
+    let (kept, dropped) = FenceList::default().with(&many, LIFE, at(0)).unwrap();
     assert_eq!((kept.len(), dropped), (5000, 3));
     assert!(kept.get(&many[2].at()).is_none() && kept.get(&many[3].at()).is_some());
 }
 
 #[test]
 fn a_namespace_with_many_fences_evicts_its_own() {
-    let victims: Vec<Fence> = (0..100).map(|n| fence("victim", n, 0)).collect();
-    let (list, _) = List::default().with(&victims, LIFE, at(0)).unwrap();
-    let many: Vec<Fence> = (0..6000).map(|n| fence("many", n, 1 + u64::from(n / 1000))).collect();
+    let victims: Vec<AddressFence> = (0..100).map(|n| fence("victim", n, 0)).collect();
+    let (list, _) = FenceList::default().with(&victims, LIFE, at(0)).unwrap();
+    let many: Vec<AddressFence> = (0..6000).map(|n| fence("many", n, 1 + u64::from(n / 1000))).collect();
     let (list, dropped) = list.with(&many, LIFE, at(0)).unwrap();
     assert_eq!((list.len(), dropped), (5000, 1100));
     assert!(victims.iter().all(|fence| list.get(&fence.at()).is_some()));
     assert!(list.get(&many[1099].at()).is_none() && list.get(&many[1100].at()).is_some());
 
     // Two of them share what is left.
-    let more: Vec<Fence> = (0..6000).map(|n| fence("more", n, 9)).collect();
+    let more: Vec<AddressFence> = (0..6000).map(|n| fence("more", n, 9)).collect();
     let (list, _) = list.with(&more, LIFE, at(0)).unwrap();
     let count = |namespace: &str| list.iter().filter(|fence| fence.namespace == namespace).count();
     assert_eq!(["victim", "many", "more"].map(count), [100, 2450, 2450]);
@@ -263,39 +263,39 @@ fn a_namespace_with_many_fences_evicts_its_own() {
 /// Who may write EndpointSlices may change more addresses than there is room for.
 #[test]
 fn a_change_without_room_is_forgotten_with_its_release() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     let addresses: Vec<String> = (0..=5000).map(|n| format!("10.0.{}.{}:80", n / 256, n % 256)).collect();
     let owned_by = |owner: &'static str| addresses.iter().map(move |at| (at.as_str(), owner)).collect::<Vec<_>>();
     observe(&mut fences, "shop", &owned_by("a"), 0);
     observe(&mut fences, "shop", &owned_by("heir"), 0);
-    let (list, dropped) = fences.wanted(LIFE, at(0)).unwrap();
+    let (list, dropped) = fences.desired_list(LIFE, at(0)).unwrap();
     assert_eq!((list.len(), dropped), (5000, 1));
     fences.set_list(list, at(0));
-    assert!(fences.wanted(LIFE, at(0)).is_none(), "there is no room for more");
+    assert!(fences.desired_list(LIFE, at(0)).is_none(), "there is no room for more");
     assert_eq!(fences.held_back().len(), 5001);
     release(&mut fences, false, 5000);
     assert!(fences.held_back().is_empty());
-    looked::take();
-    assert!(fences.wanted(LIFE, at(5000)).is_none());
-    assert_eq!(looked::take(), 0, "it is forgotten");
+    looked::take_count();
+    assert!(fences.desired_list(LIFE, at(5000)).is_none());
+    assert_eq!(looked::take_count(), 0, "it is forgotten");
 }
 
 #[test]
 fn a_change_that_could_not_be_written_is_forgotten_with_its_tokens() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe(&mut fences, "shop", &[(A, "a")], 0);
     observe(&mut fences, "shop", &[(A, "heir")], 0);
     release(&mut fences, false, 5000);
     let over = 2000 + 3_600_000;
     fences.forget(LIFE, at(over - 1));
-    assert!(fences.wanted(LIFE, at(over - 1)).is_some());
+    assert!(fences.desired_list(LIFE, at(over - 1)).is_some());
     fences.forget(LIFE, at(over));
-    assert!(fences.wanted(LIFE, at(over)).is_none(), "no session is so old");
+    assert!(fences.desired_list(LIFE, at(over)).is_none(), "no session is so old");
 }
 
 /// Lets the leader write what it should, if anything.
-fn publish(fences: &mut Fences, millis: u64) -> bool {
-    let list = fences.wanted(LIFE, at(millis));
+fn publish(fences: &mut FenceTracker, millis: u64) -> bool {
+    let list = fences.desired_list(LIFE, at(millis));
     let is_any = list.is_some();
     if let Some((list, _)) = list {
         fences.set_list(list, at(millis));
@@ -306,7 +306,7 @@ fn publish(fences: &mut Fences, millis: u64) -> bool {
 
 #[test]
 fn an_owner_that_changed_each_second_had_a_publication_each_second() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     let mut publications = 0;
     for second in 0..=600 {
         observe(&mut fences, "shop", &[(A, &format!("{second}"))], second * 1000);
@@ -330,11 +330,11 @@ fn an_owner_that_changed_each_second_had_a_publication_each_second() {
 
 #[test]
 fn an_owner_that_changed_while_its_fence_was_written_took_no_turn() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     let mut publications = 0;
     for second in 0..30 {
         observe(&mut fences, "shop", &[(A, &format!("{second}"))], second * 1000);
-        if let Some((list, _)) = fences.wanted(LIFE, at(second * 1000)) {
+        if let Some((list, _)) = fences.desired_list(LIFE, at(second * 1000)) {
             observe(
                 &mut fences,
                 "shop",
@@ -350,7 +350,7 @@ fn an_owner_that_changed_while_its_fence_was_written_took_no_turn() {
 
 #[test]
 fn many_pods_at_once_take_one_turn() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     let port = port("web", service("shop"));
     fences.observe(&port, &many(0, "0"), at(0));
     for (turn, owner) in ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]
@@ -385,7 +385,7 @@ fn many_pods_at_once_take_one_turn() {
 
 #[test]
 fn a_namespace_that_routes_lead_to_takes_no_turn_of_theirs() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe_from(&mut fences, "routes", "routes", &[(A, "a")], 0);
     for n in 0..20_u64 {
         observe_from(&mut fences, "routes", "other", &[(B, &format!("{n}"))], n);
@@ -399,7 +399,7 @@ fn a_namespace_that_routes_lead_to_takes_no_turn_of_theirs() {
 
 #[test]
 fn a_clock_that_goes_back_makes_no_namespace_wait_for_its_turn() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     for n in 0..20_u64 {
         observe(&mut fences, "shop", &[(A, &format!("{n}"))], 3_600_000);
         publish(&mut fences, 3_600_000);
@@ -420,7 +420,7 @@ fn a_list_that_cannot_be_read_is_told_by_its_field() {
         {"namespace": "web", "address": "10.0.0.1:80", "nowAndThen": 1, "owner": "a"},
         {"namespace": "web", "address": "10.0.0.1:80", "notBefore": "1", "owner": "a"}
     ]"#;
-    let error = List::read(fences).unwrap_err();
+    let error = FenceList::read(fences).unwrap_err();
     let problems: Vec<&str> = error.split("; ").collect();
     let begins = ["[0].address: ", "[1].nowAndThen: ", "[2].notBefore: "];
     for begin in begins {
@@ -430,13 +430,13 @@ fn a_list_that_cannot_be_read_is_told_by_its_field() {
         );
     }
     assert_eq!(problems.len(), begins.len(), "{error}");
-    assert!(List::read("[]x").is_err());
+    assert!(FenceList::read("[]x").is_err());
 }
 
 /// Who may write EndpointSlices in one namespace names the address of a pod of another, again and again.
 #[test]
 fn an_invented_owner_harms_no_other_namespace() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     assert!(!observe_from(&mut fences, "victim", "victim", &[(A, "a")], 0));
     for n in 0..10_u64 {
         let invented = format!("invented {n}");
@@ -456,7 +456,7 @@ fn an_invented_owner_harms_no_other_namespace() {
 /// Routes lead to Services of two namespaces, so one token may reach both.
 #[test]
 fn an_address_that_moves_between_reached_namespaces_is_fenced() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe_from(&mut fences, "routes", "first", &[(A, "a")], 0);
     assert!(
         !observe_from(&mut fences, "routes", "second", &[(A, "heir")], 10),
@@ -477,7 +477,7 @@ fn an_address_that_moves_between_reached_namespaces_is_fenced() {
     );
 
     // Routes that lead to one of them have no token of the other.
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe_from(&mut fences, "one", "first", &[(A, "a")], 0);
     observe_from(&mut fences, "one", "first", &[], 0);
     assert!(!observe_from(&mut fences, "two", "second", &[(A, "heir")], 10));
@@ -485,14 +485,14 @@ fn an_address_that_moves_between_reached_namespaces_is_fenced() {
 
 #[test]
 fn what_the_routes_own_namespace_shows_counts_first() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe_from(&mut fences, "victim", "victim", &[(A, "a")], 0);
     for n in 0..5_u64 {
         let invented = format!("invented {n}");
         assert!(!observe_from(&mut fences, "victim", "other", &[(A, &invented), (B, &invented)], n) || n > 0);
         assert!(
             fences
-                .wanted(LIFE, at(n))
+                .desired_list(LIFE, at(n))
                 .is_none_or(|(list, _)| list.iter().all(|fence| fence.address == address(B)))
         );
     }
@@ -503,7 +503,7 @@ fn what_the_routes_own_namespace_shows_counts_first() {
 
 #[test]
 fn a_clock_that_goes_back_holds_no_address_back() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe(&mut fences, "shop", &[(A, "a")], 3_600_000);
     observe(&mut fences, "shop", &[(A, "heir")], 3_600_000);
     assert!(release(&mut fences, false, 0), "it would wait for an hour");
@@ -522,7 +522,7 @@ fn many(first: u32, owner: &str) -> Vec<Endpoint> {
 }
 
 /// Shows 64,000 addresses, 1,000 at a time.
-fn show_many(fences: &mut Fences, port: &RoutedPort) {
+fn show_many(fences: &mut FenceTracker, port: &RoutedPort) {
     for turn in 0..64_u32 {
         fences.observe(port, &many(turn * 1000, "a"), at(u64::from(turn)));
     }
@@ -531,7 +531,7 @@ fn show_many(fences: &mut Fences, port: &RoutedPort) {
 
 #[test]
 fn addresses_that_no_service_shows_were_remembered_without_number() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe_from(&mut fences, "victim", "victim", &[(A, "a"), (B, "b")], 0);
     observe_from(&mut fences, "victim", "victim", &[(B, "b")], 0);
     let port = port("many", ObjectName::new("many", "shop"));
@@ -563,7 +563,7 @@ fn addresses_that_no_service_shows_were_remembered_without_number() {
 /// Routes lead to their own namespace and to another.
 #[test]
 fn another_namespace_made_routes_forget_who_had_addresses_of_their_own() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     observe_from(&mut fences, "routes", "routes", &[(A, "a")], 0);
     observe_from(&mut fences, "routes", "routes", &[], 0);
     let port = port("routes", ObjectName::new("other", "shop"));
@@ -574,40 +574,40 @@ fn another_namespace_made_routes_forget_who_had_addresses_of_their_own() {
 
 #[test]
 fn a_change_of_a_forgotten_address_is_forgotten_with_it() {
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     let port = port("many", ObjectName::new("many", "shop"));
     fences.observe(&port, &many(0, "former"), at(0));
     fences.observe(&port, &many(0, "a"), at(0));
-    assert_eq!(fences.wanted(LIFE, at(0)).map(|(list, _)| list.len()), Some(1000));
+    assert_eq!(fences.desired_list(LIFE, at(0)).map(|(list, _)| list.len()), Some(1000));
     release(&mut fences, false, 5000);
     show_many(&mut fences, &port);
-    assert!(fences.wanted(LIFE, at(5000)).is_none());
+    assert!(fences.desired_list(LIFE, at(5000)).is_none());
 }
 
 #[test]
 fn each_address_that_was_held_back_looked_at_all_ports_and_fences() {
     const MANY: usize = 2000;
-    let mut fences = Fences::default();
+    let mut fences = FenceTracker::default();
     for owner in ["a", "heir"] {
         for n in 0..MANY {
             let at = format!("10.0.{}.{}:80", n / 256, n % 256);
             observe(&mut fences, &format!("shop-{n}"), &[(&at, owner)], 0);
         }
     }
-    looked::take();
+    looked::take_count();
     assert_eq!(fences.incomplete().len(), MANY);
-    assert!((1..=2 * MANY).contains(&looked::take()));
+    assert!((1..=2 * MANY).contains(&looked::take_count()));
     let list = keep(&mut fences, 0).config();
     let published = PublishedFences {
         fences: &list,
         everywhere: true,
     };
-    looked::take();
+    looked::take_count();
     assert!(
         fences.release(Some(published), at(0)).is_empty(),
         "their time has not come"
     );
-    assert!(looked::take() <= 2 * MANY);
+    assert!(looked::take_count() <= 2 * MANY);
     assert_eq!(fences.release(Some(published), at(3000)).len(), MANY);
-    assert!(looked::take() <= 4 * MANY);
+    assert!(looked::take_count() <= 4 * MANY);
 }

@@ -20,12 +20,12 @@ pub(crate) struct KeyringConfig {
     /// A keyring file instead of both Secrets. Somebody else rotates it.
     pub(crate) file: Option<String>,
     /// The key that the keyring of the file is sealed under.
-    pub(crate) key_encryption_key: KeyEncryptionKey,
+    pub(crate) key_encryption_key: KeyEncryptionKeyVariable,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(crate) struct KeyEncryptionKey {
+pub(crate) struct KeyEncryptionKeyVariable {
     pub(crate) id: u8,
     /// The environment variable of the controller that holds the key.
     pub(crate) env: String,
@@ -39,12 +39,12 @@ impl Default for KeyringConfig {
             rotate_every: Duration::from_secs(30 * 24 * 3600).into(),
             phase_time: Duration::from_secs(60).into(),
             file: None,
-            key_encryption_key: KeyEncryptionKey::default(),
+            key_encryption_key: KeyEncryptionKeyVariable::default(),
         }
     }
 }
 
-impl Default for KeyEncryptionKey {
+impl Default for KeyEncryptionKeyVariable {
     fn default() -> Self {
         Self {
             id: 1,

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret as SecretObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize as _;
 
-use crate::cluster::kube::Wiped;
+use crate::cluster::kube::ZeroizingSecret;
 use crate::cluster::reconcile::own_secret::{self, ROTATE, ROTATED};
 use crate::tools::keys::keyring_file::IN_SECRET as KEYRING;
 use crate::tools::keys::rotation;
@@ -30,9 +30,9 @@ pub(super) const ANNOTATIONS: [&str; 4] = [REVOKE, REVOKED, ROTATE, ROTATED];
 
 /// What is wrong with a Secret: the field and what was expected. The value is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Broken(String);
+pub(crate) struct BrokenKeyring(String);
 
-impl fmt::Display for Broken {
+impl fmt::Display for BrokenKeyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -40,14 +40,14 @@ impl fmt::Display for Broken {
 
 /// A keyring, and what somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ring {
+pub(super) struct KeyringContent {
     pub(super) document: KeyringDocument,
     /// The value of `limpet.dev/rotate` if it asks for another key.
-    pub(super) wanted: Option<String>,
+    pub(super) rotation_request: Option<String>,
     pub(super) revocation: Option<Revocation>,
 }
 
-impl Ring {
+impl KeyringContent {
     /// The revoked keys that not every Envoy knows to be revoked.
     pub(super) fn revoking(&self) -> Option<&BTreeSet<u8>> {
         match &self.revocation {
@@ -65,14 +65,14 @@ pub(super) enum Revocation {
     /// The keys are revoked. Envoys may not know yet.
     Done(BTreeSet<u8>),
     /// The value cannot be followed.
-    Invalid(Broken),
+    Invalid(BrokenKeyring),
 }
 
 /// Reads the keyring of the Secret.
 ///
 /// # Errors
 /// If the Secret holds no valid keyring.
-pub(crate) fn document(secret: &SecretObject) -> Result<KeyringDocument, Broken> {
+pub(crate) fn document(secret: &SecretObject) -> Result<KeyringDocument, BrokenKeyring> {
     ring(secret).map(|ring| ring.document)
 }
 
@@ -80,22 +80,22 @@ pub(crate) fn document(secret: &SecretObject) -> Result<KeyringDocument, Broken>
 ///
 /// # Errors
 /// If the Secret holds no valid keyring.
-pub(super) fn ring(secret: &SecretObject) -> Result<Ring, Broken> {
+pub(super) fn ring(secret: &SecretObject) -> Result<KeyringContent, BrokenKeyring> {
     let field = format!("data[{KEYRING}]");
     let data = secret.data.as_ref().and_then(|data| data.get(KEYRING));
     let Some(ByteString(json)) = data else {
-        return Err(Broken(format!(
+        return Err(BrokenKeyring(format!(
             "{field}: expected a keyring, as `limpet keys generate FILE` makes one"
         )));
     };
-    let broken = |error: &dyn fmt::Display| Broken(format!("{field}: {error}"));
+    let broken = |error: &dyn fmt::Display| BrokenKeyring(format!("{field}: {error}"));
     let document = KeyringDocument::parse(json).map_err(|error| broken(&error))?;
     rotation::check_times(&document).map_err(|error| broken(&error))?;
     let annotation = |name| secret.metadata.annotations.as_ref()?.get(name).cloned();
     let revocation = annotation(REVOKE).map(|text| revocation(&text, &document));
-    Ok(Ring {
+    Ok(KeyringContent {
         document,
-        wanted: own_secret::wish(secret),
+        rotation_request: own_secret::rotation_request(secret),
         revocation,
     })
 }
@@ -105,7 +105,7 @@ fn revocation(text: &str, document: &KeyringDocument) -> Revocation {
     let there: BTreeSet<u8> = document.keys.iter().map(|key| key.id).collect();
     let Some(ids) = parsed.filter(|ids| ids.is_subset(&there)) else {
         let there: Vec<String> = there.iter().map(u8::to_string).collect();
-        return Revocation::Invalid(Broken(format!(
+        return Revocation::Invalid(BrokenKeyring(format!(
             "metadata.annotations[{REVOKE}]: expected ids of keys of the keyring ({}), with commas between them, found \
              {text:?}: nothing is revoked",
             there.join(", ")
@@ -120,29 +120,29 @@ fn revocation(text: &str, document: &KeyringDocument) -> Revocation {
 }
 
 /// The Secret once every Envoy has its keyring: `limpet.dev/revoke` has become `limpet.dev/revoked`.
-pub(super) fn with_revocation_done(secret: &SecretObject) -> Wiped {
+pub(super) fn with_revocation_done(secret: &SecretObject) -> ZeroizingSecret {
     let mut changed = secret.clone();
     let annotations = changed.metadata.annotations.get_or_insert_default();
     if let Some(text) = annotations.remove(REVOKE) {
         annotations.insert(REVOKED.to_owned(), text);
     }
-    Wiped::new(changed)
+    ZeroizingSecret::new(changed)
 }
 
 /// The Secret with another keyring and everything else unchanged. `heeded` is the value of `limpet.dev/rotate` that
 /// this answers.
-pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heeded: Option<&str>) -> Wiped {
+pub(super) fn with_ring(secret: &SecretObject, document: &KeyringDocument, heeded: Option<&str>) -> ZeroizingSecret {
     let mut changed = secret.clone();
     let data = changed.data.get_or_insert_default();
     if let Some(mut old) = data.insert(KEYRING.to_owned(), bytes(document)) {
         old.0.zeroize();
     }
     own_secret::heed(&mut changed, heeded);
-    Wiped::new(changed)
+    ZeroizingSecret::new(changed)
 }
 
 /// A new Secret with a keyring.
-pub(super) fn new_ring(name: &str, document: &KeyringDocument) -> Wiped {
+pub(super) fn new_ring(name: &str, document: &KeyringDocument) -> ZeroizingSecret {
     with_ring(&named(name), document, None)
 }
 
@@ -183,13 +183,13 @@ impl KeyEncryptionKeys {
     ///
     /// # Errors
     /// If it holds no key-encryption key, or an invalid one.
-    pub(super) fn read(secret: &SecretObject) -> Result<Self, Broken> {
+    pub(super) fn read(secret: &SecretObject) -> Result<Self, BrokenKeyring> {
         let mut keys = BTreeMap::new();
         for (name, ByteString(value)) in secret.data.iter().flatten() {
             let Some(id) = name.strip_prefix(KEY_ENCRYPTION_KEY) else {
                 continue;
             };
-            let broken = |expected: &str| Broken(format!("data[{name}]: expected {expected}"));
+            let broken = |expected: &str| BrokenKeyring(format!("data[{name}]: expected {expected}"));
             let id: u8 = id
                 .parse()
                 .ok()
@@ -201,7 +201,7 @@ impl KeyEncryptionKeys {
             keys.insert(id, key);
         }
         if keys.is_empty() {
-            return Err(Broken(format!(
+            return Err(BrokenKeyring(format!(
                 "data: expected {KEY_ENCRYPTION_KEY}1: 32 bytes in base64, as `limpet keys generate` prints them"
             )));
         }
@@ -209,12 +209,12 @@ impl KeyEncryptionKeys {
     }
 
     /// A new Secret with these keys.
-    pub(super) fn object(&self, name: &str) -> Wiped {
+    pub(super) fn object(&self, name: &str) -> ZeroizingSecret {
         let field = |(id, secret): (&u8, &Secret)| {
             let text = secret.to_base64();
             (variable(*id), ByteString(text.as_bytes().to_vec()))
         };
-        Wiped::new(SecretObject {
+        ZeroizingSecret::new(SecretObject {
             data: Some(self.0.iter().map(field).collect()),
             ..named(name)
         })
@@ -227,12 +227,12 @@ impl KeyEncryptionKeys {
     ///
     /// # Errors
     /// If the document is no valid keyring.
-    pub(super) fn wrap(&self, document: &KeyringDocument) -> Result<WrappedKeysConfig, Broken> {
-        let none = || Broken("data: expected a key-encryption key".to_owned());
+    pub(super) fn wrap(&self, document: &KeyringDocument) -> Result<WrappedKeysConfig, BrokenKeyring> {
+        let none = || BrokenKeyring("data: expected a key-encryption key".to_owned());
         let (id, secret) = self.0.first_key_value().ok_or_else(none)?;
         let text = wrapped::wrap(&document.entries(), KeyId(*id), secret);
         Ok(WrappedKeysConfig {
-            text: text.map_err(|error| Broken(format!("data[{KEYRING}]: keys: {error}")))?,
+            text: text.map_err(|error| BrokenKeyring(format!("data[{KEYRING}]: keys: {error}")))?,
             key_encryption_keys: vec![KeyEncryptionKeyConfig {
                 id: *id,
                 env: variable(*id),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use super::config::KeyEncryptionKey;
-use super::reconciler::{Keys, figures, seals};
+use super::config::KeyEncryptionKeyVariable;
+use super::reconciler::{PublishedKeys, figures, seals};
 use crate::tools::keys::source;
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyEncryptionKeyConfig, WrappedKeysConfig};
@@ -20,13 +20,13 @@ const INTERVAL: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If the file or the key-encryption key cannot be read. The message repeats no secret.
-pub(crate) fn read(file: &str, key: &KeyEncryptionKey, envoy_env: &str) -> Result<Keys, String> {
+pub(crate) fn read(file: &str, key: &KeyEncryptionKeyVariable, envoy_env: &str) -> Result<PublishedKeys, String> {
     let text = std::fs::read(file).map_err(|error| format!("{file}: cannot be read: {error}"))?;
     let document = KeyringDocument::parse(&Zeroizing::new(text)).map_err(|error| format!("{file}: {error}"))?;
-    let wrong = |reason: &str| source::Unavailable::Wrong(format!("keyEncryptionKey.env: {reason}"));
+    let wrong = |reason: &str| source::KeySourceError::Wrong(format!("keyEncryptionKey.env: {reason}"));
     let secret = source::from_environment(&key.env, wrong).map_err(|error| error.to_string())?;
     let text = wrapped::wrap(&document.entries(), KeyId(key.id), &secret);
-    Ok(Keys {
+    Ok(PublishedKeys {
         config: Some(WrappedKeysConfig {
             text: text.map_err(|error| format!("{file}: keys: {error}"))?,
             key_encryption_keys: vec![KeyEncryptionKeyConfig {
@@ -36,12 +36,17 @@ pub(crate) fn read(file: &str, key: &KeyEncryptionKey, envoy_env: &str) -> Resul
         }),
         figures: figures(&document),
         seals: Some(seals(&document)),
-        ..Keys::default()
+        ..PublishedKeys::default()
     })
 }
 
 /// Reads the file again and again, and sends changes. A file that cannot be read changes nothing.
-pub(crate) async fn follow(file: String, key: KeyEncryptionKey, envoy_env: String, keys: watch::Sender<Keys>) {
+pub(crate) async fn follow(
+    file: String,
+    key: KeyEncryptionKeyVariable,
+    envoy_env: String,
+    keys: watch::Sender<PublishedKeys>,
+) {
     let mut wrong = String::new();
     while !keys.is_closed() {
         tokio::time::sleep(INTERVAL).await;

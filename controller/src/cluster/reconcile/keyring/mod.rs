@@ -23,4 +23,4 @@ mod tests;
 
 pub(crate) use config::KeyringConfig;
 pub(crate) use content::document;
-pub(crate) use reconciler::{Figures, Keys, Reconciler};
+pub(crate) use reconciler::{KeyringFigures, KeyringReconciler, PublishedKeys, unpublished};

@@ -11,18 +11,18 @@ use kube::Api;
 use tokio::sync::watch;
 
 use super::config::KeyringConfig;
-use super::revocation::{self, Progress};
-use super::schedule::Served;
-use super::state::{Next, State, Which, Write};
-use crate::cluster::kube::named_object::{self, Seen};
+use super::revocation::{self, RevocationProgress};
+use super::schedule::KeyringRollout;
+use super::state::{KeyringAction, KeyringSecret, KeyringState, KeyringWrite};
+use crate::cluster::kube::named_object::{self, ObservedObject};
 use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
-use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics, Reason};
-use crate::cluster::reconcile::own_secret::{Writer, Written};
+use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics};
+use crate::cluster::reconcile::own_secret::{SecretWriteOutcome, SecretWriter};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
-use crate::cluster::reconcile::replicas::{KeyringDelivery, Replicas, behind, digest};
+use crate::cluster::reconcile::replicas::{KeyringDelivery, ReplicaReports, behind, digest};
 use crate::time_format;
 use crate::tools::keys::keyring_file::state_name;
-use crate::tools::keys::rotation::{self, Step};
+use crate::tools::keys::rotation::{self, RotationStep};
 use crate::tools::keys::{generate, ids};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::{KeyStateConfig, WrappedKeysConfig};
@@ -37,18 +37,18 @@ const SEALS: &[u8] = b"limpet replicas v1";
 const LATE: u32 = 10;
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Keys {
+pub(crate) struct PublishedKeys {
     /// The last valid keyring, for the filter's configuration.
     pub(crate) config: Option<WrappedKeysConfig>,
     /// Why there is no keyring.
     pub(crate) missing: Option<String>,
-    pub(crate) figures: Figures,
+    pub(crate) figures: KeyringFigures,
     /// By which replicas know each other. They all read the keyring.
     pub(crate) seals: Option<Arc<Seals>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Figures {
+pub(crate) struct KeyringFigures {
     /// When the signing key was made, in Unix seconds; `None`: unknown.
     pub(crate) created: Option<u64>,
     /// The phase of the rotation, 1 to 3; 0: no rotation is in progress.
@@ -61,21 +61,21 @@ pub(crate) struct Figures {
     pub(crate) behind: BTreeMap<String, usize>,
 }
 
-pub(crate) struct Reconciler {
-    writer: Writer,
+pub(crate) struct KeyringReconciler {
+    writer: SecretWriter,
     config: KeyringConfig,
     /// The states of both Secrets, as they change.
-    states: BoxStream<'static, (Which, Seen<SecretObject>)>,
-    state: State,
-    told: watch::Sender<Keys>,
+    states: BoxStream<'static, (KeyringSecret, ObservedObject<SecretObject>)>,
+    state: KeyringState,
+    sender: watch::Sender<PublishedKeys>,
     diagnostics: Diagnostics,
     /// The API server's messages for what it refuses.
-    refused: BTreeMap<(Which, Reason), String>,
+    refused: BTreeMap<(KeyringSecret, DiagnosticReason), String>,
     published_filter: watch::Receiver<Option<PublishedFilter>>,
     delivery: Delivery,
     leads: watch::Receiver<bool>,
     /// What replicas tell each other of their Envoys.
-    replicas: Replicas,
+    replicas: ReplicaReports,
     /// Who of this replica's proxies has another keyring than the served one, if somebody has.
     behind: Option<String>,
     /// What a rotation or a revocation waits for, and since when it waits; `None`: for nothing.
@@ -83,12 +83,12 @@ pub(crate) struct Reconciler {
     /// The replica that it waits for, as it was last logged.
     logged: Option<String>,
     /// The revocation that not all Envoys know of yet.
-    revoking: Option<Progress>,
+    revoking: Option<RevocationProgress>,
     /// The published text, and since when it is published.
     published: Option<(String, Instant)>,
 }
 
-impl Reconcile for Reconciler {
+impl Reconcile for KeyringReconciler {
     const GATHER: Duration = Duration::ZERO;
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -103,22 +103,22 @@ impl Reconcile for Reconciler {
             () = self.replicas.changed() => {}
             // Only a rotation or a revocation depends on what proxies have.
             () = self.delivery.changed(), if waits => {}
-            () = self.told.closed() => return Err(Closed),
+            () = self.sender.closed() => return Err(Closed),
         }
         Ok(())
     }
 
     /// Tells the others how far this replica's Envoys are, and does the leader's writes.
     async fn reconcile(&mut self) -> Option<Duration> {
-        let mut served = self.served();
-        let rest = self.say_keyring(served.as_ref());
-        self.tell_revocation();
+        let mut served = self.rollout();
+        let rest = self.report_delivery(served.as_ref());
+        self.log_revocation();
         if !*self.leads.borrow_and_update() {
             self.wait_for(None);
             return rest;
         }
         self.wait_for_others(served.as_mut());
-        self.complain();
+        self.report_diagnostics();
         if let Some(rest) = self.writer.rest() {
             return Some(rest);
         }
@@ -130,44 +130,43 @@ impl Reconcile for Reconciler {
             }
         };
         let next = match self.state.next(time_format::now(), served, fresh) {
-            Next::Wait(None) => rest,
+            KeyringAction::Wait(None) => rest,
             // At most a minute: timers stand still while the machine is suspended.
-            Next::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
-            Next::Write(write) => self.write(write).await,
+            KeyringAction::Wait(Some(wait)) => Some(wait.min(Duration::from_secs(60)).max(Duration::from_millis(1))),
+            KeyringAction::Write(write) => self.write(write).await,
         };
         [next, self.until_late()].into_iter().flatten().min()
     }
 }
 
-impl Reconciler {
+impl KeyringReconciler {
     pub(crate) fn new(
         secrets: Api<SecretObject>,
         config: &KeyringConfig,
         published_filter: watch::Receiver<Option<PublishedFilter>>,
         delivery: Delivery,
         leads: watch::Receiver<bool>,
-        replicas: Replicas,
+        replicas: ReplicaReports,
         diagnostics: Diagnostics,
-    ) -> (Self, watch::Receiver<Keys>) {
-        let state = State::new(config.clone());
-        let first = Keys {
+    ) -> (Self, watch::Receiver<PublishedKeys>) {
+        let state = KeyringState::new(config.clone());
+        let first = PublishedKeys {
             missing: state.missing(),
-            ..Keys::default()
+            ..PublishedKeys::default()
         };
         let (told, keys) = watch::channel(first);
-        replicas.say_keyring(unpublished());
         let follow = |which, name: &str| {
             let states = named_object::follow(secrets.clone(), SECRET, name);
             states.map(move |seen| (which, seen))
         };
-        let keyring = follow(Which::Keyring, &config.secret);
-        let key_encryption_key = follow(Which::KeyEncryptionKey, &config.key_encryption_key_secret);
+        let keyring = follow(KeyringSecret::Keyring, &config.secret);
+        let key_encryption_key = follow(KeyringSecret::KeyEncryptionKey, &config.key_encryption_key_secret);
         let reconciler = Self {
             states: stream::select(keyring, key_encryption_key).boxed(),
-            writer: Writer::new(secrets),
+            writer: SecretWriter::new(secrets),
             config: config.clone(),
             state,
-            told,
+            sender: told,
             diagnostics,
             refused: BTreeMap::new(),
             published_filter,
@@ -183,32 +182,32 @@ impl Reconciler {
         (reconciler, keys)
     }
 
-    fn saw(&mut self, which: Which, seen: Seen<SecretObject>) {
+    fn saw(&mut self, which: KeyringSecret, seen: ObservedObject<SecretObject>) {
         match seen {
             Ok(secret) => {
                 self.writer.saw();
-                self.refused.remove(&(which, Reason::ReadRefused));
+                self.refused.remove(&(which, DiagnosticReason::ReadRefused));
                 self.state.saw(which, secret);
             }
             Err(error) => {
                 let refusal = format!("grant list and watch on the Secret: {error}");
-                self.refused.insert((which, Reason::ReadRefused), refusal);
+                self.refused.insert((which, DiagnosticReason::ReadRefused), refusal);
             }
         }
-        self.tell();
+        self.publish();
     }
 
-    fn name(&self, which: Which) -> &str {
+    fn name(&self, which: KeyringSecret) -> &str {
         match which {
-            Which::Keyring => &self.config.secret,
-            Which::KeyEncryptionKey => &self.config.key_encryption_key_secret,
+            KeyringSecret::Keyring => &self.config.secret,
+            KeyringSecret::KeyEncryptionKey => &self.config.key_encryption_key_secret,
         }
     }
 
-    fn tell(&self) {
-        self.complain();
-        let refused = |which| self.refused.get(&(which, Reason::ReadRefused));
-        let refused = refused(Which::Keyring).or_else(|| refused(Which::KeyEncryptionKey));
+    fn publish(&self) {
+        self.report_diagnostics();
+        let refused = |which| self.refused.get(&(which, DiagnosticReason::ReadRefused));
+        let refused = refused(KeyringSecret::Keyring).or_else(|| refused(KeyringSecret::KeyEncryptionKey));
         let missing = self.state.missing();
         let missing = missing.map(|missing| match refused {
             Some(refusal) => format!("{missing}: {refusal}"),
@@ -216,8 +215,8 @@ impl Reconciler {
         });
         let mut figures = self.state.document().map(figures).unwrap_or_default();
         figures.is_late = self.late().is_some();
-        figures.behind.clone_from(&self.told.borrow().figures.behind);
-        self.told.send_replace(Keys {
+        figures.behind.clone_from(&self.sender.borrow().figures.behind);
+        self.sender.send_replace(PublishedKeys {
             config: self.state.served(),
             missing,
             figures,
@@ -225,7 +224,7 @@ impl Reconciler {
         });
     }
 
-    fn diagnostic(&self, which: Which, reason: Reason, message: String) -> Diagnostic {
+    fn diagnostic(&self, which: KeyringSecret, reason: DiagnosticReason, message: String) -> Diagnostic {
         Diagnostic {
             kind: SECRET,
             namespace: None,
@@ -237,43 +236,51 @@ impl Reconciler {
     }
 
     /// Reports what a person must correct.
-    fn complain(&self) {
+    fn report_diagnostics(&self) {
         let diagnostic = |which, reason, message| self.diagnostic(which, reason, message);
         let invalid = self.state.problems(time_format::now()).into_iter();
-        let invalid = invalid.map(|(which, message)| diagnostic(which, Reason::Invalid, message));
+        let invalid = invalid.map(|(which, message)| diagnostic(which, DiagnosticReason::Invalid, message));
         let refused = self.refused.iter();
         let refused = refused.map(|((which, reason), message)| diagnostic(*which, *reason, message.clone()));
         let revoking = self.state.revoking();
-        let revoking = revoking.map(|ids| diagnostic(Which::Keyring, Reason::Revoking, revocation::under_way(ids)));
+        let revoking = revoking.map(|ids| {
+            diagnostic(
+                KeyringSecret::Keyring,
+                DiagnosticReason::Revoking,
+                revocation::under_way(ids),
+            )
+        });
         let late = self
             .late()
-            .map(|waits| diagnostic(Which::Keyring, Reason::RotationWaits, waits));
+            .map(|waits| diagnostic(KeyringSecret::Keyring, DiagnosticReason::RotationWaits, waits));
         let diagnostics = invalid.chain(refused).chain(revoking).chain(late);
-        self.diagnostics.complain(SECRET, diagnostics.collect());
+        self.diagnostics.set_and_log(SECRET, diagnostics.collect());
     }
 
     fn waits_for_envoys(&self) -> bool {
-        matches!(self.told.borrow().figures.phase, 1 | 2) || self.state.revoking().is_some()
+        matches!(self.sender.borrow().figures.phase, 1 | 2) || self.state.revoking().is_some()
     }
 
     /// Logs which Envoys know of a revocation.
-    fn tell_revocation(&mut self) {
+    fn log_revocation(&mut self) {
         let Some(ids) = self.state.revoking() else {
             self.revoking = None;
             return;
         };
         let known = self.revoking.take().filter(|known| known.is_of(ids));
-        let progress = self.revoking.insert(known.unwrap_or_else(|| Progress::new(ids)));
+        let progress = self
+            .revoking
+            .insert(known.unwrap_or_else(|| RevocationProgress::new(ids)));
         // While something else is published, nobody can have it.
         if self.published.is_some()
             && let Some(published) = &*self.published_filter.borrow()
         {
-            progress.tell(&self.delivery, published);
+            progress.log_delivered(&self.delivery, published);
         }
     }
 
     /// Tells the others how far this replica's Envoys are. Returns how long until that changes by itself.
-    fn say_keyring(&self, served: Option<&Served>) -> Option<Duration> {
+    fn report_delivery(&self, served: Option<&KeyringRollout>) -> Option<Duration> {
         let rest = served.map(|served| self.config.phase_time.get().saturating_sub(served.since));
         let text = self.published.as_ref().map(|(text, _)| text);
         let delivery = match (served, text) {
@@ -289,12 +296,12 @@ impl Reconciler {
             (Some(_), Some(text)) => KeyringDelivery::Has(digest(text)),
             _ => unpublished(),
         };
-        self.replicas.say_keyring(delivery);
+        self.replicas.report_keyring(delivery);
         rest.filter(|rest| !rest.is_zero())
     }
 
     /// Takes the Envoys of other replicas into account.
-    fn wait_for_others(&mut self, served: Option<&mut Served>) {
+    fn wait_for_others(&mut self, served: Option<&mut KeyringRollout>) {
         let others = self.replicas.others();
         let text = self.published.as_ref().map(|(text, _)| text);
         let (Some(served), Some(text)) = (served, text) else {
@@ -322,7 +329,7 @@ impl Reconciler {
         let published = self.published_filter.borrow().clone().filter(|_| is_late);
         let behind = published.map(|published| self.delivery.behind_by_gateway(&published));
         let behind = behind.unwrap_or_default();
-        self.told.send_if_modified(|Keys { figures, .. }| {
+        self.sender.send_if_modified(|PublishedKeys { figures, .. }| {
             let changes = figures.is_late != is_late || figures.behind != behind;
             (figures.is_late, figures.behind) = (is_late, behind);
             changes
@@ -349,7 +356,7 @@ impl Reconciler {
     }
 
     /// What Envoys have of the served keyring.
-    fn served(&mut self) -> Option<Served> {
+    fn rollout(&mut self) -> Option<KeyringRollout> {
         let published_filter = self.published_filter.borrow_and_update();
         let text = match published_filter
             .as_ref()
@@ -358,7 +365,7 @@ impl Reconciler {
             Some(FilterKeys::Wrapped(keys)) => Some(&keys.text),
             _ => None,
         };
-        let is_current = text.is_some() && text == self.told.borrow().config.as_ref().map(|keys| &keys.text);
+        let is_current = text.is_some() && text == self.sender.borrow().config.as_ref().map(|keys| &keys.text);
         let Some((published_filter, text)) = published_filter.as_ref().zip(text).filter(|_| is_current) else {
             self.published = None;
             return None;
@@ -373,66 +380,72 @@ impl Reconciler {
         };
         let everywhere = self.delivery.has(published_filter);
         self.behind = (!everywhere).then(|| self.delivery.behind(published_filter)).flatten();
-        Some(Served {
+        Some(KeyringRollout {
             since: since.elapsed(),
             everywhere,
             life: published_filter.life,
         })
     }
 
-    async fn write(&mut self, write: Write) -> Option<Duration> {
+    async fn write(&mut self, write: KeyringWrite) -> Option<Duration> {
         let (which, what) = match &write {
-            Write::Create(Which::Keyring, _) => (Which::Keyring, "the keyring is created".to_owned()),
-            Write::Create(which, _) => (*which, "the key-encryption key is created".to_owned()),
-            Write::Step(step, _) => (Which::Keyring, after_step(step)),
-            Write::Revoke(ids, _) => (Which::Keyring, revocation::are_revoked(ids)),
-            Write::RevocationDone(ids, _) => (Which::Keyring, revocation::everywhere(ids)),
+            KeyringWrite::Create(KeyringSecret::Keyring, _) => {
+                (KeyringSecret::Keyring, "the keyring is created".to_owned())
+            }
+            KeyringWrite::Create(which, _) => (*which, "the key-encryption key is created".to_owned()),
+            KeyringWrite::Step(step, _) => (KeyringSecret::Keyring, after_step(step)),
+            KeyringWrite::Revoke(ids, _) => (KeyringSecret::Keyring, revocation::are_revoked(ids)),
+            KeyringWrite::RevocationDone(ids, _) => (KeyringSecret::Keyring, revocation::everywhere(ids)),
         };
-        let (Write::Create(_, secret)
-        | Write::Step(_, secret)
-        | Write::Revoke(_, secret)
-        | Write::RevocationDone(_, secret)) = &write;
+        let (KeyringWrite::Create(_, secret)
+        | KeyringWrite::Step(_, secret)
+        | KeyringWrite::Revoke(_, secret)
+        | KeyringWrite::RevocationDone(_, secret)) = &write;
         let name = self.name(which).to_owned();
-        let is_new = matches!(write, Write::Create(..));
+        let is_new = matches!(write, KeyringWrite::Create(..));
         let (written, rest) = self.writer.write(&name, secret, is_new).await;
         match written {
-            Written::Done => {
+            SecretWriteOutcome::Done => {
                 tracing::info!(secret = name, "{what}");
-                self.refused.remove(&(which, Reason::WriteRefused));
-                if let Write::RevocationDone(..) = write {
-                    self.diagnostics.announce(self.diagnostic(which, Reason::Revoked, what));
-                } else if let (Write::Step(Step::Sign(_) | Step::Retire(_), _), Some((waits, _))) =
-                    (&write, &self.waits)
+                self.refused.remove(&(which, DiagnosticReason::WriteRefused));
+                if let KeyringWrite::RevocationDone(..) = write {
+                    self.diagnostics
+                        .announce(self.diagnostic(which, DiagnosticReason::Revoked, what));
+                } else if let (
+                    KeyringWrite::Step(RotationStep::Sign(_) | RotationStep::Retire(_), _),
+                    Some((waits, _)),
+                ) = (&write, &self.waits)
                 {
                     let without =
                         format!("{what}, though not every Envoy has the keyring of the phase before: {waits}");
                     tracing::warn!(secret = name, "{without}");
                     self.diagnostics
-                        .announce(self.diagnostic(which, Reason::RotationGoesOn, without));
+                        .announce(self.diagnostic(which, DiagnosticReason::RotationGoesOn, without));
                 }
-                self.complain();
+                self.report_diagnostics();
             }
-            Written::Refused(words) => {
-                self.refused.insert((which, Reason::WriteRefused), words);
-                self.complain();
+            SecretWriteOutcome::Refused(words) => {
+                self.refused.insert((which, DiagnosticReason::WriteRefused), words);
+                self.report_diagnostics();
             }
-            Written::Not => {}
+            SecretWriteOutcome::Not => {}
         }
         Some(rest)
     }
 }
 
-fn unpublished() -> KeyringDelivery {
+/// Of a replica that has not published a keyring yet: the others wait for it.
+pub(crate) fn unpublished() -> KeyringDelivery {
     KeyringDelivery::WaitsFor("it has not published the keyring yet".to_owned())
 }
 
 /// The log message for a step.
-fn after_step(step: &Step) -> String {
+fn after_step(step: &RotationStep) -> String {
     match step {
-        Step::Introduce => "rotation, phase 1 of 3: a new key verifies".to_owned(),
-        Step::Sign(_) => "rotation, phase 2 of 3: the new key signs".to_owned(),
-        Step::Retire(_) => "rotation, phase 3 of 3: the old key retires".to_owned(),
-        Step::Remove(ids) => format!(
+        RotationStep::Introduce => "rotation, phase 1 of 3: a new key verifies".to_owned(),
+        RotationStep::Sign(_) => "rotation, phase 2 of 3: the new key signs".to_owned(),
+        RotationStep::Retire(_) => "rotation, phase 3 of 3: the old key retires".to_owned(),
+        RotationStep::Remove(ids) => format!(
             "{} removed: no token of {} can be alive",
             revocation::keys_are(ids),
             ids::keys(ids)
@@ -444,7 +457,7 @@ pub(super) fn seals(document: &KeyringDocument) -> Arc<Seals> {
     Arc::new(Seals::new(&document.entries(), SEALS))
 }
 
-pub(super) fn figures(document: &KeyringDocument) -> Figures {
+pub(super) fn figures(document: &KeyringDocument) -> KeyringFigures {
     let mut keys = document.keys.iter();
     let signing = keys.find(|key| key.state == KeyStateConfig::Signing);
     let phase = rotation::phase(document).ok();
@@ -452,10 +465,10 @@ pub(super) fn figures(document: &KeyringDocument) -> Figures {
     for key in &document.keys {
         *states.entry(state_name(key.state)).or_default() += 1;
     }
-    Figures {
+    KeyringFigures {
         created: signing.and_then(rotation::created).map(Timestamp::unix_seconds),
-        phase: phase.and_then(rotation::Phase::number).unwrap_or(0),
+        phase: phase.and_then(rotation::RotationPhase::number).unwrap_or(0),
         keys: states,
-        ..Figures::default()
+        ..KeyringFigures::default()
     }
 }

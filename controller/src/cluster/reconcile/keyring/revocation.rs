@@ -7,18 +7,18 @@ use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
 use crate::tools::keys::ids;
 
 /// Revoked keys, and the Envoys of this replica that know.
-pub(super) struct Progress {
+pub(super) struct RevocationProgress {
     ids: BTreeSet<u8>,
     since: Instant,
-    told: BTreeSet<(String, String)>,
+    logged: BTreeSet<(String, String)>,
 }
 
-impl Progress {
+impl RevocationProgress {
     pub(super) fn new(ids: &BTreeSet<u8>) -> Self {
         Self {
             ids: ids.clone(),
             since: Instant::now(),
-            told: BTreeSet::new(),
+            logged: BTreeSet::new(),
         }
     }
 
@@ -27,10 +27,10 @@ impl Progress {
     }
 
     /// Logs the Envoys that have got what is published since the last call.
-    pub(super) fn tell(&mut self, delivery: &Delivery, published: &PublishedFilter) {
+    pub(super) fn log_delivered(&mut self, delivery: &Delivery, published: &PublishedFilter) {
         let (keys, after) = (ids::keys(&self.ids), self.since.elapsed());
         for (gateway, envoy) in delivery.envoys_with(published) {
-            if self.told.insert((gateway.clone(), envoy.clone())) {
+            if self.logged.insert((gateway.clone(), envoy.clone())) {
                 tracing::info!(
                     keys,
                     gateway,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::tools::keys::rotation::{self, Going, Phase, Step, Unfit};
+use crate::tools::keys::rotation::{self, RetiredKey, RotationError, RotationPhase, RotationStep};
 use limpet_core::config::KeyringDocument;
 use limpet_core::time::Timestamp;
 
@@ -13,23 +13,23 @@ const PATIENCE: u32 = 20;
 
 /// What the next step depends on, besides the keyring.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Situation {
+pub(super) struct RotationInputs {
     pub(super) now: Timestamp,
     /// The age at which a signing key is replaced; zero: never by itself.
     pub(super) rotate_every: Duration,
     /// The minimum time of a phase.
     pub(super) phase_time: Duration,
     /// Whether somebody asks for another key.
-    pub(super) wanted: bool,
+    pub(super) requested: bool,
     /// The revoked keys that not every Envoy knows to be revoked. They stay, whatever their age.
     pub(super) revoking: BTreeSet<u8>,
     /// What Envoys have of this keyring; `None`: it was not published yet.
-    pub(super) served: Option<Served>,
+    pub(super) served: Option<KeyringRollout>,
 }
 
 /// What Envoys have of a keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Served {
+pub(super) struct KeyringRollout {
     /// For how long this process has published it.
     pub(super) since: Duration,
     /// Whether every connected Envoy of every replica has acknowledged it.
@@ -38,17 +38,17 @@ pub(super) struct Served {
     pub(super) life: Duration,
 }
 
-impl Situation {
+impl RotationInputs {
     /// How long Envoys still have to acknowledge the keyring.
-    fn patience(&self, served: Served) -> Duration {
+    fn patience(&self, served: KeyringRollout) -> Duration {
         self.phase_time.saturating_mul(PATIENCE).saturating_sub(served.since)
     }
 }
 
 /// When the next step is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Due {
-    Now(Step),
+pub(super) enum RotationStepDue {
+    Now(RotationStep),
     /// After this time, if nothing changes before.
     In(Duration),
     /// When this keyring is published.
@@ -61,49 +61,56 @@ pub(super) enum Due {
 ///
 /// # Errors
 /// If no rotation makes such a keyring.
-pub(super) fn due(document: &KeyringDocument, situation: &Situation) -> Result<Due, Unfit> {
+pub(super) fn next_step(
+    document: &KeyringDocument,
+    situation: &RotationInputs,
+) -> Result<RotationStepDue, RotationError> {
     let phase = rotation::phase(document)?;
     // How long keys have to stay is known once a configuration is published.
     let removal = situation.served.map(|served| removal(document, situation, served));
-    if let Some(Due::Now(removal)) = removal {
-        return Ok(Due::Now(removal));
+    if let Some(RotationStepDue::Now(removal)) = removal {
+        return Ok(RotationStepDue::Now(removal));
     }
     let next = match (phase, situation.served) {
         // Old keys may retire meanwhile, but not too many.
-        (Phase::Settled | Phase::Retiring, _) if rotation::is_full(document) => Due::Never,
-        (Phase::Settled | Phase::Retiring, _) => begin(document, situation),
-        (_, None) => Due::Published,
-        (Phase::Introduced(_) | Phase::Signing(_), Some(served))
+        (RotationPhase::Settled | RotationPhase::Retiring, _) if rotation::is_full(document) => RotationStepDue::Never,
+        (RotationPhase::Settled | RotationPhase::Retiring, _) => begin(document, situation),
+        (_, None) => RotationStepDue::Published,
+        (RotationPhase::Introduced(_) | RotationPhase::Signing(_), Some(served))
             if !served.everywhere && !situation.patience(served).is_zero() =>
         {
-            Due::In(situation.patience(served))
+            RotationStepDue::In(situation.patience(served))
         }
         // By this process's own clock: an Envoy that lost its connection has reconnected by then.
-        (Phase::Introduced(new), Some(served)) => {
-            after(situation.phase_time.saturating_sub(served.since), || Step::Sign(new))
+        (RotationPhase::Introduced(new), Some(served)) => {
+            after(situation.phase_time.saturating_sub(served.since), || {
+                RotationStep::Sign(new)
+            })
         }
-        (Phase::Signing(old), Some(served)) => {
-            after(situation.phase_time.saturating_sub(served.since), || Step::Retire(old))
-        }
+        (RotationPhase::Signing(old), Some(served)) => after(situation.phase_time.saturating_sub(served.since), || {
+            RotationStep::Retire(old)
+        }),
     };
     Ok(match (next, removal) {
-        (Due::In(next), Some(Due::In(removal))) => Due::In(next.min(removal)),
-        (Due::Published | Due::Never, Some(Due::In(removal))) => Due::In(removal),
+        (RotationStepDue::In(next), Some(RotationStepDue::In(removal))) => RotationStepDue::In(next.min(removal)),
+        (RotationStepDue::Published | RotationStepDue::Never, Some(RotationStepDue::In(removal))) => {
+            RotationStepDue::In(removal)
+        }
         (next, _) => next,
     })
 }
 
-fn after(rest: Duration, step: impl FnOnce() -> Step) -> Due {
+fn after(rest: Duration, step: impl FnOnce() -> RotationStep) -> RotationStepDue {
     if rest.is_zero() {
-        Due::Now(step())
+        RotationStepDue::Now(step())
     } else {
-        Due::In(rest)
+        RotationStepDue::In(rest)
     }
 }
 
 /// When the next key goes for good.
-fn removal(document: &KeyringDocument, situation: &Situation, served: Served) -> Due {
-    let left = |going: &Going| match going.end {
+fn removal(document: &KeyringDocument, situation: &RotationInputs, served: KeyringRollout) -> RotationStepDue {
+    let left = |going: &RetiredKey| match going.end {
         Some(end) => end.since(situation.now),
         // It is unknown since when it retires. Counting from the start of this process is safe.
         None => served.life.saturating_sub(served.since),
@@ -116,26 +123,26 @@ fn removal(document: &KeyringDocument, situation: &Situation, served: Served) ->
         .map(|going| going.id)
         .collect();
     match going.iter().map(left).min() {
-        Some(Duration::ZERO) => Due::Now(Step::Remove(over)),
-        Some(rest) => Due::In(rest),
-        None => Due::Never,
+        Some(Duration::ZERO) => RotationStepDue::Now(RotationStep::Remove(over)),
+        Some(rest) => RotationStepDue::In(rest),
+        None => RotationStepDue::Never,
     }
 }
 
 /// When the next rotation begins, if not too many keys retire.
-pub(super) fn begin(document: &KeyringDocument, situation: &Situation) -> Due {
+pub(super) fn begin(document: &KeyringDocument, situation: &RotationInputs) -> RotationStepDue {
     // A new key that only verifies harms nobody, so this step waits for no Envoy.
-    if situation.wanted {
-        return Due::Now(Step::Introduce);
+    if situation.requested {
+        return RotationStepDue::Now(RotationStep::Introduce);
     }
     if situation.rotate_every.is_zero() {
-        return Due::Never;
+        return RotationStepDue::Never;
     }
     let key = document.keys.get(rotation::signing(document));
     // A key of unknown age may be old enough.
     let since = key.and_then(|key| rotation::since(key).or_else(|| rotation::created(key)));
     let age = since.map_or(Duration::MAX, |since| situation.now.since(since));
-    after(situation.rotate_every.saturating_sub(age), || Step::Introduce)
+    after(situation.rotate_every.saturating_sub(age), || RotationStep::Introduce)
 }
 
 #[cfg(test)]
@@ -168,14 +175,14 @@ mod tests {
         }
     }
 
-    fn situation(hour: u64) -> Situation {
-        Situation {
+    fn situation(hour: u64) -> RotationInputs {
+        RotationInputs {
             now: at(hour),
             rotate_every: 10 * HOUR,
             phase_time: MINUTE,
-            wanted: false,
+            requested: false,
             revoking: BTreeSet::new(),
-            served: Some(Served {
+            served: Some(KeyringRollout {
                 since: HOUR,
                 everywhere: true,
                 life: 5 * HOUR,
@@ -183,7 +190,7 @@ mod tests {
         }
     }
 
-    fn with_served(hour: u64, change: impl Fn(&mut Served)) -> Situation {
+    fn with_served(hour: u64, change: impl Fn(&mut KeyringRollout)) -> RotationInputs {
         let mut situation = situation(hour);
         situation.served.as_mut().map(change);
         situation
@@ -192,64 +199,89 @@ mod tests {
     #[test]
     fn a_key_is_replaced_when_it_has_signed_for_long_enough() {
         let settled = ring(&[(1, Signing, 0, 1)]);
-        assert_eq!(due(&settled, &situation(3)), Ok(Due::In(8 * HOUR)));
-        assert_eq!(due(&settled, &situation(11)), Ok(Due::Now(Step::Introduce)));
-        let never = Situation {
+        assert_eq!(next_step(&settled, &situation(3)), Ok(RotationStepDue::In(8 * HOUR)));
+        assert_eq!(
+            next_step(&settled, &situation(11)),
+            Ok(RotationStepDue::Now(RotationStep::Introduce))
+        );
+        let never = RotationInputs {
             rotate_every: Duration::ZERO,
             ..situation(1000)
         };
-        assert_eq!(due(&settled, &never), Ok(Due::Never));
-        let wanted = Situation { wanted: true, ..never };
-        assert_eq!(due(&settled, &wanted), Ok(Due::Now(Step::Introduce)));
+        assert_eq!(next_step(&settled, &never), Ok(RotationStepDue::Never));
+        let wanted = RotationInputs {
+            requested: true,
+            ..never
+        };
+        assert_eq!(
+            next_step(&settled, &wanted),
+            Ok(RotationStepDue::Now(RotationStep::Introduce))
+        );
         let mut of_unknown_age = settled;
         of_unknown_age.keys[0].created = None;
         of_unknown_age.keys[0].since = None;
-        assert_eq!(due(&of_unknown_age, &situation(0)), Ok(Due::Now(Step::Introduce)));
+        assert_eq!(
+            next_step(&of_unknown_age, &situation(0)),
+            Ok(RotationStepDue::Now(RotationStep::Introduce))
+        );
     }
 
     #[test]
     fn an_envoy_that_never_acknowledged_held_up_rotations_for_ever() {
-        let introduced = (ring(&[(1, Signing, 0, 0), (2, Verifying, 9, 9)]), Step::Sign(1));
-        let signing = (ring(&[(1, Verifying, 0, 9), (2, Signing, 9, 9)]), Step::Retire(0));
+        let introduced = (ring(&[(1, Signing, 0, 0), (2, Verifying, 9, 9)]), RotationStep::Sign(1));
+        let signing = (
+            ring(&[(1, Verifying, 0, 9), (2, Signing, 9, 9)]),
+            RotationStep::Retire(0),
+        );
         for (ring, step) in [introduced, signing] {
-            assert_eq!(due(&ring, &situation(9)), Ok(Due::Now(step)), "every Envoy has it");
+            assert_eq!(
+                next_step(&ring, &situation(9)),
+                Ok(RotationStepDue::Now(step)),
+                "every Envoy has it"
+            );
             let missing = |since| {
                 with_served(900, |served| {
                     (served.everywhere, served.since) = (false, since);
                 })
             };
-            assert_eq!(due(&ring, &missing(2 * MINUTE)), Ok(Due::In(18 * MINUTE)));
-            assert_eq!(due(&ring, &missing(20 * MINUTE)), due(&ring, &situation(9)));
+            assert_eq!(
+                next_step(&ring, &missing(2 * MINUTE)),
+                Ok(RotationStepDue::In(18 * MINUTE))
+            );
+            assert_eq!(next_step(&ring, &missing(20 * MINUTE)), next_step(&ring, &situation(9)));
             let early = with_served(900, |served| served.since = MINUTE / 4);
-            assert_eq!(due(&ring, &early), Ok(Due::In(3 * MINUTE / 4)));
-            let unpublished = Situation {
+            assert_eq!(next_step(&ring, &early), Ok(RotationStepDue::In(3 * MINUTE / 4)));
+            let unpublished = RotationInputs {
                 served: None,
-                wanted: true,
+                requested: true,
                 ..situation(900)
             };
-            assert_eq!(due(&ring, &unpublished), Ok(Due::Published));
+            assert_eq!(next_step(&ring, &unpublished), Ok(RotationStepDue::Published));
         }
     }
 
-    fn remove(ids: &[u8]) -> Step {
-        Step::Remove(ids.iter().copied().collect())
+    fn remove(ids: &[u8]) -> RotationStep {
+        RotationStep::Remove(ids.iter().copied().collect())
     }
 
     #[test]
     fn a_retiring_key_stays_for_the_life_of_a_token() {
         let mut retiring = ring(&[(1, Retiring, 0, 10), (2, Signing, 9, 9)]);
-        assert_eq!(due(&retiring, &situation(11)), Ok(Due::In(4 * HOUR)));
+        assert_eq!(next_step(&retiring, &situation(11)), Ok(RotationStepDue::In(4 * HOUR)));
         let longer = with_served(15, |served| served.life = 6 * HOUR);
-        assert_eq!(due(&retiring, &longer), Ok(Due::In(HOUR)));
-        assert_eq!(due(&retiring, &situation(15)), Ok(Due::Now(remove(&[1]))));
-        let unpublished = Situation {
+        assert_eq!(next_step(&retiring, &longer), Ok(RotationStepDue::In(HOUR)));
+        assert_eq!(
+            next_step(&retiring, &situation(15)),
+            Ok(RotationStepDue::Now(remove(&[1])))
+        );
+        let unpublished = RotationInputs {
             served: None,
             rotate_every: Duration::ZERO,
             ..situation(1000)
         };
         assert_eq!(
-            due(&retiring, &unpublished),
-            Ok(Due::Never),
+            next_step(&retiring, &unpublished),
+            Ok(RotationStepDue::Never),
             "the longest life is unknown"
         );
         // Since when is not known: at the longest since before this process began.
@@ -259,8 +291,11 @@ mod tests {
             situation.rotate_every = Duration::ZERO;
             situation
         };
-        assert_eq!(due(&retiring, &by_hand(HOUR)), Ok(Due::In(4 * HOUR)));
-        assert_eq!(due(&retiring, &by_hand(5 * HOUR)), Ok(Due::Now(remove(&[1]))));
+        assert_eq!(next_step(&retiring, &by_hand(HOUR)), Ok(RotationStepDue::In(4 * HOUR)));
+        assert_eq!(
+            next_step(&retiring, &by_hand(5 * HOUR)),
+            Ok(RotationStepDue::Now(remove(&[1])))
+        );
     }
 
     #[test]
@@ -268,10 +303,16 @@ mod tests {
         let year = 365 * 24;
         let retiring = ring(&[(1, Retiring, 0, 10), (2, Signing, 9, 10)]);
         let long = |hour| with_served(hour, |served| served.life = Duration::from_secs(3600 * year));
-        assert_eq!(due(&retiring, &long(11)), Ok(Due::In(9 * HOUR)));
-        assert_eq!(due(&retiring, &long(20)), Ok(Due::Now(Step::Introduce)));
+        assert_eq!(next_step(&retiring, &long(11)), Ok(RotationStepDue::In(9 * HOUR)));
+        assert_eq!(
+            next_step(&retiring, &long(20)),
+            Ok(RotationStepDue::Now(RotationStep::Introduce))
+        );
         let both = ring(&[(1, Retiring, 0, 10), (2, Verifying, 9, 20), (3, Signing, 20, 20)]);
-        assert_eq!(due(&both, &long(21)), Ok(Due::Now(Step::Retire(1))));
+        assert_eq!(
+            next_step(&both, &long(21)),
+            Ok(RotationStepDue::Now(RotationStep::Retire(1)))
+        );
         // In every phase, the keys go whose tokens have ended, each by itself.
         let three = ring(&[
             (1, Retiring, 0, 10),
@@ -279,44 +320,63 @@ mod tests {
             (3, Verifying, 11, 14),
             (4, Signing, 14, 14),
         ]);
-        assert_eq!(due(&three, &situation(15)), Ok(Due::Now(remove(&[1]))));
-        assert_eq!(due(&three, &situation(17)), Ok(Due::Now(remove(&[1, 2]))));
-        let waiting = Situation {
+        assert_eq!(
+            next_step(&three, &situation(15)),
+            Ok(RotationStepDue::Now(remove(&[1])))
+        );
+        assert_eq!(
+            next_step(&three, &situation(17)),
+            Ok(RotationStepDue::Now(remove(&[1, 2])))
+        );
+        let waiting = RotationInputs {
             phase_time: HOUR,
             ..with_served(14, |served| served.everywhere = false)
         };
-        assert_eq!(due(&three, &waiting), Ok(Due::In(HOUR)));
+        assert_eq!(next_step(&three, &waiting), Ok(RotationStepDue::In(HOUR)));
     }
 
     #[test]
     fn no_more_keys_retire_than_may() {
         let mut keys: Vec<_> = (1..=8).map(|id| (id, Retiring, 0, 10)).collect();
         keys.push((9, Signing, 9, 10));
-        let wanted = |hour| Situation {
-            wanted: true,
+        let wanted = |hour| RotationInputs {
+            requested: true,
             ..situation(hour)
         };
         let full = ring(&keys);
-        assert_eq!(due(&full, &wanted(14)), Ok(Due::In(HOUR)), "until the first goes");
+        assert_eq!(
+            next_step(&full, &wanted(14)),
+            Ok(RotationStepDue::In(HOUR)),
+            "until the first goes"
+        );
         keys.remove(0);
-        assert_eq!(due(&ring(&keys), &wanted(14)), Ok(Due::Now(Step::Introduce)));
+        assert_eq!(
+            next_step(&ring(&keys), &wanted(14)),
+            Ok(RotationStepDue::Now(RotationStep::Introduce))
+        );
     }
 
     #[test]
     fn a_revoked_key_is_remembered_while_its_tokens_live() {
         let revoked = ring(&[(1, Revoked, 0, 10), (2, Signing, 9, 10)]);
-        assert_eq!(due(&revoked, &situation(11)), Ok(Due::In(4 * HOUR)));
-        assert_eq!(due(&revoked, &situation(15)), Ok(Due::Now(remove(&[1]))));
-        let wanted = Situation {
-            wanted: true,
+        assert_eq!(next_step(&revoked, &situation(11)), Ok(RotationStepDue::In(4 * HOUR)));
+        assert_eq!(
+            next_step(&revoked, &situation(15)),
+            Ok(RotationStepDue::Now(remove(&[1])))
+        );
+        let wanted = RotationInputs {
+            requested: true,
             ..situation(11)
         };
-        assert_eq!(due(&revoked, &wanted), Ok(Due::Now(Step::Introduce)));
+        assert_eq!(
+            next_step(&revoked, &wanted),
+            Ok(RotationStepDue::Now(RotationStep::Introduce))
+        );
     }
 
     #[test]
     fn what_no_rotation_makes_is_no_ones_turn() {
         let both_verify = ring(&[(1, Signing, 0, 0), (2, Verifying, 9, 9), (3, Verifying, 9, 9)]);
-        assert!(due(&both_verify, &situation(1000)).is_err());
+        assert!(next_step(&both_verify, &situation(1000)).is_err());
     }
 }

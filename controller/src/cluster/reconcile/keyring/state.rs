@@ -6,11 +6,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret as SecretObject;
 
 use super::config::KeyringConfig;
-use super::content::{self, Broken, KeyEncryptionKeys, Revocation, Ring};
-use super::schedule::{self, Due, Served, Situation};
-use crate::cluster::kube::Wiped;
+use super::content::{self, BrokenKeyring, KeyEncryptionKeys, KeyringContent, Revocation};
+use super::schedule::{self, KeyringRollout, RotationInputs, RotationStepDue};
+use crate::cluster::kube::ZeroizingSecret;
 use crate::cluster::reconcile::own_secret;
-use crate::tools::keys::rotation::{self, MAX_RETIRING, Phase, Step};
+use crate::tools::keys::rotation::{self, MAX_RETIRING, RotationPhase, RotationStep};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::WrappedKeysConfig;
 use limpet_core::keyring::Secret;
@@ -18,7 +18,7 @@ use limpet_core::time::Timestamp;
 
 /// Which of the two Secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Which {
+pub(crate) enum KeyringSecret {
     /// The one with the keyring.
     Keyring,
     /// The one with the key-encryption keys.
@@ -26,66 +26,66 @@ pub(crate) enum Which {
 }
 
 #[derive(Debug)]
-pub(super) enum Write {
+pub(super) enum KeyringWrite {
     /// A missing Secret.
-    Create(Which, Wiped),
+    Create(KeyringSecret, ZeroizingSecret),
     /// The keyring, one step further.
-    Step(Step, Wiped),
+    Step(RotationStep, ZeroizingSecret),
     /// The keyring with these keys revoked.
-    Revoke(BTreeSet<u8>, Wiped),
+    Revoke(BTreeSet<u8>, ZeroizingSecret),
     /// Every Envoy has the keyring with these keys revoked.
-    RevocationDone(BTreeSet<u8>, Wiped),
+    RevocationDone(BTreeSet<u8>, ZeroizingSecret),
 }
 
 /// What the leader does next.
 #[derive(Debug)]
-pub(super) enum Next {
-    Write(Write),
+pub(super) enum KeyringAction {
+    Write(KeyringWrite),
     /// Nothing for this time; `None`: until something changes.
     Wait(Option<Duration>),
 }
 
 /// A Secret as it was last seen.
 #[derive(Debug)]
-struct Seen<T> {
-    found: Found<T>,
+struct ObservedSecret<T> {
+    found: SecretState<T>,
     /// The last valid content.
     good: Option<T>,
 }
 
 #[derive(Debug)]
-enum Found<T> {
+enum SecretState<T> {
     /// It was not read yet.
     Unknown,
     /// It does not exist.
     Missing,
-    There(Wiped, Result<T, Broken>),
+    There(ZeroizingSecret, Result<T, BrokenKeyring>),
 }
 
-impl<T: Clone> Seen<T> {
+impl<T: Clone> ObservedSecret<T> {
     fn new() -> Self {
         Self {
-            found: Found::Unknown,
+            found: SecretState::Unknown,
             good: None,
         }
     }
 
-    fn see(&mut self, secret: Option<SecretObject>, read: impl Fn(&SecretObject) -> Result<T, Broken>) {
+    fn observe(&mut self, secret: Option<SecretObject>, read: impl Fn(&SecretObject) -> Result<T, BrokenKeyring>) {
         self.found = match secret {
             Some(secret) => {
                 let content = read(&secret);
                 if let Ok(content) = &content {
                     self.good = Some(content.clone());
                 }
-                Found::There(Wiped::new(secret), content)
+                SecretState::There(ZeroizingSecret::new(secret), content)
             }
-            None => Found::Missing,
+            None => SecretState::Missing,
         };
     }
 
     fn uid(&self) -> String {
         match &self.found {
-            Found::There(secret, _) => secret.object().metadata.uid.clone().unwrap_or_default(),
+            SecretState::There(secret, _) => secret.object().metadata.uid.clone().unwrap_or_default(),
             _ => String::new(),
         }
     }
@@ -93,40 +93,40 @@ impl<T: Clone> Seen<T> {
     /// What is wrong with the names of its annotations.
     fn unknown_annotations(&self, known: &[&str]) -> Option<String> {
         match &self.found {
-            Found::There(secret, _) => own_secret::unknown_annotations(secret.object(), known),
+            SecretState::There(secret, _) => own_secret::unknown_annotations(secret.object(), known),
             _ => None,
         }
     }
 
-    fn broken(&self) -> Option<&Broken> {
+    fn broken(&self) -> Option<&BrokenKeyring> {
         match &self.found {
-            Found::There(_, Err(broken)) => Some(broken),
+            SecretState::There(_, Err(broken)) => Some(broken),
             _ => None,
         }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct KeyringState {
     config: KeyringConfig,
-    ring: Seen<Ring>,
-    keys: Seen<KeyEncryptionKeys>,
+    ring: ObservedSecret<KeyringContent>,
+    keys: ObservedSecret<KeyEncryptionKeys>,
 }
 
-impl State {
+impl KeyringState {
     pub(super) fn new(config: KeyringConfig) -> Self {
         Self {
             config,
-            ring: Seen::new(),
-            keys: Seen::new(),
+            ring: ObservedSecret::new(),
+            keys: ObservedSecret::new(),
         }
     }
 
     /// Takes in what was read of a Secret; `None`: it does not exist.
-    pub(super) fn saw(&mut self, which: Which, secret: Option<SecretObject>) {
+    pub(super) fn saw(&mut self, which: KeyringSecret, secret: Option<SecretObject>) {
         match which {
-            Which::Keyring => self.ring.see(secret, content::ring),
-            Which::KeyEncryptionKey => self.keys.see(secret, KeyEncryptionKeys::read),
+            KeyringSecret::Keyring => self.ring.observe(secret, content::ring),
+            KeyringSecret::KeyEncryptionKey => self.keys.observe(secret, KeyEncryptionKeys::read),
         }
     }
 
@@ -142,10 +142,10 @@ impl State {
     }
 
     /// The uid of a Secret; empty if it was not seen.
-    pub(super) fn uid(&self, which: Which) -> String {
+    pub(super) fn uid(&self, which: KeyringSecret) -> String {
         match which {
-            Which::Keyring => self.ring.uid(),
-            Which::KeyEncryptionKey => self.keys.uid(),
+            KeyringSecret::Keyring => self.ring.uid(),
+            KeyringSecret::KeyEncryptionKey => self.keys.uid(),
         }
     }
 
@@ -155,9 +155,9 @@ impl State {
     }
 
     /// What a person must correct, and in which Secret.
-    pub(super) fn problems(&self, now: Timestamp) -> Vec<(Which, String)> {
+    pub(super) fn problems(&self, now: Timestamp) -> Vec<(KeyringSecret, String)> {
         let ring = match &self.ring.found {
-            Found::There(_, Ok(ring)) => Some(ring),
+            SecretState::There(_, Ok(ring)) => Some(ring),
             _ => None,
         };
         let rotation = ring.and_then(|ring| rotation::phase(&ring.document).err());
@@ -165,32 +165,35 @@ impl State {
             Some(Revocation::Invalid(broken)) => Some(broken),
             _ => None,
         });
-        let broken = |which, broken: Option<&Broken>| {
+        let broken = |which, broken: Option<&BrokenKeyring>| {
             let message = format!("{}; the previous content stays in use, if there was any", broken?);
             Some((which, message))
         };
         let unknown = |which, message: Option<String>| Some((which, message?));
         let all = [
-            unknown(Which::Keyring, self.ring.unknown_annotations(&content::ANNOTATIONS)),
-            unknown(Which::KeyEncryptionKey, self.keys.unknown_annotations(&[])),
-            broken(Which::Keyring, self.ring.broken()),
-            broken(Which::KeyEncryptionKey, self.keys.broken()),
-            revocation.map(|broken| (Which::Keyring, broken.to_string())),
-            rotation.map(|unfit| (Which::Keyring, format!("it is served and not rotated: {unfit}"))),
+            unknown(
+                KeyringSecret::Keyring,
+                self.ring.unknown_annotations(&content::ANNOTATIONS),
+            ),
+            unknown(KeyringSecret::KeyEncryptionKey, self.keys.unknown_annotations(&[])),
+            broken(KeyringSecret::Keyring, self.ring.broken()),
+            broken(KeyringSecret::KeyEncryptionKey, self.keys.broken()),
+            revocation.map(|broken| (KeyringSecret::Keyring, broken.to_string())),
+            rotation.map(|unfit| (KeyringSecret::Keyring, format!("it is served and not rotated: {unfit}"))),
             ring.filter(|ring| self.is_held_up(ring, now))
-                .map(|_| (Which::Keyring, held_up())),
+                .map(|_| (KeyringSecret::Keyring, held_up())),
         ];
         all.into_iter().flatten().collect()
     }
 
     /// Why there is no keyring to serve; `None`: there is one.
     pub(super) fn missing(&self) -> Option<String> {
-        fn why<T>(seen: &Seen<T>) -> Option<&'static str> {
+        fn why<T>(seen: &ObservedSecret<T>) -> Option<&'static str> {
             match (&seen.good, &seen.found) {
                 (Some(_), _) => None,
-                (None, Found::Unknown) => Some("was not read yet"),
-                (None, Found::Missing) => Some("is not there yet"),
-                (None, Found::There(..)) => Some("is broken"),
+                (None, SecretState::Unknown) => Some("was not read yet"),
+                (None, SecretState::Missing) => Some("is not there yet"),
+                (None, SecretState::There(..)) => Some("is broken"),
             }
         }
         let KeyringConfig {
@@ -203,7 +206,7 @@ impl State {
     }
 
     /// What the leader does next. `fresh` becomes the secret of a new key, if one is made.
-    pub(super) fn next(&self, now: Timestamp, served: Option<Served>, fresh: Secret) -> Next {
+    pub(super) fn next(&self, now: Timestamp, served: Option<KeyringRollout>, fresh: Secret) -> KeyringAction {
         let KeyringConfig {
             secret: name,
             key_encryption_key_secret: key_encryption_key,
@@ -211,45 +214,52 @@ impl State {
         } = &self.config;
         // Nothing is created before both Secrets were read. An invalid Secret is never replaced.
         let create = match (&self.keys.found, &self.ring.found) {
-            (Found::Unknown, _) | (_, Found::Unknown) => return Next::Wait(None),
-            (Found::Missing, _) => {
+            (SecretState::Unknown, _) | (_, SecretState::Unknown) => return KeyringAction::Wait(None),
+            (SecretState::Missing, _) => {
                 // A deleted Secret is created with the same keys: with others, no running Envoy could open its keyring.
                 let keys = self.keys.good.clone();
                 let keys = keys.unwrap_or_else(|| KeyEncryptionKeys::one(1, fresh));
-                Write::Create(Which::KeyEncryptionKey, keys.object(key_encryption_key))
+                KeyringWrite::Create(KeyringSecret::KeyEncryptionKey, keys.object(key_encryption_key))
             }
-            (_, Found::Missing) => {
+            (_, SecretState::Missing) => {
                 // With the same keyring: with another one, all sessions would end.
                 let ring = self.ring.good.as_ref().map(|ring| ring.document.clone());
                 let ring = ring.unwrap_or_else(|| content::first_ring(now, fresh));
-                Write::Create(Which::Keyring, content::new_ring(name, &ring))
+                KeyringWrite::Create(KeyringSecret::Keyring, content::new_ring(name, &ring))
             }
-            (_, Found::There(secret, Ok(ring))) => return self.step(secret, ring, now, served, fresh),
-            (_, Found::There(_, Err(_))) => return Next::Wait(None),
+            (_, SecretState::There(secret, Ok(ring))) => return self.step(secret, ring, now, served, fresh),
+            (_, SecretState::There(_, Err(_))) => return KeyringAction::Wait(None),
         };
-        Next::Write(create)
+        KeyringAction::Write(create)
     }
 
-    fn situation(&self, ring: &Ring, now: Timestamp, served: Option<Served>) -> Situation {
-        Situation {
+    fn situation(&self, ring: &KeyringContent, now: Timestamp, served: Option<KeyringRollout>) -> RotationInputs {
+        RotationInputs {
             now,
             rotate_every: self.config.rotate_every.get(),
             phase_time: self.config.phase_time.get(),
-            wanted: ring.wanted.is_some(),
+            requested: ring.rotation_request.is_some(),
             revoking: ring.revoking().cloned().unwrap_or_default(),
             served,
         }
     }
 
     /// Whether a rotation is due that cannot begin, because too many keys retire.
-    fn is_held_up(&self, ring: &Ring, now: Timestamp) -> bool {
+    fn is_held_up(&self, ring: &KeyringContent, now: Timestamp) -> bool {
         let situation = self.situation(ring, now, None);
-        let is_between = matches!(rotation::phase(&ring.document), Ok(Phase::Retiring));
-        let is_due = || matches!(schedule::begin(&ring.document, &situation), Due::Now(_));
+        let is_between = matches!(rotation::phase(&ring.document), Ok(RotationPhase::Retiring));
+        let is_due = || matches!(schedule::begin(&ring.document, &situation), RotationStepDue::Now(_));
         is_between && rotation::is_full(&ring.document) && is_due()
     }
 
-    fn step(&self, secret: &Wiped, ring: &Ring, now: Timestamp, served: Option<Served>, fresh: Secret) -> Next {
+    fn step(
+        &self,
+        secret: &ZeroizingSecret,
+        ring: &KeyringContent,
+        now: Timestamp,
+        served: Option<KeyringRollout>,
+        fresh: Secret,
+    ) -> KeyringAction {
         // This waits for nothing: not for Envoys, and not for a phase of a rotation.
         if let Some(Revocation::Due(ids)) = &ring.revocation {
             return revoke(secret, ring, ids, now, fresh);
@@ -260,42 +270,57 @@ impl State {
                 let rest = situation.phase_time.saturating_sub(served.since);
                 if rest.is_zero() {
                     let done = content::with_revocation_done(secret.object());
-                    return Next::Write(Write::RevocationDone(ids.clone(), done));
+                    return KeyringAction::Write(KeyringWrite::RevocationDone(ids.clone(), done));
                 }
                 Some(rest)
             }
             _ => None,
         };
         // A keyring that no rotation makes is reported by `problems`.
-        let due = schedule::due(&ring.document, &situation).unwrap_or(Due::Never);
+        let due = schedule::next_step(&ring.document, &situation).unwrap_or(RotationStepDue::Never);
         let further = match due {
-            Due::Now(step) => return rotate(secret, ring, step, now, fresh),
-            Due::In(rest) => Some(rest),
-            Due::Published | Due::Never => None,
+            RotationStepDue::Now(step) => return rotate(secret, ring, step, now, fresh),
+            RotationStepDue::In(rest) => Some(rest),
+            RotationStepDue::Published | RotationStepDue::Never => None,
         };
-        Next::Wait([rest, further].into_iter().flatten().min())
+        KeyringAction::Wait([rest, further].into_iter().flatten().min())
     }
 }
 
-fn revoke(secret: &Wiped, ring: &Ring, ids: &BTreeSet<u8>, now: Timestamp, fresh: Secret) -> Next {
+fn revoke(
+    secret: &ZeroizingSecret,
+    ring: &KeyringContent,
+    ids: &BTreeSet<u8>,
+    now: Timestamp,
+    fresh: Secret,
+) -> KeyringAction {
     let mut document = ring.document.clone();
     if let Err(error) = rotation::revoke(&mut document, ids, now, fresh) {
         tracing::error!(%error, "keys cannot be revoked");
-        return Next::Wait(None);
+        return KeyringAction::Wait(None);
     }
     let revoked = content::with_ring(secret.object(), &document, None);
-    Next::Write(Write::Revoke(ids.clone(), revoked))
+    KeyringAction::Write(KeyringWrite::Revoke(ids.clone(), revoked))
 }
 
-fn rotate(secret: &Wiped, ring: &Ring, step: Step, now: Timestamp, fresh: Secret) -> Next {
+fn rotate(
+    secret: &ZeroizingSecret,
+    ring: &KeyringContent,
+    step: RotationStep,
+    now: Timestamp,
+    fresh: Secret,
+) -> KeyringAction {
     let mut document = ring.document.clone();
     if let Err(error) = rotation::step(&mut document, &step, now, fresh) {
         tracing::error!(%error, "keys cannot be rotated");
-        return Next::Wait(None);
+        return KeyringAction::Wait(None);
     }
-    let heeded = ring.wanted.as_deref().filter(|_| step == Step::Introduce);
+    let heeded = ring
+        .rotation_request
+        .as_deref()
+        .filter(|_| step == RotationStep::Introduce);
     let rotated = content::with_ring(secret.object(), &document, heeded);
-    Next::Write(Write::Step(step, rotated))
+    KeyringAction::Write(KeyringWrite::Step(step, rotated))
 }
 
 fn held_up() -> String {

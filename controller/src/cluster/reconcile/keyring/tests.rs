@@ -11,10 +11,10 @@ use proptest::prelude::*;
 
 use super::KeyringConfig;
 use super::content::REVOKE;
-use super::schedule::Served;
-use super::state::{Next, State, Which, Write};
+use super::schedule::KeyringRollout;
+use super::state::{KeyringAction, KeyringSecret, KeyringState, KeyringWrite};
 use crate::cluster::reconcile::own_secret::{ROTATE, ROTATED};
-use crate::tools::keys::rotation::{MAX_RETIRING, MAX_REVOKED, Step};
+use crate::tools::keys::rotation::{MAX_RETIRING, MAX_REVOKED, RotationStep};
 use limpet_core::config::KeyringDocument;
 use limpet_core::config::schema::KeyStateConfig;
 use limpet_core::keyring::Secret;
@@ -34,30 +34,32 @@ fn config() -> KeyringConfig {
 /// The API server.
 #[derive(Default)]
 struct Store {
-    secrets: BTreeMap<Which, SecretObject>,
+    secrets: BTreeMap<KeyringSecret, SecretObject>,
     versions: u64,
     secrets_made: u8,
 }
 
 impl Store {
-    fn put(&mut self, which: Which, mut secret: SecretObject) {
+    fn put(&mut self, which: KeyringSecret, mut secret: SecretObject) {
         self.versions += 1;
         secret.metadata.resource_version = Some(self.versions.to_string());
         self.secrets.insert(which, secret);
     }
 
     /// Returns whether the write was accepted.
-    fn write(&mut self, write: Write) -> bool {
+    fn write(&mut self, write: KeyringWrite) -> bool {
         let (which, secret) = match write {
-            Write::Create(which, _) if self.secrets.contains_key(&which) => return false,
-            Write::Create(which, secret) => (which, secret),
-            Write::Step(_, secret) | Write::Revoke(_, secret) | Write::RevocationDone(_, secret) => {
-                let held = self.secrets.get(&Which::Keyring);
+            KeyringWrite::Create(which, _) if self.secrets.contains_key(&which) => return false,
+            KeyringWrite::Create(which, secret) => (which, secret),
+            KeyringWrite::Step(_, secret)
+            | KeyringWrite::Revoke(_, secret)
+            | KeyringWrite::RevocationDone(_, secret) => {
+                let held = self.secrets.get(&KeyringSecret::Keyring);
                 if held.map(|held| &held.metadata.resource_version) != Some(&secret.object().metadata.resource_version)
                 {
                     return false;
                 }
-                (Which::Keyring, secret)
+                (KeyringSecret::Keyring, secret)
             }
         };
         self.put(which, secret.object().clone());
@@ -69,7 +71,7 @@ impl Store {
         Secret::new([self.secrets_made; 32])
     }
 
-    fn change(&mut self, which: Which, change: impl FnOnce(&mut SecretObject)) {
+    fn change(&mut self, which: KeyringSecret, change: impl FnOnce(&mut SecretObject)) {
         let mut secret = self.secrets[&which].clone();
         change(&mut secret);
         self.put(which, secret);
@@ -80,19 +82,19 @@ impl Store {
     }
 
     fn set_annotation(&mut self, name: &str, value: &str) {
-        self.change(Which::Keyring, |secret| {
+        self.change(KeyringSecret::Keyring, |secret| {
             let annotations = secret.metadata.annotations.get_or_insert_default();
             annotations.insert(name.to_owned(), value.to_owned());
         });
     }
 
     fn annotation(&self, name: &str) -> Option<String> {
-        let secret = &self.secrets[&Which::Keyring];
+        let secret = &self.secrets[&KeyringSecret::Keyring];
         secret.metadata.annotations.as_ref()?.get(name).cloned()
     }
 
     fn document(&self) -> KeyringDocument {
-        let data = self.secrets[&Which::Keyring].data.as_ref().unwrap();
+        let data = self.secrets[&KeyringSecret::Keyring].data.as_ref().unwrap();
         KeyringDocument::parse(&data["keyring.json"].0).unwrap()
     }
 
@@ -102,8 +104,8 @@ impl Store {
     }
 }
 
-fn look(state: &mut State, store: &Store) {
-    for which in [Which::Keyring, Which::KeyEncryptionKey] {
+fn look(state: &mut KeyringState, store: &Store) {
+    for which in [KeyringSecret::Keyring, KeyringSecret::KeyEncryptionKey] {
         state.saw(which, store.secrets.get(&which).cloned());
     }
 }
@@ -112,8 +114,8 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix_seconds(1_700_000_000 + seconds)
 }
 
-fn served(everywhere: bool) -> Served {
-    Served {
+fn served(everywhere: bool) -> KeyringRollout {
+    KeyringRollout {
         since: 2 * PHASE,
         everywhere,
         life: LIFE,
@@ -121,18 +123,18 @@ fn served(everywhere: bool) -> Served {
 }
 
 /// One turn of a replica. Returns whether something was written.
-fn turn(state: &mut State, store: &mut Store, seconds: u64, everywhere: bool) -> bool {
+fn turn(state: &mut KeyringState, store: &mut Store, seconds: u64, everywhere: bool) -> bool {
     look(state, store);
     let fresh = store.fresh();
     match state.next(at(seconds), Some(served(everywhere)), fresh) {
-        Next::Write(write) => store.write(write),
-        Next::Wait(_) => false,
+        KeyringAction::Write(write) => store.write(write),
+        KeyringAction::Wait(_) => false,
     }
 }
 
 /// A cluster with both Secrets, and a leader that has seen them.
-fn established() -> (State, Store) {
-    let (mut state, mut store) = (State::new(config()), Store::default());
+fn established() -> (KeyringState, Store) {
+    let (mut state, mut store) = (KeyringState::new(config()), Store::default());
     while turn(&mut state, &mut store, 0, true) {}
     (state, store)
 }
@@ -140,10 +142,10 @@ fn established() -> (State, Store) {
 #[test]
 fn both_secrets_are_made_once_and_all_replicas_read_the_same() {
     let mut store = Store::default();
-    let mut first = State::new(config());
-    let mut second = State::new(config());
+    let mut first = KeyringState::new(config());
+    let mut second = KeyringState::new(config());
     assert!(
-        matches!(first.next(at(0), None, store.fresh()), Next::Wait(None)),
+        matches!(first.next(at(0), None, store.fresh()), KeyringAction::Wait(None)),
         "nobody has looked yet"
     );
     assert_eq!(first.missing().unwrap(), "the Secret limpet-keyring was not read yet");
@@ -152,8 +154,8 @@ fn both_secrets_are_made_once_and_all_replicas_read_the_same() {
     assert!(!turn(&mut first, &mut store, 0, true));
     let fresh = store.fresh();
     match second.next(at(0), None, fresh) {
-        Next::Write(write) => assert!(!store.write(write), "what it takes for missing is there"),
-        Next::Wait(_) => panic!("it has seen neither"),
+        KeyringAction::Write(write) => assert!(!store.write(write), "what it takes for missing is there"),
+        KeyringAction::Wait(_) => panic!("it has seen neither"),
     }
     look(&mut second, &store);
     let keys = first.served().unwrap();
@@ -174,7 +176,7 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
     assert!(turn(&mut state, &mut store, 100, true));
     assert_eq!(store.states(), [(1, Verifying), (2, Signing)]);
     // Another replica becomes the leader.
-    let mut state = State::new(config());
+    let mut state = KeyringState::new(config());
     assert!(turn(&mut state, &mut store, 101, true));
     assert_eq!(store.states(), [(1, Retiring), (2, Signing)]);
     assert!(!turn(&mut state, &mut store, 101 + LIFE.as_secs() - 1, true));
@@ -189,22 +191,27 @@ fn a_wish_walks_through_all_phases_and_is_heeded_once() {
 #[test]
 fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
     for (which, field, text, told) in [
-        (Which::Keyring, "keyring.json", "{\"keys\": [", "data[keyring.json]: "),
         (
-            Which::Keyring,
+            KeyringSecret::Keyring,
+            "keyring.json",
+            "{\"keys\": [",
+            "data[keyring.json]: ",
+        ),
+        (
+            KeyringSecret::Keyring,
             "keyring.json",
             r#"{"keys": [{"id": 1, "state": "signing", "secret": "bm90IGEgc2VjcmV0"}]}"#,
             "data[keyring.json]: keys[0].secret: expected 32 bytes in base64",
         ),
         (
-            Which::Keyring,
+            KeyringSecret::Keyring,
             "keyring.json",
             r#"{"keys": [{"id": 1, "state": "signing", "secret": "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ="},
                 {"id": 2, "state": "signing", "secret": "bm90IGEgc2VjcmV0OiBldmVyeWJvZHkgcmVhZHMgaXQ="}]}"#,
             "data[keyring.json]: keys: expected one key with state signing, found several",
         ),
         (
-            Which::KeyEncryptionKey,
+            KeyringSecret::KeyEncryptionKey,
             "LIMPET_KEK_1",
             "bm90IGEgc2VjcmV0",
             "data[LIMPET_KEK_1]: expected 32 bytes in base64, as `limpet keys generate` prints them",
@@ -219,7 +226,7 @@ fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
             data.insert(field.to_owned(), ByteString(text.as_bytes().to_vec()));
         });
         let broken = store.secrets[&which].clone();
-        if which == Which::Keyring {
+        if which == KeyringSecret::Keyring {
             assert!(!turn(&mut state, &mut store, 1_000_000, true));
         }
         look(&mut state, &store);
@@ -235,8 +242,8 @@ fn a_broken_secret_is_left_alone_and_the_last_good_one_served() {
         assert!(!format!("{state:?}").contains("bm90"));
 
         // A replica that starts now serves nothing, and creates nothing.
-        let mut other = State::new(config());
-        assert!(which == Which::KeyEncryptionKey || !turn(&mut other, &mut store, 1_000_000, true));
+        let mut other = KeyringState::new(config());
+        assert!(which == KeyringSecret::KeyEncryptionKey || !turn(&mut other, &mut store, 1_000_000, true));
         look(&mut other, &store);
         assert_eq!(other.served(), None);
         assert!(other.missing().unwrap().ends_with("is broken"));
@@ -252,7 +259,7 @@ fn what_no_rotation_makes_is_served_and_told() {
         (key.id, key.state) = (id, KeyStateConfig::Verifying);
         document.keys.push(key);
     }
-    store.change(Which::Keyring, |secret| {
+    store.change(KeyringSecret::Keyring, |secret| {
         let json = serde_json::to_vec(&document).unwrap();
         secret
             .data
@@ -274,7 +281,7 @@ fn what_no_rotation_makes_is_served_and_told() {
 
 #[test]
 fn what_is_deleted_comes_back_as_it_was() {
-    for which in [Which::Keyring, Which::KeyEncryptionKey] {
+    for which in [KeyringSecret::Keyring, KeyringSecret::KeyEncryptionKey] {
         let (mut state, mut store) = established();
         look(&mut state, &store);
         let good = state.served().unwrap();
@@ -291,7 +298,7 @@ fn a_new_key_encryption_key_is_used_when_the_old_one_goes() {
     let (mut state, mut store) = established();
     look(&mut state, &store);
     let before = state.served().unwrap();
-    store.change(Which::KeyEncryptionKey, |secret| {
+    store.change(KeyringSecret::KeyEncryptionKey, |secret| {
         let text = Secret::new([9; 32]).to_base64().as_bytes().to_vec();
         secret
             .data
@@ -301,7 +308,7 @@ fn a_new_key_encryption_key_is_used_when_the_old_one_goes() {
     });
     look(&mut state, &store);
     assert_eq!(state.served().unwrap(), before);
-    store.change(Which::KeyEncryptionKey, |secret| {
+    store.change(KeyringSecret::KeyEncryptionKey, |secret| {
         secret.data.as_mut().unwrap().remove("LIMPET_KEK_1");
     });
     look(&mut state, &store);
@@ -387,13 +394,13 @@ proptest! {
     #[test]
     fn a_rotation_survives_everything(events in prop::collection::vec(event(), 1..200)) {
         let (_, mut store) = established();
-        let mut replicas = [(); 3].map(|()| State::new(config()));
+        let mut replicas = [(); 3].map(|()| KeyringState::new(config()));
         let mut now = 0;
         let mut revoked = Vec::new();
         for event in events {
             match event {
                 Event::Look(replica) => look(&mut replicas[replica], &store),
-                Event::Die(replica) => replicas[replica] = State::new(config()),
+                Event::Die(replica) => replicas[replica] = KeyringState::new(config()),
                 Event::Wait(seconds) => now += seconds,
                 Event::Wish(wish) => store.annotate(&wish.to_string()),
                 Event::Revoke(which) => {
@@ -407,7 +414,7 @@ proptest! {
                     let before = store.document();
                     let fresh = store.fresh();
                     let next = replicas[replica].next(at(now), Some(served(everywhere)), fresh);
-                    let Next::Write(write) = next else { continue };
+                    let KeyringAction::Write(write) = next else { continue };
                     let done = what(&write);
                     if !store.write(write) {
                         prop_assert_eq!(before, store.document());
@@ -437,18 +444,18 @@ proptest! {
 
 /// What a leader wrote.
 enum Done {
-    Step(Step),
+    Step(RotationStep),
     Revoked(BTreeSet<u8>),
     Told,
     Created,
 }
 
-fn what(write: &Write) -> Done {
+fn what(write: &KeyringWrite) -> Done {
     match write {
-        Write::Step(step, _) => Done::Step(step.clone()),
-        Write::Revoke(ids, _) => Done::Revoked(ids.clone()),
-        Write::RevocationDone(..) => Done::Told,
-        Write::Create(..) => Done::Created,
+        KeyringWrite::Step(step, _) => Done::Step(step.clone()),
+        KeyringWrite::Revoke(ids, _) => Done::Revoked(ids.clone()),
+        KeyringWrite::RevocationDone(..) => Done::Told,
+        KeyringWrite::Create(..) => Done::Created,
     }
 }
 
@@ -468,10 +475,10 @@ fn check_write(
         .filter(|(before, after)| before != after)
         .collect();
     let expected: &[_] = match done {
-        Done::Step(Step::Introduce) => &[(None, Some(Verifying))],
-        Done::Step(Step::Sign(_)) => &[(Some(Signing), Some(Verifying)), (Some(Verifying), Some(Signing))],
-        Done::Step(Step::Retire(_)) => &[(Some(Verifying), Some(Retiring))],
-        Done::Step(Step::Remove(ids)) => {
+        Done::Step(RotationStep::Introduce) => &[(None, Some(Verifying))],
+        Done::Step(RotationStep::Sign(_)) => &[(Some(Signing), Some(Verifying)), (Some(Verifying), Some(Signing))],
+        Done::Step(RotationStep::Retire(_)) => &[(Some(Verifying), Some(Retiring))],
+        Done::Step(RotationStep::Remove(ids)) => {
             let over = |id: &u8| {
                 let key = before.keys.iter().find(|key| key.id == *id).unwrap();
                 let since = crate::tools::keys::rotation::since(key).unwrap();
@@ -496,7 +503,10 @@ fn check_write(
         words
     };
     prop_assert_eq!(in_any_order(&changed), in_any_order(expected));
-    let waits = matches!(done, Done::Step(Step::Sign(_) | Step::Retire(_)) | Done::Told);
+    let waits = matches!(
+        done,
+        Done::Step(RotationStep::Sign(_) | RotationStep::Retire(_)) | Done::Told
+    );
     prop_assert!(everywhere || !waits, "not every Envoy had it");
     Ok(())
 }

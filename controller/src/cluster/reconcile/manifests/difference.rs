@@ -8,20 +8,20 @@ use serde_json::Value;
 use limpet_api::ObjectName;
 use limpet_model::envoys_name;
 use limpet_outputs::envoys::merge_key;
-use limpet_outputs::manifests::{Definition, Manifests};
+use limpet_outputs::manifests::{ManifestKind, Manifests};
 
 /// Our existing objects.
-pub(super) type Live = BTreeMap<Key, DynamicObject>;
+pub(super) type LiveObjects = BTreeMap<ManifestKey, DynamicObject>;
 
 /// A kind and a name.
-pub(super) type Key = (&'static Definition, ObjectName);
+pub(super) type ManifestKey = (&'static ManifestKind, ObjectName);
 
 /// What the API server made of what was applied, where it is not the same: it writes quantities in its own way, and
 /// leaves out what is empty. As applied, and as it is there.
-pub(super) type Kept = BTreeMap<Key, (Value, Value)>;
+pub(super) type NormalizedObjects = BTreeMap<ManifestKey, (Value, Value)>;
 
 /// Remembers what the API server made of what was applied.
-pub(super) fn keep(kept: &mut Kept, key: Key, applied: &Value, written: &DynamicObject) {
+pub(super) fn keep(kept: &mut NormalizedObjects, key: ManifestKey, applied: &Value, written: &DynamicObject) {
     kept.remove(&key);
     if !is_as_wanted(applied, written, None)
         && let (Some(applied), Some(written)) = (applied.get("spec"), written.data.get("spec"))
@@ -78,9 +78,9 @@ fn covers_list(name: &str, live: &[Value], wanted: &[Value]) -> bool {
 
 /// Our existing objects that are not wanted.
 pub(super) fn excess<'a>(
-    live: &'a Live,
+    live: &'a LiveObjects,
     manifests: &Manifests,
-) -> impl Iterator<Item = (&'static Definition, &'a ObjectName, &'a DynamicObject)> + use<'a> {
+) -> impl Iterator<Item = (&'static ManifestKind, &'a ObjectName, &'a DynamicObject)> + use<'a> {
     let wanted = manifests.objects.iter();
     let wanted: BTreeSet<_> = wanted.map(|one| (one.definition, one.name.clone())).collect();
     let unchanged: BTreeSet<String> = manifests.unchanged.iter().map(envoys_name).collect();
@@ -165,7 +165,7 @@ mod tests {
     fn what_the_api_server_made_of_it_is_no_difference() {
         let (spec, there) = (json!({"cpu": "1000m"}), json!({"cpu": "1"}));
         let key = (envoys::DEFINITIONS[0], ObjectName::new("a", "b"));
-        let mut kept = Kept::new();
+        let mut kept = NormalizedObjects::new();
         keep(&mut kept, key.clone(), &wanted(&spec), &live(&there, "1"));
         let is = |spec: &Value, there: &Value| is_as_wanted(&wanted(spec), &live(there, "1"), kept.get(&key));
         assert!(is(&spec, &there));

@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::complaints::Undeleted;
-use super::rollout::Trouble;
+use super::complaints::UndeletedObjects;
+use super::rollout::RolloutProblem;
 use limpet_api::ObjectName;
 use limpet_model::Extent;
 use limpet_model::reports::Condition;
@@ -22,11 +22,11 @@ type Problems = BTreeMap<ObjectName, BTreeSet<String>>;
 
 /// The result of a round.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ManifestResults {
     /// Why an object could not be written.
     pub(super) problems: Problems,
     /// The objects that stay with the keyring that they have, and why.
-    pub(super) behind: BTreeSet<String>,
+    pub(super) outdated: BTreeSet<String>,
     /// Why existing objects do not work: the control plane refuses them, or proxies lack something.
     pub(super) refusals: Problems,
     /// What the control plane accepts only in part.
@@ -34,14 +34,14 @@ pub(super) struct Found {
     /// The Gateways that ask for an address which the API server refuses.
     without_address: BTreeSet<ObjectName>,
     /// Why Envoys are not there.
-    troubles: BTreeMap<ObjectName, Trouble>,
+    troubles: BTreeMap<ObjectName, RolloutProblem>,
     /// What is not wanted and cannot be deleted.
-    pub(super) undeleted: Undeleted,
+    pub(super) undeleted: UndeletedObjects,
     /// Whether something was written. The control plane may still object to it.
     pub(super) wrote: bool,
 }
 
-impl Found {
+impl ManifestResults {
     pub(super) fn object_to(&mut self, manifest: &Manifest, objection: &Objection) {
         let by_gateway = match objection.extent {
             Extent::All => &mut self.refusals,
@@ -71,7 +71,7 @@ impl Found {
         }
     }
 
-    pub(super) fn trouble(&mut self, manifest: &Manifest, trouble: &Trouble) {
+    pub(super) fn trouble(&mut self, manifest: &Manifest, trouble: &RolloutProblem) {
         for gateway in &manifest.gateways {
             self.troubles.insert(gateway.clone(), trouble.clone());
         }
@@ -102,14 +102,14 @@ impl Found {
         } else {
             ENVOYS_NOT_WRITTEN
         };
-        Some(Condition::fails("Programmed", reason, told(problems)))
+        Some(Condition::fails("Programmed", reason, joined_message(problems)))
     }
 
     pub(super) fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {
         let wrong = self.problems.get(gateway).or_else(|| self.refusals.get(gateway));
         match (wrong, self.parts.get(gateway)) {
-            (Some(wrong), _) => Condition::fails("Programmed", "Invalid", told(wrong)),
-            (None, Some(parts)) => Condition::holds("Programmed", "PartiallyProgrammed", told(parts)),
+            (Some(wrong), _) => Condition::fails("Programmed", "Invalid", joined_message(wrong)),
+            (None, Some(parts)) => Condition::holds("Programmed", "PartiallyProgrammed", joined_message(parts)),
             (None, None) => Condition::holds(
                 "Programmed",
                 "Programmed",
@@ -119,7 +119,7 @@ impl Found {
     }
 }
 
-fn told(problems: &BTreeSet<String>) -> String {
+fn joined_message(problems: &BTreeSet<String>) -> String {
     let told: Vec<&str> = problems.iter().take(TOLD).map(String::as_str).collect();
     told.join("; ")
 }

@@ -21,8 +21,8 @@ mod scale;
 mod tests;
 mod written;
 
-pub(crate) use complaints::Complaints;
+pub(crate) use complaints::OrphanDiagnostics;
 pub(crate) use found::NO_RESOURCES;
-pub(crate) use recipient::Recipient;
-pub(crate) use reconciler::Reconciler;
-pub(crate) use written::{Wanted, Written};
+pub(crate) use recipient::ManifestRecipient;
+pub(crate) use reconciler::ManifestReconciler;
+pub(crate) use written::{DesiredManifests, WrittenManifests};

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Error};
 
-use limpet_outputs::manifests::Proxies;
+use limpet_outputs::manifests::ProxyPods;
 
 /// How many pods are checked. The pods of a Gateway have one template, or two during a rollout.
 const LOOKED_AT: u32 = 20;
@@ -14,7 +14,7 @@ const LOOKED_AT: u32 = 20;
 /// What is missing, as a message; `None`: nothing, or there is no pod.
 pub(super) async fn missing(
     client: &Client,
-    proxies: &Proxies,
+    proxies: &ProxyPods,
     variables: &BTreeSet<String>,
 ) -> Result<Option<String>, Error> {
     if variables.is_empty() {

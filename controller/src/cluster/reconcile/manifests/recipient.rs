@@ -2,21 +2,21 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::rollout::{self, Trouble};
+use super::rollout::{self, RolloutProblem};
 use limpet_api::ObjectName;
-use limpet_outputs::manifests::{Definition, Objection, Proxies};
+use limpet_outputs::manifests::{ManifestKind, Objection, ProxyPods};
 use limpet_outputs::{ControlPlane, envoys};
 
 /// Who the objects are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Recipient {
+pub(crate) enum ManifestRecipient {
     /// Another control plane.
     Plane(ControlPlane),
     /// The cluster, which runs the Envoys that the controller keeps: in this namespace, or in those of Gateways.
     Envoys(Option<String>),
 }
 
-impl Recipient {
+impl ManifestRecipient {
     /// The name, for messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl Recipient {
         }
     }
 
-    pub(super) fn definitions(&self) -> &'static [&'static Definition] {
+    pub(super) fn definitions(&self) -> &'static [&'static ManifestKind] {
         match self {
             Self::Plane(plane) => plane.definitions(),
             Self::Envoys(_) => envoys::DEFINITIONS,
@@ -52,7 +52,7 @@ impl Recipient {
     }
 
     /// Whether objects of this kind have a keyring.
-    pub(super) fn has_keyring(&self, definition: &Definition) -> bool {
+    pub(super) fn has_keyring(&self, definition: &ManifestKind) -> bool {
         match self {
             Self::Plane(plane) => plane.keyring_kind() == definition,
             Self::Envoys(_) => false,
@@ -60,13 +60,13 @@ impl Recipient {
     }
 
     /// Why the Envoys of this object are not there, if it is for Envoys.
-    pub(super) fn trouble(&self, definition: &Definition, object: &Value) -> Option<Trouble> {
+    pub(super) fn trouble(&self, definition: &ManifestKind, object: &Value) -> Option<RolloutProblem> {
         let is_for_envoys = matches!(self, Self::Envoys(_)) && *definition == envoys::DEPLOYMENT;
         is_for_envoys.then(|| rollout::trouble(object)).flatten()
     }
 
     /// The pods of a Gateway's proxies, if somebody else writes them.
-    pub(super) fn proxies(&self, gateway: &ObjectName) -> Option<Proxies> {
+    pub(super) fn proxies(&self, gateway: &ObjectName) -> Option<ProxyPods> {
         match self {
             Self::Plane(plane) => Some(plane.proxies(gateway)),
             Self::Envoys(_) => None,

@@ -9,21 +9,23 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::complaints::Complaints;
-use super::difference::{Kept, Key, Live, excess, is_as_wanted, keep};
-use super::found::Found;
+use super::complaints::OrphanDiagnostics;
+use super::difference::{LiveObjects, ManifestKey, NormalizedObjects, excess, is_as_wanted, keep};
+use super::found::ManifestResults;
 use super::proxies;
-use super::recipient::Recipient;
+use super::recipient::ManifestRecipient;
 use super::scale;
-use super::written::{Wanted, Written};
-use crate::cluster::kube::{Backoff, Digest, FIELD_MANAGER, Shallow, delete};
+use super::written::{DesiredManifests, WrittenManifests};
+use crate::cluster::kube::{Backoff, FIELD_MANAGER, StatusDigest, TruncatedObject, delete};
 use crate::cluster::reconcile::diagnostics::is_about_the_object;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
-use crate::cluster::reconcile::turns::{Order, Waiting};
+use crate::cluster::reconcile::turns::{DeferredRetries, RoundOrder};
 use crate::cluster::timer::at;
 use limpet_api::ObjectName;
 use limpet_outputs::envoys;
-use limpet_outputs::manifests::{CONTROLLER_LABEL, Definition, MANAGED_BY, MANAGER, Manifest, Stage, controller_label};
+use limpet_outputs::manifests::{
+    CONTROLLER_LABEL, MANAGED_BY, MANAGER, Manifest, ManifestKind, WriteStage, controller_label,
+};
 use limpet_xds::LogRate;
 
 /// How often objects are checked for changes by others, which are undone.
@@ -31,23 +33,23 @@ const LOOK: Duration = Duration::from_secs(10);
 /// The annotation with a digest of what was last applied, see `difference`.
 const DIGEST: &str = "limpet.dev/digest";
 
-pub(crate) struct Reconciler {
+pub(crate) struct ManifestReconciler {
     client: Client,
-    recipient: Recipient,
+    recipient: ManifestRecipient,
     label: String,
     /// How long proxies need to get what was written.
     propagation: Duration,
-    wanted: watch::Receiver<Option<Arc<Wanted>>>,
+    desired: watch::Receiver<Option<Arc<DesiredManifests>>>,
     leads: watch::Receiver<bool>,
-    told: watch::Sender<Written>,
-    complaints: Complaints,
+    sender: watch::Sender<WrittenManifests>,
+    complaints: OrphanDiagnostics,
     backoff: Backoff,
     /// When all proxies should have the generation that was written last.
-    settles: Option<Instant>,
-    kept: Kept,
-    order: Order,
+    settle_due: Option<Instant>,
+    normalized: NormalizedObjects,
+    order: RoundOrder,
     /// What was refused.
-    waiting: Waiting<Key, Refused>,
+    waiting: DeferredRetries<ManifestKey, ManifestRefusal>,
     /// What proxies lacked when they were looked at last.
     lacking: BTreeMap<ObjectName, String>,
     logs: LogRate,
@@ -55,10 +57,10 @@ pub(crate) struct Reconciler {
 
 /// What exists in the cluster.
 #[derive(Debug, Default)]
-struct There {
-    live: Live,
+struct ListedObjects {
+    live: LiveObjects,
     /// The kinds that the API server does not serve.
-    not_served: BTreeSet<&'static Definition>,
+    not_served: BTreeSet<&'static ManifestKind>,
     /// The namespaces that could not be read, and why.
     unreadable: BTreeMap<String, String>,
     /// The Deployments that somebody's autoscaler scales.
@@ -66,24 +68,24 @@ struct There {
 }
 
 /// How a round ended.
-enum Round {
+enum ManifestRound {
     /// Everything is written, or refused.
-    Done(Found),
+    Done(ManifestResults),
     /// Something else is wanted meanwhile, or this replica does not lead any more.
     Outdated,
 }
 
-impl Reconcile for Reconciler {
+impl Reconcile for ManifestReconciler {
     const GATHER: Duration = Duration::from_millis(50);
 
     async fn changed(&mut self) -> Result<(), Closed> {
         loop {
             tokio::select! {
-                changed = self.wanted.changed() => return Ok(changed?),
+                changed = self.desired.changed() => return Ok(changed?),
                 changed = self.leads.changed() => return Ok(changed?),
-                () = at(self.settles) => {
-                    self.settles = None;
-                    self.told.send_modify(|written| written.settled = true);
+                () = at(self.settle_due) => {
+                    self.settle_due = None;
+                    self.sender.send_modify(|written| written.settled = true);
                 }
             }
         }
@@ -91,17 +93,17 @@ impl Reconcile for Reconciler {
 
     async fn reconcile(&mut self) -> Option<Duration> {
         let leads = *self.leads.borrow_and_update();
-        let wanted = self.wanted.borrow_and_update().clone();
+        let wanted = self.desired.borrow_and_update().clone();
         let (true, Some(wanted)) = (leads, wanted) else {
-            self.complaints.tell(&BTreeMap::new());
-            self.waiting = Waiting::default();
+            self.complaints.report(&BTreeMap::new());
+            self.waiting = DeferredRetries::default();
             return None;
         };
         match self.round(&wanted).await {
-            Ok(Round::Outdated) => Some(Self::GATHER),
-            Ok(Round::Done(found)) => {
+            Ok(ManifestRound::Outdated) => Some(Self::GATHER),
+            Ok(ManifestRound::Done(found)) => {
                 self.backoff.reset();
-                self.tell(&wanted, &found);
+                self.publish(&wanted, &found);
                 let look = if found.is_settled() { LOOK } else { LOOK / 5 };
                 let rest = self.waiting.rest(SteadyTime::now());
                 // A look lists objects of all, so what is due comes with others.
@@ -115,56 +117,56 @@ impl Reconcile for Reconciler {
     }
 }
 
-impl Reconciler {
+impl ManifestReconciler {
     pub(crate) fn new(
         client: Client,
-        recipient: Recipient,
+        recipient: ManifestRecipient,
         controller_name: &str,
         propagation: Duration,
-        wanted: watch::Receiver<Option<Arc<Wanted>>>,
+        wanted: watch::Receiver<Option<Arc<DesiredManifests>>>,
         leads: watch::Receiver<bool>,
-        complaints: Complaints,
-    ) -> (Self, watch::Receiver<Written>) {
-        let (told, written) = watch::channel(Written::default());
+        complaints: OrphanDiagnostics,
+    ) -> (Self, watch::Receiver<WrittenManifests>) {
+        let (told, written) = watch::channel(WrittenManifests::default());
         let reconciler = Self {
             client,
             recipient,
             label: controller_label(controller_name),
             propagation,
-            wanted,
+            desired: wanted,
             leads,
-            told,
+            sender: told,
             complaints,
             backoff: Backoff::of_the_api(),
-            settles: None,
-            kept: Kept::new(),
-            order: Order::default(),
-            waiting: Waiting::default(),
+            settle_due: None,
+            normalized: NormalizedObjects::new(),
+            order: RoundOrder::default(),
+            waiting: DeferredRetries::default(),
             lacking: BTreeMap::new(),
             logs: LogRate::default(),
         };
         (reconciler, written)
     }
 
-    fn tell(&mut self, wanted: &Wanted, found: &Found) {
-        self.complaints.tell(&found.undeleted);
+    fn publish(&mut self, wanted: &DesiredManifests, found: &ManifestResults) {
+        self.complaints.report(&found.undeleted);
         let condition = |gateway: &ObjectName| match &self.recipient {
-            Recipient::Plane(plane) => Some(found.condition(gateway, plane.name())),
-            Recipient::Envoys(_) => found.of_envoys(gateway),
+            ManifestRecipient::Plane(plane) => Some(found.condition(gateway, plane.name())),
+            ManifestRecipient::Envoys(_) => found.of_envoys(gateway),
         };
         let conditions = wanted.gateways.iter();
         let conditions = conditions.filter_map(|gateway| Some((gateway.clone(), condition(gateway)?)));
         let conditions: BTreeMap<_, _> = conditions.collect();
         let is_complete = found.problems.is_empty();
-        let settles = &mut self.settles;
-        self.told.send_if_modified(|written| {
+        let settles = &mut self.settle_due;
+        self.sender.send_if_modified(|written| {
             let before = written.clone();
             written.conditions = conditions;
             written.stuck = found.stuck();
-            written.behind.clone_from(&found.behind);
+            written.outdated.clone_from(&found.outdated);
             // Proxies do not have what could not be written.
             let is_new = written.generation != wanted.generation;
-            if found.behind.is_empty() && (is_new || is_complete && !written.complete) {
+            if found.outdated.is_empty() && (is_new || is_complete && !written.complete) {
                 *settles = Some(Instant::now() + self.propagation);
                 written.generation = wanted.generation;
                 written.settled = false;
@@ -175,17 +177,17 @@ impl Reconciler {
     }
 
     /// Writes everything that differs, and deletes what is not wanted.
-    async fn round(&mut self, wanted: &Wanted) -> Result<Round, Error> {
-        let mut found = Found::default();
-        let there = self.live(wanted).await?;
-        self.kept.retain(|key, _| there.live.contains_key(key));
+    async fn round(&mut self, wanted: &DesiredManifests) -> Result<ManifestRound, Error> {
+        let mut found = ManifestResults::default();
+        let there = self.list_live(wanted).await?;
+        self.normalized.retain(|key, _| there.live.contains_key(key));
         let manifests = &wanted.manifests.objects;
-        let keys: BTreeSet<Key> = manifests.iter().map(|manifest| key(manifest)).collect();
+        let keys: BTreeSet<ManifestKey> = manifests.iter().map(|manifest| key(manifest)).collect();
         self.waiting
             .retain(|key| keys.contains(key) || there.live.contains_key(key));
-        for stage in [Stage::Filter, Stage::Routes] {
+        for stage in [WriteStage::Filter, WriteStage::Routes] {
             let Some(wrote) = self.write_stage(stage, manifests, &there, &mut found).await? else {
-                return Ok(Round::Outdated);
+                return Ok(ManifestRound::Outdated);
             };
             found.wrote |= wrote;
             let later = || {
@@ -193,32 +195,32 @@ impl Reconciler {
                 later.any(|manifest| !self.is_there(manifest, &self.object(manifest), &there.live))
             };
             if wrote && later() && self.outdated_within(self.propagation).await {
-                return Ok(Round::Outdated);
+                return Ok(ManifestRound::Outdated);
             }
         }
         let excess = excess(&there.live, &wanted.manifests);
         for (definition, name, object) in self.order.begin(excess, |(_, name, _)| &name.namespace) {
             if self.is_outdated() {
-                return Ok(Round::Outdated);
+                return Ok(ManifestRound::Outdated);
             }
             self.delete(definition, name, object, &mut found).await?;
         }
-        self.look_at_proxies(wanted, &mut found).await;
-        Ok(Round::Done(found))
+        self.check_proxies(wanted, &mut found).await;
+        Ok(ManifestRound::Done(found))
     }
 
     /// Whether a round ends: the Lease was lost meanwhile, or there is newer input, and enough was written.
     fn is_outdated(&self) -> bool {
-        !*self.leads.borrow() || self.order.may_end() && self.wanted.has_changed().unwrap_or(true)
+        !*self.leads.borrow() || self.order.may_end() && self.desired.has_changed().unwrap_or(true)
     }
 
     /// Returns whether an object was written; `None`: the round ends.
     async fn write_stage(
         &mut self,
-        stage: Stage,
+        stage: WriteStage,
         manifests: &[Arc<Manifest>],
-        there: &There,
-        found: &mut Found,
+        there: &ListedObjects,
+        found: &mut ManifestResults,
     ) -> Result<Option<bool>, Error> {
         let mut wrote = false;
         let of_stage = manifests.iter().filter(|manifest| manifest.stage == stage);
@@ -227,7 +229,7 @@ impl Reconciler {
                 return Ok(None);
             }
             match self.keep(manifest, there).await? {
-                Outcome::Unchanged => {
+                ApplyOutcome::Unchanged => {
                     let object = there.live.get(&(manifest.definition, manifest.name.clone()));
                     let object = object.and_then(|object| serde_json::to_value(object).ok());
                     for objection in object.iter().flat_map(|object| self.recipient.objections(object)) {
@@ -238,9 +240,9 @@ impl Reconciler {
                         found.trouble(manifest, &trouble);
                     }
                 }
-                Outcome::Written => wrote = true,
-                Outcome::Refused(Refused { problem, is_invalid }) => {
-                    found.behind.extend(self.stays(manifest, there, &problem));
+                ApplyOutcome::Written => wrote = true,
+                ApplyOutcome::Refused(ManifestRefusal { problem, is_invalid }) => {
+                    found.outdated.extend(self.stays(manifest, there, &problem));
                     if is_invalid {
                         found.invalidate(manifest, &problem);
                     } else {
@@ -254,14 +256,14 @@ impl Reconciler {
 
     /// Why proxies stay with a former keyring, if this object could not be written: it exists and has one. Without an
     /// object, no proxy has any.
-    fn stays(&self, manifest: &Manifest, there: &There, problem: &str) -> Option<String> {
+    fn stays(&self, manifest: &Manifest, there: &ListedObjects, problem: &str) -> Option<String> {
         let exists = || there.live.contains_key(&(manifest.definition, manifest.name.clone()));
         (self.recipient.has_keyring(manifest.definition) && exists()).then(|| problem.to_owned())
     }
 
     /// Finds proxies that lack environment variables. It runs after all writes, so that neither a rotation of keys nor
     /// another Gateway waits for it. Where it ends for newer input, what was found before counts for the others.
-    async fn look_at_proxies(&mut self, wanted: &Wanted, found: &mut Found) {
+    async fn check_proxies(&mut self, wanted: &DesiredManifests, found: &mut ManifestResults) {
         let manifests = wanted.manifests.objects.iter();
         let with_objects: BTreeSet<&ObjectName> = manifests.flat_map(|manifest| &manifest.gateways).collect();
         let gateways = wanted.gateways.iter().filter(|gateway| with_objects.contains(gateway));
@@ -273,14 +275,14 @@ impl Reconciler {
             if self.is_outdated() {
                 break;
             }
-            self.order.ask(&gateway.namespace);
+            self.order.record_turn(&gateway.namespace);
             match proxies::missing(&self.client, &proxies, &wanted.variables).await {
                 Ok(Some(missing)) => drop(self.lacking.insert(gateway.clone(), missing)),
                 Ok(None) => drop(self.lacking.remove(gateway)),
                 // A missing right to read pods affects nothing else.
                 Err(error) => {
                     self.lacking.remove(gateway);
-                    if let Some(left_out) = self.logs.tell() {
+                    if let Some(left_out) = self.logs.permit() {
                         tracing::warn!(%gateway, %error, left_out, "cannot check the environment of the proxies");
                     }
                 }
@@ -299,7 +301,7 @@ impl Reconciler {
     async fn outdated_within(&mut self, time: Duration) -> bool {
         let wait = tokio::time::timeout(time, async {
             tokio::select! {
-                _ = self.wanted.changed() => {}
+                _ = self.desired.changed() => {}
                 _ = self.leads.changed() => {}
             }
         });
@@ -307,12 +309,12 @@ impl Reconciler {
             return false;
         }
         // The next turn must see the change again.
-        self.wanted.mark_changed();
+        self.desired.mark_changed();
         true
     }
 
-    async fn live(&self, wanted: &Wanted) -> Result<There, Error> {
-        let mut there = There::default();
+    async fn list_live(&self, wanted: &DesiredManifests) -> Result<ListedObjects, Error> {
+        let mut there = ListedObjects::default();
         for namespace in self.recipient.namespaces(&wanted.gateways) {
             for definition in self.recipient.definitions() {
                 self.list(definition, namespace.as_deref(), &mut there).await?;
@@ -324,12 +326,12 @@ impl Reconciler {
     /// Lists our objects of a kind; of autoscalers all, for somebody else's.
     async fn list(
         &self,
-        definition: &'static Definition,
+        definition: &'static ManifestKind,
         namespace: Option<&str>,
-        there: &mut There,
+        there: &mut ListedObjects,
     ) -> Result<(), Error> {
         let resource = resource(definition);
-        let api: Api<Shallow> = match namespace {
+        let api: Api<TruncatedObject> = match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
             None => Api::all_with(self.client.clone(), &resource),
         };
@@ -339,7 +341,7 @@ impl Reconciler {
         let params = if are_autoscalers { params } else { params.labels(&label) };
         match (api.list(&params).await, namespace) {
             (Ok(list), _) => {
-                for Shallow(object) in list {
+                for TruncatedObject(object) in list {
                     if are_autoscalers && !self.is_ours(&object) {
                         there.autoscaled.extend(scale::scaled(&object));
                         continue;
@@ -381,16 +383,16 @@ impl Reconciler {
     }
 
     /// Writes an object if it differs.
-    async fn keep(&mut self, manifest: &Manifest, there: &There) -> Result<Outcome, Error> {
-        let There { live, not_served, .. } = there;
+    async fn keep(&mut self, manifest: &Manifest, there: &ListedObjects) -> Result<ApplyOutcome, Error> {
+        let ListedObjects { live, not_served, .. } = there;
         if let Some(why) = there.unreadable.get(manifest.name.namespace.as_str()) {
-            return Ok(Outcome::refused(why.clone()));
+            return Ok(ApplyOutcome::refused(why.clone()));
         }
         if not_served.contains(manifest.definition) {
-            let Definition {
+            let ManifestKind {
                 plural, group, version, ..
             } = manifest.definition;
-            return Ok(Outcome::refused(format!(
+            return Ok(ApplyOutcome::refused(format!(
                 "expected the CustomResourceDefinition {plural}.{group} with version {version}, which is not there"
             )));
         }
@@ -402,19 +404,19 @@ impl Reconciler {
         }
         if self.is_there(manifest, &object, live) {
             self.waiting.done(&key);
-            return Ok(Outcome::Unchanged);
+            return Ok(ApplyOutcome::Unchanged);
         }
-        let input = Digest::of(object.to_string().as_bytes());
+        let input = StatusDigest::of(object.to_string().as_bytes());
         if let Some(refused) = self.waiting.outcome(&key, input, SteadyTime::now()) {
-            return Ok(Outcome::Refused(refused.clone()));
+            return Ok(ApplyOutcome::Refused(refused.clone()));
         }
-        self.order.ask(tenant(manifest));
+        self.order.record_turn(tenant(manifest));
         let outcome = self.write(manifest, object, known).await?;
         match &outcome {
-            Outcome::Refused(refused) => {
+            ApplyOutcome::Refused(refused) => {
                 let now = SteadyTime::now();
-                if self.waiting.put_off(key, input, refused.clone(), now)
-                    && let Some(left_out) = self.logs.tell()
+                if self.waiting.defer(key, input, refused.clone(), now)
+                    && let Some(left_out) = self.logs.permit()
                 {
                     // The message goes to a status.
                     let (kind, error) = (manifest.definition.kind, &refused.problem);
@@ -432,13 +434,13 @@ impl Reconciler {
         manifest: &Manifest,
         mut object: Value,
         known: Option<&DynamicObject>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<ApplyOutcome, Error> {
         let api = self.api(manifest.definition, &manifest.name);
         // Without strict validation, the API server would silently drop unknown fields.
         let mut params = PatchParams::apply(FIELD_MANAGER).validation_strict();
         let (kind, name) = (manifest.definition.kind, &manifest.name);
         let taken = || {
-            Outcome::refused(format!(
+            ApplyOutcome::refused(format!(
                 "expected no other {kind} {name}; the existing one belongs to somebody else"
             ))
         };
@@ -454,7 +456,7 @@ impl Reconciler {
                 Ok(None) => {}
                 Ok(Some(_)) => return Ok(taken()),
                 Err(Error::Api(status)) if is_about_the_object(status.code) => {
-                    return Ok(Outcome::refused(status.message));
+                    return Ok(ApplyOutcome::refused(status.message));
                 }
                 Err(error) => return Err(error),
             },
@@ -462,12 +464,12 @@ impl Reconciler {
         match api.patch(&name.name, &params, &Patch::Apply(&object)).await {
             Ok(written) => {
                 tracing::info!(kind, object = %name, "written");
-                keep(&mut self.kept, key(manifest), &object, &written);
-                Ok(Outcome::Written)
+                keep(&mut self.normalized, key(manifest), &object, &written);
+                Ok(ApplyOutcome::Written)
             }
             // Somebody else created it first.
             Err(Error::Api(status)) if status.code == 409 => Ok(taken()),
-            Err(Error::Api(status)) if is_about_the_object(status.code) => Ok(Outcome::Refused(Refused {
+            Err(Error::Api(status)) if is_about_the_object(status.code) => Ok(ApplyOutcome::Refused(ManifestRefusal {
                 problem: format!("{kind} {name} was refused: {}", status.message),
                 is_invalid: status.code == 422,
             })),
@@ -477,20 +479,20 @@ impl Reconciler {
 
     async fn delete(
         &mut self,
-        definition: &'static Definition,
+        definition: &'static ManifestKind,
         name: &ObjectName,
         object: &DynamicObject,
-        found: &mut Found,
+        found: &mut ManifestResults,
     ) -> Result<(), Error> {
         let (kind, key) = (definition.kind, (definition, name.clone()));
-        let input = Digest::of(object.metadata.uid.as_deref().unwrap_or_default().as_bytes());
+        let input = StatusDigest::of(object.metadata.uid.as_deref().unwrap_or_default().as_bytes());
         if let Some(refused) = self.waiting.outcome(&key, input, SteadyTime::now()) {
             found
                 .undeleted
                 .insert(format!("{kind} {name}"), refused.problem.clone());
             return Ok(());
         }
-        self.order.ask(&name.namespace);
+        self.order.record_turn(&name.namespace);
         match delete(&self.api(definition, name), &object.metadata).await {
             Ok(true) => tracing::info!(kind, object = %name, "deleted"),
             Ok(false) => {}
@@ -498,51 +500,51 @@ impl Reconciler {
             Err(Error::Api(status)) if is_about_the_object(status.code) => {
                 found.undeleted.insert(format!("{kind} {name}"), status.message.clone());
                 let problem = status.message;
-                let refused = Refused {
+                let refused = ManifestRefusal {
                     problem,
                     is_invalid: false,
                 };
-                self.waiting.put_off(key, input, refused, SteadyTime::now());
+                self.waiting.defer(key, input, refused, SteadyTime::now());
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn is_there(&self, manifest: &Manifest, object: &Value, live: &Live) -> bool {
+    fn is_there(&self, manifest: &Manifest, object: &Value, live: &LiveObjects) -> bool {
         let key = (manifest.definition, manifest.name.clone());
         live.get(&key)
-            .is_some_and(|known| is_as_wanted(object, known, self.kept.get(&key)))
+            .is_some_and(|known| is_as_wanted(object, known, self.normalized.get(&key)))
     }
 
-    fn api(&self, definition: &Definition, name: &ObjectName) -> Api<Shallow> {
+    fn api(&self, definition: &ManifestKind, name: &ObjectName) -> Api<TruncatedObject> {
         Api::namespaced_with(self.client.clone(), &name.namespace, &resource(definition))
     }
 }
 
 /// The outcome of writing an object.
-enum Outcome {
+enum ApplyOutcome {
     Unchanged,
     Written,
-    Refused(Refused),
+    Refused(ManifestRefusal),
 }
 
 /// Why the API server refuses an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Refused {
+struct ManifestRefusal {
     problem: String,
     /// Whether it is for the object's content.
     is_invalid: bool,
 }
 
-impl Outcome {
+impl ApplyOutcome {
     fn refused(problem: String) -> Self {
         let is_invalid = false;
-        Self::Refused(Refused { problem, is_invalid })
+        Self::Refused(ManifestRefusal { problem, is_invalid })
     }
 }
 
-fn key(manifest: &Manifest) -> Key {
+fn key(manifest: &Manifest) -> ManifestKey {
     (manifest.definition, manifest.name.clone())
 }
 
@@ -552,7 +554,7 @@ fn tenant(manifest: &Manifest) -> &str {
     &gateway.unwrap_or(&manifest.name).namespace
 }
 
-fn resource(definition: &Definition) -> ApiResource {
+fn resource(definition: &ManifestKind) -> ApiResource {
     ApiResource {
         group: definition.group.to_owned(),
         version: definition.version.to_owned(),

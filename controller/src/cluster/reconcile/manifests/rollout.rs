@@ -4,14 +4,14 @@ use serde_json::Value;
 
 /// Why there are not the Envoys that there should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct RolloutProblem {
     /// Whether other Envoys of the Deployment serve, for example former ones.
     pub(super) serves: bool,
     pub(super) message: String,
 }
 
 /// What is wrong with the pods of this Deployment; `None`: nothing, or nothing yet.
-pub(super) fn trouble(deployment: &Value) -> Option<Trouble> {
+pub(super) fn trouble(deployment: &Value) -> Option<RolloutProblem> {
     let (metadata, spec, status) = (&deployment["metadata"], &deployment["spec"], &deployment["status"]);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
@@ -20,7 +20,7 @@ pub(super) fn trouble(deployment: &Value) -> Option<Trouble> {
             "No Envoy is asked for: Deployment {namespace}/{name} has replicas: 0, by its EnvoyDeployment or by who \
              scales it"
         );
-        return Some(Trouble { serves: false, message });
+        return Some(RolloutProblem { serves: false, message });
     }
     // The status may be about the former template.
     let is_current = status["observedGeneration"].as_i64() >= metadata["generation"].as_i64();
@@ -37,7 +37,7 @@ pub(super) fn trouble(deployment: &Value) -> Option<Trouble> {
     let serves = status["availableReplicas"]
         .as_u64()
         .is_some_and(|available| available > 0);
-    Some(Trouble { serves, message })
+    Some(RolloutProblem { serves, message })
 }
 
 #[cfg(test)]

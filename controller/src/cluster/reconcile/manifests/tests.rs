@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use limpet_api::ObjectName;
 use limpet_outputs::envoys;
-use limpet_outputs::manifests::{Manifest, Manifests, Stage};
+use limpet_outputs::manifests::{Manifest, Manifests, WriteStage};
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -16,16 +16,16 @@ use crate::cluster::reconcile::turns::ROUND;
 
 /// A leader whose API server refuses the objects of the namespace `many`.
 struct Site {
-    reconciler: Reconciler,
-    written: watch::Receiver<Written>,
+    reconciler: ManifestReconciler,
+    written: watch::Receiver<WrittenManifests>,
     asked: Asked,
-    wanting: Arc<watch::Sender<Option<Arc<Wanted>>>>,
+    wanting: Arc<watch::Sender<Option<Arc<DesiredManifests>>>>,
     _leading: watch::Sender<bool>,
 }
 
 fn manifest(gateway: &ObjectName, labels: usize) -> Manifest {
     Manifest {
-        stage: Stage::Routes,
+        stage: WriteStage::Routes,
         definition: &envoys::DEPLOYMENT,
         name: gateway.clone(),
         gateways: [gateway.clone()].into(),
@@ -37,17 +37,17 @@ fn manifest(gateway: &ObjectName, labels: usize) -> Manifest {
 }
 
 /// So many Gateways in the namespace `many`, and one in another.
-fn wanted(count: usize, labels: usize) -> Arc<Wanted> {
+fn wanted(count: usize, labels: usize) -> Arc<DesiredManifests> {
     let many = (0..count).map(|number| ObjectName::new("many", &format!("{number:03}")));
     let gateways: BTreeSet<ObjectName> = many.chain([ObjectName::new("other", "one")]).collect();
     let objects = gateways.iter().map(|gateway| Arc::new(manifest(gateway, labels)));
-    Arc::new(Wanted {
+    Arc::new(DesiredManifests {
         manifests: Arc::new(Manifests {
             objects: objects.collect(),
             ..Manifests::default()
         }),
         gateways,
-        ..Wanted::default()
+        ..DesiredManifests::default()
     })
 }
 
@@ -68,9 +68,10 @@ fn site(count: usize, changes: bool) -> Site {
         }
     });
     let (leading, leads) = watch::channel(true);
-    let complaints = Complaints::new(&Diagnostics::new(), "pod".to_owned());
-    let recipient = Recipient::Envoys(None);
-    let (reconciler, written) = Reconciler::new(client, recipient, "c", Duration::ZERO, wants, leads, complaints);
+    let complaints = OrphanDiagnostics::new(&Diagnostics::new(), "pod".to_owned());
+    let recipient = ManifestRecipient::Envoys(None);
+    let (reconciler, written) =
+        ManifestReconciler::new(client, recipient, "c", Duration::ZERO, wants, leads, complaints);
     Site {
         reconciler,
         written,

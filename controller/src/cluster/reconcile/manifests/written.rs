@@ -7,7 +7,7 @@ use limpet_outputs::manifests::Manifests;
 
 /// The objects to write, and what they need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredManifests {
     /// Increases with every change.
     pub(crate) generation: u64,
     pub(crate) manifests: Arc<Manifests>,
@@ -19,7 +19,7 @@ pub(crate) struct Wanted {
 
 /// What has been written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenManifests {
     /// The last generation whose keyring is in all objects that had one.
     pub(crate) generation: u64,
     /// Whether that is so for long enough that all proxies should have it.
@@ -27,14 +27,14 @@ pub(crate) struct Written {
     /// Whether everything else of it is written, too.
     pub(crate) complete: bool,
     /// The objects with another keyring that the API server refuses to change, in words.
-    pub(crate) behind: BTreeSet<String>,
+    pub(crate) outdated: BTreeSet<String>,
     /// The condition `Programmed` of each Gateway.
     pub(crate) conditions: BTreeMap<ObjectName, Condition>,
     /// Why Gateways have former Envoys and not those that they should have.
     pub(crate) stuck: BTreeMap<ObjectName, String>,
 }
 
-impl Written {
+impl WrittenManifests {
     /// Whether proxies have the keyring of this generation, or of a later one.
     pub(crate) fn has(&self, generation: u64) -> bool {
         self.settled && self.generation >= generation

@@ -12,11 +12,11 @@ use kube::{Api, Client, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::pods::{PodStage, Pods, SOON};
-use super::presence::{BEAT, Presence};
-use super::report::{Envoys, KeyringDelivery, Own, RefusedRoute, View};
+use super::pods::{PodStage, ReplicaPods, SOON};
+use super::presence::{BEAT, ReplicaPresence};
+use super::report::{EnvoyCounts, KeyringDelivery, OwnReport, RefusedRoute, ReplicaView};
 use crate::cluster::kube::Backoff;
-use crate::cluster::kube::named_object::{self, Seen};
+use crate::cluster::kube::named_object::{self, ObservedObject};
 use crate::cluster::reconcile::reconcile_loop::{self, Closed, Reconcile, changed_or_never};
 use limpet_model::{MANAGED_BY, MANAGER};
 
@@ -35,16 +35,15 @@ pub(crate) struct ReplicaLease {
 
 /// What this replica tells the others, and what they tell. Clones are handles of the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Replicas {
-    own: watch::Sender<Own>,
+pub(crate) struct ReplicaReports {
+    own: watch::Sender<OwnReport>,
     /// `None`: unknown.
-    others: watch::Receiver<Option<Arc<View>>>,
+    others: watch::Receiver<Option<Arc<ReplicaView>>>,
 }
 
-impl Replicas {
-    /// Tells whether this replica's Envoys have the keyring. Call it once before the exchange runs: without it, the
-    /// other replicas do not wait for this one.
-    pub(crate) fn say_keyring(&self, delivery: KeyringDelivery) {
+impl ReplicaReports {
+    /// Reports whether this replica's Envoys have the keyring.
+    pub(crate) fn report_keyring(&self, delivery: KeyringDelivery) {
         let delivery = Some(delivery);
         self.own.send_if_modified(|own| {
             let changed = own.keyring != delivery;
@@ -54,7 +53,7 @@ impl Replicas {
     }
 
     /// Tells how far the Envoys of each Gateway are. Gateways without Envoys are left out.
-    pub(crate) fn say_envoys(&self, envoys: BTreeMap<String, Envoys>) {
+    pub(crate) fn report_envoys(&self, envoys: BTreeMap<String, EnvoyCounts>) {
         self.own.send_if_modified(|own| {
             let changed = own.envoys != envoys;
             own.envoys = envoys;
@@ -63,7 +62,7 @@ impl Replicas {
     }
 
     /// Tells which routes this replica's Envoys refuse.
-    pub(crate) fn say_refused_routes(&self, refused: BTreeSet<RefusedRoute>) {
+    pub(crate) fn report_refused_routes(&self, refused: BTreeSet<RefusedRoute>) {
         self.own.send_if_modified(|own| {
             let changed = own.refused_routes != refused;
             own.refused_routes = refused;
@@ -72,12 +71,12 @@ impl Replicas {
     }
 
     /// Tells where this replica's pages are.
-    pub(crate) fn say_pages(&self, pages: SocketAddr) {
+    pub(crate) fn report_pages(&self, pages: SocketAddr) {
         self.own.send_modify(|own| own.pages = Some(pages));
     }
 
     /// What the others told last; `None`: unknown.
-    pub(crate) fn others(&mut self) -> Option<Arc<View>> {
+    pub(crate) fn others(&mut self) -> Option<Arc<ReplicaView>> {
         self.others.borrow_and_update().clone()
     }
 
@@ -98,18 +97,18 @@ impl Replicas {
 }
 
 /// Writes this replica's report to the shared Lease when it changes, and follows the others'.
-pub(crate) struct Exchange {
+pub(crate) struct ReplicaExchange {
     leases: Api<Lease>,
     name: String,
     /// The Lease as it changes.
-    states: BoxStream<'static, Seen<Lease>>,
+    states: BoxStream<'static, ObservedObject<Lease>>,
     /// The `resourceVersion` of the Lease that was looked at last; `None`: unknown.
     version: Option<u64>,
-    presence: Presence,
-    pods: Pods,
-    own: watch::Receiver<Own>,
+    presence: ReplicaPresence,
+    pods: ReplicaPods,
+    own: watch::Receiver<OwnReport>,
     leads: watch::Receiver<bool>,
-    told: watch::Sender<Option<Arc<View>>>,
+    sender: watch::Sender<Option<Arc<ReplicaView>>>,
     /// The last error, so that it is logged once.
     failed: Option<String>,
     backoff: Backoff,
@@ -117,7 +116,7 @@ pub(crate) struct Exchange {
     ended: watch::Receiver<bool>,
 }
 
-impl Reconcile for Exchange {
+impl Reconcile for ReplicaExchange {
     const GATHER: Duration = Duration::from_millis(200);
 
     /// Waits until there is something to tell the others. What they tell is passed on meanwhile.
@@ -132,7 +131,7 @@ impl Reconcile for Exchange {
                     if version(&lease) < self.version {
                         continue;
                     }
-                    self.see(lease);
+                    self.observe(lease);
                     if self.presence.is_due(&self.own.borrow(), *self.leads.borrow()) {
                         return Ok(());
                     }
@@ -150,10 +149,10 @@ impl Reconcile for Exchange {
         };
         self.failed = None;
         self.backoff.reset();
-        self.take_in(lease);
+        self.receive(lease);
         // Before anything waits for a replica that is gone.
-        let some_end = self.look_for_pods().await;
-        self.tell(Some(Arc::new(self.presence.view())));
+        let some_end = self.find_pods().await;
+        self.publish(Some(Arc::new(self.presence.view())));
         let is_due = self.presence.is_due(&own, *self.leads.borrow());
         Some(match (is_due, some_end) {
             (true, _) => Self::GATHER,
@@ -163,17 +162,22 @@ impl Reconcile for Exchange {
     }
 }
 
-impl Exchange {
+impl ReplicaExchange {
     /// The leader removes reports of replicas that are gone. The keyring waits `phase_time` for a silent replica.
-    /// `ended` tells when this one serves no Envoy any more.
+    /// `keyring` is in the first report already: other replicas wait only for those that report one. `ended` tells when
+    /// this one serves no Envoy any more.
     pub(crate) fn new(
         client: &Client,
         lease: &ReplicaLease,
         phase_time: Duration,
+        keyring: Option<KeyringDelivery>,
         leads: watch::Receiver<bool>,
         ended: watch::Receiver<bool>,
-    ) -> (Self, Replicas) {
-        let (saying, own) = watch::channel(Own::default());
+    ) -> (Self, ReplicaReports) {
+        let (saying, own) = watch::channel(OwnReport {
+            keyring,
+            ..OwnReport::default()
+        });
         let (told, others) = watch::channel(None);
         let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
         let exchange = Self {
@@ -181,16 +185,16 @@ impl Exchange {
             states: named_object::follow(leases.clone(), "Lease", &lease.name).boxed(),
             leases,
             version: None,
-            presence: Presence::new(&lease.replica, phase_time),
-            pods: Pods::new(client, &lease.namespace, &lease.replica),
+            presence: ReplicaPresence::new(&lease.replica, phase_time),
+            pods: ReplicaPods::new(client, &lease.namespace, &lease.replica),
             own,
             leads,
-            told,
+            sender: told,
             failed: None,
             backoff: Backoff::of_the_api(),
             ended,
         };
-        (exchange, Replicas { own: saying, others })
+        (exchange, ReplicaReports { own: saying, others })
     }
 
     /// Runs until this replica has ended, and says so last: nobody waits for its Envoys to acknowledge anything.
@@ -213,14 +217,14 @@ impl Exchange {
     }
 
     /// Passes on what the others told.
-    fn see(&mut self, lease: Lease) {
-        self.take_in(lease);
-        self.tell(Some(Arc::new(self.presence.view())));
+    fn observe(&mut self, lease: Lease) {
+        self.receive(lease);
+        self.publish(Some(Arc::new(self.presence.view())));
     }
 
     /// Looks which of the others have no pod any more. Returns whether the pod of one is being deleted.
-    async fn look_for_pods(&mut self) -> bool {
-        let looked = tokio::time::timeout(CALL, self.pods.look(self.presence.serving())).await;
+    async fn find_pods(&mut self) -> bool {
+        let looked = tokio::time::timeout(CALL, self.pods.stages(self.presence.serving())).await;
         // Without an answer, their silence counts.
         let Ok(found) = looked else { return false };
         self.presence
@@ -230,14 +234,14 @@ impl Exchange {
 
     /// Reads what the others told. An answer to our own write is always the newest, even if its version is lower:
     /// a restored API server begins at a former one.
-    fn take_in(&mut self, lease: Lease) {
+    fn receive(&mut self, lease: Lease) {
         self.version = version(&lease);
         let annotations = lease.metadata.annotations.unwrap_or_default();
-        self.presence.see(&annotations, Instant::now());
+        self.presence.observe(&annotations, Instant::now());
     }
 
-    fn tell(&self, view: Option<Arc<View>>) {
-        self.told.send_if_modified(|known| {
+    fn publish(&self, view: Option<Arc<ReplicaView>>) {
+        self.sender.send_if_modified(|known| {
             let changed = *known != view;
             *known = view;
             changed
@@ -255,12 +259,12 @@ impl Exchange {
             );
         }
         self.failed = Some(error);
-        self.tell(None);
+        self.publish(None);
         self.backoff.next()
     }
 
     /// Writes this replica's report. Returns the Lease as it is then.
-    async fn beat(&mut self, own: &Own) -> Result<Lease, Error> {
+    async fn beat(&mut self, own: &OwnReport) -> Result<Lease, Error> {
         let leads = *self.leads.borrow();
         let annotations = self.presence.annotations(own, leads);
         // A merge patch of this replica's annotation alone, so it cannot conflict with those of others.
@@ -302,7 +306,7 @@ mod tests {
     use kube::client::Body;
 
     use super::*;
-    use crate::cluster::reconcile::replicas::report::Said;
+    use crate::cluster::reconcile::replicas::report::ReplicaReport;
 
     /// The Lease with a report of another replica that says no more than its beat.
     fn lease(version: u64, replicas: &[&str]) -> serde_json::Value {
@@ -331,7 +335,7 @@ mod tests {
         let shared = shared();
         let (_leading, leads) = watch::channel(false);
         let (_end, ended) = watch::channel(false);
-        let (mut exchange, mut replicas) = Exchange::new(&client, &shared, Duration::ZERO, leads, ended);
+        let (mut exchange, mut replicas) = ReplicaExchange::new(&client, &shared, Duration::ZERO, None, leads, ended);
         exchange.reconcile().await;
         assert_eq!(replicas.others().unwrap().len(), 1);
         // The watch is late.
@@ -346,17 +350,17 @@ mod tests {
     }
 
     /// What the replica `one` says in a patch of the Lease.
-    async fn said(request: Request<Body>) -> Said {
+    async fn said(request: Request<Body>) -> ReplicaReport {
         let bytes = request.into_body().collect_bytes().await.unwrap();
         let patch: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         let annotations = patch["metadata"]["annotations"].as_object().unwrap();
         let text = annotations.values().next().unwrap();
-        Said::read(text.as_str().unwrap()).unwrap().1
+        ReplicaReport::read(text.as_str().unwrap()).unwrap().1
     }
 
     #[tokio::test]
     async fn a_replica_that_has_ended_says_that_it_has_no_envoys() {
-        let (telling, mut told) = watch::channel(Said::default());
+        let (telling, mut told) = watch::channel(ReplicaReport::default());
         let telling = Arc::new(telling);
         let answer = move |request: Request<Body>| {
             let telling = Arc::clone(&telling);
@@ -372,11 +376,11 @@ mod tests {
         let client = Client::new(tower::service_fn(answer), "default");
         let (_leading, leads) = watch::channel(false);
         let (end, ended) = watch::channel(false);
-        let (exchange, replicas) = Exchange::new(&client, &shared(), Duration::ZERO, leads, ended);
         let keyring = KeyringDelivery::Has("a".to_owned());
-        replicas.say_keyring(keyring.clone());
-        replicas.say_pages(([10, 0, 0, 7], 8080).into());
-        replicas.say_envoys([("shop/web".to_owned(), Envoys::default())].into());
+        let first = Some(keyring.clone());
+        let (exchange, replicas) = ReplicaExchange::new(&client, &shared(), Duration::ZERO, first, leads, ended);
+        replicas.report_pages(([10, 0, 0, 7], 8080).into());
+        replicas.report_envoys([("shop/web".to_owned(), EnvoyCounts::default())].into());
         let running = tokio::spawn(exchange.run());
         told.wait_for(|said| said.envoys.contains_key("shop/web"))
             .await
@@ -384,16 +388,16 @@ mod tests {
         end.send_replace(true);
         running.await.unwrap();
         let last = told.borrow().clone();
-        let expected = Said {
+        let expected = ReplicaReport {
             keyring: Some(keyring),
-            ..Said::default()
+            ..ReplicaReport::default()
         };
         assert_eq!(last, expected);
     }
 
     /// What `one` knows of another replica that said where its pages are, where the API server has these pods: by name,
     /// whether each is being deleted. Returns how long it waits until it looks again, too.
-    async fn looked_up(pods: &'static [(&'static str, bool)]) -> (Said, Duration) {
+    async fn looked_up(pods: &'static [(&'static str, bool)]) -> (ReplicaReport, Duration) {
         let answer = move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
             let body = if request.uri().path().ends_with("/pods") {
@@ -409,10 +413,10 @@ mod tests {
                 json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {},
                        "items": items})
             } else {
-                let other = Own {
+                let other = OwnReport {
                     keyring: Some(KeyringDelivery::Has("a".to_owned())),
                     pages: Some(([10, 0, 0, 7], 8080).into()),
-                    ..Own::default()
+                    ..OwnReport::default()
                 };
                 let annotations = json!({"replica.limpet.dev/2": other.text("two", 1, usize::MAX)});
                 json!({"metadata": {"name": "replicas", "resourceVersion": "7", "annotations": annotations}})
@@ -422,7 +426,7 @@ mod tests {
         let client = Client::new(tower::service_fn(answer), "default");
         let (_leading, leads) = watch::channel(false);
         let (_end, ended) = watch::channel(false);
-        let (mut exchange, mut replicas) = Exchange::new(&client, &shared(), Duration::ZERO, leads, ended);
+        let (mut exchange, mut replicas) = ReplicaExchange::new(&client, &shared(), Duration::ZERO, None, leads, ended);
         exchange.reconcile().await;
         let again = exchange.reconcile().await.unwrap();
         (replicas.others().unwrap()["two"].clone(), again)
@@ -431,9 +435,9 @@ mod tests {
     #[tokio::test]
     async fn a_replica_whose_pod_is_gone_is_not_waited_for() {
         let (gone, _) = looked_up(&[("one", false)]).await;
-        let expected = Said {
+        let expected = ReplicaReport {
             keyring: Some(KeyringDelivery::Has("a".to_owned())),
-            ..Said::default()
+            ..ReplicaReport::default()
         };
         assert_eq!(gone, expected);
         let (there, again) = looked_up(&[("one", false), ("two", false)]).await;

@@ -10,5 +10,5 @@ mod pods;
 mod presence;
 mod report;
 
-pub(crate) use exchange::{Exchange, ReplicaLease, Replicas};
-pub(crate) use report::{Envoys, KeyringDelivery, RefusedRoute, Said, View, behind, digest};
+pub(crate) use exchange::{ReplicaExchange, ReplicaLease, ReplicaReports};
+pub(crate) use report::{EnvoyCounts, KeyringDelivery, RefusedRoute, ReplicaReport, ReplicaView, behind, digest};

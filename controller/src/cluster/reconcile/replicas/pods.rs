@@ -23,33 +23,33 @@ pub(super) enum PodStage {
 }
 
 /// Looks for the pods of replicas.
-pub(super) struct Pods {
+pub(super) struct ReplicaPods {
     api: Api<Pod>,
     /// This replica's name.
     own: String,
     /// Whether this replica has a pod of its name in the namespace; `None`: unknown.
     has_pod: Option<bool>,
     /// When it looked last, and what it found; `None`: the API server did not tell.
-    looked: Option<Instant>,
+    listed_at: Option<Instant>,
     found: BTreeMap<String, Option<PodStage>>,
 }
 
-impl Pods {
+impl ReplicaPods {
     pub(super) fn new(client: &Client, namespace: &str, own: &str) -> Self {
         Self {
             api: Api::namespaced(client.clone(), namespace),
             own: own.to_owned(),
             has_pod: None,
-            looked: None,
+            listed_at: None,
             found: BTreeMap::new(),
         }
     }
 
     /// How far the pods of these replicas are.
-    pub(super) async fn look(&mut self, replicas: Vec<String>) -> &BTreeMap<String, Option<PodStage>> {
+    pub(super) async fn stages(&mut self, replicas: Vec<String>) -> &BTreeMap<String, Option<PodStage>> {
         // One that was gone has reported since, so it has another pod.
         let is_known = |name| matches!(self.found.get(name), Some(stage) if *stage != Some(PodStage::Gone));
-        let is_fresh = self.looked.is_some_and(|at| at.elapsed() < SOON);
+        let is_fresh = self.listed_at.is_some_and(|at| at.elapsed() < SOON);
         if is_fresh && replicas.iter().all(is_known) {
             return &self.found;
         }
@@ -59,7 +59,7 @@ impl Pods {
             vec![None; replicas.len()]
         };
         self.found = replicas.into_iter().zip(stages).collect();
-        self.looked = Some(Instant::now());
+        self.listed_at = Some(Instant::now());
         &self.found
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::report::{KeyringDelivery, Own, Said, View};
+use super::report::{KeyringDelivery, OwnReport, ReplicaReport, ReplicaView};
 use limpet_model::short_hash::hash;
 
 /// How often a replica writes its annotation if its report does not change.
@@ -22,7 +22,7 @@ const ROOM: usize = 224 * 1024;
 
 /// One replica's view of the Lease.
 #[derive(Debug)]
-pub(super) struct Presence {
+pub(super) struct ReplicaPresence {
     name: String,
     /// How long a replica may be silent.
     patience: Duration,
@@ -30,12 +30,12 @@ pub(super) struct Presence {
     /// The report that was written last.
     text: String,
     /// When the API server answered last.
-    answered: Option<Instant>,
-    others: BTreeMap<String, Other>,
+    answered_at: Option<Instant>,
+    others: BTreeMap<String, OtherReplica>,
 }
 
 #[derive(Debug)]
-struct Other {
+struct OtherReplica {
     text: String,
     /// For how long its report has not changed.
     silent: Duration,
@@ -43,20 +43,20 @@ struct Other {
     has_no_pod: bool,
 }
 
-impl Presence {
+impl ReplicaPresence {
     pub(super) fn new(name: &str, phase_time: Duration) -> Self {
         Self {
             name: name.to_owned(),
             patience: phase_time.max(LEASE),
             beat: 0,
             text: String::new(),
-            answered: None,
+            answered_at: None,
             others: BTreeMap::new(),
         }
     }
 
     /// The annotations to write; `None` removes one. `tidies`: reports of replicas that are gone are removed.
-    pub(super) fn annotations(&mut self, own: &Own, tidies: bool) -> BTreeMap<String, Option<String>> {
+    pub(super) fn annotations(&mut self, own: &OwnReport, tidies: bool) -> BTreeMap<String, Option<String>> {
         self.beat = self.beat.wrapping_add(1);
         self.text = own.text(&self.name, self.beat, self.room());
         let gone = self.others.iter().filter(|(_, other)| tidies && self.is_gone(other));
@@ -66,14 +66,14 @@ impl Presence {
     }
 
     /// Whether there is something to write: the others leave more or less room for the report, or one of them is gone.
-    pub(super) fn is_due(&self, own: &Own, tidies: bool) -> bool {
+    pub(super) fn is_due(&self, own: &OwnReport, tidies: bool) -> bool {
         let some_gone = || self.others.values().any(|other| self.is_gone(other));
         own.text(&self.name, self.beat, self.room()) != self.text || tidies && some_gone()
     }
 
     /// How many bytes the report may have.
     fn room(&self) -> usize {
-        match self.answered {
+        match self.answered_at {
             Some(_) => ROOM / (self.others.len() + 1).max(2),
             // The number of replicas is unknown yet, so there may be no room. The first report is as short as possible,
             // and the others make room for more when they see it.
@@ -82,13 +82,13 @@ impl Presence {
     }
 
     /// Reads what the others told from the annotations of the Lease.
-    pub(super) fn see(&mut self, annotations: &BTreeMap<String, String>, now: Instant) -> View {
+    pub(super) fn observe(&mut self, annotations: &BTreeMap<String, String>, now: Instant) -> ReplicaView {
         // Time in which nobody could write does not count as silence.
         let passed = self
-            .answered
+            .answered_at
             .map_or(Duration::ZERO, |before| now.duration_since(before));
         let passed = passed.min(BEAT);
-        self.answered = Some(now);
+        self.answered_at = Some(now);
         let own = key(&self.name);
         let of_others = || {
             let reports = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
@@ -99,7 +99,7 @@ impl Presence {
             match self.others.get_mut(key) {
                 Some(other) if other.text == *text => other.silent += passed,
                 _ => {
-                    let other = Other {
+                    let other = OtherReplica {
                         text: text.clone(),
                         silent: Duration::ZERO,
                         has_no_pod: false,
@@ -112,24 +112,24 @@ impl Presence {
     }
 
     /// What the others told that are not gone.
-    pub(super) fn view(&self) -> View {
+    pub(super) fn view(&self) -> ReplicaView {
         let present = self.others.iter().filter(|(_, other)| !self.is_gone(other));
-        let said = |(key, other): (&String, &Other)| match Said::read(&other.text) {
+        let said = |(key, other): (&String, &OtherReplica)| match ReplicaReport::read(&other.text) {
             // Its Envoys have reconnected elsewhere, or are gone.
             Ok((replica, said)) if other.silent >= LEASE || other.has_no_pod => (
                 replica,
-                Said {
+                ReplicaReport {
                     keyring: said.keyring,
-                    ..Said::default()
+                    ..ReplicaReport::default()
                 },
             ),
             Ok(said) => said,
             // It may be of another release.
             Err(error) => (
                 key.clone(),
-                Said {
+                ReplicaReport {
                     keyring: Some(KeyringDelivery::WaitsFor(format!("its report cannot be read: {error}"))),
-                    ..Said::default()
+                    ..ReplicaReport::default()
                 },
             ),
         };
@@ -138,7 +138,7 @@ impl Presence {
 
     /// The other replicas that serve Envoys or have pages, as far as they told last.
     pub(super) fn serving(&self) -> Vec<String> {
-        let serves = |said: &Said| said.pages.is_some() || !said.envoys.is_empty();
+        let serves = |said: &ReplicaReport| said.pages.is_some() || !said.envoys.is_empty();
         let view = self.view().into_iter();
         view.filter(|(_, said)| serves(said)).map(|(name, _)| name).collect()
     }
@@ -146,11 +146,11 @@ impl Presence {
     /// The pods of these replicas are gone, and so are their Envoys and pages. The keyring waits for those Envoys.
     pub(super) fn lose(&mut self, is_lost: impl Fn(&str) -> bool) {
         for other in self.others.values_mut() {
-            other.has_no_pod |= Said::read(&other.text).is_ok_and(|(name, _)| is_lost(&name));
+            other.has_no_pod |= ReplicaReport::read(&other.text).is_ok_and(|(name, _)| is_lost(&name));
         }
     }
 
-    fn is_gone(&self, other: &Other) -> bool {
+    fn is_gone(&self, other: &OtherReplica) -> bool {
         other.silent >= self.patience
     }
 }
@@ -163,7 +163,7 @@ fn key(replica: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::reconcile::replicas::report::{Envoys, behind, digest};
+    use crate::cluster::reconcile::replicas::report::{EnvoyCounts, behind, digest};
 
     /// A Lease, as the API server keeps it.
     #[derive(Default)]
@@ -171,12 +171,18 @@ mod tests {
 
     impl Lease {
         /// A replica writes what it has to say, and reads the answer.
-        fn beat(&mut self, replica: &mut Presence, own: &Own, tidies: bool, now: Instant) -> View {
+        fn beat(&mut self, replica: &mut ReplicaPresence, own: &OwnReport, tidies: bool, now: Instant) -> ReplicaView {
             self.offer(replica, own, tidies, now).unwrap()
         }
 
         /// As [`Lease::beat`]; `None`: it is refused, for it would be too large.
-        fn offer(&mut self, replica: &mut Presence, own: &Own, tidies: bool, now: Instant) -> Option<View> {
+        fn offer(
+            &mut self,
+            replica: &mut ReplicaPresence,
+            own: &OwnReport,
+            tidies: bool,
+            now: Instant,
+        ) -> Option<ReplicaView> {
             let mut annotations = self.0.clone();
             for (key, text) in replica.annotations(own, tidies) {
                 match text {
@@ -189,41 +195,41 @@ mod tests {
                 return None;
             }
             self.0 = annotations;
-            Some(replica.see(&self.0, now))
+            Some(replica.observe(&self.0, now))
         }
     }
 
-    fn has(keyring: &str) -> Own {
-        Own {
+    fn has(keyring: &str) -> OwnReport {
+        OwnReport {
             keyring: Some(KeyringDelivery::Has(digest(keyring))),
-            ..Own::default()
+            ..OwnReport::default()
         }
     }
 
-    fn lacks() -> Own {
-        Own {
+    fn lacks() -> OwnReport {
+        OwnReport {
             keyring: Some(KeyringDelivery::WaitsFor("1 Envoy".to_owned())),
-            ..Own::default()
+            ..OwnReport::default()
         }
     }
 
     /// One Envoy of each of so many Gateways.
-    fn serves(gateways: usize) -> Own {
-        let envoys = Envoys {
+    fn serves(gateways: usize) -> OwnReport {
+        let envoys = EnvoyCounts {
             connected: 1,
             settled: 1,
             refusals: Vec::new(),
         };
-        Own {
+        OwnReport {
             envoys: (0..gateways)
                 .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
                 .collect(),
-            ..Own::default()
+            ..OwnReport::default()
         }
     }
 
-    fn pair() -> (Presence, Presence) {
-        let new = |name| Presence::new(name, Duration::from_secs(1));
+    fn pair() -> (ReplicaPresence, ReplicaPresence) {
+        let new = |name| ReplicaPresence::new(name, Duration::from_secs(1));
         (new("leader"), new("follower"))
     }
 
@@ -289,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_phase_that_is_longer_is_waited_for() {
-        let mut leader = Presence::new("leader", Duration::from_secs(300));
+        let mut leader = ReplicaPresence::new("leader", Duration::from_secs(300));
         let (_, mut follower) = pair();
         let (mut lease, mut now) = (Lease::default(), Instant::now());
         lease.beat(&mut follower, &lacks(), false, now);
@@ -326,7 +332,7 @@ mod tests {
 
     #[test]
     fn envoys_of_a_silent_replica_go_before_the_keyring_forgets_it() {
-        let mut leader = Presence::new("leader", Duration::from_secs(300));
+        let mut leader = ReplicaPresence::new("leader", Duration::from_secs(300));
         let (_, mut follower) = pair();
         let (mut lease, mut now) = (Lease::default(), Instant::now());
         lease.beat(&mut follower, &serves(1), false, now);
@@ -347,7 +353,7 @@ mod tests {
         let (mut lease, now, many) = (Lease::default(), Instant::now(), serves(6_000));
         let mut replicas = Vec::new();
         for count in 1..=5 {
-            let mut new = Presence::new(&format!("replica-{count}"), Duration::ZERO);
+            let mut new = ReplicaPresence::new(&format!("replica-{count}"), Duration::ZERO);
             let first = lease.offer(&mut new, &many, false, now);
             assert!(first.is_some(), "{count}: it has not much to say yet");
             replicas.insert(0, new);

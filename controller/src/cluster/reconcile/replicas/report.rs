@@ -24,7 +24,7 @@ pub(crate) enum KeyringDelivery {
 
 /// The Envoys of a Gateway that are connected to a replica.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Envoys {
+pub(crate) struct EnvoyCounts {
     pub(crate) connected: usize,
     pub(crate) settled: usize,
     /// The first refusals, each with the resource and Envoy's message.
@@ -33,11 +33,11 @@ pub(crate) struct Envoys {
 
 /// What a replica tells of its own Envoys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Own {
+pub(super) struct OwnReport {
     /// `None`: its keyring comes from a file.
     pub(super) keyring: Option<KeyringDelivery>,
     /// By the Gateway's name. Gateways without Envoys are left out.
-    pub(super) envoys: BTreeMap<String, Envoys>,
+    pub(super) envoys: BTreeMap<String, EnvoyCounts>,
     pub(super) refused_routes: BTreeSet<RefusedRoute>,
     /// Where its pages are: the address of metrics.
     pub(super) pages: Option<SocketAddr>,
@@ -53,10 +53,10 @@ pub(crate) struct RefusedRoute {
 
 /// What another replica told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ReplicaReport {
     pub(crate) keyring: Option<KeyringDelivery>,
     /// By the Gateway's name. Gateways without Envoys are left out.
-    pub(crate) envoys: BTreeMap<String, Envoys>,
+    pub(crate) envoys: BTreeMap<String, EnvoyCounts>,
     pub(crate) refused_routes: BTreeSet<RefusedRoute>,
     /// Where its pages are: the address of metrics.
     pub(crate) pages: Option<SocketAddr>,
@@ -65,10 +65,10 @@ pub(crate) struct Said {
 }
 
 /// What the other replicas told, by their names.
-pub(crate) type View = BTreeMap<String, Said>;
+pub(crate) type ReplicaView = BTreeMap<String, ReplicaReport>;
 
 /// The first replica whose Envoys do not all have this keyring, and why.
-pub(crate) fn behind<'a>(view: &'a View, keyring: &str) -> Option<(&'a str, &'a str)> {
+pub(crate) fn behind<'a>(view: &'a ReplicaView, keyring: &str) -> Option<(&'a str, &'a str)> {
     view.iter().find_map(|(replica, said)| match said.keyring.as_ref()? {
         KeyringDelivery::Has(known) if known == keyring => None,
         KeyringDelivery::Has(_) => Some((&**replica, "its Envoys had another keyring when it reported last")),
@@ -79,7 +79,7 @@ pub(crate) fn behind<'a>(view: &'a View, keyring: &str) -> Option<(&'a str, &'a 
 /// The JSON form.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct LeaseReport {
     replica: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     keyring: Option<String>,
@@ -112,7 +112,7 @@ const ROUTES: usize = 20;
 /// empty.
 const UNTOLD: usize = 18 + 60;
 
-impl Own {
+impl OwnReport {
     /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts
     /// until they have had time to come back. Its pages are gone, and soon somebody else may have the address.
     pub(super) fn ended(&self) -> Self {
@@ -132,7 +132,7 @@ impl Own {
             Some(KeyringDelivery::WaitsFor(reason)) => (None, Some(reason)),
             None => (None, None),
         };
-        let mut report = Report {
+        let mut report = LeaseReport {
             replica: replica.to_owned(),
             keyring,
             waits_for,
@@ -185,24 +185,24 @@ fn json_length(value: &impl Serialize) -> usize {
     serde_json::to_string(value).map_or(0, |text| text.len())
 }
 
-impl Report {
+impl LeaseReport {
     fn text(&self) -> String {
         // Texts and numbers: this cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-impl Said {
+impl ReplicaReport {
     /// Reads a report, and the name of the replica that wrote it.
     ///
     /// # Errors
     /// If the text is no report, or one of another release.
     pub(super) fn read(text: &str) -> Result<(String, Self), serde_json::Error> {
-        let report: Report = serde_json::from_str(text)?;
+        let report: LeaseReport = serde_json::from_str(text)?;
         let keyring = report.keyring.map(KeyringDelivery::Has);
         let mut refusals = report.refusals;
         let envoys = report.envoys.into_iter().map(|(name, (connected, settled))| {
-            let envoys = Envoys {
+            let envoys = EnvoyCounts {
                 connected,
                 settled,
                 refusals: refusals.remove(&name).unwrap_or_default(),
@@ -224,13 +224,13 @@ impl Said {
 mod tests {
     use super::*;
 
-    fn gateways(count: usize, words: &str) -> Own {
-        let envoys = Envoys {
+    fn gateways(count: usize, words: &str) -> OwnReport {
+        let envoys = EnvoyCounts {
             connected: 2,
             settled: 1,
             refusals: vec![words.to_owned(); 3],
         };
-        Own {
+        OwnReport {
             keyring: Some(KeyringDelivery::Has(digest("a"))),
             envoys: (0..count)
                 .map(|number| (format!("shop-{number:04}/web"), envoys.clone()))
@@ -250,14 +250,14 @@ mod tests {
             digest("a")
         );
         assert_eq!(gateways(1, "no").text("leader", 1, 1000), expected);
-        let own = Own {
+        let own = OwnReport {
             keyring: Some(KeyringDelivery::WaitsFor("1 Envoy".to_owned())),
-            ..Own::default()
+            ..OwnReport::default()
         };
         let expected = r#"{"replica":"leader","waitsFor":"1 Envoy","beat":2}"#;
         assert_eq!(own.text("leader", 2, 1000), expected);
         assert_eq!(
-            Own::default().text("leader", 3, 1000),
+            OwnReport::default().text("leader", 3, 1000),
             r#"{"replica":"leader","beat":3}"#
         );
     }
@@ -269,11 +269,11 @@ mod tests {
             version: "01".to_owned(),
             words: "\"no\"".to_owned(),
         };
-        let own = Own {
+        let own = OwnReport {
             refused_routes: [refused].into(),
             ..gateways(3, "\"no\", said\nEnvoy")
         };
-        let (replica, said) = Said::read(&own.text("leader", 1, usize::MAX)).unwrap();
+        let (replica, said) = ReplicaReport::read(&own.text("leader", 1, usize::MAX)).unwrap();
         assert_eq!((&*replica, said.untold), ("leader", 0));
         assert_eq!((said.keyring, said.envoys), (own.keyring, own.envoys));
         assert_eq!(said.refused_routes, own.refused_routes);
@@ -288,11 +288,11 @@ mod tests {
             words: "no".to_owned(),
         };
         let many = (0..2 * ROUTES).map(|number| refused("a-many", number));
-        let own = Own {
+        let own = OwnReport {
             refused_routes: many.chain([refused("few", 0), refused("few", 1)]).collect(),
-            ..Own::default()
+            ..OwnReport::default()
         };
-        let (_, said) = Said::read(&own.text("leader", 1, usize::MAX)).unwrap();
+        let (_, said) = ReplicaReport::read(&own.text("leader", 1, usize::MAX)).unwrap();
         assert_eq!(said.refused_routes.len(), ROUTES);
         for number in 0..2 {
             assert!(said.refused_routes.contains(&refused("few", number)), "{number}");
@@ -301,26 +301,26 @@ mod tests {
 
     #[test]
     fn gateways_of_one_namespace_kept_those_of_others_untold() {
-        let envoys = Envoys {
+        let envoys = EnvoyCounts {
             connected: 1,
-            ..Envoys::default()
+            ..EnvoyCounts::default()
         };
         let many = (0..1000).map(|number| format!("a-many/web-{number:04}"));
-        let own = Own {
+        let own = OwnReport {
             envoys: many
                 .chain(["few/web".to_owned()])
                 .map(|name| (name, envoys.clone()))
                 .collect(),
-            ..Own::default()
+            ..OwnReport::default()
         };
-        let (_, said) = Said::read(&own.text("leader", 1, 10_000)).unwrap();
+        let (_, said) = ReplicaReport::read(&own.text("leader", 1, 10_000)).unwrap();
         assert!(said.untold > 500);
         assert!(said.envoys.contains_key("few/web"));
     }
 
     #[test]
     fn long_words_of_one_namespace_kept_refusals_of_others_untold() {
-        let refuses = |words: &str| Envoys {
+        let refuses = |words: &str| EnvoyCounts {
             connected: 1,
             settled: 0,
             refusals: vec![words.to_owned()],
@@ -333,12 +333,12 @@ mod tests {
         let long = "long ".repeat(800);
         let many = (0..10).map(|number| (format!("a-many/web-{number}"), refuses(&long)));
         let few = ("few/web".to_owned(), refuses("no"));
-        let own = Own {
+        let own = OwnReport {
             envoys: many.chain([few]).collect(),
             refused_routes: [route("a-many", &long), route("few", "no")].into(),
-            ..Own::default()
+            ..OwnReport::default()
         };
-        let (_, said) = Said::read(&own.text("leader", 1, 10_000)).unwrap();
+        let (_, said) = ReplicaReport::read(&own.text("leader", 1, 10_000)).unwrap();
         assert_eq!(said.envoys["few/web"].refusals, ["no"]);
         assert!(said.refused_routes.contains(&route("few", "no")));
         assert_eq!(said.untold, 0);
@@ -356,7 +356,7 @@ mod tests {
         ] {
             let text = own.text("leader", u64::MAX, room);
             assert!(text.len() <= room, "{} in {room}", text.len());
-            let (_, said) = Said::read(&text).unwrap();
+            let (_, said) = ReplicaReport::read(&text).unwrap();
             assert_eq!(said.keyring, own.keyring);
             let told = |name: &str| said.envoys.get(name).map_or(0, |envoys| envoys.refusals.len());
             assert_eq!(["shop-0000/web", "shop-0999/web"].map(told), refusals);
@@ -365,7 +365,7 @@ mod tests {
             // No more is left out than has to be, but for a Gateway or two.
             assert!(!untold || text.len() + 100 > room, "{} in {room}", text.len());
         }
-        let (_, said) = Said::read(&own.text("leader", 1, 0)).unwrap();
+        let (_, said) = ReplicaReport::read(&own.text("leader", 1, 0)).unwrap();
         assert_eq!((said.keyring, said.untold), (own.keyring, 1000));
     }
 }

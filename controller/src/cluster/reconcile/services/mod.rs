@@ -10,4 +10,4 @@ mod reconciler;
 mod tests;
 mod wanted;
 
-pub(crate) use reconciler::{Reconciler, Refused};
+pub(crate) use reconciler::{RefusedServices, ServiceReconciler};

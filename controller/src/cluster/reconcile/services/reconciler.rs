@@ -8,33 +8,33 @@ use limpet_xds::LogRate;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::wanted::{Change, Changes, changes, is_ours};
+use super::wanted::{ServiceChange, ServiceChanges, changes, is_ours};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, Observation, delete};
 use crate::cluster::reconcile::diagnostics::{is_about_the_object, refusal};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
-use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::reconcile::turns::{Order, Waiting};
+use crate::cluster::reconcile::reported::PublishedReports;
+use crate::cluster::reconcile::turns::{DeferredRetries, RoundOrder};
 use limpet_api::{Kind, ObjectName};
 
 /// The `XBackend`s whose Service the API server refuses to write, with its words.
-pub(crate) type Refused = BTreeMap<ObjectName, String>;
+pub(crate) type RefusedServices = BTreeMap<ObjectName, String>;
 
-pub(crate) struct Reconciler {
+pub(crate) struct ServiceReconciler {
     client: Client,
-    reported: watch::Receiver<Option<Reported>>,
+    reported: watch::Receiver<Option<PublishedReports>>,
     observation: watch::Receiver<Observation>,
     leads: watch::Receiver<bool>,
-    refused: watch::Sender<Refused>,
-    order: Order,
+    refused: watch::Sender<RefusedServices>,
+    order: RoundOrder,
     /// What waits, by the `XBackend`: what was refused, with the API server's words if these are for a person, and what
     /// was written and is not seen yet.
-    waiting: Waiting<ObjectName, Option<String>>,
+    waiting: DeferredRetries<ObjectName, Option<String>>,
     logs: LogRate,
     backoff: Backoff,
 }
 
 /// How a round ended.
-enum Round {
+enum ServiceRound {
     Done,
     /// There is newer input.
     Outdated,
@@ -42,7 +42,7 @@ enum Round {
     Failed,
 }
 
-impl Reconcile for Reconciler {
+impl Reconcile for ServiceReconciler {
     const GATHER: Duration = Duration::from_millis(50);
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -54,49 +54,49 @@ impl Reconcile for Reconciler {
 
     async fn reconcile(&mut self) -> Option<Duration> {
         let round = self.round().await;
-        if matches!(round, Round::Failed) {
+        if matches!(round, ServiceRound::Failed) {
             return Some(self.backoff.next());
         }
         self.backoff.reset();
         match round {
-            Round::Outdated => Some(Self::GATHER),
+            ServiceRound::Outdated => Some(Self::GATHER),
             _ => self.waiting.rest(Instant::now()),
         }
     }
 }
 
-impl Reconciler {
+impl ServiceReconciler {
     pub(crate) fn new(
         client: Client,
-        reported: watch::Receiver<Option<Reported>>,
+        reported: watch::Receiver<Option<PublishedReports>>,
         observation: watch::Receiver<Observation>,
         leads: watch::Receiver<bool>,
-    ) -> (Self, watch::Receiver<Refused>) {
-        let (refused, told) = watch::channel(Refused::new());
+    ) -> (Self, watch::Receiver<RefusedServices>) {
+        let (refused, told) = watch::channel(RefusedServices::new());
         let reconciler = Self {
             client,
             reported,
             observation,
             leads,
             refused,
-            order: Order::default(),
-            waiting: Waiting::default(),
+            order: RoundOrder::default(),
+            waiting: DeferredRetries::default(),
             logs: LogRate::default(),
             backoff: Backoff::of_the_api(),
         };
         (reconciler, told)
     }
 
-    async fn round(&mut self) -> Round {
+    async fn round(&mut self) -> ServiceRound {
         let Some(reported) = self.reported.borrow_and_update().clone() else {
-            return Round::Done;
+            return ServiceRound::Done;
         };
         let leads = *self.leads.borrow_and_update();
         let served = self.observation.borrow().served.get(&Kind::XBackend).cloned();
         let (true, Some(served)) = (leads, served) else {
-            self.waiting = Waiting::default();
+            self.waiting = DeferredRetries::default();
             self.refuse();
-            return Round::Done;
+            return ServiceRound::Done;
         };
         let used = reported.reports.backends.keys();
         let changes = changes(&reported.objects, used, &served.api_version);
@@ -106,7 +106,7 @@ impl Reconciler {
         round
     }
 
-    async fn write(&mut self, changes: Changes) -> Round {
+    async fn write(&mut self, changes: ServiceChanges) -> ServiceRound {
         let now = Instant::now();
         let due = changes
             .into_iter()
@@ -114,9 +114,9 @@ impl Reconciler {
         let due = due.filter(|(input, backend, _)| self.waiting.outcome(backend, *input, now).is_none());
         for (input, backend, change) in self.order.begin(due, |(_, backend, _)| &backend.namespace) {
             if self.order.may_end() && self.reported.has_changed().unwrap_or(true) {
-                return Round::Outdated;
+                return ServiceRound::Outdated;
             }
-            self.order.ask(&backend.namespace);
+            self.order.record_turn(&backend.namespace);
             let words = match self.make(&change).await {
                 Ok(is_written) => {
                     if is_written {
@@ -134,16 +134,16 @@ impl Reconciler {
                 }
                 Err(error) => {
                     self.warn(&change.service, &error.to_string());
-                    return Round::Failed;
+                    return ServiceRound::Failed;
                 }
             };
-            self.waiting.put_off(backend, input, words, Instant::now());
+            self.waiting.defer(backend, input, words, Instant::now());
         }
-        Round::Done
+        ServiceRound::Done
     }
 
     fn warn(&self, service: &ObjectName, error: &str) {
-        if let Some(left_out) = self.logs.tell() {
+        if let Some(left_out) = self.logs.permit() {
             tracing::warn!(%service, error, left_out, "cannot write the Service of an XBackend");
         }
     }
@@ -152,11 +152,11 @@ impl Reconciler {
     fn refuse(&self) {
         let refused = self.waiting.outcomes();
         let refused = refused.filter_map(|(backend, words)| Some((backend.clone(), words.clone()?)));
-        let refused: Refused = refused.collect();
+        let refused: RefusedServices = refused.collect();
         self.refused.send_if_modified(|before| {
             for (backend, error) in &refused {
                 if before.get(backend) != Some(error)
-                    && let Some(left_out) = self.logs.tell()
+                    && let Some(left_out) = self.logs.permit()
                 {
                     tracing::warn!(%backend, error, left_out, "the Service of an XBackend may not be written");
                 }
@@ -168,7 +168,7 @@ impl Reconciler {
     }
 
     /// Returns whether anything was written.
-    async fn make(&self, change: &Change) -> Result<bool, Error> {
+    async fn make(&self, change: &ServiceChange) -> Result<bool, Error> {
         match &change.object {
             Some(object) => self.apply(&change.service, object).await,
             None => self.delete(&change.service).await,
@@ -183,7 +183,7 @@ impl Reconciler {
         }
         let api = self.api(name);
         if let Some(other) = api.get_opt(&name.name).await?.filter(|there| !is_ours(there)) {
-            if let Some(left_out) = self.logs.tell() {
+            if let Some(left_out) = self.logs.permit() {
                 let labels = other.metadata.labels;
                 tracing::warn!(service = %name, ?labels, left_out, "left alone: this Service belongs to somebody else");
             }

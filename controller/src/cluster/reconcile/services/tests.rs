@@ -8,17 +8,17 @@ use tokio::sync::watch;
 use super::*;
 use crate::cluster::kube::Observation;
 use crate::cluster::reconcile::reconcile_loop::Reconcile as _;
-use crate::cluster::reconcile::reported::Reported;
+use crate::cluster::reconcile::reported::PublishedReports;
 use crate::cluster::reconcile::test_server::{Asked, client, refusal, take};
 use crate::cluster::reconcile::turns::ROUND;
 use limpet_api::{Kind, ObjectName};
 
 /// A leader whose API server refuses the Services of the namespace `many`.
 struct Site {
-    reconciler: Reconciler,
-    refused: watch::Receiver<Refused>,
+    reconciler: ServiceReconciler,
+    refused: watch::Receiver<RefusedServices>,
     asked: Asked,
-    reporting: Arc<watch::Sender<Option<Reported>>>,
+    reporting: Arc<watch::Sender<Option<PublishedReports>>>,
     _observing: watch::Sender<Observation>,
     _leading: watch::Sender<bool>,
 }
@@ -44,14 +44,14 @@ fn backend(name: &ObjectName, label: &str) -> Object<XBackendSpec> {
     }
 }
 
-fn reported(names: &[ObjectName], label: &str) -> Reported {
+fn reported(names: &[ObjectName], label: &str) -> PublishedReports {
     let mut objects = Objects::default();
     let mut reports = Reports::default();
     for name in names {
         objects.backends.insert(name.clone(), backend(name, label).into());
         reports.backends.insert(name.clone(), Arc::default());
     }
-    Reported {
+    PublishedReports {
         objects: Arc::new(objects),
         ..reports.into()
     }
@@ -85,7 +85,7 @@ fn site(names: &[ObjectName], changes: bool) -> Site {
         ..Observation::default()
     });
     let (leading, leads) = watch::channel(true);
-    let (reconciler, refused) = Reconciler::new(client, reports, observation, leads);
+    let (reconciler, refused) = ServiceReconciler::new(client, reports, observation, leads);
     Site {
         reconciler,
         refused,

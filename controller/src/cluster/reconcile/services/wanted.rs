@@ -3,25 +3,25 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
-use crate::cluster::kube::Digest;
+use crate::cluster::kube::StatusDigest;
 use limpet_api::{Object, ObjectName, ServiceSpec, XBackendSpec};
 use limpet_model::{MANAGED_BY, MANAGER, Objects, pod_labels, selector_service};
 
 /// What has to be done to the Services of `XBackend`s, by the `XBackend`.
-pub(super) type Changes = BTreeMap<ObjectName, Change>;
+pub(super) type ServiceChanges = BTreeMap<ObjectName, ServiceChange>;
 
 /// What has to be done to a Service.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct ServiceChange {
     pub(super) service: ObjectName,
     /// To create or change it: the object for a server-side apply. `None`: it is ours, and not needed any more.
     pub(super) object: Option<Value>,
 }
 
-impl Change {
-    pub(super) fn digest(&self) -> Digest {
+impl ServiceChange {
+    pub(super) fn digest(&self) -> StatusDigest {
         let object = self.object.as_ref().map(Value::to_string);
-        Digest::of(object.unwrap_or_default().as_bytes())
+        StatusDigest::of(object.unwrap_or_default().as_bytes())
     }
 }
 
@@ -31,8 +31,8 @@ pub(super) fn changes<'a>(
     objects: &Objects,
     used: impl IntoIterator<Item = &'a ObjectName>,
     api_version: &str,
-) -> Changes {
-    let mut changes = Changes::default();
+) -> ServiceChanges {
+    let mut changes = ServiceChanges::default();
     for name in used {
         let Some(backend) = objects.backends.get(name) else {
             continue;
@@ -42,7 +42,7 @@ pub(super) fn changes<'a>(
             let is = objects.services.get(&service);
             if is.is_none_or(|is| limpet_model::is_ours(is) && !matches(is, selector, port)) {
                 let object = Some(object(&service, backend, api_version, selector, port));
-                changes.insert(name.clone(), Change { service, object });
+                changes.insert(name.clone(), ServiceChange { service, object });
             }
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn changes<'a>(
                 .is_some_and(|service| limpet_model::is_ours(service))
         {
             let object = None;
-            changes.insert(name.clone(), Change { service, object });
+            changes.insert(name.clone(), ServiceChange { service, object });
         }
     }
     changes
@@ -193,11 +193,11 @@ mod tests {
     #[test]
     fn what_is_right_or_not_used_is_left_alone() {
         let right = objects("EndpointSelector", Some((MANAGER, 8080)));
-        assert_eq!(changes(&right, [&shop()], VERSION), Changes::default());
+        assert_eq!(changes(&right, [&shop()], VERSION), ServiceChanges::default());
         let unused = objects("EndpointSelector", None);
-        assert_eq!(changes(&unused, [], VERSION), Changes::default());
+        assert_eq!(changes(&unused, [], VERSION), ServiceChanges::default());
         let unknown = changes(&unused, [&ObjectName::new("shop", "red")], VERSION);
-        assert_eq!(unknown, Changes::default());
+        assert_eq!(unknown, ServiceChanges::default());
     }
 
     #[test]
@@ -209,20 +209,20 @@ mod tests {
         };
         let backend = objects.backends.get_mut(&shop()).unwrap();
         Arc::make_mut(backend).malformed = Some(malformed);
-        assert_eq!(changes(&objects, [&shop()], VERSION), Changes::default());
+        assert_eq!(changes(&objects, [&shop()], VERSION), ServiceChanges::default());
     }
 
     #[test]
     fn our_service_goes_when_its_backend_selects_no_pods() {
         let ours = changes(&objects("ExternalHostname", Some((MANAGER, 8080))), [&shop()], VERSION);
-        let gone = Change {
+        let gone = ServiceChange {
             service: selector_service(&shop()),
             object: None,
         };
         assert_eq!(ours, [(shop(), gone)].into());
         let others = objects("ExternalHostname", Some(("somebody", 8080)));
-        assert_eq!(changes(&others, [&shop()], VERSION), Changes::default());
+        assert_eq!(changes(&others, [&shop()], VERSION), ServiceChanges::default());
         let others = objects("EndpointSelector", Some(("somebody", 8081)));
-        assert_eq!(changes(&others, [&shop()], VERSION), Changes::default());
+        assert_eq!(changes(&others, [&shop()], VERSION), ServiceChanges::default());
     }
 }

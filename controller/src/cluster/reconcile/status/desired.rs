@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shape::{Entry, GatewayStatus, Rest, Wanted, merge};
-use crate::cluster::kube::{Digest, status_digest};
+use super::shape::{DesiredStatus, GatewayStatus, StatusDetails, StatusEntry, merge};
+use crate::cluster::kube::{StatusDigest, status_digest};
 use crate::cluster::reconcile::manifests::NO_RESOURCES;
-use crate::cluster::reconcile::services::Refused;
+use crate::cluster::reconcile::services::RefusedServices;
 use limpet_api::{Kind, ObjectName, ParentRef};
 use limpet_model::reports::{Condition, PolicyReport, RouteReport};
 use limpet_model::{Map, Reports};
@@ -12,17 +12,17 @@ use limpet_resources::changes;
 
 /// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays as
 /// it is.
-pub(crate) type Desired = BTreeMap<Kind, BTreeMap<ObjectName, Option<(Digest, Wanted)>>>;
+pub(crate) type DesiredStatuses = BTreeMap<Kind, BTreeMap<ObjectName, Option<(StatusDigest, DesiredStatus)>>>;
 
 /// What statuses have besides the reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct StatusFacts {
     /// The `controllerName` of our entries.
     pub(crate) controller: String,
     /// The condition `Programmed` of each Gateway.
     pub(crate) programmed: BTreeMap<ObjectName, Condition>,
     /// The `XBackend`s whose Service may not be written.
-    pub(crate) without_service: Refused,
+    pub(crate) without_service: RefusedServices,
     /// The `ClusterRole` that lets the controller write them.
     pub(crate) services_role: String,
     /// The Gateways whose Envoys are not kept as they should be: why they are not programmed.
@@ -34,7 +34,7 @@ pub(crate) struct Facts {
 /// The reason of an `XBackend` whose Service may not be written.
 pub(super) const SERVICE_REFUSED: &str = "ServiceRefused";
 
-impl Facts {
+impl StatusFacts {
     /// The Gateways of which something else is known than before.
     fn changed_gateways(&self, before: &Self) -> BTreeSet<ObjectName> {
         let mut changed = differing(&before.programmed, &self.programmed);
@@ -53,9 +53,9 @@ fn differing<V: PartialEq>(before: &BTreeMap<ObjectName, V>, now: &BTreeMap<Obje
 
 /// Brings statuses up to date that were made of reports and facts `before`. Returns whose these are.
 pub(crate) fn catch_up(
-    desired: &mut Desired,
-    (before, facts_before): (&Reports, &Facts),
-    (reports, facts): (&Reports, &Facts),
+    desired: &mut DesiredStatuses,
+    (before, facts_before): (&Reports, &StatusFacts),
+    (reports, facts): (&Reports, &StatusFacts),
 ) -> BTreeSet<(Kind, ObjectName)> {
     let gateways = facts.changed_gateways(facts_before);
     let services = differing(&facts_before.without_service, &facts.without_service);
@@ -68,8 +68,8 @@ pub(crate) fn catch_up(
     };
     let mut changed = BTreeSet::new();
     // The object may be gone, and its status may not be known yet.
-    let mut set = |kind: Kind, name: &ObjectName, wanted: Option<Option<Wanted>>| {
-        let digested = |wanted: Wanted| {
+    let mut set = |kind: Kind, name: &ObjectName, wanted: Option<Option<DesiredStatus>>| {
+        let digested = |wanted: DesiredStatus| {
             let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
             Some(Some((status_digest(kind, &alone, &facts.controller)?, wanted)))
         };
@@ -81,10 +81,10 @@ pub(crate) fn catch_up(
         changed.insert((kind, name.clone()));
     };
     for (name, _, report) in changes(&before.gateway_classes, &reports.gateway_classes) {
-        let wanted = report.map(|report| Wanted::Whole {
+        let wanted = report.map(|report| DesiredStatus::Whole {
             generation: report.observed_generation,
             conditions: report.conditions.clone(),
-            rest: Rest::Class,
+            rest: StatusDetails::Class,
         });
         set(Kind::GatewayClass, &ObjectName::new("", name), wanted.map(Some));
     }
@@ -121,7 +121,7 @@ pub(crate) fn catch_up(
         );
     }
     for (name, _, report) in changes(&before.ingress_routes, &reports.ingress_routes) {
-        let wanted = report.map(|report| Wanted::Contour {
+        let wanted = report.map(|report| DesiredStatus::Contour {
             status: report.status,
             description: Arc::clone(&report.description),
             notes: report.notes.clone(),
@@ -147,7 +147,7 @@ fn gateway_of(reference: &ParentRef, object: &ObjectName) -> ObjectName {
     ObjectName::new(namespace, &reference.name)
 }
 
-fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted> {
+fn gateway(reports: &Reports, name: &ObjectName, facts: &StatusFacts) -> Option<DesiredStatus> {
     let report = reports.gateways.get(name)?;
     let programmed = facts.programmed.get(name)?;
     let refused = || Condition::fails("Programmed", "Invalid", "It is not accepted, so it is not served");
@@ -181,10 +181,10 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &Facts) -> Option<Wanted
         conditions.retain(|condition| condition.kind != without.kind);
         conditions.push(without.clone());
     }
-    Some(Wanted::Whole {
+    Some(DesiredStatus::Whole {
         generation: report.observed_generation,
         conditions,
-        rest: Rest::Gateway(GatewayStatus {
+        rest: StatusDetails::Gateway(GatewayStatus {
             addresses: report.addresses.clone(),
             listeners,
         }),
@@ -197,17 +197,17 @@ fn is_without_envoys(conditions: &[Condition]) -> bool {
     programmed.any(|condition| ["Pending", "AddressNotAssigned"].contains(&condition.reason))
 }
 
-fn route(report: &RouteReport) -> Wanted {
-    let entry = |parent: &limpet_model::reports::ParentReport| Entry {
+fn route(report: &RouteReport) -> DesiredStatus {
+    let entry = |parent: &limpet_model::reports::ParentReport| StatusEntry {
         reference: parent.parent_ref.clone(),
         generation: report.observed_generation,
         conditions: parent.conditions.clone(),
     };
-    Wanted::Entries(report.parents.iter().map(entry).collect())
+    DesiredStatus::Entries(report.parents.iter().map(entry).collect())
 }
 
 /// A policy is programmed if its Gateway is.
-fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wanted> {
+fn policy(name: &ObjectName, report: &PolicyReport, facts: &StatusFacts) -> Option<DesiredStatus> {
     let entry = |ancestor: &limpet_model::reports::AncestorReport| {
         let mut conditions = ancestor.conditions.clone();
         let reference = &ancestor.ancestor_ref;
@@ -224,26 +224,26 @@ fn policy(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wan
                 None => conditions.push(of_gateway.clone()),
             }
         }
-        Some(Entry {
+        Some(StatusEntry {
             reference: reference.clone(),
             generation: report.observed_generation,
             conditions,
         })
     };
-    let entries: Option<Vec<Entry>> = report.ancestors.iter().map(entry).collect();
-    entries.map(Wanted::Entries)
+    let entries: Option<Vec<StatusEntry>> = report.ancestors.iter().map(entry).collect();
+    entries.map(DesiredStatus::Entries)
 }
 
 /// An `XBackend` is not programmed without its Service.
-fn backend(name: &ObjectName, report: &PolicyReport, facts: &Facts) -> Option<Wanted> {
+fn backend(name: &ObjectName, report: &PolicyReport, facts: &StatusFacts) -> Option<DesiredStatus> {
     let mut wanted = policy(name, report, facts)?;
-    if let (Some(words), Wanted::Entries(entries)) = (facts.without_service.get(name), &mut wanted) {
+    if let (Some(words), DesiredStatus::Entries(entries)) = (facts.without_service.get(name), &mut wanted) {
         let message = format!(
             "Its Service is missing or out of date, because the controller may not write it: {words}. Bind the \
              ClusterRole {} in this namespace, or add it to the chart's xbackends.namespaces",
             facts.services_role
         );
-        for Entry { conditions, .. } in entries {
+        for StatusEntry { conditions, .. } in entries {
             conditions.retain(|condition| condition.kind != "Programmed");
             conditions.push(Condition::fails("Programmed", SERVICE_REFUSED, &*message));
         }
@@ -285,13 +285,13 @@ mod tests {
             gateways: Map::unit(name.clone(), report.into()),
             ..Reports::default()
         };
-        let facts = Facts {
+        let facts = StatusFacts {
             programmed: BTreeMap::from([(name.clone(), programmed)]),
-            ..Facts::default()
+            ..StatusFacts::default()
         };
-        let Some(Wanted::Whole {
+        let Some(DesiredStatus::Whole {
             conditions,
-            rest: Rest::Gateway(mut gateway),
+            rest: StatusDetails::Gateway(mut gateway),
             ..
         }) = gateway(&reports, &name, &facts)
         else {
@@ -344,13 +344,13 @@ mod tests {
                 ..Reports::default()
             };
             let without = Condition::fails("Programmed", NO_RESOURCES, "no node");
-            let facts = Facts {
+            let facts = StatusFacts {
                 programmed: BTreeMap::from([(name.clone(), programmed)]),
                 without_envoys: BTreeMap::from([(name.clone(), without)]),
-                ..Facts::default()
+                ..StatusFacts::default()
             };
             match gateway(&reports, &name, &facts) {
-                Some(Wanted::Whole { mut conditions, .. }) => conditions.pop().expect("one").reason,
+                Some(DesiredStatus::Whole { mut conditions, .. }) => conditions.pop().expect("one").reason,
                 _ => panic!("a status"),
             }
         };
@@ -401,25 +401,25 @@ mod tests {
             backend_tls_policies: GATEWAYS.map(|of| (name(of), report(of))).into_iter().collect(),
             ..Reports::default()
         };
-        let mut facts = Facts {
+        let mut facts = StatusFacts {
             programmed: GATEWAYS
                 .map(|gateway| (name(gateway), Condition::fails("Programmed", "Pending", "")))
                 .into(),
-            ..Facts::default()
+            ..StatusFacts::default()
         };
-        let mut desired = Desired::new();
-        let nothing = (&Reports::default(), &Facts::default());
+        let mut desired = DesiredStatuses::new();
+        let nothing = (&Reports::default(), &StatusFacts::default());
         assert_eq!(
             catch_up(&mut desired, nothing, (&reports, &facts)).len(),
             5 * GATEWAYS.len()
         );
-        let mut after = |change: &dyn Fn(&mut Facts)| {
+        let mut after = |change: &dyn Fn(&mut StatusFacts)| {
             let before = facts.clone();
             change(&mut facts);
             let changed = catch_up(&mut desired, (&reports, &before), (&reports, &facts));
-            let mut fresh = Desired::new();
+            let mut fresh = DesiredStatuses::new();
             catch_up(&mut fresh, nothing, (&reports, &facts));
-            let digests = |desired: &Desired| {
+            let digests = |desired: &DesiredStatuses| {
                 let all = desired.iter().flat_map(|(kind, of_kind)| {
                     of_kind
                         .iter()
@@ -460,13 +460,13 @@ mod tests {
         let report = of_gateway("web");
         let gateway = ObjectName::new("shop", "web");
         let programmed = Condition::holds("Programmed", "Programmed", "");
-        let mut facts = Facts {
+        let mut facts = StatusFacts {
             programmed: BTreeMap::from([(gateway, programmed.clone())]),
             services_role: "limpet-xbackends:limpet-system".to_owned(),
-            ..Facts::default()
+            ..StatusFacts::default()
         };
-        let conditions = |facts: &Facts| {
-            let Some(Wanted::Entries(mut entries)) = backend(&name, &report, facts) else {
+        let conditions = |facts: &StatusFacts| {
+            let Some(DesiredStatus::Entries(mut entries)) = backend(&name, &report, facts) else {
                 panic!("a status");
             };
             entries.remove(0).conditions

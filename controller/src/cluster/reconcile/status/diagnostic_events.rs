@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::events::{EventRecorder, Problem, Regarding};
+use super::events::{EventObject, EventRecorder, StatusEvent};
 use crate::cluster::reconcile::diagnostics::{Diagnostic, Diagnostics};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use limpet_api::ObjectName;
@@ -36,7 +36,7 @@ impl Reconcile for DiagnosticEvents {
         }
         let all: BTreeSet<Diagnostic> = self.followed.borrow_and_update().values().flatten().cloned().collect();
         let problems = self.problems(&all);
-        let again = self.recorder.tell(problems).await;
+        let again = self.recorder.report(problems).await;
         if again.is_none() {
             self.diagnostics.forget(&all);
         }
@@ -60,10 +60,10 @@ impl DiagnosticEvents {
         }
     }
 
-    fn problems(&self, all: &BTreeSet<Diagnostic>) -> BTreeMap<Regarding, BTreeSet<Problem>> {
+    fn problems(&self, all: &BTreeSet<Diagnostic>) -> BTreeMap<EventObject, BTreeSet<StatusEvent>> {
         let mut problems: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for diagnostic in all {
-            let regarding = Regarding {
+            let regarding = EventObject {
                 kind: diagnostic.kind,
                 api_version: "v1".to_owned(),
                 name: ObjectName::new(
@@ -72,7 +72,7 @@ impl DiagnosticEvents {
                 ),
                 uid: diagnostic.uid.clone(),
             };
-            problems.entry(regarding).or_default().insert(Problem {
+            problems.entry(regarding).or_default().insert(StatusEvent {
                 reason: diagnostic.reason.name().to_owned(),
                 note: diagnostic.message.clone(),
                 is_news: diagnostic.reason.is_news(),

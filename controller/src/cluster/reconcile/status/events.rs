@@ -9,8 +9,8 @@ use kube::api::PostParams;
 use kube::{Api, Client, Error};
 
 use super::desired::SERVICE_REFUSED;
-use super::shape::{Rest, Wanted, shortened};
-use crate::cluster::kube::{Backoff, Digest};
+use super::shape::{DesiredStatus, StatusDetails, shortened};
+use crate::cluster::kube::{Backoff, StatusDigest};
 use limpet_api::ObjectName;
 use limpet_model::reports::{Condition, IngressRouteStatus};
 use limpet_xds::LogRate;
@@ -32,7 +32,7 @@ const ADDRESSING: Duration = Duration::from_secs(120);
 
 /// Something that a person must act on, or wants to know.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Problem {
+pub(super) struct StatusEvent {
     pub(super) reason: String,
     pub(super) note: String,
     /// Nothing is wrong: it is logged where it happens, and its Event is `Normal`.
@@ -43,7 +43,7 @@ pub(super) struct Problem {
 
 /// The object that an Event is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Regarding {
+pub(super) struct EventObject {
     pub(super) kind: &'static str,
     pub(super) api_version: String,
     pub(super) name: ObjectName,
@@ -51,7 +51,7 @@ pub(super) struct Regarding {
 }
 
 /// The problems of an object, according to its wanted status.
-pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
+pub(super) fn problems(wanted: &DesiredStatus) -> BTreeSet<StatusEvent> {
     let is_problem = |condition: &&Condition| match condition.kind {
         "Accepted" | "ResolvedRefs" => !condition.is_true(),
         "PartiallyInvalid" => condition.is_true(),
@@ -60,16 +60,16 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
         _ => false,
     };
     match wanted {
-        Wanted::Whole { conditions, rest, .. } => {
+        DesiredStatus::Whole { conditions, rest, .. } => {
             let listeners = match rest {
-                Rest::Gateway(gateway) => gateway.listeners.as_slice(),
-                Rest::Class => &[],
+                StatusDetails::Gateway(gateway) => gateway.listeners.as_slice(),
+                StatusDetails::Class => &[],
             };
             let of_listeners = listeners.iter().flat_map(|listener| {
                 let bad = listener.conditions.iter().filter(is_problem);
                 // The Gateway's own `Programmed` is not repeated for each listener.
                 bad.filter(|condition| condition.kind != "Programmed")
-                    .map(|condition| Problem {
+                    .map(|condition| StatusEvent {
                         note: format!("Listener {}: {}", listener.name, condition.message),
                         ..problem(condition)
                     })
@@ -81,7 +81,7 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
                 .chain(of_listeners)
                 .collect()
         }
-        Wanted::Entries(entries) => {
+        DesiredStatus::Entries(entries) => {
             let conditions = entries.iter().flat_map(|entry| &entry.conditions);
             // The `Programmed` of a policy is that of its Gateway.
             let own = conditions
@@ -89,24 +89,24 @@ pub(super) fn problems(wanted: &Wanted) -> BTreeSet<Problem> {
                 .filter(|condition| condition.kind != "Programmed" || condition.reason == SERVICE_REFUSED);
             own.map(problem).collect()
         }
-        Wanted::Contour {
+        DesiredStatus::Contour {
             status,
             description,
             notes,
         } => {
             let is_invalid = *status == IngressRouteStatus::Invalid;
-            let invalid = is_invalid.then(|| Problem::of_object("Invalid", description.to_string()));
-            let ignored = (!notes.is_empty()).then(|| Problem::of_object(IGNORED, notes.join("; ")));
+            let invalid = is_invalid.then(|| StatusEvent::of_object("Invalid", description.to_string()));
+            let ignored = (!notes.is_empty()).then(|| StatusEvent::of_object(IGNORED, notes.join("; ")));
             invalid.into_iter().chain(ignored).collect()
         }
     }
 }
 
-pub(super) fn problem(condition: &Condition) -> Problem {
-    Problem::of_object(condition.reason, condition.message.clone())
+pub(super) fn problem(condition: &Condition) -> StatusEvent {
+    StatusEvent::of_object(condition.reason, condition.message.clone())
 }
 
-impl Problem {
+impl StatusEvent {
     /// What is wrong with an object of users.
     pub(super) fn of_object(reason: &str, note: String) -> Self {
         Self {
@@ -128,16 +128,16 @@ pub(crate) struct EventRecorder {
     client: Client,
     controller: String,
     instance: String,
-    told: BTreeMap<Regarding, BTreeMap<Problem, Told>>,
+    reported: BTreeMap<EventObject, BTreeMap<StatusEvent, EventOutcome>>,
     logs: LogRate,
     backoff: Backoff,
     /// When to try failed writes again.
-    again: Option<Instant>,
+    retry_due: Option<Instant>,
 }
 
 /// The outcome of writing an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum EventOutcome {
     /// Nothing yet. The problem has been there since then.
     Noticed(Instant),
     /// The Event exists, or would be refused again.
@@ -148,7 +148,7 @@ enum Told {
 
 /// What a failed write means for other Events.
 #[derive(Debug, PartialEq, Eq)]
-enum Failure {
+enum EventFailure {
     /// This Event is refused, and would be refused again.
     Refused,
     /// No Event can be written in its namespace: a right is missing, or the namespace is being deleted.
@@ -157,7 +157,7 @@ enum Failure {
     Server,
 }
 
-impl Failure {
+impl EventFailure {
     fn of(error: &Error) -> Self {
         match error {
             Error::Api(status) if matches!(status.code, 400 | 413 | 422) => Self::Refused,
@@ -173,21 +173,21 @@ impl EventRecorder {
             client,
             controller,
             instance,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             logs: LogRate::default(),
             backoff: Backoff::of_the_api(),
-            again: None,
+            retry_due: None,
         }
     }
 
     /// Takes in all current problems. Returns when to call it again for problems that may not last, and for Events that
     /// could not be written. Until writing works again, it tries one Event per namespace, or only one if the API server
     /// does not answer.
-    pub(super) async fn tell(&mut self, problems: BTreeMap<Regarding, BTreeSet<Problem>>) -> Option<Duration> {
+    pub(super) async fn report(&mut self, problems: BTreeMap<EventObject, BTreeSet<StatusEvent>>) -> Option<Duration> {
         let now = Instant::now();
-        let is_due = self.again.is_none_or(|again| again <= now);
+        let is_due = self.retry_due.is_none_or(|again| again <= now);
         let mut rest: Option<Duration> = None;
-        let mut before = std::mem::take(&mut self.told);
+        let mut before = std::mem::take(&mut self.reported);
         let mut closed = BTreeSet::new();
         let mut in_a_row: BTreeMap<limpet_api::Text, usize> = BTreeMap::new();
         let (mut is_away, mut has_failed) = (!is_due, false);
@@ -195,13 +195,13 @@ impl EventRecorder {
             let mut before = before.remove(&regarding).unwrap_or_default();
             let mut told = BTreeMap::new();
             for problem in problems {
-                let known = before.remove(&problem).unwrap_or(Told::Noticed(now));
+                let known = before.remove(&problem).unwrap_or(EventOutcome::Noticed(now));
                 let left = match known {
-                    Told::Noticed(since) => problem.patience.saturating_sub(now.duration_since(since)),
-                    Told::Settled | Told::Failed => Duration::ZERO,
+                    EventOutcome::Noticed(since) => problem.patience.saturating_sub(now.duration_since(since)),
+                    EventOutcome::Settled | EventOutcome::Failed => Duration::ZERO,
                 };
                 let of_namespace = in_a_row.entry(regarding.name.namespace.clone()).or_default();
-                let is_settled = known == Told::Settled;
+                let is_settled = known == EventOutcome::Settled;
                 let left = if left.is_zero() && !is_settled && *of_namespace >= IN_A_ROW {
                     BETWEEN
                 } else {
@@ -212,54 +212,56 @@ impl EventRecorder {
                     told.insert(problem, known);
                     continue;
                 }
-                if matches!(known, Told::Noticed(_)) && !problem.is_news {
-                    let Problem { reason, note, .. } = &problem;
+                if matches!(known, EventOutcome::Noticed(_)) && !problem.is_news {
+                    let StatusEvent { reason, note, .. } = &problem;
                     tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
                 }
                 let outcome = if is_settled {
-                    Told::Settled
+                    EventOutcome::Settled
                 } else if is_away || closed.contains(&regarding.name.namespace) {
-                    Told::Failed
+                    EventOutcome::Failed
                 } else {
                     *of_namespace += 1;
                     match self.create(&regarding, &problem).await {
-                        Ok(()) => Told::Settled,
+                        Ok(()) => EventOutcome::Settled,
                         Err(error) => {
-                            let Regarding { kind, name, .. } = &regarding;
-                            if let Some(left_out) = self.logs.tell() {
+                            let EventObject { kind, name, .. } = &regarding;
+                            if let Some(left_out) = self.logs.permit() {
                                 tracing::warn!(kind, object = %name, %error, left_out, "an Event cannot be written");
                             }
-                            match Failure::of(&error) {
-                                Failure::Refused => Told::Settled,
-                                Failure::Namespace => {
+                            match EventFailure::of(&error) {
+                                EventFailure::Refused => EventOutcome::Settled,
+                                EventFailure::Namespace => {
                                     closed.insert(regarding.name.namespace.clone());
-                                    Told::Failed
+                                    EventOutcome::Failed
                                 }
-                                Failure::Server => {
+                                EventFailure::Server => {
                                     is_away = true;
-                                    Told::Failed
+                                    EventOutcome::Failed
                                 }
                             }
                         }
                     }
                 };
-                has_failed |= outcome == Told::Failed;
+                has_failed |= outcome == EventOutcome::Failed;
                 told.insert(problem, outcome);
             }
-            self.told.insert(regarding, told);
+            self.reported.insert(regarding, told);
         }
         if !has_failed {
             self.backoff.reset();
-            self.again = None;
+            self.retry_due = None;
         } else if is_due {
-            self.again = Some(Instant::now() + self.backoff.next());
+            self.retry_due = Some(Instant::now() + self.backoff.next());
         }
-        let again = self.again.map(|again| again.saturating_duration_since(Instant::now()));
+        let again = self
+            .retry_due
+            .map(|again| again.saturating_duration_since(Instant::now()));
         rest.into_iter().chain(again).min()
     }
 
-    async fn create(&self, regarding: &Regarding, problem: &Problem) -> Result<(), Error> {
-        let Regarding {
+    async fn create(&self, regarding: &EventObject, problem: &StatusEvent) -> Result<(), Error> {
+        let EventObject {
             kind,
             api_version,
             name,
@@ -272,7 +274,7 @@ impl EventRecorder {
         };
         // Equal problems have equal names, so that the API server refuses the second Event.
         let text = format!("{uid}\n{}\n{}\n{}", self.controller, problem.reason, problem.note);
-        let hash = Digest::of(text.as_bytes());
+        let hash = StatusDigest::of(text.as_bytes());
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(format!("{}.{hash}", shortened(&name.name, MAX_NAME))),
@@ -327,16 +329,16 @@ mod tests {
         (recorder, written)
     }
 
-    fn problems(patience: Duration) -> BTreeMap<Regarding, BTreeSet<Problem>> {
-        let regarding = Regarding {
+    fn problems(patience: Duration) -> BTreeMap<EventObject, BTreeSet<StatusEvent>> {
+        let regarding = EventObject {
             kind: "HTTPRoute",
             api_version: "gateway.networking.k8s.io/v1".to_owned(),
             name: ObjectName::new("shop", "web"),
             uid: "1".to_owned(),
         };
-        let problem = Problem {
+        let problem = StatusEvent {
             patience,
-            ..Problem::of_object("BackendNotFound", "no such Service".to_owned())
+            ..StatusEvent::of_object("BackendNotFound", "no such Service".to_owned())
         };
         [(regarding, [problem].into())].into()
     }
@@ -344,7 +346,7 @@ mod tests {
     #[test]
     fn an_ingress_route_is_told_what_is_wrong_and_what_is_ignored() {
         let told = |status, notes: &[&str]| {
-            let wanted = Wanted::Contour {
+            let wanted = DesiredStatus::Contour {
                 status,
                 description: "its description".into(),
                 notes: notes.iter().map(|note| (*note).to_owned()).collect(),
@@ -371,12 +373,12 @@ mod tests {
     async fn what_passes_at_once_is_not_told() {
         let patience = Duration::from_millis(300);
         let (mut recorder, written) = recorder();
-        let again = recorder.tell(problems(patience)).await;
+        let again = recorder.report(problems(patience)).await;
         assert!(again.is_some_and(|again| again <= patience), "{again:?}");
-        assert_eq!(recorder.tell(BTreeMap::new()).await, None);
+        assert_eq!(recorder.report(BTreeMap::new()).await, None);
         tokio::time::sleep(patience).await;
         // What comes back has not lasted.
-        assert!(recorder.tell(problems(patience)).await.is_some());
+        assert!(recorder.report(problems(patience)).await.is_some());
         assert_eq!(written.load(Ordering::Relaxed), 0);
     }
 
@@ -386,18 +388,18 @@ mod tests {
         let notes = 0..3 * IN_A_ROW;
         let mut all = problems(Duration::ZERO);
         for told in all.values_mut() {
-            let problem = |note: usize| Problem {
+            let problem = |note: usize| StatusEvent {
                 patience: Duration::ZERO,
-                ..Problem::of_object("Invalid", note.to_string())
+                ..StatusEvent::of_object("Invalid", note.to_string())
             };
             *told = notes.clone().map(problem).collect();
         }
         for round in 1..=3 {
-            let again = recorder.tell(all.clone()).await;
+            let again = recorder.report(all.clone()).await;
             assert_eq!(written.load(Ordering::Relaxed), round * IN_A_ROW);
             assert_eq!(again, (round < 3).then_some(BETWEEN));
         }
-        recorder.tell(all).await;
+        recorder.report(all).await;
         assert_eq!(written.load(Ordering::Relaxed), notes.len());
     }
 
@@ -405,10 +407,10 @@ mod tests {
     async fn what_lasts_is_told_once() {
         let patience = Duration::from_millis(50);
         let (mut recorder, written) = recorder();
-        let again = recorder.tell(problems(patience)).await.expect("a time");
+        let again = recorder.report(problems(patience)).await.expect("a time");
         tokio::time::sleep(again).await;
         for _ in 0..2 {
-            assert_eq!(recorder.tell(problems(patience)).await, None);
+            assert_eq!(recorder.report(problems(patience)).await, None);
             assert_eq!(written.load(Ordering::Relaxed), 1);
         }
     }

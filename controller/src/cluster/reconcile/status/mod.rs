@@ -18,9 +18,9 @@ mod refusals;
 mod shape;
 mod writer;
 
-pub(crate) use desired::Facts;
+pub(crate) use desired::StatusFacts;
 pub(crate) use diagnostic_events::DiagnosticEvents;
 pub(crate) use events::EventRecorder;
 pub(crate) use metrics::StatusMetrics;
-pub(crate) use reconciler::{Inputs, Reconciler};
+pub(crate) use reconciler::{StatusInputs, StatusReconciler};
 pub(crate) use shape::shortened;

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::refusals::told;
-use crate::cluster::reconcile::replicas::{Envoys, View};
+use super::refusals::refusal_message;
+use crate::cluster::reconcile::replicas::{EnvoyCounts, ReplicaView};
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
 
@@ -17,37 +17,44 @@ const TOLD: usize = 3;
 
 /// The condition `Programmed` of Gateways, from what Envoys have acknowledged.
 #[derive(Debug, Default)]
-pub(super) struct Programmed {
+pub(super) struct ProgrammedConditions {
     /// The Envoys of this replica.
-    own: Steady,
+    own: SteadyGateways,
     /// The Envoys of all replicas.
-    all: Steady,
+    all: SteadyGateways,
 }
 
 /// The state of Envoys, without changes that last only briefly.
 #[derive(Debug, Default)]
-struct Steady {
-    known: BTreeMap<ObjectName, Known>,
+struct SteadyGateways {
+    gateways: BTreeMap<ObjectName, SettledEnvoys>,
     /// When `take` was called first.
-    started: Option<Instant>,
+    observed_since: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct SettledEnvoys {
     /// `None`: they may still connect.
-    envoys: Option<Envoys>,
+    envoys: Option<EnvoyCounts>,
     /// Since when acknowledgements are missing.
-    unsettled: Option<Instant>,
+    unsettled_since: Option<Instant>,
 }
 
 /// The current state of a Gateway's Envoys at this replica.
 /// `variables`: the environment variables that Envoys need for the filter.
-pub(super) fn seen(gateway: &ObjectName, status: &limpet_xds::Status, variables: &[String]) -> Envoys {
+pub(super) fn current_counts(
+    gateway: &ObjectName,
+    status: &limpet_xds::AckStatus,
+    variables: &[String],
+) -> EnvoyCounts {
     let group = gateway.to_string();
     let nodes = status.nodes(&group);
     let refusals = status.refusals(&group);
-    let told = refusals.iter().take(TOLD).map(|refusal| told(refusal, variables));
-    Envoys {
+    let told = refusals
+        .iter()
+        .take(TOLD)
+        .map(|refusal| refusal_message(refusal, variables));
+    EnvoyCounts {
         connected: nodes.len(),
         settled: nodes.iter().filter(|node| node.settled).count(),
         refusals: told.collect(),
@@ -55,12 +62,12 @@ pub(super) fn seen(gateway: &ObjectName, status: &limpet_xds::Status, variables:
 }
 
 /// Adds the Envoys of this Gateway at other replicas.
-fn together(name: &str, own: &Envoys, others: &View) -> Envoys {
+fn together(name: &str, own: &EnvoyCounts, others: &ReplicaView) -> EnvoyCounts {
     let of_others = others.values().filter_map(|said| said.envoys.get(name));
-    let all: Vec<&Envoys> = of_others.chain([own]).collect();
+    let all: Vec<&EnvoyCounts> = of_others.chain([own]).collect();
     // Sorted, so that every replica makes the same message.
     let refusals: BTreeSet<&String> = all.iter().flat_map(|envoys| &envoys.refusals).collect();
-    Envoys {
+    EnvoyCounts {
         connected: all.iter().map(|envoys| envoys.connected).sum(),
         settled: all.iter().map(|envoys| envoys.settled).sum(),
         refusals: refusals.into_iter().take(TOLD).cloned().collect(),
@@ -68,8 +75,8 @@ fn together(name: &str, own: &Envoys, others: &View) -> Envoys {
 }
 
 /// `all_told`: no replica had to leave out Gateways.
-fn condition(envoys: &Envoys, all_told: bool) -> Condition {
-    let Envoys {
+fn condition(envoys: &EnvoyCounts, all_told: bool) -> Condition {
+    let EnvoyCounts {
         connected,
         settled,
         refusals,
@@ -96,22 +103,27 @@ fn condition(envoys: &Envoys, all_told: bool) -> Condition {
     }
 }
 
-impl Programmed {
+impl ProgrammedConditions {
     /// Takes in the current state of this replica's Envoys, and what other replicas tell of theirs. Gateways that are
     /// missing in `seen` are forgotten. Returns how long until it must be called again, if at all.
-    pub(super) fn take(&mut self, seen: BTreeMap<ObjectName, Envoys>, others: &View, now: Instant) -> Option<Duration> {
+    pub(super) fn observe(
+        &mut self,
+        seen: BTreeMap<ObjectName, EnvoyCounts>,
+        others: &ReplicaView,
+        now: Instant,
+    ) -> Option<Duration> {
         let all = seen.iter().map(|(gateway, own)| {
             let all = together(&gateway.to_string(), own, others);
             (gateway.clone(), all)
         });
-        let all = self.all.take(all.collect(), now);
-        let own = self.own.take(seen, now);
+        let all = self.all.observe(all.collect(), now);
+        let own = self.own.observe(seen, now);
         own.into_iter().chain(all).min()
     }
 
     /// What other replicas are told: the Gateways with Envoys, by name.
-    pub(super) fn told(&self) -> BTreeMap<String, Envoys> {
-        let known = self.own.known.iter();
+    pub(super) fn local_counts(&self) -> BTreeMap<String, EnvoyCounts> {
+        let known = self.own.gateways.iter();
         let told = known.filter_map(|(gateway, known)| {
             let envoys = known.envoys.as_ref().filter(|envoys| envoys.connected > 0)?;
             Some((gateway.to_string(), envoys.clone()))
@@ -120,9 +132,9 @@ impl Programmed {
     }
 
     /// The conditions of Gateways whose state is known.
-    pub(super) fn conditions(&self, others: &View) -> BTreeMap<ObjectName, Condition> {
+    pub(super) fn conditions(&self, others: &ReplicaView) -> BTreeMap<ObjectName, Condition> {
         let all_told = others.values().all(|said| said.untold == 0);
-        let known = self.all.known.iter();
+        let known = self.all.gateways.iter();
         let conditions = known.filter_map(|(gateway, known)| {
             let condition = condition(known.envoys.as_ref()?, all_told);
             Some((gateway.clone(), condition))
@@ -131,14 +143,14 @@ impl Programmed {
     }
 }
 
-impl Steady {
-    fn take(&mut self, seen: BTreeMap<ObjectName, Envoys>, now: Instant) -> Option<Duration> {
-        self.known.retain(|gateway, _| seen.contains_key(gateway));
+impl SteadyGateways {
+    fn observe(&mut self, seen: BTreeMap<ObjectName, EnvoyCounts>, now: Instant) -> Option<Duration> {
+        self.gateways.retain(|gateway, _| seen.contains_key(gateway));
         let mut again: Option<Duration> = None;
         let mut look_after = |rest: Duration| again = Some(again.map_or(rest, |again| again.min(rest)));
-        let arrival = ARRIVAL.saturating_sub(now.saturating_duration_since(*self.started.get_or_insert(now)));
+        let arrival = ARRIVAL.saturating_sub(now.saturating_duration_since(*self.observed_since.get_or_insert(now)));
         for (gateway, seen) in seen {
-            let known = self.known.entry(gateway).or_default();
+            let known = self.gateways.entry(gateway).or_default();
             let had_any = known.envoys.as_ref().map(|envoys| envoys.connected > 0);
             if seen.connected == 0 && had_any.is_none() && !arrival.is_zero() {
                 look_after(arrival);
@@ -147,13 +159,13 @@ impl Steady {
             let is_gone = seen.connected == 0 && had_any == Some(true);
             let is_on_its_way = seen.refusals.is_empty() && (seen.settled < seen.connected || is_gone);
             if is_on_its_way {
-                let waited = now.saturating_duration_since(*known.unsettled.get_or_insert(now));
+                let waited = now.saturating_duration_since(*known.unsettled_since.get_or_insert(now));
                 if had_any.is_some() && waited < PATIENCE {
                     look_after(PATIENCE.saturating_sub(waited));
                     continue;
                 }
             } else {
-                known.unsettled = None;
+                known.unsettled_since = None;
             }
             known.envoys = Some(seen);
         }
@@ -165,10 +177,10 @@ impl Steady {
 mod tests {
     use super::*;
 
-    use crate::cluster::reconcile::replicas::Said;
+    use crate::cluster::reconcile::replicas::ReplicaReport;
 
-    fn seen(connected: usize, settled: usize, refusals: &[&str]) -> Envoys {
-        Envoys {
+    fn seen(connected: usize, settled: usize, refusals: &[&str]) -> EnvoyCounts {
+        EnvoyCounts {
             connected,
             settled,
             refusals: refusals.iter().map(|refusal| (*refusal).to_owned()).collect(),
@@ -178,13 +190,13 @@ mod tests {
     #[test]
     fn what_is_on_its_way_is_said_only_after_a_while() {
         let gateway = ObjectName::new("web", "shop");
-        let mut programmed = Programmed::default();
+        let mut programmed = ProgrammedConditions::default();
         let start = Instant::now();
-        let mut look = |seconds: u64, seen: Envoys| {
+        let mut look = |seconds: u64, seen: EnvoyCounts| {
             let now = start + Duration::from_secs(seconds);
-            let again = programmed.take([(gateway.clone(), seen)].into(), &View::new(), now);
+            let again = programmed.observe([(gateway.clone(), seen)].into(), &ReplicaView::new(), now);
             let condition = programmed
-                .conditions(&View::new())
+                .conditions(&ReplicaView::new())
                 .remove(&gateway)
                 .unwrap_or_else(|| Condition::fails("", "Unknown", ""));
             (condition.is_true(), condition.reason, again)
@@ -213,23 +225,23 @@ mod tests {
     #[test]
     fn the_envoys_of_other_replicas_count_and_their_words_are_told() {
         let gateway = ObjectName::new("web", "shop");
-        let mut programmed = Programmed::default();
+        let mut programmed = ProgrammedConditions::default();
         let start = Instant::now();
-        let said = |envoys: Option<Envoys>| Said {
+        let said = |envoys: Option<EnvoyCounts>| ReplicaReport {
             envoys: envoys.map(|envoys| (gateway.to_string(), envoys)).into_iter().collect(),
-            ..Said::default()
+            ..ReplicaReport::default()
         };
-        let mut look = |seconds: u64, own: Envoys, others: [Option<Envoys>; 2]| {
+        let mut look = |seconds: u64, own: EnvoyCounts, others: [Option<EnvoyCounts>; 2]| {
             let now = start + Duration::from_secs(seconds);
             let others = ["a", "b"]
                 .map(str::to_owned)
                 .into_iter()
                 .zip(others.map(&said))
                 .collect();
-            programmed.take([(gateway.clone(), own)].into(), &others, now);
+            programmed.observe([(gateway.clone(), own)].into(), &others, now);
             let condition = programmed.conditions(&others).remove(&gateway);
             let said = condition.map(|condition| (condition.reason.to_owned(), condition.message));
-            (said, programmed.told().len())
+            (said, programmed.local_counts().len())
         };
         let is = |reason: &str, message: &str| Some((reason.to_owned(), message.to_owned()));
         let good = is("Programmed", "The connected Envoys have acknowledged the configuration");
@@ -257,12 +269,12 @@ mod tests {
     #[test]
     fn others_are_not_told_what_passes() {
         let gateway = ObjectName::new("web", "shop");
-        let mut programmed = Programmed::default();
+        let mut programmed = ProgrammedConditions::default();
         let start = Instant::now();
-        let mut told = |seconds: u64, seen: Envoys| {
+        let mut told = |seconds: u64, seen: EnvoyCounts| {
             let now = start + Duration::from_secs(seconds);
-            programmed.take([(gateway.clone(), seen)].into(), &View::new(), now);
-            programmed.told().remove("web/shop")
+            programmed.observe([(gateway.clone(), seen)].into(), &ReplicaView::new(), now);
+            programmed.local_counts().remove("web/shop")
         };
         let all = Some(seen(2, 2, &[]));
         assert_eq!(told(0, seen(2, 2, &[])), all);
@@ -279,16 +291,16 @@ mod tests {
     #[test]
     fn where_others_had_no_room_to_tell_nothing_is_claimed() {
         let gateway = ObjectName::new("web", "shop");
-        let mut programmed = Programmed::default();
+        let mut programmed = ProgrammedConditions::default();
         let start = Instant::now();
-        let said = Said {
+        let said = ReplicaReport {
             untold: 1,
-            ..Said::default()
+            ..ReplicaReport::default()
         };
         let others = [("a".to_owned(), said)].into();
         for seconds in [0, 10] {
             let now = start + Duration::from_secs(seconds);
-            programmed.take([(gateway.clone(), seen(0, 0, &[]))].into(), &others, now);
+            programmed.observe([(gateway.clone(), seen(0, 0, &[]))].into(), &others, now);
         }
         let condition = &programmed.conditions(&others)[&gateway];
         assert!(condition.message.contains("is known to be connected"), "{condition:?}");

@@ -12,19 +12,19 @@ use tokio::sync::watch;
 use tower::limit::RateLimit;
 use tower::limit::rate::Rate;
 
-use super::desired::{Desired, Facts, catch_up};
-use super::events::{EventRecorder, Problem, Regarding, problem, problems};
+use super::desired::{DesiredStatuses, StatusFacts, catch_up};
+use super::events::{EventObject, EventRecorder, StatusEvent, problem, problems};
 use super::metrics::StatusMetrics;
-use super::programmed::{Programmed, seen};
-use super::shape::Wanted;
-use super::writer::{self, Job, Outcome};
-use crate::cluster::kube::{Backoff, Digest, Observation};
+use super::programmed::{ProgrammedConditions, current_counts};
+use super::shape::DesiredStatus;
+use super::writer::{self, StatusWrite, StatusWriteOutcome};
+use crate::cluster::kube::{Backoff, Observation, StatusDigest};
 use crate::cluster::reconcile::delivery::Delivery;
-use crate::cluster::reconcile::manifests::Written;
+use crate::cluster::reconcile::manifests::WrittenManifests;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile, changed_or_never};
-use crate::cluster::reconcile::replicas::{Replicas, View};
-use crate::cluster::reconcile::reported::Reported;
-use crate::cluster::reconcile::services::Refused;
+use crate::cluster::reconcile::replicas::{ReplicaReports, ReplicaView};
+use crate::cluster::reconcile::reported::PublishedReports;
+use crate::cluster::reconcile::services::RefusedServices;
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::reports::Condition;
 use limpet_model::{Map, Objects, Reports};
@@ -43,32 +43,32 @@ const ENVOYS_NOT_UPDATED: &str = "EnvoysNotUpdated";
 
 /// What statuses are made from.
 #[derive(Debug, Clone)]
-pub(crate) struct Inputs {
-    pub(crate) reported: watch::Receiver<Option<Reported>>,
+pub(crate) struct StatusInputs {
+    pub(crate) reported: watch::Receiver<Option<PublishedReports>>,
     pub(crate) observation: watch::Receiver<Observation>,
     pub(crate) delivery: Delivery,
     /// What replicas tell each other of their Envoys.
-    pub(crate) replicas: Replicas,
+    pub(crate) replicas: ReplicaReports,
     /// The `XBackend`s whose Service may not be written.
-    pub(crate) without_service: watch::Receiver<Refused>,
+    pub(crate) without_service: watch::Receiver<RefusedServices>,
     /// What became of the Envoys that we keep.
-    pub(crate) without_envoys: watch::Receiver<Written>,
+    pub(crate) without_envoys: watch::Receiver<WrittenManifests>,
 }
 
-pub(crate) struct Reconciler {
+pub(crate) struct StatusReconciler {
     client: Client,
-    inputs: Inputs,
+    inputs: StatusInputs,
     leads: watch::Receiver<bool>,
     metrics: StatusMetrics,
-    facts: Facts,
-    programmed: Programmed,
+    facts: StatusFacts,
+    programmed: ProgrammedConditions,
     /// What other replicas told last. It stays valid while they cannot tell anything.
-    others: Arc<View>,
-    desired: Desired,
+    others: Arc<ReplicaView>,
+    desired: DesiredStatuses,
     /// The reports from which `desired` was made.
-    of: Option<Arc<Reports>>,
+    desired_from: Option<Arc<Reports>>,
     /// The problems that wanted statuses tell of.
-    problems: BTreeMap<(Kind, ObjectName), BTreeSet<Problem>>,
+    problems: BTreeMap<(Kind, ObjectName), BTreeSet<StatusEvent>>,
     /// The objects that cannot be read, and why.
     malformed: BTreeMap<ObjectRef, String>,
     /// Of which they are.
@@ -83,11 +83,11 @@ pub(crate) struct Reconciler {
     failed: BTreeSet<(Kind, ObjectName)>,
     /// What was written, and the version of the object before that. It is not written again until the watch brings
     /// another version.
-    written: BTreeMap<(Kind, ObjectName), (String, Digest)>,
+    written: BTreeMap<(Kind, ObjectName), (String, StatusDigest)>,
     recorder: EventRecorder,
     logs: LogRate,
     /// When there are Events to write that were put off.
-    tell_at: Option<Instant>,
+    events_due: Option<Instant>,
     backoff: Backoff,
     /// Whether statuses must be compared. What Envoys acknowledge all the time changes them rarely, and comparing costs
     /// as much as there are objects.
@@ -96,7 +96,7 @@ pub(crate) struct Reconciler {
     comparisons: usize,
 }
 
-impl Reconcile for Reconciler {
+impl Reconcile for StatusReconciler {
     const GATHER: Duration = Duration::from_millis(100);
 
     async fn changed(&mut self) -> Result<(), Closed> {
@@ -124,7 +124,7 @@ impl Reconcile for Reconciler {
         self.metrics.leads.set(leads.into());
         let reported = self.inputs.reported.borrow_and_update().clone()?;
         let observation = self.inputs.observation.borrow_and_update().clone();
-        let look = self.look(&reported);
+        let look = self.update_desired(&reported);
         if !leads {
             // Another replica writes now, so this one does not know what was written.
             self.written.clear();
@@ -144,9 +144,12 @@ impl Reconcile for Reconciler {
         let jobs = self.jobs(&observation);
         let more = jobs.len() >= ROUND;
         let failed = self.write(jobs).await;
-        self.note_malformed(&reported.objects);
-        let tell = self.recorder.tell(self.problems(&observation, &reported.objects)).await;
-        self.tell_at = tell.map(|rest| Instant::now() + rest);
+        self.record_malformed(&reported.objects);
+        let tell = self
+            .recorder
+            .report(self.problems(&observation, &reported.objects))
+            .await;
+        self.events_due = tell.map(|rest| Instant::now() + rest);
         self.is_due = failed || more;
         if failed {
             return Some(self.backoff.next());
@@ -159,28 +162,28 @@ impl Reconcile for Reconciler {
     }
 }
 
-impl Reconciler {
+impl StatusReconciler {
     pub(crate) fn new(
         client: Client,
-        inputs: Inputs,
+        inputs: StatusInputs,
         leads: watch::Receiver<bool>,
         metrics: StatusMetrics,
-        facts: Facts,
+        facts: StatusFacts,
         recorder: EventRecorder,
     ) -> Self {
         Self {
             recorder,
             logs: LogRate::default(),
-            tell_at: None,
+            events_due: None,
             client: paced(client),
             inputs,
             leads,
             metrics,
             facts,
-            programmed: Programmed::default(),
+            programmed: ProgrammedConditions::default(),
             others: Arc::default(),
-            desired: Desired::new(),
-            of: None,
+            desired: DesiredStatuses::new(),
+            desired_from: None,
             problems: BTreeMap::new(),
             malformed: BTreeMap::new(),
             objects: Arc::default(),
@@ -197,30 +200,33 @@ impl Reconciler {
     }
 
     fn until_tell(&self) -> Option<Duration> {
-        let at = self.tell_at?;
+        let at = self.events_due?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 
     /// Updates the wanted statuses. Returns when to do so again, if nothing changes before.
-    fn look(&mut self, reported: &Reported) -> Option<Duration> {
+    fn update_desired(&mut self, reported: &PublishedReports) -> Option<Duration> {
         let (programmed, again) = match &self.inputs.delivery {
             Delivery::Xds(status) => {
                 let gateways = reported.gateways.iter();
                 let variables = &reported.variables;
-                let seen = gateways.map(|gateway| (gateway.clone(), seen(gateway, status, variables)));
+                let seen = gateways.map(|gateway| (gateway.clone(), current_counts(gateway, status, variables)));
                 if let Some(others) = self.inputs.replicas.others() {
                     self.others = others;
                 }
-                let again = self.programmed.take(seen.collect(), &self.others, Instant::now());
-                self.inputs.replicas.say_envoys(self.programmed.told());
+                let again = self.programmed.observe(seen.collect(), &self.others, Instant::now());
+                self.inputs.replicas.report_envoys(self.programmed.local_counts());
                 (self.programmed.conditions(&self.others), again)
             }
             Delivery::Objects { written, .. } => (written.borrow().conditions.clone(), None),
         };
         let without_service = self.inputs.without_service.borrow_and_update().clone();
-        let is_known = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
+        let is_known = self
+            .desired_from
+            .as_ref()
+            .is_some_and(|of| Arc::ptr_eq(of, &reported.reports));
         let envoys = self.inputs.without_envoys.borrow_and_update().clone();
-        let facts = Facts {
+        let facts = StatusFacts {
             controller: self.facts.controller.clone(),
             programmed,
             without_service,
@@ -230,15 +236,15 @@ impl Reconciler {
         };
         if !is_known || facts != self.facts {
             self.log_refusals(&facts.programmed);
-            self.want(&reported.reports, facts);
+            self.make_desired(&reported.reports, facts);
             self.is_due = true;
         }
         again
     }
 
     /// Makes the statuses of what has changed.
-    fn want(&mut self, reports: &Arc<Reports>, facts: Facts) {
-        let before = self.of.replace(Arc::clone(reports)).unwrap_or_default();
+    fn make_desired(&mut self, reports: &Arc<Reports>, facts: StatusFacts) {
+        let before = self.desired_from.replace(Arc::clone(reports)).unwrap_or_default();
         let facts_before = std::mem::replace(&mut self.facts, facts);
         let changed = catch_up(&mut self.desired, (&before, &facts_before), (reports, &self.facts));
         for of in &changed {
@@ -247,7 +253,7 @@ impl Reconciler {
                 .iter()
                 .filter_map(|wanted| wanted.as_ref())
                 .flat_map(|(_, wanted)| problems(wanted));
-            let problems: BTreeSet<Problem> = problems.collect();
+            let problems: BTreeSet<StatusEvent> = problems.collect();
             if problems.is_empty() {
                 self.problems.remove(of);
             } else {
@@ -262,7 +268,7 @@ impl Reconciler {
         for (gateway, condition) in programmed {
             if condition.reason == "Invalid"
                 && self.facts.programmed.get(gateway) != Some(condition)
-                && let Some(left_out) = self.logs.tell()
+                && let Some(left_out) = self.logs.permit()
             {
                 let reason = &condition.message;
                 tracing::warn!(kind = "Gateway", object = %gateway, reason, left_out, "is not programmed");
@@ -271,7 +277,7 @@ impl Reconciler {
     }
 
     /// The statuses that differ, of those that changed since they were compared last, on either side.
-    fn jobs(&mut self, observation: &Observation) -> Vec<Job> {
+    fn jobs(&mut self, observation: &Observation) -> Vec<StatusWrite> {
         if self.observed.served != observation.served {
             self.observed = Observation::default();
         }
@@ -331,17 +337,17 @@ impl Reconciler {
     }
 
     /// What is to be written of an object as it is observed; nothing if its status is as it should be.
-    fn job(&self, (kind, name): &(Kind, ObjectName)) -> Option<Job> {
+    fn job(&self, (kind, name): &(Kind, ObjectName)) -> Option<StatusWrite> {
         let is_judged = matches!(self.inputs.delivery, Delivery::Xds(_)) || kind.is_session_policy();
         let resource = self.observed.served.get(kind).filter(|_| is_judged)?;
         let observed = self.observed.objects.get(kind)?.get(name)?;
-        let nothing = Digest::of_nothing();
+        let nothing = StatusDigest::of_nothing();
         let (digest, wanted) = match self.desired.get(kind).and_then(|of_kind| of_kind.get(name)) {
             Some(Some((digest, wanted))) => (*digest, wanted.clone()),
             Some(None) => return None,
             // An object of another controller or class.
             None if matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::IngressRoute) => return None,
-            None => (nothing, Wanted::Entries(Vec::new())),
+            None => (nothing, DesiredStatus::Entries(Vec::new())),
         };
         let written = self.written.get(&(*kind, name.clone()));
         let is_written = written.is_some_and(|(version, of)| *version == observed.version && *of == digest);
@@ -353,7 +359,7 @@ impl Reconciler {
         if there == digest || is_written {
             return None;
         }
-        Some(Job {
+        Some(StatusWrite {
             kind: *kind,
             resource: resource.clone(),
             name: name.clone(),
@@ -361,16 +367,16 @@ impl Reconciler {
             version: observed.version.clone(),
             is_first: observed.status.is_absent,
             digest,
-            wanted,
+            desired: wanted,
         })
     }
 
     /// Returns whether any write must be tried again.
-    async fn write(&mut self, jobs: Vec<Job>) -> bool {
+    async fn write(&mut self, jobs: Vec<StatusWrite>) -> bool {
         let client = &self.client;
         let controller = self.facts.controller.as_str();
         let leads = self.leads.clone();
-        let write = |job: Job| {
+        let write = |job: StatusWrite| {
             let leads = leads.clone();
             async move {
                 // The Lease may have been lost meanwhile.
@@ -394,20 +400,20 @@ impl Reconciler {
             let outcome = result.as_ref().map_or("failed", |outcome| outcome.name());
             self.metrics.wrote(outcome);
             let is_done = match result {
-                Ok(Outcome::Conflict) => false,
+                Ok(StatusWriteOutcome::Conflict) => false,
                 Ok(outcome) => {
                     tracing::debug!(kind, object = %name, outcome = outcome.name(), "status");
                     true
                 }
                 // It would be refused again.
                 Err(kube::Error::Api(status)) if status.code == 422 => {
-                    if let Some(left_out) = self.logs.tell() {
+                    if let Some(left_out) = self.logs.permit() {
                         tracing::error!(kind, object = %name, error = status.message, left_out, "a status was refused");
                     }
                     true
                 }
                 Err(error) => {
-                    if let Some(left_out) = self.logs.tell() {
+                    if let Some(left_out) = self.logs.permit() {
                         tracing::warn!(kind, object = %name, %error, left_out, "a status cannot be written");
                     }
                     false
@@ -426,7 +432,7 @@ impl Reconciler {
     }
 
     /// Finds the objects that cannot be read, among those that have changed.
-    fn note_malformed(&mut self, objects: &Arc<Objects>) {
+    fn record_malformed(&mut self, objects: &Arc<Objects>) {
         let before = std::mem::replace(&mut self.objects, Arc::clone(objects));
         for (object, error) in objects.malformed_since(&before) {
             match error {
@@ -437,14 +443,14 @@ impl Reconciler {
     }
 
     /// The problems of all objects.
-    fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<Regarding, BTreeSet<Problem>> {
-        let mut all: BTreeMap<Regarding, BTreeSet<Problem>> = BTreeMap::new();
-        let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<Problem>| {
+    fn problems(&self, observation: &Observation, objects: &Objects) -> BTreeMap<EventObject, BTreeSet<StatusEvent>> {
+        let mut all: BTreeMap<EventObject, BTreeSet<StatusEvent>> = BTreeMap::new();
+        let mut add = |kind: Kind, name: &ObjectName, problems: BTreeSet<StatusEvent>| {
             let observed = observation.objects.get(&kind).and_then(|of_kind| of_kind.get(name));
             let uid = observed.map_or_else(|| uid(objects, kind, name), |observed| Some(&observed.uid));
             let resource = observation.served.get(&kind);
             if let (false, Some(uid), Some(resource)) = (problems.is_empty(), uid, resource) {
-                let regarding = Regarding {
+                let regarding = EventObject {
                     kind: kind.as_str(),
                     api_version: resource.api_version.clone(),
                     name: name.clone(),
@@ -457,17 +463,17 @@ impl Reconciler {
             add(*kind, name, problems.clone());
         }
         for (gateway, message) in &self.facts.stuck {
-            let problem = Problem::of_object(ENVOYS_NOT_UPDATED, message.clone());
+            let problem = StatusEvent::of_object(ENVOYS_NOT_UPDATED, message.clone());
             add(Kind::Gateway, gateway, [problem].into());
         }
-        let without_status = self.of.iter().flat_map(|of| &of.without_status);
+        let without_status = self.desired_from.iter().flat_map(|of| &of.without_status);
         for (object, condition) in without_status {
             add(object.kind, &object.name, [problem(condition)].into());
         }
         // If a condition of the object says it, it was added above.
         let has_condition = |kind: Kind, name: &ObjectName| self.problems.contains_key(&(kind, name.clone()));
         let is_foreign = |object: &ObjectRef| {
-            let of = self.of.as_ref().filter(|_| object.kind == Kind::IngressRoute);
+            let of = self.desired_from.as_ref().filter(|_| object.kind == Kind::IngressRoute);
             of.is_some_and(|of| !of.ingress_routes.contains_key(&object.name))
         };
         for (object, malformed) in &self.malformed {
@@ -476,11 +482,11 @@ impl Reconciler {
                 continue;
             }
             let is_told = self
-                .of
+                .desired_from
                 .as_ref()
                 .is_some_and(|of| of.without_status.contains_key(object));
             if !is_told && !has_condition(object.kind, &object.name) {
-                let problem = Problem::of_object("Invalid", malformed.clone());
+                let problem = StatusEvent::of_object("Invalid", malformed.clone());
                 add(object.kind, &object.name, [problem].into());
             }
         }

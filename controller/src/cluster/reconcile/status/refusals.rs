@@ -2,7 +2,7 @@
 
 use super::shape::shortened;
 use limpet_resources::ResourceType;
-use limpet_xds::Refusal;
+use limpet_xds::RefusedResource;
 
 /// How many bytes of Envoy's message are repeated.
 const WORDS: usize = 1000;
@@ -10,8 +10,8 @@ const WORDS: usize = 1000;
 const WORDLESS: [&str; 2] = ["Unable to create Wasm", "Failed to initialize dynamic module"];
 
 /// `variables`: the environment variables that Envoys need for the filter.
-pub(super) fn told(refusal: &Refusal, variables: &[String]) -> String {
-    let Refusal {
+pub(super) fn refusal_message(refusal: &RefusedResource, variables: &[String]) -> String {
+    let RefusedResource {
         resource_type,
         name,
         node,
@@ -40,9 +40,9 @@ mod tests {
 
     use limpet_resources::Resource;
 
-    fn said(resource_type: ResourceType, message: &str, variables: &[&str]) -> String {
+    fn explained_message(resource_type: ResourceType, message: &str, variables: &[&str]) -> String {
         let version = Resource::new(resource_type, "limpet.wasm", Vec::new()).version();
-        let refusal = Refusal {
+        let refusal = RefusedResource {
             resource_type,
             name: "limpet.wasm".into(),
             version,
@@ -50,7 +50,7 @@ mod tests {
             message: message.into(),
         };
         let variables: Vec<String> = variables.iter().map(ToString::to_string).collect();
-        told(&refusal, &variables)
+        refusal_message(&refusal, &variables)
     }
 
     #[test]
@@ -60,14 +60,14 @@ mod tests {
             "Failed to initialize dynamic module",
         ] {
             assert_eq!(
-                said(ResourceType::ExtensionConfig, message, &["KEK"]),
+                explained_message(ResourceType::ExtensionConfig, message, &["KEK"]),
                 format!(
                     "Envoy one refused ExtensionConfig limpet.wasm: {message} (probably the environment of this Envoy \
                      lacks KEK, or it holds another key; the log of this Envoy has the reason in its lines with limpet)"
                 )
             );
         }
-        let two = said(
+        let two = explained_message(
             ResourceType::ExtensionConfig,
             "Unable to create Wasm plugin limpet",
             &["A", "B"],
@@ -79,10 +79,10 @@ mod tests {
     fn what_envoy_says_itself_stays_as_it_is() {
         let words = "Invalid path: /etc/limpet/limpet.wasm";
         assert_eq!(
-            said(ResourceType::ExtensionConfig, words, &["KEK"]),
+            explained_message(ResourceType::ExtensionConfig, words, &["KEK"]),
             format!("Envoy one refused ExtensionConfig limpet.wasm: {words}")
         );
-        let listener = said(ResourceType::Listener, "Unable to create Wasm plugin other", &["KEK"]);
+        let listener = explained_message(ResourceType::Listener, "Unable to create Wasm plugin other", &["KEK"]);
         assert!(!listener.contains("KEK"), "{listener}");
     }
 }

@@ -17,16 +17,16 @@ const MAX_DESCRIPTION: usize = 4096;
 
 /// A wanted status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum DesiredStatus {
     /// Of a GatewayClass or a Gateway, which have one controller.
     Whole {
         /// The generation of the object that was read.
         generation: i64,
         conditions: Vec<Condition>,
-        rest: Rest,
+        rest: StatusDetails,
     },
     /// Of objects on which several controllers report, each in its own entries.
-    Entries(Vec<Entry>),
+    Entries(Vec<StatusEntry>),
     /// Of an `IngressRoute`, whose status has one controller and no conditions.
     Contour {
         status: IngressRouteStatus,
@@ -36,16 +36,16 @@ pub(crate) enum Wanted {
     },
 }
 
-impl Wanted {
+impl DesiredStatus {
     /// Whether the addresses in the status stay as they are.
     pub(crate) fn leaves_addresses(&self) -> bool {
-        matches!(self, Self::Whole { rest: Rest::Gateway(gateway), .. } if gateway.addresses.is_none())
+        matches!(self, Self::Whole { rest: StatusDetails::Gateway(gateway), .. } if gateway.addresses.is_none())
     }
 }
 
 /// What the status of an object with one controller has besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum StatusDetails {
     /// Of a GatewayClass: the supported features.
     Class,
     Gateway(GatewayStatus),
@@ -62,7 +62,7 @@ pub(crate) struct GatewayStatus {
 
 /// Our entry for a parent of a route, or for an ancestor of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct StatusEntry {
     pub(crate) reference: ParentRef,
     /// The generation of the object that was read.
     pub(crate) generation: i64,
@@ -71,15 +71,15 @@ pub(crate) struct Entry {
 
 /// Merges what is wanted into a status. Entries and conditions of other controllers stay as they are, ours that are not
 /// wanted are removed, and a condition keeps its time while its status is the same.
-pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &str, now: &str) -> Value {
+pub(crate) fn merge(kind: Kind, status: &Value, wanted: &DesiredStatus, controller: &str, now: &str) -> Value {
     let mut merged = status.as_object().cloned().unwrap_or_default();
     match (wanted, EntryList::of(kind)) {
-        (Wanted::Entries(entries), Some(list)) => {
+        (DesiredStatus::Entries(entries), Some(list)) => {
             let merged_list = merge_entries(&list, status, entries, controller, now);
             merged.insert(list.name.to_owned(), merged_list.into());
         }
         (
-            Wanted::Whole {
+            DesiredStatus::Whole {
                 generation,
                 conditions,
                 rest,
@@ -99,15 +99,15 @@ pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &st
             );
             merged.insert("conditions".to_owned(), list.into());
             match rest {
-                Rest::Gateway(gateway) => merge_gateway(&mut merged, status, gateway, *generation, now),
-                Rest::Class => {
+                StatusDetails::Gateway(gateway) => merge_gateway(&mut merged, status, gateway, *generation, now),
+                StatusDetails::Class => {
                     let features = SUPPORTED_FEATURES.iter().map(|name| json!({"name": name}));
                     merged.insert("supportedFeatures".to_owned(), features.collect());
                 }
             }
         }
         (
-            Wanted::Contour {
+            DesiredStatus::Contour {
                 status, description, ..
             },
             _,
@@ -120,14 +120,20 @@ pub(crate) fn merge(kind: Kind, status: &Value, wanted: &Wanted, controller: &st
                     .zip(values.map(Value::from)),
             );
         }
-        (Wanted::Entries(_), None) => {}
+        (DesiredStatus::Entries(_), None) => {}
     }
     Value::Object(merged)
 }
 
-fn merge_entries(names: &EntryList, status: &Value, entries: &[Entry], controller: &str, now: &str) -> Vec<Value> {
-    let same = |entry: &Entry, known: &Value| known[names.reference] == json!(entry.reference);
-    let write = |entry: &Entry, known: Option<&Value>| {
+fn merge_entries(
+    names: &EntryList,
+    status: &Value,
+    entries: &[StatusEntry],
+    controller: &str,
+    now: &str,
+) -> Vec<Value> {
+    let same = |entry: &StatusEntry, known: &Value| known[names.reference] == json!(entry.reference);
+    let write = |entry: &StatusEntry, known: Option<&Value>| {
         let known: Vec<&Value> = known.into_iter().flat_map(|known| items(known, "conditions")).collect();
         let conditions = entry.conditions.iter();
         json!({

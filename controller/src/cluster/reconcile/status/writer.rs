@@ -3,15 +3,15 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Error};
 use serde_json::{Map, Value, json};
 
-use super::shape::{Wanted, merge};
-use crate::cluster::kube::{CONTOUR_FIELDS, Digest, FIELD_MANAGER};
+use super::shape::{DesiredStatus, merge};
+use crate::cluster::kube::{CONTOUR_FIELDS, FIELD_MANAGER, StatusDigest};
 use limpet_api::{Kind, ObjectName};
 
 /// How often a write is repeated after a conflict.
 const ATTEMPTS: u32 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum StatusWriteOutcome {
     Written,
     /// The object had this status already.
     Unchanged,
@@ -21,7 +21,7 @@ pub(super) enum Outcome {
     Conflict,
 }
 
-impl Outcome {
+impl StatusWriteOutcome {
     /// The name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Outcome {
 
 /// An object whose status must be written.
 #[derive(Debug, Clone)]
-pub(super) struct Job {
+pub(super) struct StatusWrite {
     pub(super) kind: Kind,
     pub(super) resource: ApiResource,
     pub(super) name: ObjectName,
@@ -45,8 +45,8 @@ pub(super) struct Job {
     /// Whether it had no status then, of anybody.
     pub(super) is_first: bool,
     /// The digest of our part of the wanted status.
-    pub(super) digest: Digest,
-    pub(super) wanted: Wanted,
+    pub(super) digest: StatusDigest,
+    pub(super) desired: DesiredStatus,
 }
 
 /// Reads the object, merges our part into its status, and writes it back if that changed anything; with its
@@ -55,7 +55,7 @@ pub(super) struct Job {
 ///
 /// The definition of `IngressRoute`s may be Contour's own, which has no `/status`: then the status is written as a
 /// part of the object. Which one it is may change at any time, so the answers to the writes themselves tell.
-pub(super) async fn write(client: Client, job: &Job, controller: &str) -> Result<Outcome, Error> {
+pub(super) async fn write(client: Client, job: &StatusWrite, controller: &str) -> Result<StatusWriteOutcome, Error> {
     let api: Api<DynamicObject> = if job.kind.is_namespaced() {
         Api::namespaced_with(client, &job.name.namespace, &job.resource)
     } else {
@@ -69,26 +69,26 @@ pub(super) async fn write(client: Client, job: &Job, controller: &str) -> Result
         match write_first(&api, job, controller).await {
             // It is not the object any more that was seen.
             Err(Error::Api(status)) if status.code == 409 => {}
-            Err(Error::Api(status)) if status.code == 404 => return Ok(Outcome::Gone),
-            result => return result.map(|()| Outcome::Written),
+            Err(Error::Api(status)) if status.code == 404 => return Ok(StatusWriteOutcome::Gone),
+            result => return result.map(|()| StatusWriteOutcome::Written),
         }
     }
     let mut has_status = true;
     for _ in 0..ATTEMPTS {
         let Some(mut object) = api.get_opt(&job.name.name).await? else {
-            return Ok(Outcome::Gone);
+            return Ok(StatusWriteOutcome::Gone);
         };
         if object.metadata.uid.as_deref() != Some(&*job.uid) {
-            return Ok(Outcome::Gone);
+            return Ok(StatusWriteOutcome::Gone);
         }
         let status = object.data.get("status").unwrap_or(&Value::Null);
-        let merged = merge(job.kind, status, &job.wanted, controller, &now());
+        let merged = merge(job.kind, status, &job.desired, controller, &now());
         if merged == *status {
-            return Ok(Outcome::Unchanged);
+            return Ok(StatusWriteOutcome::Unchanged);
         }
         if job.kind == Kind::IngressRoute {
             match patch(&api, &object, &merged, has_status).await {
-                Ok(true) => return Ok(Outcome::Written),
+                Ok(true) => return Ok(StatusWriteOutcome::Written),
                 // Without `/status`, or because the object is gone.
                 Err(Error::Api(status)) if status.code == 404 => has_status = false,
                 // With `/status`, the rest of the object has no status.
@@ -99,17 +99,17 @@ pub(super) async fn write(client: Client, job: &Job, controller: &str) -> Result
             continue;
         }
         let Some(fields) = object.data.as_object_mut() else {
-            return Ok(Outcome::Gone);
+            return Ok(StatusWriteOutcome::Gone);
         };
         fields.insert("status".to_owned(), merged);
         match api.replace_status(&job.name.name, &post, &object).await {
-            Ok(_) => return Ok(Outcome::Written),
+            Ok(_) => return Ok(StatusWriteOutcome::Written),
             Err(Error::Api(status)) if status.code == 409 => {}
-            Err(Error::Api(status)) if status.code == 404 => return Ok(Outcome::Gone),
+            Err(Error::Api(status)) if status.code == 404 => return Ok(StatusWriteOutcome::Gone),
             Err(error) => return Err(error),
         }
     }
-    Ok(Outcome::Conflict)
+    Ok(StatusWriteOutcome::Conflict)
 }
 
 /// The time, as conditions have it.
@@ -120,10 +120,10 @@ fn now() -> String {
 }
 
 /// Writes the status of an object that has none.
-async fn write_first(api: &Api<DynamicObject>, job: &Job, controller: &str) -> Result<(), Error> {
+async fn write_first(api: &Api<DynamicObject>, job: &StatusWrite, controller: &str) -> Result<(), Error> {
     let merge = Patch::Merge(json!({
         "metadata": {"uid": job.uid, "resourceVersion": job.version},
-        "status": merge(job.kind, &Value::Null, &job.wanted, controller, &now()),
+        "status": merge(job.kind, &Value::Null, &job.desired, controller, &now()),
     }));
     let params = PatchParams::apply(FIELD_MANAGER);
     api.patch_status(&job.name.name, &params, &merge).await.map(drop)
@@ -256,8 +256,8 @@ mod tests {
         Client::new(tower::service_fn(answer), "default")
     }
 
-    fn job() -> Job {
-        Job {
+    fn job() -> StatusWrite {
+        StatusWrite {
             kind: Kind::IngressRoute,
             resource: ApiResource {
                 group: "contour.heptio.com".to_owned(),
@@ -270,8 +270,8 @@ mod tests {
             uid: "one".to_owned(),
             version: "1".to_owned(),
             is_first: true,
-            digest: Digest::of_nothing(),
-            wanted: Wanted::Contour {
+            digest: StatusDigest::of_nothing(),
+            desired: DesiredStatus::Contour {
                 status: IngressRouteStatus::Valid,
                 description: "valid IngressRoute".into(),
                 notes: Vec::new(),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     /// Writes the status. Returns the outcome, and what was asked for that.
-    async fn written(server: &Arc<Mutex<Server>>) -> (Outcome, Vec<String>) {
+    async fn written(server: &Arc<Mutex<Server>>) -> (StatusWriteOutcome, Vec<String>) {
         let outcome = write(client(server), &job(), "limpet.dev/controller").await.unwrap();
         (outcome, std::mem::take(&mut server.lock().unwrap().asked))
     }
@@ -295,14 +295,17 @@ mod tests {
             assert_eq!(
                 written(&server).await,
                 (
-                    Outcome::Written,
+                    StatusWriteOutcome::Written,
                     asked.iter().map(|asked| (*asked).to_owned()).collect()
                 )
             );
             let status = json!({"currentStatus": "valid", "description": "valid IngressRoute", "further": 2});
             assert_eq!(server.lock().unwrap().object["status"], status);
             assert_eq!(server.lock().unwrap().object["spec"]["further"], 1);
-            assert_eq!(written(&server).await, (Outcome::Unchanged, vec!["GET web".to_owned()]));
+            assert_eq!(
+                written(&server).await,
+                (StatusWriteOutcome::Unchanged, vec!["GET web".to_owned()])
+            );
         }
     }
 
@@ -315,13 +318,13 @@ mod tests {
             let server = Server::new(true);
             server.lock().unwrap().object["kind"] = "HTTPRoute".into();
             server.lock().unwrap().changes_meanwhile = changes_meanwhile;
-            let job = Job {
+            let job = StatusWrite {
                 kind: Kind::HttpRoute,
-                wanted: Wanted::Entries(Vec::new()),
+                desired: DesiredStatus::Entries(Vec::new()),
                 ..job()
             };
             let outcome = write(client(&server), &job, "limpet.dev/controller").await.unwrap();
-            assert_eq!(outcome, Outcome::Written);
+            assert_eq!(outcome, StatusWriteOutcome::Written);
             assert_eq!(server.lock().unwrap().asked, asked);
             assert_eq!(server.lock().unwrap().object["status"]["parents"], json!([]));
         }
@@ -348,7 +351,7 @@ mod tests {
             let server = Server::new(has_status);
             server.lock().unwrap().changes_meanwhile = true;
             let (outcome, asked) = written(&server).await;
-            assert_eq!(outcome, Outcome::Written);
+            assert_eq!(outcome, StatusWriteOutcome::Written);
             assert_eq!(
                 asked.iter().filter(|asked| *asked == "PATCH status").count(),
                 2 - usize::from(!has_status),

@@ -16,23 +16,25 @@ fn of_pod(name: &str, uid: &str, address: SocketAddr) -> Endpoint {
 
 /// The replica has published long ago.
 fn settle(shop: &Shop) {
-    shop.book.content().attendance = Attendance::default();
-    shop.book.content().attendance.publish(Timestamp::UNIX_EPOCH);
+    shop.registry.content().attendance = ReporterAttendance::default();
+    shop.registry.content().attendance.publish(Timestamp::UNIX_EPOCH);
 }
 
 #[test]
 fn a_pod_that_is_made_anew_does_not_inherit_sessions() {
     let (shop, envoy) = (Shop::new(), envoy());
-    shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u1", address(1))]);
+    shop.registry
+        .observe(&shop.cluster, &[of_pod("shop-0", "u1", address(1))]);
     for session in 0..5 {
         see(&envoy, shop.backend(1), session);
     }
     shop.hear(&envoy);
-    assert_eq!(shop.book.at(address(1).ip(), None).sessions, 5);
-    shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u2", address(9))]);
+    assert_eq!(shop.registry.at(address(1).ip(), None).sessions, 5);
+    shop.registry
+        .observe(&shop.cluster, &[of_pod("shop-0", "u2", address(9))]);
     see(&envoy, shop.backend(9), 77);
     shop.hear(&envoy);
-    let rows = shop.book.sessions().pods;
+    let rows = shop.registry.sessions().pods;
     let rows: Vec<_> = rows
         .iter()
         .map(|row| (row.uid.as_deref().unwrap(), row.address, row.state, row.sessions))
@@ -43,12 +45,13 @@ fn a_pod_that_is_made_anew_does_not_inherit_sessions() {
     ];
     assert_eq!(rows, expected);
     for (number, sessions) in [(1, 5), (9, 1)] {
-        let own = shop.book.at(address(number).ip(), None);
+        let own = shop.registry.at(address(number).ip(), None);
         assert_eq!((own.known, own.sessions), (true, sessions));
     }
     // The former pod's address is the next one's.
-    shop.book.observe(&shop.cluster, &[of_pod("shop-0", "u3", address(1))]);
-    let own = shop.book.at(address(1).ip(), None);
+    shop.registry
+        .observe(&shop.cluster, &[of_pod("shop-0", "u3", address(1))]);
+    let own = shop.registry.at(address(1).ip(), None);
     assert_eq!((own.known, own.sessions), (true, 5), "it may still get their requests");
 }
 
@@ -57,7 +60,7 @@ fn a_pod_is_known_by_each_of_its_addresses() {
     let (shop, envoy) = (Shop::new(), envoy());
     let other: SocketAddr = "[fd00::9]:80".parse().unwrap();
     let both = [of_pod("pod-1", "u1", address(1)), of_pod("pod-1", "u1", other)];
-    shop.book.observe(&shop.cluster, &both);
+    shop.registry.observe(&shop.cluster, &both);
     see(&envoy, shop.backend(1), 1);
     see(&envoy, shop.backend(1), 2);
     see(
@@ -69,12 +72,12 @@ fn a_pod_is_known_by_each_of_its_addresses() {
         3,
     );
     shop.hear(&envoy);
-    assert_eq!(shop.book.sessions().pods.len(), 1);
+    assert_eq!(shop.registry.sessions().pods.len(), 1);
     for address in [address(1), other] {
-        let own = shop.book.at(address.ip(), None);
+        let own = shop.registry.at(address.ip(), None);
         assert_eq!((own.known, own.sessions), (true, 3), "{address}");
     }
-    let nobody = shop.book.at(address(3).ip(), None);
+    let nobody = shop.registry.at(address(3).ip(), None);
     assert!(!nobody.known && nobody.sessions == 0);
 }
 
@@ -84,8 +87,8 @@ fn rows_say_why_there_may_be_more() {
     see(&envoy, shop.backend(1), 1);
     shop.hear(&envoy);
     let gaps = |shop: &Shop| {
-        let sessions = shop.book.sessions();
-        let own = shop.book.at(address(1).ip(), None).gaps;
+        let sessions = shop.registry.sessions();
+        let own = shop.registry.at(address(1).ip(), None).gaps;
         assert_eq!(own, shop.pod(1).unwrap().gaps);
         assert_eq!(own, sessions.gaps);
         own
@@ -94,14 +97,17 @@ fn rows_say_why_there_may_be_more() {
     settle(&shop);
     assert!(gaps(&shop).is_complete());
     let two = [1, 2].into();
-    shop.book.content().attendance.connect([(GROUP.to_owned(), two)].into());
+    shop.registry
+        .content()
+        .attendance
+        .connect([(GROUP.to_owned(), two)].into());
     shop.hear_as(&envoy, 5);
     let found = gaps(&shop);
     assert_eq!(
         found.words(),
         ["2 Envoys of the Gateway shop/web are connected, and 1 tell of sessions"]
     );
-    let json = serde_json::to_value(shop.book.sessions()).unwrap();
+    let json = serde_json::to_value(shop.registry.sessions()).unwrap();
     assert_eq!(
         (&json["complete"], &json["why"][0]),
         (&false.into(), &found.words()[0].into())
@@ -109,21 +115,21 @@ fn rows_say_why_there_may_be_more() {
     assert_eq!(json["pods"][0]["complete"], false);
     shop.hear_as(&envoy, 6);
     assert!(gaps(&shop).is_complete());
-    let json = serde_json::to_value(shop.book.sessions()).unwrap();
+    let json = serde_json::to_value(shop.registry.sessions()).unwrap();
     assert!(json["complete"] == true && json.get("why").is_none(), "{json}");
 }
 
 #[test]
 fn counting_begins_with_the_first_publication_of_any_replica() {
-    let nobody = Book::new();
+    let nobody = SessionRegistry::new();
     assert_eq!(nobody.sessions().since, None);
     assert!(!nobody.at(address(1).ip(), None).gaps.is_complete());
-    let (shop, told) = (Shop::new(), nobody.replica(After::default()));
-    let since = shop.book.sessions().since;
-    shop.book.hear_replica("nobody", told).unwrap();
-    assert_eq!((shop.book.sessions().since, since.is_some()), (since, true));
+    let (shop, told) = (Shop::new(), nobody.replica(ChangesAfter::default()));
+    let since = shop.registry.sessions().since;
+    shop.registry.receive_replica("nobody", told).unwrap();
+    assert_eq!((shop.registry.sessions().since, since.is_some()), (since, true));
     nobody
-        .hear_replica("shop", shop.book.replica(After::default()))
+        .receive_replica("shop", shop.registry.replica(ChangesAfter::default()))
         .unwrap();
     assert_eq!(nobody.sessions().since, since);
     let gaps = nobody.sessions().gaps;
@@ -136,7 +142,7 @@ fn what_is_told_of_a_pod_before_it_is_known_is_asked_for_again() {
     settle(&shop);
     let hear = || {
         let report = envoy.report(now())?;
-        let answer = shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+        let answer = shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
         envoy.arrived(&answer, now());
         Some(answer.memory)
     };
@@ -144,7 +150,7 @@ fn what_is_told_of_a_pod_before_it_is_known_is_asked_for_again() {
     see(&envoy, shop.backend(3), 2);
     let memory = hear().unwrap();
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
-    assert!(shop.book.sessions().gaps.is_complete());
+    assert!(shop.registry.sessions().gaps.is_complete());
     shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
     assert_eq!(shop.pod(3).unwrap().sessions, 0);
     let gaps = shop.pod(3).unwrap().gaps;
@@ -159,18 +165,18 @@ fn what_is_told_of_a_pod_before_it_is_known_is_asked_for_again() {
 #[test]
 fn streams_outlive_the_report_of_them_for_a_while() {
     let shop = Shop::new();
-    let load = Load {
+    let load = RequestLoad {
         destination: shop.backend(1).destination,
         host: address(1),
         in_flight: 2,
     };
-    shop.book.hear(GROUP, Told::Load(7, vec![load])).unwrap();
-    shop.book.hear(GROUP, Told::LoadEnds(7)).unwrap();
+    shop.registry.receive(GROUP, NodeReport::Load(7, vec![load])).unwrap();
+    shop.registry.receive(GROUP, NodeReport::LoadEnds(7)).unwrap();
     assert_eq!(shop.pod(1).unwrap().streams, 2, "the Envoy opens another one");
     let later = |seconds| now().after(std::time::Duration::from_secs(seconds));
-    shop.book.content().ledger.forget_loads(later(13));
+    shop.registry.content().ledger.forget_loads(later(13));
     assert_eq!(shop.pod(1).unwrap().streams, 2);
-    shop.book.content().ledger.forget_loads(later(16));
+    shop.registry.content().ledger.forget_loads(later(16));
     assert_eq!(shop.pod(1).unwrap().streams, 0);
 }
 
@@ -181,24 +187,24 @@ fn a_pod_is_told_what_lives_there_and_nothing_else() {
     see(&envoy, shop.backend(2), 2);
     see(&envoy, shop.backend(2), 3);
     shop.hear(&envoy);
-    let load = Load {
+    let load = RequestLoad {
         destination: shop.backend(2).destination,
         host: address(2),
         in_flight: 5,
     };
-    shop.book.hear(GROUP, Told::Load(1, vec![load])).unwrap();
+    shop.registry.receive(GROUP, NodeReport::Load(1, vec![load])).unwrap();
     for number in [1, 2] {
-        let (own, row) = (shop.book.at(address(number).ip(), None), shop.pod(number).unwrap());
+        let (own, row) = (shop.registry.at(address(number).ip(), None), shop.pod(number).unwrap());
         assert_eq!(
             (own.known, own.sessions, own.streams),
             (true, row.sessions, row.streams)
         );
     }
-    assert!(!shop.book.at(address(3).ip(), None).known);
+    assert!(!shop.registry.at(address(3).ip(), None).known);
     // Who is gone is known as long as it has sessions.
-    shop.book.hear(GROUP, Told::Load(1, Vec::new())).unwrap();
+    shop.registry.receive(GROUP, NodeReport::Load(1, Vec::new())).unwrap();
     shop.observe(&[(3, EndpointState::Ready)]);
-    assert_eq!(shop.book.at(address(2).ip(), None).sessions, 2);
+    assert_eq!(shop.registry.at(address(2).ip(), None).sessions, 2);
     shop.observe(&[(1, EndpointState::Ready)]);
-    assert!(!shop.book.at(address(3).ip(), None).known);
+    assert!(!shop.registry.at(address(3).ip(), None).known);
 }

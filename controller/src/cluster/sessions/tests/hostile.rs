@@ -7,7 +7,7 @@ use limpet_core::census::report::{BackendReport, RebalancedReport, WindowReport}
 
 use super::*;
 use crate::cluster::looked;
-use crate::cluster::sessions::ledger::Ledger;
+use crate::cluster::sessions::ledger::SessionLedger;
 use limpet_model::endpoints::Endpoint;
 
 const OTHER: &str = "shop/other";
@@ -44,12 +44,12 @@ fn show(shop: &Shop, namespace: &str, pods: &[(u8, &str)]) -> ClusterName {
     let cluster = ClusterName(format!("service/{namespace}/evil/80").into());
     let (service, gateways) = (name(namespace, "evil"), [name(namespace, "evil")]);
     let all = [published(&cluster, &service, &gateways, &[600])];
-    shop.book.publish(all.into_iter(), std::iter::empty());
+    shop.registry.publish(all.into_iter(), std::iter::empty());
     let endpoints = pods.iter().map(|(number, uid)| Endpoint {
         owner: Some((*uid).into()),
         ..endpoint(*number, EndpointState::Ready)
     });
-    shop.book.observe(&cluster, &endpoints.collect::<Vec<_>>());
+    shop.registry.observe(&cluster, &endpoints.collect::<Vec<_>>());
     cluster
 }
 
@@ -60,7 +60,7 @@ fn an_invented_uid_keeps_no_pod_of_another_namespace() {
         owner: Some("one".into()),
         ..endpoint(1, EndpointState::Ready)
     };
-    shop.book.observe(&shop.cluster, std::slice::from_ref(&owned));
+    shop.registry.observe(&shop.cluster, std::slice::from_ref(&owned));
     see(&envoy, shop.backend(1), 1);
     shop.hear(&envoy);
     // Its own pod, with the uids of the victim and of no pod.
@@ -71,10 +71,10 @@ fn an_invented_uid_keeps_no_pod_of_another_namespace() {
     for number in [1, 8, 9] {
         (0..50).for_each(|session| see(&evil_envoy, busy(number), session));
     }
-    shop.book
-        .hear("evil/evil", Told::Sessions(evil_envoy.report(now()).unwrap()))
+    shop.registry
+        .receive("evil/evil", NodeReport::Sessions(evil_envoy.report(now()).unwrap()))
         .unwrap();
-    let own = |namespace| shop.book.at(address(1).ip(), namespace);
+    let own = |namespace| shop.registry.at(address(1).ip(), namespace);
     assert_eq!(own(Some("shop")).sessions, 1);
     assert_eq!(own(Some("shop")).gaps, shop.pod(1).unwrap().gaps);
     assert!(own(Some("shop")).known && !own(Some("other")).known);
@@ -97,13 +97,13 @@ fn a_pod_that_asks_for_itself_made_the_controller_look_at_all_pods() {
         owner: Some("one".into()),
         ..endpoint(number, EndpointState::Ready)
     };
-    shop.book.observe(&shop.cluster, &[owned(1), owned(2)]);
-    looked::take();
+    shop.registry.observe(&shop.cluster, &[owned(1), owned(2)]);
+    looked::take_count();
     for number in [1, 10, 250] {
-        shop.book.at(address(number).ip(), Some("shop"));
+        shop.registry.at(address(number).ip(), Some("shop"));
     }
-    shop.book.at(address(1).ip(), None);
-    assert_eq!(looked::take(), 2 + 2, "the pods of its own namespace");
+    shop.registry.at(address(1).ip(), None);
+    assert_eq!(looked::take_count(), 2 + 2, "the pods of its own namespace");
 }
 
 #[test]
@@ -114,14 +114,16 @@ fn idle_bounds_that_no_policy_has_are_not_taken_in() {
             live_for: u32::MAX - less,
             ..shop.backend(1)
         };
-        shop.book.hear(OTHER, Told::Sessions(nothing_of(backend))).unwrap();
+        shop.registry
+            .receive(OTHER, NodeReport::Sessions(nothing_of(backend)))
+            .unwrap();
     }
     (0..50).for_each(|session| see(&honest, shop.backend(1), session));
     shop.hear(&honest);
     let pod = shop.pod(1).unwrap();
     assert_eq!((pod.sessions, misses(&pod)), (50, true));
     // Not for longer than the longest idle bound of the policies.
-    let ledger = &mut shop.book.content().ledger;
+    let ledger = &mut shop.registry.content().ledger;
     ledger.forget(later(605));
     assert!(ledger.hosts().is_empty());
 }
@@ -133,10 +135,12 @@ fn a_report_of_others_that_live_for_ever_made_counts_incomplete_for_ever() {
         live_for: u32::MAX,
         ..Backend::OTHERS
     };
-    shop.book.hear(OTHER, Told::Sessions(nothing_of(others))).unwrap();
+    shop.registry
+        .receive(OTHER, NodeReport::Sessions(nothing_of(others)))
+        .unwrap();
     drop(envoy);
     let has_gap = |now| {
-        let content = shop.book.content();
+        let content = shop.registry.content();
         let gaps = content.attendance.gaps_of(OTHER, now);
         gaps.words().iter().any(|words| words.contains("at more backends"))
     };
@@ -167,7 +171,11 @@ fn a_former_idle_bound_counts_while_an_envoy_may_have_it() {
     let (shop, envoy) = (Shop::new(), envoy());
     shop.publish_for(&["web"], &[60]);
     let found = |seconds| {
-        let found = shop.book.content().places.find(GROUP, shop.backend(1), later(seconds));
+        let found = shop
+            .registry
+            .content()
+            .places
+            .resolve(GROUP, shop.backend(1), later(seconds));
         found[0].has_bound
     };
     assert!(found(0) && found(590) && !found(610));
@@ -187,11 +195,11 @@ fn nobody_keeps_a_pod_that_is_gone() {
     shop.hear(&envoy);
     assert_eq!(shop.pod(1).unwrap().sessions, 3);
     // An Envoy says again and again that it was used.
-    let content = &mut *shop.book.content();
+    let content = &mut *shop.registry.content();
     for minutes in 1..30 {
         let mut report = nothing_of(shop.backend(1));
         report.backends[0].last_use = u64::MAX;
-        content.hear(OTHER, report, later(minutes * 60));
+        content.receive_report(OTHER, report, later(minutes * 60));
     }
     content.ledger.forget(later(605));
     assert!(content.ledger.hosts().is_empty());
@@ -200,7 +208,7 @@ fn nobody_keeps_a_pod_that_is_gone() {
 #[test]
 fn what_there_is_no_room_for_is_not_nothing() {
     let (shop, envoy) = (Shop::new(), envoy());
-    shop.book.content().ledger = Ledger::with_room(2_000);
+    shop.registry.content().ledger = SessionLedger::with_room(2_000);
     for number in 1..=2 {
         (0..100).for_each(|session| see(&envoy, shop.backend(number), session));
     }
@@ -214,7 +222,7 @@ fn what_there_is_no_room_for_is_not_nothing() {
 #[test]
 fn a_tenant_with_many_pods_leaves_others_their_share() {
     let shop = Shop::new();
-    shop.book.content().ledger = Ledger::with_room(100_000);
+    shop.registry.content().ledger = SessionLedger::with_room(100_000);
     let pods: Vec<(u8, &str)> = (1..=200).map(|number| (number, "pod")).collect();
     let many = show(&shop, "many", &pods);
     let destination = Destination::of_cluster(many.0.as_bytes());
@@ -225,7 +233,9 @@ fn a_tenant_with_many_pods_leaves_others_their_share() {
     }
     let of_hog = |shop: &Shop| {
         while let Some(report) = hog.report(now()) {
-            shop.book.hear("many/evil", Told::Sessions(report)).unwrap();
+            shop.registry
+                .receive("many/evil", NodeReport::Sessions(report))
+                .unwrap();
         }
     };
     of_hog(&shop);
@@ -233,7 +243,7 @@ fn a_tenant_with_many_pods_leaves_others_their_share() {
     (0..50).for_each(|session| see(&honest, shop.backend(1), session));
     shop.hear(&honest);
     let pod = shop.pod(1).unwrap();
-    let rows = shop.book.sessions().pods;
+    let rows = shop.registry.sessions().pods;
     let uncounted = rows.iter().filter(|row| row.namespace == "many" && misses(row)).count();
     assert!(
         (1..200).contains(&uncounted),
@@ -255,14 +265,16 @@ fn numbers_do_not_overflow() {
         owner: Some("u".into()),
         ..endpoint(number, EndpointState::Ready)
     });
-    shop.book.observe(&shop.cluster, &two);
+    shop.registry.observe(&shop.cluster, &two);
     for (stream, number, in_flight) in [(1, 1, 7), (2, 9, u64::MAX - 6)] {
-        let load = Load {
+        let load = RequestLoad {
             destination: shop.backend(1).destination,
             host: address(number),
             in_flight,
         };
-        shop.book.hear(GROUP, Told::Load(stream, vec![load])).unwrap();
+        shop.registry
+            .receive(GROUP, NodeReport::Load(stream, vec![load]))
+            .unwrap();
         let mut report = nothing_of(shop.backend(number));
         report.backends[0].requests = u64::MAX - 1;
         report.backends[0].left = u64::MAX - 1;
@@ -278,10 +290,12 @@ fn numbers_do_not_overflow() {
             oldest: u64::MAX,
             sketch: vec![0, 0],
         }];
-        shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+        shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
     }
-    shop.book.rebalance([&shop.cluster].into_iter());
-    shop.book.hear(GROUP, Told::Sessions(Report::default())).unwrap();
+    shop.registry.rebalance([&shop.cluster].into_iter());
+    shop.registry
+        .receive(GROUP, NodeReport::Sessions(Report::default()))
+        .unwrap();
     let pod = shop.pod(1).unwrap();
     assert_eq!((pod.streams, pod.requests), (u64::MAX, u64::MAX));
 }
@@ -320,15 +334,15 @@ fn sessions_that_an_envoy_sees_in_the_past_are_missing() {
 #[test]
 fn a_clock_that_was_set_lets_envoys_tell_everything_again() {
     let (shop, envoy) = with_sessions(50);
-    let (content, start) = (&mut *shop.book.content(), Instant::now());
+    let (content, start) = (&mut *shop.registry.content(), Instant::now());
     let memory = content.memory;
     let wants = content.forgot;
     let at = |seconds| start + Duration::from_secs(seconds);
-    content.see_clock(later(1), at(1));
-    content.see_clock(later(63), at(60));
+    content.observe_clock(later(1), at(1));
+    content.observe_clock(later(63), at(60));
     assert_eq!(content.memory, memory, "a clock that is slewed");
     // A day ahead for a moment, and somebody looks.
-    content.see_clock(later(86_400), at(61));
+    content.observe_clock(later(86_400), at(61));
     assert!(content.memory < memory);
     let ahead = content.memory;
     content.forget(later(86_400));
@@ -339,7 +353,7 @@ fn a_clock_that_was_set_lets_envoys_tell_everything_again() {
             .sessions,
         50
     );
-    content.see_clock(later(63), at(63));
+    content.observe_clock(later(63), at(63));
     assert!(content.memory < ahead);
     assert_eq!(content.forgot, wants + 2);
     assert!(envoy.report(now()).is_none());
@@ -347,9 +361,9 @@ fn a_clock_that_was_set_lets_envoys_tell_everything_again() {
     envoy.arrived(&answer(content.memory), now());
     assert!(envoy.report(now()).is_some());
     // Nothing seems to have been used after now.
-    content.see_clock(later(70), at(70));
+    content.observe_clock(later(70), at(70));
     content.forget(later(130));
-    content.see_clock(later(130), at(130));
+    content.observe_clock(later(130), at(130));
     content.forget(later(670));
     assert!(content.ledger.hosts().is_empty());
 }
@@ -373,17 +387,17 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
             Some((ClusterName(collides.as_str().into()), ClusterName(victim.into())))
         })
         .unwrap();
-    let (book, honest) = (Book::new(), envoy());
+    let (registry, honest) = (SessionRegistry::new(), envoy());
     let (cart, bad) = (name("shop", "cart"), name("evil", "bad"));
     let (web, other) = ([name("shop", "web")], [name("shop", "other")]);
     let clusters = [
         published(&evil, &bad, &other, &[600]),
         published(&victim, &cart, &web, &[600]),
     ];
-    book.publish(clusters.into_iter(), std::iter::empty());
-    book.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
+    registry.publish(clusters.into_iter(), std::iter::empty());
+    registry.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
     // It has the victim's address, too.
-    book.observe(
+    registry.observe(
         &evil,
         &[endpoint(1, EndpointState::Ready), endpoint(66, EndpointState::Ready)],
     );
@@ -391,11 +405,13 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
     let backend = Backend::new(destination, address(1), Duration::from_secs(600));
     see(&honest, backend, 1);
     let report = honest.report(now()).unwrap();
-    book.hear(GROUP, Told::Sessions(report)).unwrap();
+    registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
     (2..9).for_each(|session| see(&honest, backend, session));
-    book.hear(OTHER, Told::Sessions(honest.report(now()).unwrap())).unwrap();
+    registry
+        .receive(OTHER, NodeReport::Sessions(honest.report(now()).unwrap()))
+        .unwrap();
     let rows = || {
-        let pods = book.sessions().pods.into_iter();
+        let pods = registry.sessions().pods.into_iter();
         pods.map(|pod| (pod.service, pod.pod, pod.sessions)).collect::<Vec<_>>()
     };
     let row = |service: &str, pod: &str, sessions| (service.to_owned(), pod.to_owned(), sessions);
@@ -407,11 +423,13 @@ fn a_cluster_whose_hash_is_that_of_another_takes_nobodys_place() {
         published(&evil, &bad, &web, &[600]),
         published(&victim, &cart, &web, &[600]),
     ];
-    book.publish(both.into_iter(), std::iter::empty());
-    book.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
-    book.observe(&evil, &[endpoint(66, EndpointState::Ready)]);
+    registry.publish(both.into_iter(), std::iter::empty());
+    registry.observe(&victim, &[endpoint(1, EndpointState::Ready)]);
+    registry.observe(&evil, &[endpoint(66, EndpointState::Ready)]);
     see(&honest, backend, 10);
-    book.hear(GROUP, Told::Sessions(honest.report(now()).unwrap())).unwrap();
+    registry
+        .receive(GROUP, NodeReport::Sessions(honest.report(now()).unwrap()))
+        .unwrap();
     assert_eq!(rows().last(), Some(&row("cart", "pod-1", 9)));
 }
 
@@ -421,22 +439,22 @@ fn budget(shop: &Shop, group: &str, reporter: u64, seconds: u64) -> u32 {
         reporter,
         ..Report::default()
     };
-    let sheds = shop.book.content().hear(group, report, later(seconds));
+    let sheds = shop.registry.content().receive_report(group, report, later(seconds));
     sheds.iter().map(|shed| shed.sessions).sum()
 }
 
 #[test]
 fn a_gateway_evens_out_its_own_sessions_alone() {
     let (shop, _) = with_sessions(110);
-    shop.book.rebalance([&shop.cluster].into_iter());
-    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
+    shop.registry.rebalance([&shop.cluster].into_iter());
+    shop.registry.content().since = Some(Timestamp::UNIX_EPOCH);
     // Another Gateway's Envoy tells of 20,000 on the same pod.
     let inflated = envoy();
     for session in 0..20_000_u32 {
         see(&inflated, shop.backend(1), session.wrapping_mul(0x9e37_79b9));
     }
     let report = inflated.report(now()).unwrap();
-    shop.book.hear(OTHER, Told::Sessions(report)).unwrap();
+    shop.registry.receive(OTHER, NodeReport::Sessions(report)).unwrap();
     assert_eq!(budget(&shop, GROUP, 1, 0), 0, "the bucket is empty");
     assert_eq!(
         budget(&shop, GROUP, 1, 60),
@@ -450,8 +468,8 @@ fn a_gateway_evens_out_its_own_sessions_alone() {
 #[test]
 fn reporters_of_another_gateway_leave_what_is_there() {
     let (shop, _) = with_sessions(110);
-    shop.book.rebalance([&shop.cluster].into_iter());
-    shop.book.content().since = Some(Timestamp::UNIX_EPOCH);
+    shop.registry.rebalance([&shop.cluster].into_iter());
+    shop.registry.content().since = Some(Timestamp::UNIX_EPOCH);
     budget(&shop, GROUP, 1, 0);
     for reporter in 2..5000 {
         budget(&shop, OTHER, reporter, 60);
@@ -479,9 +497,11 @@ fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
     let list = ClusterName("service/shop/list/80".into());
     let (service, other) = (name("shop", "list"), [name("shop", "other")]);
     let of_other = published(&list, &service, &other, &[600]);
-    shop.book.publish([of_other].into_iter(), std::iter::empty());
+    shop.registry.publish([of_other].into_iter(), std::iter::empty());
     for _ in 0..2 {
-        shop.book.hear(OTHER, Told::Sessions(invented(&shop, 2000))).unwrap();
+        shop.registry
+            .receive(OTHER, NodeReport::Sessions(invented(&shop, 2000)))
+            .unwrap();
         shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
     }
     let gaps = |pod: u8| shop.pod(pod).unwrap().gaps.words().join(" ").replace("15 s", "");
@@ -489,8 +509,8 @@ fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
 
     (0..50).for_each(|session| see(&envoy, shop.backend(3), session));
     let answer = shop
-        .book
-        .hear(GROUP, Told::Sessions(envoy.report(now()).unwrap()))
+        .registry
+        .receive(GROUP, NodeReport::Sessions(envoy.report(now()).unwrap()))
         .unwrap();
     envoy.arrived(&answer, now());
     shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
@@ -501,8 +521,8 @@ fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
     );
     see(&envoy, shop.backend(3), 1);
     let answer = shop
-        .book
-        .hear(GROUP, Told::Sessions(envoy.report(now()).unwrap()))
+        .registry
+        .receive(GROUP, NodeReport::Sessions(envoy.report(now()).unwrap()))
         .unwrap();
     envoy.arrived(&answer, now());
     shop.hear(&envoy);
@@ -513,7 +533,7 @@ fn backends_that_one_gateway_invents_hide_no_sessions_of_another() {
 fn gateways_of_one_namespace_kept_any_number_of_unknown_backends() {
     let shop = Shop::new();
     let report = invented(&shop, 900);
-    let content = &mut *shop.book.content();
+    let content = &mut *shop.registry.content();
     let (places, strays, now) = (&content.places, &mut content.attendance.strays, now());
     for gateway in [
         "greedy/1",
@@ -523,7 +543,7 @@ fn gateways_of_one_namespace_kept_any_number_of_unknown_backends() {
         "greedy/5",
         "greedy-too/1",
     ] {
-        strays.note(gateway, &report, places, now);
+        strays.record(gateway, &report, places, now);
     }
     let has_gap = |gateway: &&str| !strays.gaps(gateway, now).is_complete();
     let gaps: Vec<&str> = ["greedy/4", "greedy/5", "greedy-too/1"]
@@ -536,7 +556,9 @@ fn gateways_of_one_namespace_kept_any_number_of_unknown_backends() {
 #[test]
 fn more_unknown_backends_than_are_kept_are_a_gap_until_their_sessions_are_over() {
     let shop = Shop::new();
-    shop.book.hear(GROUP, Told::Sessions(invented(&shop, 1001))).unwrap();
+    shop.registry
+        .receive(GROUP, NodeReport::Sessions(invented(&shop, 1001)))
+        .unwrap();
     let is_told = || {
         shop.pod(1)
             .unwrap()
@@ -549,7 +571,7 @@ fn more_unknown_backends_than_are_kept_are_a_gap_until_their_sessions_are_over()
     // None of them is known by what is nothing new.
     shop.observe(&[(1, EndpointState::Ready), (2, EndpointState::Ready)]);
     assert!(is_told());
-    let content = &mut *shop.book.content();
+    let content = &mut *shop.registry.content();
     let strays = &mut content.attendance.strays;
     strays.forget(&content.places, later(599));
     assert!(!strays.gaps(GROUP, later(599)).is_complete());
@@ -560,17 +582,21 @@ fn more_unknown_backends_than_are_kept_are_a_gap_until_their_sessions_are_over()
 #[test]
 fn a_new_pod_may_be_one_of_those_that_had_no_room() {
     let (shop, envoy) = (Shop::new(), envoy());
-    shop.book.hear(GROUP, Told::Sessions(invented(&shop, 1000))).unwrap();
+    shop.registry
+        .receive(GROUP, NodeReport::Sessions(invented(&shop, 1000)))
+        .unwrap();
     see(&envoy, shop.backend(3), 1);
     let memory = shop.hear(&envoy);
     shop.observe(&[(1, EndpointState::Ready), (3, EndpointState::Ready)]);
     see(&envoy, shop.backend(1), 1);
     assert_ne!(shop.hear(&envoy), memory);
     // Not all the time, for one who always has too many.
-    let asked = || shop.book.content().attendance.strays.asked(GROUP);
+    let asked = || shop.registry.content().attendance.strays.resync_requests(GROUP);
     let before = asked();
     for pod in 4..40 {
-        shop.book.hear(GROUP, Told::Sessions(invented(&shop, 1001))).unwrap();
+        shop.registry
+            .receive(GROUP, NodeReport::Sessions(invented(&shop, 1001)))
+            .unwrap();
         shop.observe(&[(pod, EndpointState::Ready)]);
     }
     assert_eq!(asked(), before);
@@ -583,8 +609,8 @@ fn another_replica_tells_that_a_pod_was_unknown() {
     shop.hear(&envoy);
     shop.observe(&[(3, EndpointState::Ready)]);
     other
-        .book
-        .hear_replica("shop", shop.book.replica(After::default()))
+        .registry
+        .receive_replica("shop", shop.registry.replica(ChangesAfter::default()))
         .unwrap();
     let gaps = other.pod(1).unwrap().gaps;
     assert!(
@@ -593,9 +619,12 @@ fn another_replica_tells_that_a_pod_was_unknown() {
     );
     // Its Envoy, which was not asked yet, may go to the other one.
     see(&envoy, other.backend(1), 2);
-    let asked = shop.book.content().attendance.asked(GROUP);
-    assert_eq!((asked, other.book.content().attendance.asked(GROUP)), (1, 1));
-    let memory = other.book.content().memory;
+    let asked = shop.registry.content().attendance.resync_requests(GROUP);
+    assert_eq!(
+        (asked, other.registry.content().attendance.resync_requests(GROUP)),
+        (1, 1)
+    );
+    let memory = other.registry.content().memory;
     assert_ne!(other.hear(&envoy), memory);
 }
 
@@ -603,13 +632,13 @@ fn another_replica_tells_that_a_pod_was_unknown() {
 #[test]
 fn what_budgets_cannot_tell_apart_has_none() {
     let twins = ["service/shop/s54211/80", "service/shop/s144659/80"].map(|base| ClusterName(base.into()));
-    let book = Book::new();
+    let registry = SessionRegistry::new();
     let (services, web) = (["a", "b"].map(|service| name("shop", service)), [name("shop", "web")]);
     let pods = [endpoint(1, EndpointState::Ready), endpoint(2, EndpointState::Ready)];
     let publish = |index: usize, gateways: &[ObjectName]| {
         let cluster = &twins[index];
         let given = published(cluster, &services[index], gateways, &[600]);
-        book.publish([given].into_iter(), [(cluster, &pods[..])].into_iter());
+        registry.publish([given].into_iter(), [(cluster, &pods[..])].into_iter());
     };
     publish(0, &web);
     let (envoy, destination) = (envoy(), twins[0].destination());
@@ -617,10 +646,17 @@ fn what_budgets_cannot_tell_apart_has_none() {
         let backend = Backend::new(destination, address(1), Duration::from_secs(600));
         see(&envoy, backend, session.wrapping_mul(0x9e37_79b9));
     }
-    book.hear(GROUP, Told::Sessions(envoy.report(now()).unwrap())).unwrap();
-    book.content().since = Some(Timestamp::UNIX_EPOCH);
-    book.rebalance(twins.iter());
-    let budgets = |seconds| book.content().hear(GROUP, Report::default(), later(seconds)).len();
+    registry
+        .receive(GROUP, NodeReport::Sessions(envoy.report(now()).unwrap()))
+        .unwrap();
+    registry.content().since = Some(Timestamp::UNIX_EPOCH);
+    registry.rebalance(twins.iter());
+    let budgets = |seconds| {
+        registry
+            .content()
+            .receive_report(GROUP, Report::default(), later(seconds))
+            .len()
+    };
     assert_eq!((budgets(0), budgets(60)), (0, 1));
     publish(1, &web);
     assert_eq!(budgets(120), 0);

@@ -5,23 +5,23 @@ use limpet_core::keyring::{Entry, KeyId, KeyState, Seals, Secret};
 use tokio::sync::watch;
 
 use super::*;
-use crate::cluster::reconcile::keyring::Keys;
+use crate::cluster::reconcile::keyring::PublishedKeys;
 
 /// Lets each replica hear what the other knows that it does not, until neither does. Returns how often that took.
 fn exchange(one: &Shop, two: &Shop) -> usize {
-    let mut known = [After::default(), After::default()];
+    let mut known = [ChangesAfter::default(), ChangesAfter::default()];
     for rounds in 0..10 {
-        let told = [one.book.replica(known[0]), two.book.replica(known[1])];
+        let told = [one.registry.replica(known[0]), two.registry.replica(known[1])];
         if rounds > 0 && told.iter().all(|told| told.accounts.is_empty()) {
             return rounds;
         }
-        known = told.each_ref().map(|told| After {
+        known = told.each_ref().map(|told| ChangesAfter {
             process: told.process,
             changes: told.changes,
         });
         let [of_one, of_two] = told;
-        assert_eq!(one.book.hear_replica("two", of_two), Ok(true));
-        assert_eq!(two.book.hear_replica("one", of_one), Ok(true));
+        assert_eq!(one.registry.receive_replica("two", of_two), Ok(true));
+        assert_eq!(two.registry.receive_replica("one", of_one), Ok(true));
     }
     panic!("they never stop telling each other");
 }
@@ -38,17 +38,17 @@ fn replicas_know_together_what_envoys_told_each() {
     envoys[0].leave(Left::Moved);
     one.hear(&envoys[0]);
     two.hear(&envoys[1]);
-    let load = Load {
+    let load = RequestLoad {
         destination: one.backend(1).destination,
         host: address(1),
         in_flight: 2,
     };
-    two.book.hear(GROUP, Told::Load(7, vec![load])).unwrap();
+    two.registry.receive(GROUP, NodeReport::Load(7, vec![load])).unwrap();
     assert!(exchange(&one, &two) <= 3);
     for shop in [&one, &two] {
         let pod = shop.pod(1).unwrap();
         assert_eq!((pod.sessions, pod.requests, pod.streams), (4, 5, 2));
-        assert_eq!(shop.book.sessions().moves, [("moved".to_owned(), 1)].into());
+        assert_eq!(shop.registry.sessions().moves, [("moved".to_owned(), 1)].into());
     }
     assert_eq!(exchange(&one, &two), 1, "what is known is told again");
     // Envoys that go to the one or the other meet the same memory, so they need not tell everything again.
@@ -56,7 +56,7 @@ fn replicas_know_together_what_envoys_told_each() {
     let memory = one.hear(&envoys[0]);
     see(&envoys[0], one.backend(2), 9);
     assert_eq!(two.hear(&envoys[0]), memory);
-    one.book.forget_loads_of_others(|_| false);
+    one.registry.forget_loads_of_others(|_| false);
     assert_eq!(one.pod(1).unwrap().streams, 0);
 }
 
@@ -65,29 +65,29 @@ fn a_replica_that_starts_again_tells_and_is_told_everything() {
     let (one, envoy) = (Shop::new(), envoy());
     see(&envoy, one.backend(1), 1);
     one.hear(&envoy);
-    let known = one.book.replica(After::default());
-    let after = After {
+    let known = one.registry.replica(ChangesAfter::default());
+    let after = ChangesAfter {
         process: known.process,
         changes: known.changes,
     };
-    assert_eq!(one.book.replica(after).accounts, []);
+    assert_eq!(one.registry.replica(after).accounts, []);
     let two = Shop::new();
-    assert_eq!(two.book.replica(after).accounts, []);
-    assert_eq!(two.book.hear_replica("one", known), Ok(true));
+    assert_eq!(two.registry.replica(after).accounts, []);
+    assert_eq!(two.registry.receive_replica("one", known), Ok(true));
     // What was asked of another process says nothing of this one.
-    assert_eq!(two.book.replica(after).accounts.len(), 1);
+    assert_eq!(two.registry.replica(after).accounts.len(), 1);
     assert_eq!(two.pod(1).unwrap().sessions, 1);
 }
 
 #[test]
 fn a_query_is_read_as_it_was_written() {
-    let after = After {
+    let after = ChangesAfter {
         process: u64::MAX,
         changes: 7,
     };
-    assert_eq!(After::of_query(&after.query(8)), (after, 8));
+    assert_eq!(ChangesAfter::of_query(&after.query(8)), (after, 8));
     for query in ["", "process", "process=x&changes=-1", "changes=1&other=2"] {
-        assert_eq!(After::of_query(query).0.process, 0, "{query}");
+        assert_eq!(ChangesAfter::of_query(query).0.process, 0, "{query}");
     }
 }
 
@@ -100,51 +100,55 @@ fn who_has_begun_anew_is_counted_once_by_all_replicas() {
     }
     envoy.leave(Left::Rebalanced(backend, now()));
     shop.hear(&envoy);
-    let twice = [(); 2].map(|()| other.book.hear_replica("one", shop.book.replica(After::default())));
+    let twice = [(); 2].map(|()| {
+        other
+            .registry
+            .receive_replica("one", shop.registry.replica(ChangesAfter::default()))
+    });
     assert_eq!(twice, [Ok(true), Ok(true)]);
     for shop in [&shop, &other] {
-        let staying = shop
-            .book
-            .content()
-            .ledger
-            .staying((ClusterId::of(&shop.cluster), backend.host), GROUP, now());
+        let staying =
+            shop.registry
+                .content()
+                .ledger
+                .staying((ClusterId::of(&shop.cluster), backend.host), GROUP, now());
         assert_eq!(staying.0, 2);
-        assert_eq!(shop.book.sessions().moves, [("rebalanced".to_owned(), 1)].into());
+        assert_eq!(shop.registry.sessions().moves, [("rebalanced".to_owned(), 1)].into());
     }
 }
 
 #[test]
 fn what_no_replica_says_is_refused() {
     let (shop, other) = (Shop::new(), Shop::new());
-    let good = other.book.replica(After::default());
+    let good = other.registry.replica(ChangesAfter::default());
     let in_an_hour = now().after(std::time::Duration::from_secs(3600)).unix_millis();
     let known = || {
-        let content = shop.book.content();
+        let content = shop.registry.content();
         (content.memory, content.since)
     };
     let before = known();
     for bad in [
-        Replica {
+        ReplicaKnowledge {
             memory: 0,
             ..good.clone()
         },
-        Replica {
+        ReplicaKnowledge {
             memory: 1,
             ..good.clone()
         },
-        Replica {
+        ReplicaKnowledge {
             process: 0,
             ..good.clone()
         },
-        Replica {
+        ReplicaKnowledge {
             since: in_an_hour,
             ..good.clone()
         },
     ] {
-        assert!(shop.book.hear_replica("other", bad).is_err());
+        assert!(shop.registry.receive_replica("other", bad).is_err());
         assert_eq!(known(), before);
     }
-    assert_eq!(shop.book.hear_replica("other", good), Ok(true));
+    assert_eq!(shop.registry.receive_replica("other", good), Ok(true));
 }
 
 #[test]
@@ -161,19 +165,22 @@ fn a_replica_tells_only_of_what_is_published() {
     }
     let report = envoy.report(now()).unwrap();
     for group in [GROUP, "shop/other"] {
-        other.book.hear(group, Told::Sessions(report.clone())).unwrap();
+        other
+            .registry
+            .receive(group, NodeReport::Sessions(report.clone()))
+            .unwrap();
     }
-    let wants = shop.book.wants();
-    let told = || other.book.replica(After::default());
-    assert_eq!(shop.book.hear_replica("other", told()), Ok(false));
-    assert_eq!(shop.book.content().ledger.hosts().len(), 1);
+    let wants = shop.registry.replica_wants();
+    let told = || other.registry.replica(ChangesAfter::default());
+    assert_eq!(shop.registry.receive_replica("other", told()), Ok(false));
+    assert_eq!(shop.registry.content().ledger.hosts().len(), 1);
     assert_eq!(shop.pod(1).unwrap().sessions, 1);
     // It is asked for all again when more is known.
-    assert_eq!(shop.book.wants(), wants);
+    assert_eq!(shop.registry.replica_wants(), wants);
     shop.publish_for(&["web", "other"], &[600, 700]);
     shop.observe(&[(1, EndpointState::Ready), (9, EndpointState::Ready)]);
-    assert_ne!(shop.book.wants(), wants);
-    assert_eq!(shop.book.hear_replica("other", told()), Ok(true));
+    assert_ne!(shop.registry.replica_wants(), wants);
+    assert_eq!(shop.registry.receive_replica("other", told()), Ok(true));
     assert_eq!((shop.pod(1).unwrap().sessions, shop.pod(9).unwrap().sessions), (2, 1));
 }
 
@@ -195,50 +202,50 @@ fn a_replica_that_knows_much_tells_it_in_parts() {
             report.backends[0].address = vec![10, 0, 0, *number];
             report.backends[0].live_for = *live_for;
             report.backends[0].windows[0].number = sub_window(*live_for, now());
-            shop.book.hear(GROUP, Told::Sessions(report)).unwrap();
+            shop.registry.receive(GROUP, NodeReport::Sessions(report)).unwrap();
         }
     }
-    let mut after = After::default();
+    let mut after = ChangesAfter::default();
     for (part, more) in [true, false].into_iter().enumerate() {
-        let told = shop.book.replica(after);
+        let told = shop.registry.replica(after);
         assert_eq!(told.more, more, "part {part}");
-        after = After {
+        after = ChangesAfter {
             process: told.process,
             changes: told.changes,
         };
-        assert_eq!(other.book.hear_replica("shop", told), Ok(true));
+        assert_eq!(other.registry.receive_replica("shop", told), Ok(true));
     }
-    assert_eq!(shop.book.replica(after).accounts, []);
+    assert_eq!(shop.registry.replica(after).accounts, []);
     // Without the gaps: one of a start ends after seconds.
     let known = |shop: &Shop| PodSessions {
-        gaps: Gaps::default(),
+        gaps: CountGaps::default(),
         ..shop.pod(60).unwrap()
     };
     assert_eq!(known(&other), known(&shop));
 }
 
-fn sealing(replica: &str, key: u8) -> Sealing {
+fn sealing(replica: &str, key: u8) -> AnswerSealing {
     let entry = Entry {
         id: KeyId(1),
         state: KeyState::Signing,
         secret: Some(Secret::new([key; Secret::LEN])),
     };
-    let keys = Keys {
+    let keys = PublishedKeys {
         seals: Some(Seals::new(&[entry], b"limpet test").into()),
-        ..Keys::default()
+        ..PublishedKeys::default()
     };
-    Sealing::new(replica.to_owned(), watch::channel(keys).1)
+    AnswerSealing::new(replica.to_owned(), watch::channel(keys).1)
 }
 
 #[test]
 fn an_answer_is_that_of_the_replica_that_was_asked() {
     let (shop, other) = (Shop::new(), Shop::new());
-    assert_eq!(shop.book.answer("question=7"), None, "it has no keyring");
-    shop.book.seal_by(sealing("one", 1));
-    let answer = shop.book.answer("question=7").unwrap();
+    assert_eq!(shop.registry.answer("question=7"), None, "it has no keyring");
+    shop.registry.seal_by(sealing("one", 1));
+    let answer = shop.registry.answer("question=7").unwrap();
     let two = sealing("two", 1);
     let told = two.open("one", 7, &answer).unwrap();
-    assert_eq!(other.book.hear_replica("one", told), Ok(true));
+    assert_eq!(other.registry.receive_replica("one", told), Ok(true));
     assert!(two.open("one", 8, &answer).is_err(), "an answer to another question");
     assert!(two.open("three", 7, &answer).is_err(), "of another replica");
     assert!(sealing("two", 2).open("one", 7, &answer).is_err(), "by another keyring");
@@ -247,6 +254,6 @@ fn an_answer_is_that_of_the_replica_that_was_asked() {
         changed[place] ^= 1;
         assert!(two.open("one", 7, &changed).is_err());
     }
-    let unsealed = prost::Message::encode_to_vec(&shop.book.replica(After::default()));
+    let unsealed = prost::Message::encode_to_vec(&shop.registry.replica(ChangesAfter::default()));
     assert!(two.open("one", 7, &unsealed).is_err());
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn bed() -> Bed {
-    Bed::new(Protocol::Delta)
+    Bed::new(ProtocolVariant::Delta)
 }
 
 #[test]
@@ -11,7 +11,7 @@ fn everything_comes_first_and_then_what_changed() {
     bed.ask(Cluster, &[]);
     assert_eq!(bed.responses(), ["Cluster a=1 b=1 c=1"]);
     assert!(!bed.is_settled());
-    assert!(matches!(bed.ack(Cluster), Answer::Acknowledged(resources) if resources.len() == 3));
+    assert!(matches!(bed.ack(Cluster), ResponseVerdict::Acknowledged(resources) if resources.len() == 3));
     assert!(bed.responses().is_empty() && bed.is_settled());
 
     bed.publish(&[(Cluster, "b", "2"), (Cluster, "c", ""), (Cluster, "d", "1")]);
@@ -167,7 +167,7 @@ fn what_is_refused_is_sent_again_when_it_changed() {
     let answer = bed.nack(RouteConfiguration, "no such cluster");
     assert_eq!(
         answer,
-        Answer::Refused(vec![("r".into(), Some(bad))], "no such cluster".into())
+        ResponseVerdict::Refused(vec![("r".into(), Some(bad))], "no such cluster".into())
     );
     assert!(bed.responses().is_empty() && !bed.is_settled());
     let words = Arc::from("no such cluster");
@@ -256,11 +256,11 @@ fn answers_to_other_responses_mean_nothing() {
     bed.ask(Secret, &["s"]);
     bed.responses();
     for nonce in ["", "0", "2", "x"] {
-        assert_eq!(bed.send(Secret, nonce.to_owned(), None), Answer::None);
+        assert_eq!(bed.send(Secret, nonce.to_owned(), None), ResponseVerdict::None);
     }
     assert!(!bed.is_settled());
     bed.ack(Secret);
-    assert_eq!(bed.ack(Secret), Answer::None, "it is answered already");
+    assert_eq!(bed.ack(Secret), ResponseVerdict::None, "it is answered already");
     assert!(bed.is_settled());
 }
 
@@ -294,7 +294,11 @@ fn much_is_sent_in_parts_where_it_may_be() {
 
 #[test]
 fn filter_configurations_alone_are_served_alone() {
-    let stream = Subscriber::new(Protocol::Delta, Service::ExtensionConfig, Abilities::default());
+    let stream = Subscriber::new(
+        ProtocolVariant::Delta,
+        StreamService::ExtensionConfig,
+        NodeAbilities::default(),
+    );
     let served = ResourceType::ALL.into_iter().filter(|each| stream.serves(*each));
     assert_eq!(served.collect::<Vec<_>>(), [ExtensionConfig]);
 }

@@ -11,7 +11,7 @@ const HOSTS: [(ResourceType, &str, &str); 3] = [
 
 /// A node that takes virtual hosts one by one, with everything.
 fn settled() -> Bed {
-    let mut bed = Bed::new(Protocol::Delta);
+    let mut bed = Bed::new(ProtocolVariant::Delta);
     bed.stream.takes_hosts = true;
     bed.publish(&HOSTS);
     bed.publish(&[
@@ -113,7 +113,7 @@ fn hosts_of_a_removed_listener_stay_while_it_drains() {
 
 #[test]
 fn who_cannot_take_hosts_gets_them_inside() {
-    for protocol in [Protocol::Delta, Protocol::StateOfTheWorld] {
+    for protocol in [ProtocolVariant::Delta, ProtocolVariant::StateOfTheWorld] {
         let mut bed = Bed::new(protocol);
         bed.publish(&HOSTS);
         bed.publish(&[(RouteConfiguration, "web", "1")]);

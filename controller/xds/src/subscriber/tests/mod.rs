@@ -24,22 +24,22 @@ fn resource(resource_type: ResourceType, name: &str, content: &str) -> Arc<Resou
 
 /// A stream, and the group of its node.
 struct Bed {
-    group: Group,
+    group: ResourceGroup,
     stream: Subscriber,
     resources: Resources,
     now: Instant,
     /// Of the last response of each type.
-    sent: BTreeMap<ResourceType, Response>,
+    sent: BTreeMap<ResourceType, SubscriberResponse>,
     names: BTreeMap<ResourceType, Vec<String>>,
 }
 
 impl Bed {
-    fn new(protocol: Protocol) -> Self {
-        let mut group = Group::default();
-        group.want_wholes(true);
+    fn new(protocol: ProtocolVariant) -> Self {
+        let mut group = ResourceGroup::default();
+        group.keep_wholes(true);
         Self {
             group,
-            stream: Subscriber::new(protocol, Service::Aggregated, Abilities::default()),
+            stream: Subscriber::new(protocol, StreamService::Aggregated, NodeAbilities::default()),
             resources: Resources::new(),
             now: Instant::now(),
             sent: BTreeMap::new(),
@@ -61,11 +61,11 @@ impl Bed {
 
     /// The node is gone, and comes back with nothing but what it says.
     fn reconnect(&mut self) {
-        let abilities = Abilities {
+        let abilities = NodeAbilities {
             takes_hosts: self.stream.takes_hosts,
             has_preflight: self.stream.has_preflight,
         };
-        self.stream = Subscriber::new(self.stream.protocol, Service::Aggregated, abilities);
+        self.stream = Subscriber::new(self.stream.protocol, StreamService::Aggregated, abilities);
         self.sent.clear();
     }
 
@@ -93,7 +93,7 @@ impl Bed {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         let all = self.names.entry(resource_type).or_default();
         all.extend(names.clone());
-        if self.stream.protocol == Protocol::StateOfTheWorld {
+        if self.stream.protocol == ProtocolVariant::StateOfTheWorld {
             let nonce = self.sent.get(&resource_type).map(|response| response.nonce.to_string());
             self.send(resource_type, nonce.unwrap_or_default(), None);
         } else {
@@ -109,7 +109,7 @@ impl Bed {
     fn drop_names(&mut self, resource_type: ResourceType, names: &[&str]) {
         let all = self.names.entry(resource_type).or_default();
         all.retain(|name| !names.contains(&name.as_str()));
-        if self.stream.protocol == Protocol::StateOfTheWorld {
+        if self.stream.protocol == ProtocolVariant::StateOfTheWorld {
             self.ask(resource_type, &[]);
         } else {
             let request = DeltaDiscoveryRequest {
@@ -134,23 +134,23 @@ impl Bed {
         self.stream.delta_request(resource_type, request, &self.group);
     }
 
-    fn ack(&mut self, resource_type: ResourceType) -> Answer {
+    fn ack(&mut self, resource_type: ResourceType) -> ResponseVerdict {
         let nonce = self.sent[&resource_type].nonce.to_string();
         self.send(resource_type, nonce, None)
     }
 
-    fn nack(&mut self, resource_type: ResourceType, message: &str) -> Answer {
+    fn nack(&mut self, resource_type: ResourceType, message: &str) -> ResponseVerdict {
         let nonce = self.sent[&resource_type].nonce.to_string();
         self.send(resource_type, nonce, Some(message))
     }
 
-    fn send(&mut self, resource_type: ResourceType, nonce: String, error: Option<&str>) -> Answer {
+    fn send(&mut self, resource_type: ResourceType, nonce: String, error: Option<&str>) -> ResponseVerdict {
         let error_detail = error.map(|message| Status {
             message: message.to_owned(),
             ..Status::default()
         });
         match self.stream.protocol {
-            Protocol::Delta => {
+            ProtocolVariant::Delta => {
                 let request = DeltaDiscoveryRequest {
                     response_nonce: nonce,
                     error_detail,
@@ -158,7 +158,7 @@ impl Bed {
                 };
                 self.stream.delta_request(resource_type, request, &self.group)
             }
-            Protocol::StateOfTheWorld => {
+            ProtocolVariant::StateOfTheWorld => {
                 let request = DiscoveryRequest {
                     response_nonce: nonce,
                     error_detail,

@@ -1,10 +1,10 @@
 use super::super::order::{CLUSTERS_PATIENCE, FILTERS_INTERVAL, PATIENCE};
 use super::*;
 
-const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
+const BOTH: [ProtocolVariant; 2] = [ProtocolVariant::Delta, ProtocolVariant::StateOfTheWorld];
 
 /// A node that has one of each.
-fn served(protocol: Protocol) -> Bed {
+fn served(protocol: ProtocolVariant) -> Bed {
     let mut bed = Bed::new(protocol);
     bed.publish(&[
         (Cluster, "a", "1"),
@@ -40,7 +40,7 @@ fn a_route_waits_for_its_new_cluster_and_its_endpoints() {
             (ClusterLoadAssignment, "b", "1"),
             (RouteConfiguration, "web", "b"),
         ]);
-        let whole = if protocol == Protocol::Delta {
+        let whole = if protocol == ProtocolVariant::Delta {
             "Cluster b=1"
         } else {
             "Cluster a=1 b=1"
@@ -207,7 +207,7 @@ fn a_cluster_is_removed_after_its_routes_are_replaced() {
             (Cluster, "b", "1"),
             (RouteConfiguration, "web", "b"),
         ]);
-        let whole = if protocol == Protocol::Delta {
+        let whole = if protocol == ProtocolVariant::Delta {
             "Cluster b=1"
         } else {
             "Cluster a=1 b=1"
@@ -218,7 +218,7 @@ fn a_cluster_is_removed_after_its_routes_are_replaced() {
         bed.wait(10 * PATIENCE);
         assert!(bed.responses().is_empty(), "it may still be named");
         bed.ack(RouteConfiguration);
-        let whole = if protocol == Protocol::Delta {
+        let whole = if protocol == ProtocolVariant::Delta {
             "Cluster -a"
         } else {
             "Cluster b=1"
@@ -241,7 +241,7 @@ fn a_cluster_stays_while_its_routes_refuse_to_be_replaced() {
         bed.wait(10 * PATIENCE);
         assert!(bed.responses().is_empty());
         bed.publish(&[(RouteConfiguration, "web", "good")]);
-        let whole = if protocol == Protocol::Delta {
+        let whole = if protocol == ProtocolVariant::Delta {
             "Cluster -a"
         } else {
             "Cluster"
@@ -283,7 +283,7 @@ fn a_cluster_stays_until_the_node_has_the_routes_it_asks_for() {
 
 #[test]
 fn a_listener_is_removed_together_with_what_replaces_it() {
-    let mut bed = served(Protocol::Delta);
+    let mut bed = served(ProtocolVariant::Delta);
     bed.publish(&[(Cluster, "b", "1"), (Listener, "web", ""), (Listener, "web2", "1")]);
     assert_eq!(bed.responses(), ["Cluster b=1"]);
     bed.ack(Cluster);
@@ -292,7 +292,7 @@ fn a_listener_is_removed_together_with_what_replaces_it() {
 
 #[test]
 fn what_a_listener_names_is_removed_after_it() {
-    let mut bed = served(Protocol::Delta);
+    let mut bed = served(ProtocolVariant::Delta);
     bed.publish(&[
         (Listener, "web", ""),
         (RouteConfiguration, "web", ""),
@@ -326,7 +326,7 @@ fn a_filter_stays_with_the_nodes_that_ask_for_it() {
         assert!(bed.responses().is_empty() && bed.is_settled());
     }
     // A node that comes back still has it. One that is new is told that it does not exist, and does not wait for it.
-    let mut bed = served(Protocol::Delta);
+    let mut bed = served(ProtocolVariant::Delta);
     bed.publish(&[(ExtensionConfig, "filter", "")]);
     bed.reconnect();
     bed.come_with(ExtensionConfig, &["filter"], &[("filter", "1")]);
@@ -349,7 +349,7 @@ fn a_changed_cluster_gets_its_endpoints_again() {
     }
     // Also when it changed while the node was away, whichever it asks for first.
     for clusters_first in [true, false] {
-        let mut bed = served(Protocol::Delta);
+        let mut bed = served(ProtocolVariant::Delta);
         bed.publish(&[(Cluster, "a", "2")]);
         bed.reconnect();
         let mut sent = Vec::new();

@@ -12,7 +12,7 @@ fn unit(content: &str) -> String {
 }
 
 /// A node that asks for a listener, its routes and the preflight, and units `a` to `d` of version 1.
-fn asking(protocol: Protocol) -> Bed {
+fn asking(protocol: ProtocolVariant) -> Bed {
     let mut bed = Bed::new(protocol);
     bed.stream.has_preflight = true;
     for name in ["a", "b", "c", "d"] {
@@ -28,7 +28,7 @@ fn asking(protocol: Protocol) -> Bed {
 }
 
 /// A node that has all of it.
-fn settled(protocol: Protocol) -> Bed {
+fn settled(protocol: ProtocolVariant) -> Bed {
     let mut bed = asking(protocol);
     bed.ask(RouteConfiguration, &[PREFLIGHT]);
     bed.settle();
@@ -53,7 +53,7 @@ impl Bed {
     }
 }
 
-const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
+const BOTH: [ProtocolVariant; 2] = [ProtocolVariant::Delta, ProtocolVariant::StateOfTheWorld];
 
 #[test]
 fn listeners_and_routes_wait_until_all_units_are_accepted() {
@@ -119,7 +119,7 @@ fn a_bad_unit_is_found_and_holds_back_until_replaced() {
 
 /// The node refuses the unit `b`, and accepts no unit at all.
 fn refusing() -> Bed {
-    let mut bed = settled(Protocol::Delta);
+    let mut bed = settled(ProtocolVariant::Delta);
     bed.publish_units(&[("b", "bad")], "2");
     bed.responses();
     bed.nack(RouteConfiguration, "no");
@@ -191,7 +191,7 @@ fn a_bad_unit_was_not_judged_while_others_changed() {
         .flat_map(|round| bed.change_before_each_answer(round))
         .collect();
     assert_eq!(live, [""; 0], "what is known to be bad does not go live");
-    assert_eq!(bed.stream.vote("b", version), Some(Vote::Refuses));
+    assert_eq!(bed.stream.vote("b", version), Some(UnitVote::Refuses));
     bed.publish_units(&[("b", "1")], "good");
     assert!(!bed.change_before_each_answer(0).is_empty());
 }
@@ -201,7 +201,7 @@ fn a_node_that_most_others_overrule_gets_the_routes() {
     let mut bed = refusing();
     assert!(bed.stream.waits_for_judgement());
     let version = resource(VirtualHost, "b", "bad").version();
-    assert_eq!(bed.stream.vote("b", version), Some(Vote::Refuses));
+    assert_eq!(bed.stream.vote("b", version), Some(UnitVote::Refuses));
     bed.stream.overrule(Arc::new([("b".into(), version)].into()));
     assert_eq!(bed.settle(), ["RouteConfiguration preflight=frame web=2"]);
     assert!(!bed.is_settled());
@@ -215,10 +215,10 @@ fn who_refuses_even_no_unit_is_not_believed() {
         bed.responses();
         bed.nack(RouteConfiguration, "no");
         let version = resource(VirtualHost, "b", "bad").version();
-        assert_eq!(bed.stream.vote("b", version), Some(Vote::Pending));
+        assert_eq!(bed.stream.vote("b", version), Some(UnitVote::Pending));
         bed.responses();
         let answer = bed.nack(RouteConfiguration, "no");
-        assert_eq!(answer, Answer::Disbelieved(Some("no".into())));
+        assert_eq!(answer, ResponseVerdict::Disbelieved(Some("no".into())));
         assert_eq!(bed.stream.vote("b", version), None);
         assert_eq!(bed.responses(), ["RouteConfiguration preflight=frame web=2"]);
     }
@@ -226,37 +226,37 @@ fn who_refuses_even_no_unit_is_not_believed() {
 
 #[test]
 fn who_refuses_all_units_is_not_believed() {
-    let mut bed = asking(Protocol::Delta);
+    let mut bed = asking(ProtocolVariant::Delta);
     bed.ask(RouteConfiguration, &[PREFLIGHT]);
     let mut answers = Vec::new();
     while bed.responses().iter().any(|sent| sent.contains('\u{12}')) {
         answers.push(bed.nack(RouteConfiguration, "no"));
     }
     assert_eq!(answers.len(), 7);
-    assert_eq!(bed.ack(RouteConfiguration), Answer::Disbelieved(None));
+    assert_eq!(bed.ack(RouteConfiguration), ResponseVerdict::Disbelieved(None));
     assert_eq!(bed.settle()[0], "Listener web=1");
 }
 
 #[test]
 fn a_silent_node_has_no_vote_and_is_not_looked_at_again() {
-    let mut bed = settled(Protocol::Delta);
+    let mut bed = settled(ProtocolVariant::Delta);
     bed.publish_units(&[("b", "2")], "2");
     bed.responses();
     let version = resource(VirtualHost, "b", "2").version();
-    assert_eq!(bed.stream.vote("b", version), Some(Vote::Pending));
+    assert_eq!(bed.stream.vote("b", version), Some(UnitVote::Pending));
     assert!(bed.stream.deadline(bed.now).is_some());
     bed.wait(PATIENCE);
     assert_eq!(bed.responses(), [""; 0]);
     assert_eq!(bed.stream.vote("b", version), None);
     assert_eq!(bed.stream.deadline(bed.now), None, "nothing comes of a look");
     bed.ack(RouteConfiguration);
-    assert_eq!(bed.stream.vote("b", version), Some(Vote::Accepts));
+    assert_eq!(bed.stream.vote("b", version), Some(UnitVote::Accepts));
 }
 
 #[test]
 fn a_node_that_has_the_routes_is_not_asked_again() {
     for takes_hosts in [false, true] {
-        let mut bed = settled(Protocol::Delta);
+        let mut bed = settled(ProtocolVariant::Delta);
         bed.stream.takes_hosts = takes_hosts;
         bed.reconnect();
         bed.come_with(Listener, &[], &[("web", "1")]);
@@ -271,7 +271,7 @@ fn a_node_that_has_the_routes_is_not_asked_again() {
 
 #[test]
 fn the_words_of_a_node_take_a_bounded_memory() {
-    let mut bed = asking(Protocol::Delta);
+    let mut bed = asking(ProtocolVariant::Delta);
     for number in 0..2000 {
         bed.resources
             .insert_unit(resource(VirtualHost, &format!("unit-{number}"), "1"));
@@ -292,7 +292,7 @@ fn the_words_of_a_node_take_a_bounded_memory() {
 
 /// A node that takes virtual hosts one by one comes back, and has said which route configurations it has: all of them.
 fn back_with_routes(changed: &[(ResourceType, &str, &str)]) -> Bed {
-    let mut bed = asking(Protocol::Delta);
+    let mut bed = asking(ProtocolVariant::Delta);
     bed.stream.takes_hosts = true;
     bed.publish(&[(VirtualHost, "web/a", "1")]);
     bed.ask(RouteConfiguration, &[PREFLIGHT]);
@@ -358,7 +358,7 @@ fn who_does_not_say_which_hosts_it_has_is_asked_again() {
 
 #[test]
 fn who_never_asks_for_the_preflight_is_served_without() {
-    let mut bed = asking(Protocol::Delta);
+    let mut bed = asking(ProtocolVariant::Delta);
     bed.stream.has_preflight = false;
     assert_eq!(bed.settle(), ["Listener web=1"]);
     bed.ask(RouteConfiguration, &["web"]);
@@ -366,7 +366,7 @@ fn who_never_asks_for_the_preflight_is_served_without() {
     assert!(bed.is_settled());
 
     // It said that it would.
-    let mut bed = asking(Protocol::Delta);
+    let mut bed = asking(ProtocolVariant::Delta);
     assert_eq!(bed.responses(), [""; 0]);
     bed.wait(PATIENCE);
     assert_eq!(bed.responses(), ["Listener web=1"]);

@@ -1,12 +1,12 @@
 use super::*;
 
 fn bed() -> Bed {
-    Bed::new(Protocol::StateOfTheWorld)
+    Bed::new(ProtocolVariant::StateOfTheWorld)
 }
 
 impl Bed {
     /// The node comes with the version of what it has.
-    fn come_with_version(&mut self, resource_type: ResourceType, names: &[&str], version: Version) {
+    fn come_with_version(&mut self, resource_type: ResourceType, names: &[&str], version: ResourceVersion) {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         self.names.insert(resource_type, names.clone());
         let request = DiscoveryRequest {
@@ -17,7 +17,7 @@ impl Bed {
         self.stream.request(resource_type, request, &self.group);
     }
 
-    fn version(&self, resource_type: ResourceType) -> Version {
+    fn version(&self, resource_type: ResourceType) -> ResourceVersion {
         self.sent[&resource_type].version.unwrap()
     }
 }
@@ -122,7 +122,7 @@ fn a_request_that_has_not_seen_the_last_response_is_void() {
     bed.publish(&[(Secret, "s", "2")]);
     assert_eq!(bed.responses(), ["Secret s=2"]);
     bed.names.insert(Secret, vec!["s".to_owned(), "t".to_owned()]);
-    assert_eq!(bed.send(Secret, stale, None), Answer::None);
+    assert_eq!(bed.send(Secret, stale, None), ResponseVerdict::None);
     assert!(bed.responses().is_empty());
     bed.ack(Secret);
     assert_eq!(bed.settle(), ["Secret t=1"]);

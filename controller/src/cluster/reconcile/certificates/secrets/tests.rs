@@ -13,17 +13,17 @@ use crate::cluster::reconcile::turns::ROUND;
 
 /// A leader in whose namespace `many` all names of Secrets are taken.
 struct Site {
-    reconciler: Reconciler,
+    reconciler: CertificateReconciler,
     diagnostics: Diagnostics,
     asked: Asked,
-    _reporting: Arc<watch::Sender<Option<Reported>>>,
+    _reporting: Arc<watch::Sender<Option<PublishedReports>>>,
     _knowing: watch::Sender<KnownAuthority>,
     _leading: watch::Sender<bool>,
 }
 
-fn reported(count: usize) -> Reported {
+fn reported(count: usize) -> PublishedReports {
     let many = (0..count).map(|number| ObjectName::new("many", &format!("{number:03}")));
-    Reported {
+    PublishedReports {
         gateways: Arc::new(many.chain([ObjectName::new("other", "one")]).collect()),
         ..Reports::default().into()
     }
@@ -56,7 +56,7 @@ fn site(count: usize, changes: bool) -> Site {
         authority: Some(Arc::new(authority)),
         missing: None,
     });
-    let place = Place {
+    let place = SecretPlacement {
         namespace: "limpet".to_owned(),
         with_gateways: true,
         label: "c".to_owned(),
@@ -66,7 +66,7 @@ fn site(count: usize, changes: bool) -> Site {
     let (everywhere, _) = watch::channel(None);
     let diagnostics = Diagnostics::new();
     let life = Duration::from_secs(3600);
-    let (reconciler, _) = Reconciler::new(
+    let (reconciler, _) = CertificateReconciler::new(
         client,
         (place, life),
         reports,

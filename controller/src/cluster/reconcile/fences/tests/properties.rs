@@ -44,13 +44,13 @@ proptest! {
     fn no_address_is_given_before_its_fence(events in prop::collection::vec(event(), 1..120)) {
         const ADDRESSES: [&str; 2] = [A, B];
         const SERVICES: [&str; 2] = ["shop", "other"];
-        let mut fences = Fences::default();
+        let mut fences = FenceTracker::default();
         let mut now = 0;
         let mut pods = [0; 2];
         // When a pod was first seen to have its address.
         let mut first: BTreeMap<String, u64> = BTreeMap::new();
         let mut shown: [BTreeMap<&str, String>; 2] = [BTreeMap::new(), BTreeMap::new()];
-        let mut everywhere = List::default();
+        let mut everywhere = FenceList::default();
         // When an address last changed its owner, and the new owner.
         let mut changed: BTreeMap<&str, (u64, String)> = BTreeMap::new();
         for event in events {
@@ -72,18 +72,19 @@ proptest! {
                     }
                 }
                 Event::Keep => {
-                    if let Some((list, _)) = fences.wanted(LIFE, at(now)) {
+                    if let Some((list, _)) = fences.desired_list(LIFE, at(now)) {
                         fences.set_list(list, at(now));
                     }
-                    prop_assert!(fences.wanted(LIFE, at(now)).is_none(), "all of it is kept at once");
+                    prop_assert!(fences.desired_list(LIFE, at(now)).is_none(), "all of it is kept at once");
                 }
                 Event::Acknowledge => everywhere = fences.list().clone(),
                 Event::Wait(millis) => now += millis,
                 Event::Restart => {
                     let list = fences.list().clone();
-                    fences = Fences::default();
+                    fences = FenceTracker::default();
                     fences.set_list(list.clone(), at(now));
-                    prop_assert!(fences.wanted(LIFE, at(now)).is_none(), "nothing is written because of a restart");
+                    let desired = fences.desired_list(LIFE, at(now));
+                    prop_assert!(desired.is_none(), "nothing is written because of a restart");
                     changed.clear();
                     // All slices are up to date.
                     for (text, owner) in shown.iter_mut().flatten() {
@@ -123,7 +124,7 @@ proptest! {
     fn another_namespace_changes_nothing_here(
         events in prop::collection::vec((any::<bool>(), 0..2usize, 0..2usize, 0..4u8, 0..3000u64), 1..60),
     ) {
-        let (mut apart, mut together) = (Fences::default(), Fences::default());
+        let (mut apart, mut together) = (FenceTracker::default(), FenceTracker::default());
         let mut now = 0;
         for (is_ours, service, index, owner, pause) in events {
             let text = [A, B][index];
@@ -136,12 +137,12 @@ proptest! {
                 prop_assert_eq!(apart.observe(&port, &endpoints(&shown), at(now)), changed);
             }
             for fences in [&mut apart, &mut together] {
-                if let Some((list, _)) = fences.wanted(LIFE, at(now)) {
+                if let Some((list, _)) = fences.desired_list(LIFE, at(now)) {
                     fences.set_list(list, at(now));
                 }
                 release(fences, true, now);
             }
-            let ours = |fences: &Fences| -> Vec<Fence> {
+            let ours = |fences: &FenceTracker| -> Vec<AddressFence> {
                 fences.list().iter().filter(|fence| fence.namespace == "web").cloned().collect()
             };
             prop_assert_eq!(ours(&apart), ours(&together));

@@ -13,14 +13,14 @@ fn a_revoked_signing_key_is_replaced_in_the_same_write() {
     // Whether or not Envoys have the keyring as it is.
     assert!(turn(&mut state, &mut store, 100, false));
     assert_eq!(store.states(), [(1, Revoked), (2, Signing)]);
-    let data = store.secrets[&Which::Keyring].data.as_ref().unwrap();
+    let data = store.secrets[&KeyringSecret::Keyring].data.as_ref().unwrap();
     let text = String::from_utf8(data["keyring.json"].0.clone()).unwrap();
     assert!(!text.contains(&**leaked), "the bytes are still there");
     assert_eq!(store.annotation(REVOKE).unwrap(), "1", "until all Envoys know");
     assert!(!turn(&mut state, &mut store, 101, false));
     assert!(state.revoking().is_some());
     // Another replica becomes the leader.
-    let mut state = State::new(config());
+    let mut state = KeyringState::new(config());
     assert!(turn(&mut state, &mut store, 102, true));
     assert_eq!(
         (store.annotation(REVOKE), store.annotation(REVOKED).unwrap()),
@@ -73,7 +73,7 @@ fn a_revocation_of_no_key_is_told_and_changes_nothing() {
             "metadata.annotations[limpet.dev/revoke]: expected ids of keys of the keyring (1), with commas between \
              them, found {wrong:?}: nothing is revoked"
         );
-        assert_eq!(problems, [(Which::Keyring, expected)]);
+        assert_eq!(problems, [(KeyringSecret::Keyring, expected)]);
         // A rotation goes on meanwhile.
         store.annotate("now");
         assert!(turn(&mut state, &mut store, 100, true));
@@ -108,7 +108,7 @@ fn a_revocation_of_many_keys_keeps_all_their_ids() {
         (key.id, key.state) = (id, KeyStateConfig::Retiring);
         document.keys.push(key);
     }
-    store.change(Which::Keyring, |secret| {
+    store.change(KeyringSecret::Keyring, |secret| {
         let json = serde_json::to_vec(&document).unwrap();
         let data = secret.data.as_mut().unwrap();
         data.insert("keyring.json".to_owned(), ByteString(json));
@@ -130,15 +130,17 @@ fn a_misspelt_annotation_is_told_with_those_that_exist() {
     assert!(!turn(&mut state, &mut store, 100, true));
     let expected = "metadata.annotations[limpet.dev/revok]: expected no annotation of this name, but \
                     limpet.dev/revoke, limpet.dev/revoked, limpet.dev/rotate, limpet.dev/rotated; it has no effect";
-    assert_eq!(state.problems(at(100)), [(Which::Keyring, expected.to_owned())]);
-    store.change(Which::KeyEncryptionKey, |secret| {
+    assert_eq!(state.problems(at(100)), [(KeyringSecret::Keyring, expected.to_owned())]);
+    store.change(KeyringSecret::KeyEncryptionKey, |secret| {
         let annotations = secret.metadata.annotations.get_or_insert_default();
         annotations.insert(ROTATE.to_owned(), "now".to_owned());
     });
     look(&mut state, &store);
     let problems = state.problems(at(100));
     assert!(
-        problems.iter().any(|(which, _)| *which == Which::KeyEncryptionKey),
+        problems
+            .iter()
+            .any(|(which, _)| *which == KeyringSecret::KeyEncryptionKey),
         "{problems:?}"
     );
 }

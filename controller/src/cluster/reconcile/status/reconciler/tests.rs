@@ -8,8 +8,8 @@ use limpet_model::reports::{IngressRouteReport, IngressRouteStatus};
 use serde_json::json;
 
 use super::*;
-use crate::cluster::kube::{Observed, ObservedStatus};
-use crate::cluster::reconcile::replicas::{Exchange, ReplicaLease};
+use crate::cluster::kube::{ObservedObjectStatus, ObservedStatus};
+use crate::cluster::reconcile::replicas::{ReplicaExchange, ReplicaLease};
 
 /// An API server that is away.
 fn nobody() -> Client {
@@ -19,12 +19,12 @@ fn nobody() -> Client {
 
 /// A leader, and what it gets everything from.
 struct Site {
-    reconciler: Reconciler,
+    reconciler: StatusReconciler,
     snapshots: limpet_xds::Snapshots,
     observing: watch::Sender<Observation>,
-    _reporting: watch::Sender<Option<Reported>>,
+    _reporting: watch::Sender<Option<PublishedReports>>,
     _leading: watch::Sender<bool>,
-    _exchange: Exchange,
+    _exchange: ReplicaExchange,
 }
 
 fn site(reports: Reports) -> Site {
@@ -35,21 +35,28 @@ fn site(reports: Reports) -> Site {
         name: "replicas".to_owned(),
         replica: "one".to_owned(),
     };
-    let (exchange, replicas) = Exchange::new(&client, &lease, Duration::ZERO, leads.clone(), watch::channel(false).1);
+    let (exchange, replicas) = ReplicaExchange::new(
+        &client,
+        &lease,
+        Duration::ZERO,
+        None,
+        leads.clone(),
+        watch::channel(false).1,
+    );
     let (reporting, reported) = watch::channel(Some(reports.into()));
     let (observing, observation) = watch::channel(Observation::default());
-    let inputs = Inputs {
+    let inputs = StatusInputs {
         reported,
         observation,
         delivery: Delivery::Xds(snapshots.status()),
         replicas,
-        without_service: watch::channel(Refused::new()).1,
-        without_envoys: watch::channel(Written::default()).1,
+        without_service: watch::channel(RefusedServices::new()).1,
+        without_envoys: watch::channel(WrittenManifests::default()).1,
     };
     let recorder = EventRecorder::new(client.clone(), "limpet.dev/test".to_owned(), "one".to_owned());
-    let facts = Facts::default();
+    let facts = StatusFacts::default();
     Site {
-        reconciler: Reconciler::new(client, inputs, leads, StatusMetrics::default(), facts, recorder),
+        reconciler: StatusReconciler::new(client, inputs, leads, StatusMetrics::default(), facts, recorder),
         snapshots,
         observing,
         _reporting: reporting,
@@ -97,7 +104,7 @@ async fn an_ingress_route_of_another_class_keeps_its_status() {
             .collect(),
         ..Reports::default()
     };
-    let observed = |status: &serde_json::Value| Observed {
+    let observed = |status: &serde_json::Value| ObservedObjectStatus {
         uid: "uid".to_owned(),
         version: "1".to_owned(),
         status: ObservedStatus::new(Kind::IngressRoute, status, "").unwrap(),
@@ -118,7 +125,7 @@ async fn an_ingress_route_of_another_class_keeps_its_status() {
     let mut site = site(Reports::default());
     let reconciler = &mut site.reconciler;
     let mut differ = |reports: Reports| {
-        reconciler.look(&reports.into());
+        reconciler.update_desired(&reports.into());
         let jobs = reconciler.jobs(&observation).into_iter();
         jobs.map(|job| job.name.name).collect::<Vec<_>>()
     };
@@ -127,13 +134,13 @@ async fn an_ingress_route_of_another_class_keeps_its_status() {
 }
 
 /// An `HTTPRoute` with an entry of ours that nobody wants.
-fn left_over(number: usize) -> (ObjectName, Observed) {
+fn left_over(number: usize) -> (ObjectName, ObservedObjectStatus) {
     left_over_in("shop", number, "1")
 }
 
-fn left_over_in(namespace: &str, number: usize, version: &str) -> (ObjectName, Observed) {
+fn left_over_in(namespace: &str, number: usize, version: &str) -> (ObjectName, ObservedObjectStatus) {
     let status = json!({"parents": [{"controllerName": "", "parentRef": {}, "conditions": []}]});
-    let observed = Observed {
+    let observed = ObservedObjectStatus {
         uid: "uid".to_owned(),
         version: version.to_owned(),
         status: ObservedStatus::new(Kind::HttpRoute, &status, "").unwrap(),
@@ -182,7 +189,7 @@ async fn statuses_that_change_all_the_time_hold_no_other_namespace_back() {
     let mut site = site(Reports::default());
     let reconciler = &mut site.reconciler;
     let gateways = (0..2 * ROUND).map(|number| {
-        let wanted = (Digest::of(b"other"), Wanted::Entries(Vec::new()));
+        let wanted = (StatusDigest::of(b"other"), DesiredStatus::Entries(Vec::new()));
         (left_over_in("a-busy", number, "").0, Some(wanted))
     });
     reconciler.desired.insert(Kind::Gateway, gateways.collect());
@@ -229,9 +236,9 @@ async fn an_object_that_can_be_read_again_is_not_told_of() {
     let mut site = site(Reports::default());
     let reconciler = &mut site.reconciler;
     for gone in [route(false), Arc::default()] {
-        reconciler.note_malformed(&route(true));
+        reconciler.record_malformed(&route(true));
         assert_eq!(reconciler.malformed.len(), 1);
-        reconciler.note_malformed(&gone);
+        reconciler.record_malformed(&gone);
         assert!(reconciler.malformed.is_empty());
     }
 }

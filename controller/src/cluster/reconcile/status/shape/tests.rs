@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::kube::{Digest, status_digest};
+use crate::cluster::kube::{StatusDigest, status_digest};
 
 const OURS: &str = "limpet.dev/controller";
 const BEFORE: &str = "2026-01-01T00:00:00Z";
@@ -18,16 +18,16 @@ fn gateway(name: &str) -> ParentRef {
 }
 
 /// Entries for these Gateways, `Accepted` or not.
-fn entries(gateways: &[(&str, bool)]) -> Wanted {
+fn entries(gateways: &[(&str, bool)]) -> DesiredStatus {
     let entry = |(name, holds): &(&str, bool)| {
         let condition = if *holds { Condition::holds } else { Condition::fails };
-        Entry {
+        StatusEntry {
             reference: gateway(name),
             generation: 7,
             conditions: vec![condition("Accepted", "Accepted", "as it is")],
         }
     };
-    Wanted::Entries(gateways.iter().map(entry).collect())
+    DesiredStatus::Entries(gateways.iter().map(entry).collect())
 }
 
 /// A status with entries of another controller.
@@ -37,7 +37,7 @@ fn foreign(names: &[&str]) -> Vec<Value> {
     names.iter().map(entry).collect()
 }
 
-fn merged(status: &Value, wanted: &Wanted, now: &str) -> Value {
+fn merged(status: &Value, wanted: &DesiredStatus, now: &str) -> Value {
     merge(Kind::HttpRoute, status, wanted, OURS, now)
 }
 
@@ -62,7 +62,7 @@ fn entries_of_others_stay_as_they_are_and_ours_keep_their_place() {
         let before = &status["parents"][[0, 3][usize::from(at == 2)]];
         assert_eq!(&after["parents"][at], before);
     }
-    let none = merged(&after, &Wanted::Entries(Vec::new()), NOW);
+    let none = merged(&after, &DesiredStatus::Entries(Vec::new()), NOW);
     assert_eq!(parents(&none), ["x", "y"]);
 }
 
@@ -104,17 +104,17 @@ fn there_are_no_more_entries_than_the_definition_has_room_for() {
     assert!(policy["ancestors"][0]["ancestorRef"].is_object() && policy.get("parents").is_none());
 }
 
-fn whole(addresses: Option<&[(&'static str, &str)]>, listeners: &[&str]) -> Wanted {
+fn whole(addresses: Option<&[(&'static str, &str)]>, listeners: &[&str]) -> DesiredStatus {
     let listener = |name: &&str| ListenerReport {
         name: (*name).to_owned(),
         attached_routes: 1,
         conditions: vec![Condition::holds("Accepted", "Accepted", "")],
         ..ListenerReport::default()
     };
-    Wanted::Whole {
+    DesiredStatus::Whole {
         generation: 7,
         conditions: vec![Condition::holds("Accepted", "Accepted", "")],
-        rest: Rest::Gateway(GatewayStatus {
+        rest: StatusDetails::Gateway(GatewayStatus {
             addresses: addresses.map(|all| {
                 let address = |(kind, value): &(&'static str, &str)| Address {
                     kind,
@@ -138,7 +138,7 @@ fn of_a_gateway_conditions_of_other_types_stay() {
         "addresses": [{"type": "IPAddress", "value": "10.0.0.1"}],
         "listeners": [{"name": "gone", "conditions": []}],
     });
-    let merged = |status: &Value, wanted: &Wanted| merge(Kind::Gateway, status, wanted, OURS, NOW);
+    let merged = |status: &Value, wanted: &DesiredStatus| merge(Kind::Gateway, status, wanted, OURS, NOW);
     let after = merged(
         &status,
         &whole(Some(&[("Hostname", "shop.example")]), &["http", "https"]),
@@ -163,10 +163,10 @@ fn of_a_gateway_conditions_of_other_types_stay() {
 
 #[test]
 fn a_class_has_its_features_and_a_missing_one_is_noticed() {
-    let wanted = Wanted::Whole {
+    let wanted = DesiredStatus::Whole {
         generation: 7,
         conditions: vec![Condition::holds("Accepted", "Accepted", "")],
-        rest: Rest::Class,
+        rest: StatusDetails::Class,
     };
     let status = merge(Kind::GatewayClass, &Value::Null, &wanted, OURS, NOW);
     let features: Vec<&str> = items(&status, "supportedFeatures")
@@ -182,8 +182,8 @@ fn a_class_has_its_features_and_a_missing_one_is_noticed() {
 #[test]
 fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
     let digest = |status: &Value| status_digest(Kind::HttpRoute, status, OURS).unwrap();
-    assert_eq!(digest(&Value::Null), Digest::of_nothing());
-    assert_eq!(digest(&json!({"parents": foreign(&["x"])})), Digest::of_nothing());
+    assert_eq!(digest(&Value::Null), StatusDigest::of_nothing());
+    assert_eq!(digest(&json!({"parents": foreign(&["x"])})), StatusDigest::of_nothing());
     let two = merged(&Value::Null, &entries(&[("a", true), ("b", true)]), BEFORE);
     let turned = merged(
         &json!({"parents": foreign(&["x"])}),
@@ -218,7 +218,7 @@ fn a_digest_is_of_what_is_ours_and_of_no_times_and_no_order() {
 
 #[test]
 fn two_fields_of_an_ingress_route_are_ours() {
-    let wanted = |description: &str| Wanted::Contour {
+    let wanted = |description: &str| DesiredStatus::Contour {
         status: IngressRouteStatus::Valid,
         description: description.into(),
         notes: vec!["something".to_owned()],
