@@ -10,6 +10,7 @@
 )]
 
 mod modules;
+mod type_names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
+use syn::{Attribute, Ident, Item, ItemMod, ItemUse, UseTree};
 
 /// The path of a module below the crate.
 type Module = Vec<String>;
@@ -25,6 +25,8 @@ pub(crate) struct Modules {
     imports: Vec<Import>,
     /// What a module offers under a name although another defines it.
     reexports: BTreeMap<(Module, String), Vec<String>>,
+    /// The types that are defined outside tests, and where.
+    types: Vec<(String, PathBuf)>,
 }
 
 impl Modules {
@@ -34,6 +36,11 @@ impl Modules {
         modules.read(root, &Vec::new());
         assert!(!modules.known.is_empty(), "{}: no modules", root.display());
         modules
+    }
+
+    /// The types that are defined outside tests, and where.
+    pub(crate) fn types(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.types.iter().map(|(name, file)| (name.as_str(), file.as_path()))
     }
 
     /// Circles among the children of each module, as text with each import.
@@ -71,6 +78,9 @@ impl Modules {
         self.known.insert(module.clone());
         let mut children = Vec::new();
         for item in items {
+            if let Some(name) = type_name(item).filter(|_| !is_test(attributes(item))) {
+                self.types.push((name.to_string(), file.to_owned()));
+            }
             match item {
                 Item::Mod(child) if is_test(&child.attrs) => {}
                 Item::Mod(child) => children.push(child),
@@ -141,7 +151,22 @@ fn attributes(item: &Item) -> &[Attribute] {
         Item::Fn(item) => &item.attrs,
         Item::Use(item) => &item.attrs,
         Item::Impl(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
         _ => &[],
+    }
+}
+
+/// The name of the type that an item defines.
+fn type_name(item: &Item) -> Option<&Ident> {
+    match item {
+        Item::Struct(item) => Some(&item.ident),
+        Item::Enum(item) => Some(&item.ident),
+        Item::Trait(item) => Some(&item.ident),
+        Item::Type(item) => Some(&item.ident),
+        _ => None,
     }
 }
 
