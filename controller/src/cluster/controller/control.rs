@@ -8,7 +8,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::asked::ReferenceWait;
 use super::build::BuildResult;
 use super::context::ControllerContext;
 use super::contour::LastChange;
@@ -19,6 +18,7 @@ use super::memory::KeptMemory;
 use super::metrics::Metrics;
 use super::present::{PublishedSnapshot, SnapshotQuestion};
 use super::publish::Publisher;
+use super::reference_wait::ReferenceWait;
 use crate::cluster::kube::{ObjectReader, Observation, PodDeletions, Store, StoreChange, WatchSettings};
 use crate::cluster::reconcile::delivery::PublishedFilter;
 use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagnostics};

@@ -139,7 +139,7 @@ impl EndpointGuard {
         self.fences.incomplete()
     }
 
-    /// When to call `look` again.
+    /// When to call `release` again.
     pub(crate) fn release_due(&self) -> Instant {
         self.release_due
     }

@@ -15,7 +15,6 @@
 //! - `deletion_costs`: which pods a scale-down takes first. `bootstrap`: the subcommand of this name.
 
 mod addresses;
-mod asked;
 mod bootstrap;
 mod build;
 mod certificates;
@@ -39,6 +38,7 @@ mod port;
 mod present;
 mod publish;
 mod quarantine;
+mod reference_wait;
 mod retained_policies;
 mod session_metrics;
 mod session_pages;
@@ -117,8 +117,8 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
 
     let snapshots = limpet_xds::Snapshots::new();
     let tls = TlsInMemory::default();
-    let session_registry = SessionRegistry::new();
-    let (target, deliverer) = target::target(&context, plane, &snapshots, &tls, &session_registry).await?;
+    let sessions = SessionRegistry::new();
+    let (target, deliverer) = target::target(&context, plane, &snapshots, &tls, &sessions).await?;
     let delivery = target.delivery.clone();
     let (senders, receivers) = ControlSenders::channels();
     let (leave, left) = watch::channel(false);
@@ -132,7 +132,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     )?;
     let sealing = AnswerSealing::new(context.replica(), filter.keys.clone());
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
-    let (metrics, registry) = metrics(&context, &receivers.reported, &session_registry);
+    let (metrics, registry) = metrics(&context, &receivers.reported, &sessions);
     let exposition = Exposition {
         registry,
         metrics: metrics.clone(),
@@ -154,23 +154,17 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         without_envoys,
     };
     follow_certificates(&mut reconcilers, &context, certificates);
-    share_sessions(&mut reconcilers, &context, &session_registry, &filter.replicas, sealing);
-    deletion_costs::start(
-        &mut reconcilers,
-        &context,
-        &session_registry,
-        reported,
-        receivers.deletions,
-    );
+    share_sessions(&mut reconcilers, &context, &sessions, &filter.replicas, sealing);
+    deletion_costs::start(&mut reconcilers, &context, &sessions, reported, receivers.deletions);
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = PublicationTarget { envoys, ..target };
-    let (debug, questions) = DebugPage::new(&context.config.http, &snapshots, &session_registry);
+    let (debug, questions) = DebugPage::new(&context.config.http, &snapshots, &sessions);
     let publisher = Publisher::new(
         snapshots,
         metrics.clone(),
         context.config.envoy.clone(),
         target,
-        session_registry.clone(),
+        sessions.clone(),
     );
     let control = ControlLoop::new(
         &context,
@@ -189,8 +183,8 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
-    let session_registry = context.counts_sessions().then_some(session_registry);
-    let pages = http::pages(exposition, receivers.readiness, session_registry, debug);
+    let sessions = context.counts_sessions().then_some(sessions);
+    let pages = http::pages(exposition, receivers.readiness, sessions, debug);
     services.spawn(http::serve(listener, pages, others, shutdown.clone()));
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));
@@ -221,11 +215,11 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
 fn metrics(
     context: &ControllerContext,
     reported: &watch::Receiver<Option<PublishedReports>>,
-    session_registry: &SessionRegistry,
+    sessions: &SessionRegistry,
 ) -> (Metrics, Registry) {
     let (metrics, mut registry) = Metrics::new();
     ContourMetrics::register(&mut registry, context, reported);
-    SessionMetrics::register(&mut registry, context, session_registry);
+    SessionMetrics::register(&mut registry, context, sessions);
     (metrics, registry)
 }
 
@@ -233,7 +227,7 @@ fn metrics(
 fn share_sessions(
     tasks: &mut JoinSet<()>,
     context: &ControllerContext,
-    session_registry: &SessionRegistry,
+    sessions: &SessionRegistry,
     replicas: &ReplicaReports,
     sealing: AnswerSealing,
 ) {
@@ -247,8 +241,8 @@ fn share_sessions(
     if let Some(ip) = own {
         replicas.report_pages(SocketAddr::new(ip, address.port()));
     }
-    session_registry.seal_by(sealing.clone());
-    tasks.spawn(sessions::follow(session_registry.clone(), replicas.clone(), sealing));
+    sessions.seal_by(sealing.clone());
+    tasks.spawn(sessions::follow(sessions.clone(), replicas.clone(), sealing));
 }
 
 /// Starts what says when certificates of xDS end.

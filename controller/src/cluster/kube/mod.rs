@@ -5,15 +5,15 @@
 //!   so that one that cannot be read is reported as malformed and affects no other. `follow`: goes on after failures.
 //! - `named_object`: follows one object by its name. `secrets`, `config_maps` and `nodes`: one such watch for each
 //!   Secret that a listener or a host of Contour's names, for each ConfigMap that a policy for TLS names, and for each
-//!   Node whose address a Gateway has. `wanted`: which ones these are.
+//!   Node whose address a Gateway has. `references`: which ones these are.
 //! - `pods`: a watch of the metadata of pods, which may be refused. `pod`: what is kept of them.
 //! - `lists`: what is there once, for commands that do not stay.
 //! - [`Store`]: what the API server has now. Watches send it [`StoreUpdate`]s, and nobody else writes to it, so it
 //!   needs no locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
-//! - `wiped`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any depth,
-//!   `shallow`: into an object of any kind.
+//! - `zeroizing_secret`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any
+//!   depth, `truncated_object`: into an object of any kind.
 //!
 //! Definitions are watched only to know when to ask for the kinds: one is there before its objects can be listed.
 //!
@@ -42,14 +42,14 @@ mod pods;
 mod pruned;
 mod reach;
 mod reader;
+mod references;
 mod secrets;
-mod shallow;
 mod slice;
 mod store;
+mod truncated_object;
 mod update;
-mod wanted;
 mod watch;
-mod wiped;
+mod zeroizing_secret;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use certificate::{authorities, read as certificate};
@@ -67,10 +67,10 @@ pub(crate) use pod::{DELETION_COST, DeletionCost, PodDeletion, PodMeta, writer_o
 pub(crate) use pruned::pruned;
 pub(crate) use reach::words;
 pub(crate) use reader::{ObjectReader, WatchSettings};
-pub(crate) use shallow::TruncatedObject;
+pub(crate) use references::ReferencedObject;
 #[cfg(test)]
 pub(crate) use store::ObservedObjectStatus;
 pub(crate) use store::{Observation, PodDeletions, SliceIndex, Store, StoreChange};
+pub(crate) use truncated_object::TruncatedObject;
 pub(crate) use update::StoreUpdate;
-pub(crate) use wanted::ReferencedObject;
-pub(crate) use wiped::ZeroizingSecret;
+pub(crate) use zeroizing_secret::ZeroizingSecret;

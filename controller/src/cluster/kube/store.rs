@@ -13,8 +13,8 @@ use super::decode::{DecodedObject, ObjectContent};
 use super::kind::REQUIRED;
 use super::own_status::ObservedStatus;
 use super::reader::WatchSettings;
+use super::references::{self, AllWanted, ReferenceChoice, ReferencedObject};
 use super::update::StoreUpdate;
-use super::wanted::{self, AllWanted, ReferenceChoice, ReferencedObject};
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
 use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
@@ -337,7 +337,7 @@ impl Store {
         if !self.watched.serves {
             return false;
         }
-        let all = wanted::all_references(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
+        let all = references::all_references(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
         let AllWanted {
             watched: wanted,
             beyond,

@@ -44,11 +44,10 @@ pub(crate) async fn follow(registry: SessionRegistry, mut replicas: ReplicaRepor
             .expect(view.as_deref().map(|view| there(view).map(|(name, _)| name)));
         let Some(view) = view else { continue };
         let untold = there(&view).filter(|(_, said)| said.pages.is_none());
-        untold.for_each(|(name, _)| {
-            peers
-                .registry
-                .record_missing_replica(name, "it does not tell its address (POD_IP)")
-        });
+        for (name, _) in untold {
+            let why = "it does not tell its address (POD_IP)";
+            peers.registry.record_missing_replica(name, why);
+        }
         let processes = peers.states.values().map(|known| known.after.process);
         peers.registry.share(view.len() + 1, processes);
         let pages = |name: &str| view.get(name).and_then(|said| said.pages);

@@ -5,7 +5,7 @@
 //! - `content`: the Secret with the authority. `schedule`: when the next phase of a rotation comes. Both are pure.
 //! - `gateways`: the Secret of a Gateway. Pure.
 //! - `authority`: the task that reads and writes the authority, and signs this replica's certificate.
-//! - `secrets`: the task that keeps the Secrets of Gateways. `found`: what that means for the authority. Pure.
+//! - `secrets`: the task that keeps the Secrets of Gateways. `results`: what that means for the authority. Pure.
 //! - `permission`: which Gateway a certificate is for.
 //!
 //! As with the keyring, all that a rotation needs is in the Secret, and a phase is one write of it at its
@@ -15,9 +15,9 @@
 mod authority;
 mod config;
 mod content;
-mod found;
 mod gateways;
 mod permission;
+mod results;
 mod schedule;
 mod secrets;
 mod sign;

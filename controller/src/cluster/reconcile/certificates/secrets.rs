@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use super::authority::{AuthorityRollout, KnownAuthority};
 use super::content::Authority;
-use super::found::{CertificateObstacle, CertificateResults};
 use super::gateways::{GatewaySecrets, SecretPlacement};
+use super::results::{CertificateObstacle, CertificateResults};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, StatusDigest, ZeroizingSecret, delete};
 use crate::cluster::reconcile::diagnostics::{DiagnosticReason, Diagnostics};
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};

@@ -52,7 +52,7 @@ pub(crate) struct FenceTracker {
     /// Those of them whose address is held back.
     held: BTreeSet<RoutedAddress>,
     pace: NamespacePace,
-    /// Whether anything has changed since `wanted` was called last.
+    /// Whether anything has changed since `desired_list` was called last.
     changed: bool,
     /// The namespaces of Services whose changes wait for a turn, and until when.
     late: BTreeMap<Arc<str>, Timestamp>,
@@ -225,7 +225,7 @@ impl FenceTracker {
         self.owners.services(&released.collect())
     }
 
-    /// Whether `wanted` may have another answer than before, but for fences that have expired.
+    /// Whether `desired_list` may have another answer than before, but for fences that have expired.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.changed || self.late.values().any(|turn| *turn <= now)
     }

@@ -2,7 +2,7 @@
 //! leader writes.
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
-//! - `reconciler`: writes them, stage by stage. `found`, `complaints`: what is told of that.
+//! - `reconciler`: writes them, stage by stage. `results`, `complaints`: what is reported of that.
 //! - `recipient`: who the objects are for.
 //! - `rollout`: whether the pods of a Deployment come up.
 //! - `scale`: how many pods a Deployment has, where somebody else decides that.
@@ -11,10 +11,10 @@
 
 mod complaints;
 mod difference;
-mod found;
 mod proxies;
 mod recipient;
 mod reconciler;
+mod results;
 mod rollout;
 mod scale;
 #[cfg(test)]
@@ -22,7 +22,7 @@ mod tests;
 mod written;
 
 pub(crate) use complaints::OrphanDiagnostics;
-pub(crate) use found::NO_RESOURCES;
 pub(crate) use recipient::ManifestRecipient;
 pub(crate) use reconciler::ManifestReconciler;
+pub(crate) use results::NO_RESOURCES;
 pub(crate) use written::{DesiredManifests, WrittenManifests};

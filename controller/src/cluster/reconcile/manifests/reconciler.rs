@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::complaints::OrphanDiagnostics;
 use super::difference::{LiveObjects, ManifestKey, NormalizedObjects, excess, is_as_wanted, keep};
-use super::found::ManifestResults;
 use super::proxies;
 use super::recipient::ManifestRecipient;
+use super::results::ManifestResults;
 use super::scale;
 use super::written::{DesiredManifests, WrittenManifests};
 use crate::cluster::kube::{Backoff, FIELD_MANAGER, StatusDigest, TruncatedObject, delete};

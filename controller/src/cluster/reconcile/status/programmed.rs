@@ -28,7 +28,7 @@ pub(super) struct ProgrammedConditions {
 #[derive(Debug, Default)]
 struct SteadyGateways {
     gateways: BTreeMap<ObjectName, SettledEnvoys>,
-    /// When `take` was called first.
+    /// When `observe` was called first.
     observed_since: Option<Instant>,
 }
 
