@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use crate::cli::DrainEnvoyArgs;
-use crate::exit::{EXIT_CODES, Failure, Verdict};
+use crate::exit::{CommandFailure, CommandVerdict, EXIT_CODES};
 use crate::output::Output;
 use crate::tools::drain;
 
@@ -15,7 +15,7 @@ pub(crate) enum ClusterCommand {
 }
 
 impl ClusterCommand {
-    pub(crate) fn run(&self, format: Output) -> Result<Verdict, Failure> {
+    pub(crate) fn run(&self, format: Output) -> Result<CommandVerdict, CommandFailure> {
         match self {
             Self::Drain(args) => drain::run(args, format),
         }
