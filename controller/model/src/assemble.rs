@@ -138,7 +138,9 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
             .clusters
             .entry(backend.cluster.clone())
             .or_insert_with(|| Arc::new(backend.spec.clone()));
-        Arc::make_mut(cluster).session = own_session(backend, all);
+        if *session == Session::Destinations {
+            Arc::make_mut(cluster).session = own_session(backend, all);
+        }
     }
     for backend in rule
         .backends

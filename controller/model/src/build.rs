@@ -106,18 +106,20 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
 
-    let facts: Vec<Vec<RuleFacts<'_>>> = routes.iter().map(RouteState::facts).collect();
+    let mut contour = Contour::of(objects, &references, settings);
+
+    let of_routes = routes.iter().map(RouteState::facts);
+    let facts: Vec<Vec<RuleFacts<'_>>> = of_routes.chain(contour.iter().map(Contour::facts)).collect();
     let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
-    let mut contour = Contour::of(objects, &references, settings, explained_route);
-    let policies = contour.as_mut().map(Contour::take_policies).unwrap_or_default();
     let serving = gateways.iter().filter(|(_, gateway)| gateway.serves());
     let serving: BTreeSet<&ObjectName> = serving.map(|(name, _)| *name).collect();
-    let mut sessions = sessions(objects, settings, &facts.concat(), &serving, policies, context);
+    let mut sessions = sessions(objects, settings, &facts.concat(), &serving, context);
     let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
     let of_routes = rules_of_routes
         .into_iter()
         .map(|rules| of_rules.by_ref().take(rules).collect());
     let mut of_routes: Vec<Vec<RuleSession>> = of_routes.collect();
+    let of_contour = of_routes.split_off(routes.len()).concat();
     for (route, sessions) in routes.iter().zip(&mut of_routes) {
         note_unnamed(route, sessions);
     }
@@ -129,18 +131,19 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     let mut graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
     let explained = std::mem::take(&mut sessions.explained);
     let mut explained_state = routes.iter().zip(&of_routes);
-    let mut explained = match explained_state.find(|(route, _)| Some(&route.object) == explained_route) {
-        Some((route, of_rules)) => explained::of_route(route, of_rules, explained, &sessions),
-        None => Vec::new(),
+    let explained_state = explained_state.find(|(route, _)| Some(&route.object) == explained_route);
+    let explained = match (explained_state, &contour, explained_route) {
+        (Some((route, of_rules)), ..) => explained::of_route(route, of_rules, explained, &sessions),
+        (None, Some(contour), Some(object)) => contour.explained(object, &of_contour, explained, &sessions),
+        _ => Vec::new(),
     };
     let mut ingress_routes = BTreeMap::new();
     let mut judged = std::mem::take(&mut sessions.judged);
     judged.extend(judged_services(objects));
-    if let (Some(mut contour), Some(settings)) = (contour, &settings.contour) {
+    if let Some(contour) = &mut contour {
         ingress_routes = std::mem::take(&mut contour.reports);
         judged.append(&mut contour.judged);
-        explained.extend(contour.take_explained(&sessions, settings));
-        contour.add_to(&mut graph, &sessions.of_others, objects, settings);
+        contour.add_to(&mut graph, &of_contour, &sessions, objects);
     }
     let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
     graph.memory = Memory {

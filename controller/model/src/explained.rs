@@ -2,7 +2,7 @@
 
 use super::assemble::own_session;
 use super::explanation::{DestinationExplanation, RuleExplanation, SessionExplanation};
-use super::graph::{Destination, Hostname, Session, Target};
+use super::graph::{Destination, Hostname, Session, SessionUse, Target};
 use super::references::Backend;
 use super::routes::{RouteRule, RouteState, RuleAction};
 use super::sessions::{Explained, RuleSession, Sessions};
@@ -40,7 +40,14 @@ fn of_rule(
     let destinations = destinations.iter().map(|destination| match &destination.target {
         Target::Invalid { reason } => invalid(destination, reason),
         Target::Cluster(name) => match rule.backends.iter().find(|backend| backend.cluster == *name) {
-            Some(backend) => to(destination, backend, decided, &explained, all),
+            Some(backend) => {
+                let own = match &decided.session {
+                    Session::Destinations => own_session(backend, all),
+                    Session::EachDestination(used) => Some(used.at(&backend.cluster.base_text())),
+                    Session::None | Session::Rule(_) => None,
+                };
+                to(destination.weight, backend, own, &explained, all)
+            }
             None => invalid(destination, "unknown"),
         },
     });
@@ -73,18 +80,14 @@ fn invalid(destination: &Destination, reason: &str) -> DestinationExplanation {
     }
 }
 
-fn to(
-    destination: &Destination,
+/// `own`: the sessions of the destination, where these count.
+pub(super) fn to(
+    weight: u32,
     backend: &Backend,
-    decided: &RuleSession,
+    own: Option<SessionUse>,
     explained: &Explained,
     all: &Sessions,
 ) -> DestinationExplanation {
-    let own = match &decided.session {
-        Session::Destinations => own_session(backend, all),
-        Session::EachDestination(used) => Some(used.at(&backend.cluster.base_text())),
-        Session::None | Session::Rule(_) => None,
-    };
     let of_rule = explained.session.as_ref().map(|session| &session.fields);
     let session = own.and_then(|used| {
         Some(SessionExplanation {
@@ -100,7 +103,7 @@ fn to(
         })
     });
     DestinationExplanation {
-        weight: destination.weight,
+        weight,
         hash: Some(backend.cluster.destination().to_string()),
         cluster: Some(backend.cluster.clone()),
         service: Some(backend.spec.service.clone()),

@@ -1,73 +1,53 @@
 //! The hosts with their routes, as a Gateway of the graph.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limpet_api::{Kind, ObjectName, ObjectRef, Text};
-use limpet_core::config::schema::PolicyConfig;
+use limpet_api::{Kind, Meta, ObjectName, ObjectRef, Text};
 
-use super::explain::{Input, Unnamed};
-use super::read::{Content, Does, Forwarding, Mistake, Rule};
-use super::roots::{Host, Tls};
-use super::services::Service;
-use super::sessions::{self, Held};
+use super::read::{Does, Forwarding};
+use super::roots::Host;
+use super::sessions;
 use super::tree::{Served, Tree};
-use crate::explanation::RuleExplanation;
+use super::{Contents, Ours};
+use crate::assemble::own_session;
 use crate::graph::{
-    Action, Cluster, ClusterName, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener,
-    Match, PathMatch, Redirect, Route, RuleName, Session, SessionUse, Target, TlsVersion, VirtualHost,
+    Action, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match, PathMatch,
+    Redirect, Route, RuleName, Session, Target, TlsVersion, VirtualHost,
 };
-use crate::sessions::{CookieSessions, SharedNames, ages};
-use crate::{ContourSettings, InPlace, Objects, affinity};
+use crate::objects::RuleBackend;
+use crate::references::Backend;
+use crate::sessions::{RuleFacts, RuleSession, Schemes, Sessions};
+use crate::{ContourSettings, InPlace, Objects};
 
 /// How long Contour keeps a client's connection without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The name of the listener without TLS. Those with TLS are named after their hosts.
 const PLAIN: &str = "http";
 
-/// Sessions whose policy has no name yet.
-#[derive(Debug, Clone)]
-struct Use {
-    /// The index of the policy.
-    policy: usize,
-    scope: String,
-}
-
-/// What is served, before policies have names.
-#[derive(Debug, Default)]
-pub(super) struct Hosts {
-    all: Vec<ServedHost>,
-    clusters: BTreeMap<ClusterName, (Cluster, Option<Use>)>,
-    led_from: BTreeMap<ObjectName, BTreeSet<Arc<str>>>,
-    policies: Vec<PolicyConfig>,
-    /// Of the object to explain.
-    explained: Vec<Unnamed>,
-}
-
+/// What is served: hosts with their routes, longer prefixes first.
 #[derive(Debug)]
-struct ServedHost {
-    name: String,
-    tls: Option<(ObjectName, TlsVersion)>,
-    routes: Vec<ServedRoute>,
-}
+pub(super) struct Hosts<'a>(Vec<(Host, Vec<HostRoute<'a>>)>);
 
+/// A route of a host.
 #[derive(Debug)]
-struct ServedRoute {
-    route: Route,
-    used: Option<Use>,
-    /// Whether it is served without TLS, too, where the host has TLS.
-    permit_insecure: bool,
-}
-
-/// A route of a host, before it is known whose cookies share a name.
-struct Found<'a> {
-    object: &'a ObjectName,
-    rule: &'a Rule<'a>,
+pub(super) struct HostRoute<'a> {
+    pub(super) object: &'a ObjectName,
+    meta: &'a Meta,
+    /// Its index among the object's routes.
+    index: usize,
+    prefix: &'a str,
     path: PathMatch,
-    /// Its sessions, and their scope.
-    session: Option<(CookieSessions, String)>,
+    pub(super) forwarding: Rc<Forwarding<'a>>,
+    /// The scope of its sessions, if it has any.
+    pub(super) scope: Option<String>,
+    /// Whether it is served without TLS, too, where the host has TLS.
+    permits_insecure: bool,
+    /// Whether a route without TLS has its cookie, too, where the host has TLS.
+    shares_cookie: bool,
 }
 
 /// What hosts have to say of objects.
@@ -81,210 +61,38 @@ pub(super) struct Told<'a> {
     pub(super) held: BTreeSet<&'a ObjectName>,
 }
 
-/// A route of a host, and what it is of.
-struct Reached<'a> {
-    object: &'a ObjectName,
-    rule: &'a Rule<'a>,
-    path: PathMatch,
-}
-
-impl Hosts {
-    pub(super) fn of<'a>(
-        objects: &Objects,
+impl<'a> Hosts<'a> {
+    pub(super) fn of(
+        ours: &Ours<'a>,
         settings: &ContourSettings,
         roots: &BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
-        contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
-        tree: &Tree<'a>,
-        explained: Option<&ObjectName>,
+        contents: &Contents<'a>,
+        tree: &Tree<'_>,
     ) -> (Self, Told<'a>) {
         let mut told = Told::default();
-        let mut found: Vec<(&Host, Vec<Found<'_>>)> = Vec::new();
-        for (root, served) in &tree.served {
-            if let Some(Ok(host)) = roots.get(root) {
-                let routes = routes(host, served, contents, settings, &mut told);
-                found.push((host, routes));
-            }
-        }
-        let sharing = sharing(&found, objects);
-        let mut hosts = Self::default();
-        let mut writer = 0;
-        for (host, routes) in found {
-            let mut made = Vec::with_capacity(routes.len());
-            for found in routes {
-                let shares_name = sharing.contains(&writer);
-                writer += 1;
-                made.extend(hosts.route(objects, host, found, shares_name, explained));
-            }
-            hosts.all.push(ServedHost {
-                name: host.name.clone(),
-                tls: host
-                    .tls
-                    .as_ref()
-                    .map(|Tls { secret, minimum }| (secret.clone(), *minimum)),
-                routes: made,
-            });
-        }
-        (hosts, told)
+        let hosts = tree.served.iter().filter_map(|(root, served)| {
+            let host = roots.get(root)?.as_ref().ok()?;
+            let routes = distinct(host, served, ours, contents, settings, &mut told);
+            Some((host.clone(), with_sessions(host, routes, &mut told)))
+        });
+        (Self(hosts.collect()), told)
     }
 
-    pub(super) fn take_policies(&mut self) -> Vec<PolicyConfig> {
-        std::mem::take(&mut self.policies)
+    /// All routes, each with its host.
+    pub(super) fn routes(&self) -> impl Iterator<Item = (&str, &HostRoute<'a>)> {
+        let hosts = self.0.iter();
+        hosts.flat_map(|(host, routes)| routes.iter().map(|route| (host.name.as_str(), route)))
     }
 
-    fn route(
-        &mut self,
+    /// Adds the Gateway. `decided`: the sessions of all routes.
+    pub(super) fn add_to(
+        &self,
+        graph: &mut Graph,
+        decided: &[RuleSession],
+        all: &Sessions,
         objects: &Objects,
-        host: &Host,
-        found: Found<'_>,
-        shares_name: bool,
-        explained: Option<&ObjectName>,
-    ) -> Option<ServedRoute> {
-        let Found {
-            object,
-            rule,
-            path,
-            session,
-        } = found;
-        let used = session.as_ref().map(|(sessions, scope)| Use {
-            policy: self.policy(sessions.of_scope(scope, shares_name)),
-            scope: scope.clone(),
-        });
-        let Does::Forward(forwarding) = &rule.does else {
-            return None;
-        };
-        let quarantined = objects.quarantined.get(&ObjectRef {
-            kind: Kind::IngressRoute,
-            name: object.clone(),
-        });
-        let action = match quarantined.map(|quarantined| quarantined.serves) {
-            None | Some(InPlace::Former) => self.forward(forwarding, used.is_some()),
-            Some(InPlace::Status500) => Action::Respond {
-                status: 500,
-                reason: "refused by Envoy".to_owned(),
-            },
-            Some(InPlace::Nothing) => return None,
-        };
-        let name = format!("ingressroute/{}/{}/{}", object.namespace, object.name, rule.prefix);
-        if explained == Some(object) {
-            let sessions = session.as_ref().map(|(sessions, _)| sessions);
-            let input = Input {
-                object,
-                rule,
-                forwarding,
-                name: &name,
-                host: &host.name,
-                action: &action,
-                session: sessions.zip(used.as_ref()).and_then(|(sessions, used)| {
-                    Some((
-                        sessions,
-                        self.policies.get(used.policy)?,
-                        used.policy,
-                        used.scope.as_str(),
-                    ))
-                }),
-            };
-            self.explained.push(input.explained());
-        }
-        Some(ServedRoute {
-            route: Route {
-                rule: RuleName(name.into()),
-                matches: Match {
-                    path,
-                    ..Match::default()
-                },
-                action,
-                request_headers: HeaderChanges::default(),
-                response_headers: HeaderChanges::default(),
-                cors: None,
-            },
-            used,
-            permit_insecure: rule.permit_insecure,
-        })
-    }
-
-    fn policy(&mut self, policy: PolicyConfig) -> usize {
-        self.policies.push(policy);
-        self.policies.len() - 1
-    }
-
-    fn forward(&mut self, forwarding: &Forwarding<'_>, has_session: bool) -> Action {
-        let services = &forwarding.services;
-        // All of them zero: equal shares. The weight of a single one does not count.
-        let is_equal = services.len() == 1 || services.iter().all(|service| service.weight == 0);
-        let mut destinations = Vec::with_capacity(services.len());
-        for service in services {
-            let cluster = self.cluster(service, has_session);
-            destinations.push(Destination {
-                weight: if is_equal { 1 } else { service.weight },
-                target: Target::Cluster(cluster),
-                request_headers: HeaderChanges::default(),
-                response_headers: HeaderChanges::default(),
-            });
-        }
-        let by_destination = !has_session && services.iter().any(|service| service.affinity.is_some());
-        Action::Forward(Forward {
-            destinations,
-            session: if by_destination {
-                Session::Destinations
-            } else {
-                Session::None
-            },
-            hash: sessions::hash(services, forwarding.session.as_ref()),
-            refuses_websockets: !forwarding.websockets,
-            rewrite: forwarding.rewrite.clone(),
-            request_timeout: forwarding.request_timeout,
-            backend_timeout: forwarding.try_timeout,
-            retry: forwarding.retry.clone(),
-            ..Forward::default()
-        })
-    }
-
-    fn cluster(&mut self, service: &Service<'_>, has_session: bool) -> ClusterName {
-        let (name, cluster) = service.cluster(has_session && !sessions::begins_at(service));
-        let namespaces = self.led_from.entry(service.name.clone()).or_default();
-        namespaces.insert(service.name.namespace.as_str().into());
-        if !self.clusters.contains_key(&name) {
-            let session = service.affinity.map(|timeout| Use {
-                policy: self.policy(affinity::policy(timeout)),
-                scope: affinity::scope(&service.name, service.port),
-            });
-            self.clusters.insert(name.clone(), (cluster, session));
-        }
-        name
-    }
-
-    /// Why the routes of the object have their sessions. `names`: those of the policies.
-    pub(super) fn take_explained(
-        &mut self,
-        names: &[Text],
-        policies: &BTreeMap<Text, PolicyConfig>,
-        gateway: &ObjectName,
-    ) -> Vec<RuleExplanation> {
-        let all = std::mem::take(&mut self.explained);
-        let own = |cluster: &ClusterName| {
-            let used = self.clusters.get(cluster)?.1.as_ref()?;
-            Some((used.policy, used.scope.as_str()))
-        };
-        let rules = all.into_iter().map(|one| one.named(names, policies, gateway, own));
-        rules.collect()
-    }
-
-    /// Adds the Gateway. `names`: those of the policies.
-    pub(super) fn add_to(self, graph: &mut Graph, names: &[Text], objects: &Objects, settings: &ContourSettings) {
-        let session = |used: Use| {
-            let policy = names.get(used.policy)?.clone();
-            Some(SessionUse {
-                policy,
-                scope: used.scope.into(),
-            })
-        };
-        for (name, (cluster, used)) in self.clusters {
-            let session = used.and_then(session);
-            graph.clusters.insert(name, Arc::new(Cluster { session, ..cluster }));
-        }
-        for (service, namespaces) in self.led_from {
-            Arc::make_mut(graph.led_from.entry(service).or_default()).extend(namespaces);
-        }
+        settings: &ContourSettings,
+    ) {
         let mut gateway = Gateway {
             connections: Connections {
                 trusted_hops: settings.trusted_hops,
@@ -294,39 +102,36 @@ impl Hosts {
             ..Gateway::default()
         };
         let (mut plain, mut secure) = (Vec::new(), Vec::new());
-        for host in self.all {
+        let mut decided = decided.iter();
+        for (host, routes) in &self.0 {
             let hostname = Hostname::Exact(host.name.as_str().into());
-            let mut without_tls = Vec::with_capacity(host.routes.len());
+            let mut without_tls = Vec::with_capacity(routes.len());
             let mut with_tls = Vec::new();
-            for ServedRoute {
-                mut route,
-                used,
-                permit_insecure,
-            } in host.routes
-            {
-                if let (Action::Forward(forward), Some(used)) = (&mut route.action, used.and_then(session)) {
-                    forward.session = Session::Rule(used);
-                }
+            for (route, decided) in routes.iter().zip(decided.by_ref()) {
+                let Some(made) = route.made(graph, &decided.session, all, objects) else {
+                    continue;
+                };
                 if host.tls.is_none() {
-                    without_tls.push(route);
+                    without_tls.push(made);
                     continue;
                 }
-                without_tls.push(if permit_insecure && settings.permit_insecure {
-                    route.clone()
+                without_tls.push(if route.permits_insecure {
+                    made.clone()
                 } else {
-                    to_https(&route, &host.name)
+                    to_https(&made, &host.name)
                 });
-                with_tls.push(route);
+                with_tls.push(made);
             }
             plain.push(VirtualHost {
                 hostname: hostname.clone(),
                 routes: without_tls,
             });
-            if let Some((secret, minimum)) = host.tls {
+            if let Some(tls) = &host.tls {
+                let secret = tls.secret.clone();
                 if let Some(Ok(certificate)) = objects.certificates.get(&secret) {
                     graph.certificates.insert(secret.clone(), Arc::new(certificate.clone()));
                 }
-                secure.push(listener_of(&host.name, hostname, with_tls, secret, minimum));
+                secure.push(listener_of(&host.name, hostname, with_tls, secret, tls.minimum));
             }
         }
         if !plain.is_empty() {
@@ -344,6 +149,125 @@ impl Hosts {
             gateway.ports.insert(settings.ports.https.get(), secure);
         }
         graph.gateways.insert(settings.gateway.clone(), Arc::new(gateway));
+    }
+}
+
+impl HostRoute<'_> {
+    pub(super) fn object(&self) -> ObjectRef {
+        ObjectRef {
+            kind: Kind::IngressRoute,
+            name: self.object.clone(),
+        }
+    }
+
+    /// Its path in the object.
+    pub(super) fn field(&self) -> String {
+        format!("spec.routes[{}]", self.index)
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "ingressroute/{}/{}/{}",
+            self.object.namespace, self.object.name, self.prefix
+        )
+    }
+
+    /// What its sessions depend on.
+    pub(super) fn facts(&self, host: &str) -> RuleFacts<'_> {
+        let hosts = BTreeSet::from([Hostname::Exact(host.into())]);
+        let affine = self
+            .forwarding
+            .services
+            .iter()
+            .filter(|service| service.affinity.is_some());
+        RuleFacts {
+            route: self.object(),
+            meta: self.meta,
+            field: self.field(),
+            name: RuleName(self.scope.clone().unwrap_or_else(|| self.name()).into()),
+            inline: None,
+            foreign: Some(self),
+            sessionless: None,
+            backends: affine
+                .map(|service| RuleBackend::Service(service.name.clone()))
+                .collect(),
+            clusters: Vec::new(),
+            refused_backends: BTreeMap::new(),
+            paths: Vec::new(),
+            gateways: BTreeSet::new(),
+            schemes: if self.shares_cookie {
+                Schemes {
+                    over_http: hosts.clone(),
+                    over_https: hosts.clone(),
+                }
+            } else {
+                Schemes::default()
+            },
+            hosts,
+            places: Arc::default(),
+        }
+    }
+
+    fn made(&self, graph: &mut Graph, session: &Session, all: &Sessions, objects: &Objects) -> Option<Route> {
+        let quarantined = objects.quarantined.get(&self.object());
+        let action = match quarantined.map(|quarantined| quarantined.serves) {
+            None | Some(InPlace::Former) => self.forward(graph, session, all),
+            Some(InPlace::Status500) => Action::Respond {
+                status: 500,
+                reason: "refused by Envoy".to_owned(),
+            },
+            Some(InPlace::Nothing) => return None,
+        };
+        Some(Route {
+            rule: RuleName(self.name().into()),
+            matches: Match {
+                path: self.path.clone(),
+                ..Match::default()
+            },
+            action,
+            request_headers: HeaderChanges::default(),
+            response_headers: HeaderChanges::default(),
+            cors: None,
+        })
+    }
+
+    fn forward(&self, graph: &mut Graph, session: &Session, all: &Sessions) -> Action {
+        let forwarding = &self.forwarding;
+        let mut destinations = Vec::with_capacity(forwarding.services.len());
+        for (weight, Backend { cluster, spec, .. }) in self.destinations(all) {
+            let namespaces = Arc::make_mut(graph.led_from.entry(spec.service.clone()).or_default());
+            namespaces.insert(spec.service.namespace.as_str().into());
+            destinations.push(Destination {
+                weight,
+                target: Target::Cluster(cluster.clone()),
+                request_headers: HeaderChanges::default(),
+                response_headers: HeaderChanges::default(),
+            });
+            graph.clusters.entry(cluster).or_insert_with(|| Arc::new(spec));
+        }
+        Action::Forward(Forward {
+            destinations,
+            session: session.clone(),
+            hash: sessions::hash(&forwarding.services, forwarding.session.as_ref()),
+            refuses_websockets: !forwarding.websockets,
+            rewrite: forwarding.rewrite.clone(),
+            request_timeout: forwarding.request_timeout,
+            backend_timeout: forwarding.try_timeout,
+            retry: forwarding.retry.clone(),
+            ..Forward::default()
+        })
+    }
+
+    /// Where its requests go, each with its weight.
+    pub(super) fn destinations(&self, all: &Sessions) -> impl Iterator<Item = (u32, Backend)> {
+        let services = &self.forwarding.services;
+        // All of them zero: equal shares. The weight of a single one does not count.
+        let is_equal = services.len() == 1 || services.iter().all(|service| service.weight == 0);
+        services.iter().map(move |service| {
+            let mut backend = service.backend(self.scope.is_some() && !sessions::begins_at(service));
+            backend.spec.session = service.affinity.and_then(|_| own_session(&backend, all));
+            (if is_equal { 1 } else { service.weight }, backend)
+        })
     }
 }
 
@@ -396,43 +320,28 @@ fn to_https(route: &Route, host: &str) -> Route {
     }
 }
 
-/// The routes of a host, longer prefixes first, each with its sessions.
-fn routes<'a>(
-    host: &Host,
-    served: &[Served<'a>],
-    contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
-    settings: &ContourSettings,
-    told: &mut Told<'a>,
-) -> Vec<Found<'a>> {
-    let routes = distinct(host, served, contents, told);
+/// Gives the routes of a host their sessions.
+fn with_sessions<'a>(host: &Host, mut routes: Vec<HostRoute<'a>>, told: &mut Told<'a>) -> Vec<HostRoute<'a>> {
     let over_http = routes
         .iter()
-        .filter(|route| host.tls.is_some() && settings.permit_insecure && route.rule.permit_insecure);
-    let over_http: BTreeSet<(String, String)> = over_http.filter_map(|route| held(route.rule)?.cookie()).collect();
-    let found = routes.into_iter().map(|Reached { object, rule, path }| {
-        let held = held(rule).and_then(|held| {
-            let sessions = held.on_host(&over_http);
-            match sessions.foreign_domain(&host.name) {
-                None => {
-                    told.held.insert(object);
-                    Some((sessions, held.scope(&host.name)))
-                }
-                Some(domain) => {
-                    told.foreign
-                        .entry(object)
-                        .or_insert_with(|| foreign(domain, &host.name));
-                    None
-                }
-            }
-        });
-        Found {
-            object,
-            rule,
-            path,
-            session: held,
+        .filter(|route| host.tls.is_some() && route.permits_insecure);
+    let over_http: BTreeSet<(String, String)> = over_http
+        .filter_map(|route| route.forwarding.session.as_ref()?.cookie())
+        .collect();
+    for route in &mut routes {
+        let Some(held) = &route.forwarding.session else {
+            continue;
+        };
+        if let Some(domain) = held.sessions.foreign_domain(&host.name) {
+            let of_object = told.foreign.entry(route.object);
+            of_object.or_insert_with(|| foreign(domain, &host.name));
+            continue;
         }
-    });
-    found.collect()
+        told.held.insert(route.object);
+        route.shares_cookie = held.cookie().is_some_and(|cookie| over_http.contains(&cookie));
+        route.scope = Some(held.scope(&host.name));
+    }
+    routes
 }
 
 fn foreign(domain: &str, host: &str) -> String {
@@ -442,51 +351,58 @@ fn foreign(domain: &str, host: &str) -> String {
     )
 }
 
-/// Of equal prefixes the last one counts. What was delegated and matches segments leaves the rest of the text, which it
-/// has no right to, to the route that was there before.
+/// The routes of a host, longer prefixes first. Of equal prefixes the last one counts. What was delegated and matches
+/// segments leaves the rest of the text, which it has no right to, to the route that was there before.
 fn distinct<'a>(
     host: &Host,
-    served: &[Served<'a>],
-    contents: &'a BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>,
+    served: &[Served<'_>],
+    ours: &Ours<'a>,
+    contents: &Contents<'a>,
+    settings: &ContourSettings,
     told: &mut Told<'a>,
-) -> Vec<Reached<'a>> {
-    let mut by_prefix: BTreeMap<Reverse<&str>, Vec<Reached<'a>>> = BTreeMap::new();
+) -> Vec<HostRoute<'a>> {
+    let mut by_prefix: BTreeMap<Reverse<&str>, Vec<HostRoute<'a>>> = BTreeMap::new();
     for one in served {
-        let Some(Ok(content)) = contents.get(one.object) else {
+        let (Some((name, object)), Some(Ok(content))) = (ours.get_key_value(one.object), contents.get(one.object))
+        else {
             continue;
         };
-        let Some(rule) = content.rules.get(one.route) else {
+        let Some((rule, Does::Forward(forwarding))) = content.rules.get(one.route).map(|rule| (rule, &rule.does))
+        else {
             continue;
         };
         let path = path(rule.prefix, one.given);
         let known = by_prefix.entry(Reverse(rule.prefix)).or_default();
-        for former in known.iter().filter(|former| !std::ptr::eq(former.rule, rule)) {
-            let by = if former.object == one.object {
+        for former in known
+            .iter()
+            .filter(|former| !Rc::ptr_eq(&former.forwarding, forwarding))
+        {
+            let by = if former.object == *name {
                 format!("spec.routes[{}]", rule.index)
             } else {
-                format!("IngressRoute {}", one.object)
+                format!("IngressRoute {name}")
             };
             told.overruled.entry(former.object).or_default().push(format!(
-                "spec.routes[{}].match: on {}, {by} has the same one, and counts in its place",
-                former.rule.index, host.name
+                "{}.match: on {}, {by} has the same one, and counts in its place",
+                former.field(),
+                host.name
             ));
         }
         known.retain(|former| matches!((&former.path, &path), (PathMatch::Text(_), PathMatch::Prefix(_))));
-        let reached = Reached {
-            object: one.object,
-            rule,
+        let route = HostRoute {
+            object: name,
+            meta: &object.meta,
+            index: rule.index,
+            prefix: rule.prefix,
             path,
+            forwarding: Rc::clone(forwarding),
+            scope: None,
+            permits_insecure: rule.permit_insecure && settings.permit_insecure,
+            shares_cookie: false,
         };
-        known.insert(0, reached);
+        known.insert(0, route);
     }
     by_prefix.into_values().flatten().collect()
-}
-
-fn held<'a>(rule: &'a Rule<'_>) -> Option<&'a Held> {
-    match &rule.does {
-        Does::Forward(forwarding) => forwarding.session.as_ref(),
-        Does::Delegate(_) => None,
-    }
 }
 
 /// Contour's prefixes are plain text. But who is given `/blog` has no right to `/blogger`.
@@ -496,35 +412,4 @@ fn path(prefix: &str, given: Option<&str>) -> PathMatch {
     } else {
         PathMatch::Text(prefix.to_owned())
     }
-}
-
-/// The routes, by their number, whose cookie has the name of one with another scope.
-fn sharing(found: &[(&Host, Vec<Found<'_>>)], objects: &Objects) -> HashSet<usize> {
-    let hosts: Vec<Hostname> = found
-        .iter()
-        .map(|(host, _)| Hostname::Exact(host.name.as_str().into()))
-        .collect();
-    let ages = ages(found.iter().flat_map(|(_, routes)| routes).filter_map(|route| {
-        let (_, scope) = route.session.as_ref()?;
-        let created = objects.ingress_routes.get(route.object);
-        let created = created.map_or("", |object| &object.meta.creation_timestamp);
-        Some((
-            scope.as_str(),
-            format!("{created} {} {:05}", route.object, route.rule.index),
-        ))
-    }));
-    let mut names = SharedNames::default();
-    let routes = found
-        .iter()
-        .zip(&hosts)
-        .flat_map(|((_, routes), host)| routes.iter().map(move |route| (route, host)));
-    for (writer, (route, host)) in routes.enumerate() {
-        if let Some((sessions, scope)) = &route.session
-            && let Some(cookie) = sessions.cookie()
-        {
-            let since = ages.get(scope.as_str()).map_or("", String::as_str);
-            names.add(writer, (since, scope), [host], cookie);
-        }
-    }
-    names.shared().into_keys().collect()
 }

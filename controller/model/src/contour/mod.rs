@@ -4,7 +4,7 @@
 //! - `read` has what an object says by itself; `services` the clusters of its routes, and `sessions` their sessions.
 //! - `tree` has who delegates to whom. It knows nothing of the fields of an object.
 //! - `hosts` puts it together, `reports` says what became of each object.
-//! - `explain` says why routes have their sessions.
+//! - `explain` has the words for why routes have their sessions.
 //! - `go` reads and writes texts as Contour does.
 
 mod class;
@@ -20,40 +20,40 @@ mod tree;
 
 use std::collections::BTreeMap;
 
-use limpet_api::{IngressRouteSpec, IngressRule, Kind, Meta, Object, ObjectName, ObjectRef, Text};
-use limpet_core::config::schema::PolicyConfig;
+use limpet_api::{IngressRouteSpec, IngressRule, Kind, Meta, Object, ObjectName, ObjectRef};
 
 use crate::explanation::RuleExplanation;
 use crate::graph::Graph;
 use crate::references::References;
 use crate::remembered_sessions::SessionSettings;
 use crate::reports::IngressRouteReport;
-use crate::sessions::Sessions;
+use crate::sessions::{Explained, RuleFacts, RuleSession, Sessions};
 use crate::stand_in::{AllJudged, Judged, Wrong};
 use crate::{ContourSettings, Objects, Settings};
 
 use class::is_ours;
 use hosts::Hosts;
-use read::{Does, Reading, Rule};
+use read::{Content, Does, Mistake, Reading, Rule};
 use services::Services;
 use tree::{Edge, Tree, Vertex};
 
+/// The objects of our class.
+type Ours<'a> = BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>;
+/// What each of them says by itself.
+type Contents<'a> = BTreeMap<&'a ObjectName, Result<Content<'a>, Mistake>>;
+
 /// What `IngressRoute`s mean.
-pub(super) struct Contour {
-    hosts: Hosts,
+pub(super) struct Contour<'a> {
+    settings: &'a ContourSettings,
+    hosts: Hosts<'a>,
     pub(super) reports: BTreeMap<ObjectName, IngressRouteReport>,
     /// Whether what the objects say can be followed.
     pub(super) judged: AllJudged,
 }
 
-impl Contour {
-    /// What the objects say; nothing if they are not read. `explained`: the object whose routes are explained.
-    pub(super) fn of(
-        objects: &Objects,
-        references: &References<'_>,
-        settings: &Settings,
-        explained: Option<&ObjectRef>,
-    ) -> Option<Self> {
+impl<'a> Contour<'a> {
+    /// What the objects say; nothing if they are not read.
+    pub(super) fn of(objects: &'a Objects, references: &'a References<'a>, settings: &'a Settings) -> Option<Self> {
         let contour = settings.contour.as_ref().filter(|_| !is_taken(objects, settings))?;
         let ours = ours(objects, contour);
         let roots = roots::roots(&ours, objects, contour);
@@ -65,7 +65,7 @@ impl Contour {
                 settings: contour,
             },
         };
-        let contents: BTreeMap<&ObjectName, _> = ours
+        let contents: Contents<'a> = ours
             .iter()
             .map(|(name, object)| (*name, reading.read(object)))
             .collect();
@@ -88,9 +88,7 @@ impl Contour {
         let mut oldest_first: Vec<&ObjectName> = ours.keys().copied().collect();
         oldest_first.sort_by_key(|name| ours.get(name).map(|object| object.meta.precedence()));
         let tree = Tree::of(&vertices, oldest_first);
-        let explained = explained.filter(|route| route.kind == Kind::IngressRoute);
-        let explained = explained.map(|route| &route.name);
-        let (hosts, told) = Hosts::of(objects, contour, &roots, &contents, &tree, explained);
+        let (hosts, told) = Hosts::of(&ours, contour, &roots, &contents, &tree);
         let reports = reports::Inputs {
             objects,
             ours: &ours,
@@ -116,26 +114,38 @@ impl Contour {
             Some((ObjectRef { kind, name }, judged))
         });
         Some(Self {
+            settings: contour,
             reports: reports.reports(),
             judged: judged.collect(),
             hosts,
         })
     }
 
-    /// The policies of the sessions, which get their names elsewhere.
-    pub(super) fn take_policies(&mut self) -> Vec<PolicyConfig> {
-        self.hosts.take_policies()
+    /// What the sessions of the routes of all hosts depend on.
+    pub(super) fn facts(&self) -> Vec<RuleFacts<'_>> {
+        self.hosts.routes().map(|(host, route)| route.facts(host)).collect()
     }
 
-    /// Why the routes of the object have their sessions, each for each of its hosts.
-    pub(super) fn take_explained(&mut self, sessions: &Sessions, settings: &ContourSettings) -> Vec<RuleExplanation> {
-        let (names, policies) = (&sessions.of_others, &sessions.policies);
-        self.hosts.take_explained(names, policies, &settings.gateway)
+    /// Adds the Gateway. `decided`: the sessions of all routes, in the order of the facts.
+    pub(super) fn add_to(&self, graph: &mut Graph, decided: &[RuleSession], all: &Sessions, objects: &Objects) {
+        self.hosts.add_to(graph, decided, all, objects, self.settings);
     }
 
-    /// Adds the Gateway. `names`: those of the policies.
-    pub(super) fn add_to(self, graph: &mut Graph, names: &[Text], objects: &Objects, settings: &ContourSettings) {
-        self.hosts.add_to(graph, names, objects, settings);
+    /// Why the routes of the object have their sessions, each for each of its hosts. `explained`: of these.
+    pub(super) fn explained(
+        &self,
+        object: &ObjectRef,
+        decided: &[RuleSession],
+        explained: Vec<Explained>,
+        all: &Sessions,
+    ) -> Vec<RuleExplanation> {
+        let routes = self.hosts.routes().zip(decided);
+        let of_object = routes.filter(|((_, route), _)| route.object() == *object);
+        let rules = of_object.zip(explained);
+        let gateway = &self.settings.gateway;
+        rules
+            .map(|(((host, route), decided), explained)| route.explained(host, gateway, decided, explained, all))
+            .collect()
     }
 }
 
@@ -182,10 +192,7 @@ pub(super) fn is_taken(objects: &Objects, settings: &Settings) -> bool {
 }
 
 /// The objects of our class.
-pub(super) fn ours<'a>(
-    objects: &'a Objects,
-    settings: &ContourSettings,
-) -> BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>> {
+pub(super) fn ours<'a>(objects: &'a Objects, settings: &ContourSettings) -> Ours<'a> {
     let all = objects.ingress_routes.iter().map(|(name, object)| (name, &**object));
     all.filter(|(_, object)| is_ours(&object.meta, settings)).collect()
 }

@@ -1,5 +1,6 @@
 //! What an object says, whoever delegates to it: its routes, or the first mistake in it.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use limpet_api::{Delegate, IngressRouteSpec, IngressRule, IngressService, Object, ObjectName};
@@ -44,7 +45,7 @@ pub(super) struct Rule<'a> {
 
 #[derive(Debug)]
 pub(super) enum Does<'a> {
-    Forward(Box<Forwarding<'a>>),
+    Forward(Rc<Forwarding<'a>>),
     Delegate(ObjectName),
 }
 
@@ -140,7 +141,7 @@ impl<'a> Reading<'a> {
             return Ok(None);
         } else {
             let forwarding = self.forwarding(object, field, rule, overrides, notes);
-            Does::Forward(Box::new(forwarding.map_err(|text| (Step::Target, text))?))
+            Does::Forward(Rc::new(forwarding.map_err(|text| (Step::Target, text))?))
         };
         Ok(Some(Rule {
             index,

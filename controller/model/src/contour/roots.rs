@@ -15,14 +15,14 @@ use crate::{ContourSettings, Objects};
 pub(super) const FORBIDDEN: &str = "root IngressRoute cannot be defined in this namespace";
 
 /// The host of a root.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Host {
     /// In lower case.
     pub(super) name: String,
     pub(super) tls: Option<Tls>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Tls {
     pub(super) secret: ObjectName,
     pub(super) minimum: TlsVersion,

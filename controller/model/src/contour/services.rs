@@ -9,7 +9,7 @@ use serde_json::json;
 use super::go::quoted;
 use crate::graph::{Balance, Cluster, ClusterLimits, ClusterName, HealthCheck, Protocol};
 use crate::objects::RuleBackend;
-use crate::references::References;
+use crate::references::{Backend, References};
 use crate::sessions::never_begins;
 use crate::short_hash::short_hash;
 use crate::{ContourSettings, Objects, affinity};
@@ -147,13 +147,8 @@ pub(super) struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// The name of its port, as EndpointSlices have it.
-    pub(super) fn port_name(&self) -> &str {
-        &self.spec.port_name
-    }
-
     /// The cluster. `never_begins`: whether other services of the route have sessions, and this one has not.
-    pub(super) fn cluster(&self, never_begins: bool) -> (ClusterName, Cluster) {
+    pub(super) fn backend(&self, never_begins: bool) -> Backend {
         let spec = Cluster {
             never_begins: never_begins || self.spec.never_begins,
             ..self.spec.clone()
@@ -167,7 +162,11 @@ impl Service<'_> {
             "neverBegins": spec.never_begins,
         });
         let hash = short_hash(settings.to_string().as_bytes());
-        (ClusterName(format!("{}#{hash}", self.base).into()), spec)
+        Backend {
+            cluster: ClusterName(format!("{}#{hash}", self.base).into()),
+            spec,
+            object: RuleBackend::Service(self.name.clone()),
+        }
     }
 
     /// Whether tokens name both by one hash, although they are two.

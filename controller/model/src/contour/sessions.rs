@@ -2,8 +2,6 @@
 
 use limpet_core::config::schema::{CookieModeConfig, LifetimeTypeConfig, SameSiteConfig, SourceConfig};
 
-use std::collections::BTreeSet;
-
 use limpet_api::ObjectName;
 
 use super::go::quoted;
@@ -19,7 +17,7 @@ const COOKIE: &str = "X-Contour-Session-Affinity";
 /// The sessions of a route.
 #[derive(Debug)]
 pub(super) struct Held {
-    sessions: CookieSessions,
+    pub(super) sessions: CookieSessions,
     /// The Service and the port that they are named after.
     service: (ObjectName, u16),
 }
@@ -93,6 +91,8 @@ fn defaults(settings: &Settings, path: &str, by_address: bool) -> SessionFields 
         query: Some(OrNone(None)),
         source: Some(OrNone(by_address.then(SourceConfig::default))),
         domain: None,
+        scope: None,
+        split: None,
         ..of_controller.clone()
     }
 }
@@ -103,15 +103,6 @@ impl Held {
     pub(super) fn scope(&self, host: &str) -> String {
         let (ObjectName { namespace, name }, port) = &self.service;
         format!("contour/{namespace}/{host}/{name}:{port}")
-    }
-
-    /// The sessions on a host that serves cookies of these names and paths over plain HTTP, too.
-    pub(super) fn on_host(&self, over_http: &BTreeSet<(String, String)>) -> CookieSessions {
-        if self.cookie().is_some_and(|cookie| over_http.contains(&cookie)) {
-            self.sessions.over_http_too()
-        } else {
-            self.sessions.clone()
-        }
     }
 
     /// Name and path of the cookie, by which a client tells it from others of the host.

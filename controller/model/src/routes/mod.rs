@@ -308,6 +308,7 @@ impl RouteState<'_> {
                 field: rule.field.clone(),
                 name: rule.name.clone(),
                 inline: rule.inline,
+                foreign: None,
                 sessionless: rule.sessionless(self.is_judged),
                 backends: rule.backends.iter().map(|backend| backend.object.clone()).collect(),
                 clusters: rule

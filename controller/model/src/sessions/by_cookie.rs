@@ -1,16 +1,17 @@
 //! Sessions of objects that know nothing of `sessionPersistence`: a cookie, and what annotations say of it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use super::annotations;
 use super::fault::{Fault, ObjectField};
 use super::persistence::{Carrier, Persistence, Shape};
 use super::policy::{Draft, Parts};
-use super::{annotations, explain};
 use crate::SessionLimits;
-use crate::explanation::{FieldExplanation, FieldOrigin};
+use crate::explanation::{Contender, FieldOrigin};
 use crate::session_fields::{Holder, SessionFields};
 use limpet_core::carrier::cookie_domain;
-use limpet_core::config::schema::{CookieConfig, PolicyConfig};
+use limpet_core::config::schema::CookieConfig;
 
 /// What the annotations of an object say of its sessions.
 ///
@@ -20,6 +21,19 @@ pub(crate) fn annotated(annotations: &BTreeMap<String, String>) -> Result<Sessio
     let message = "remove it: the sessions of these routes keep their Service, and each has its own";
     let read = annotations::read_without_rules(annotations, message);
     read.map_err(|faults| told(faults, "", ""))
+}
+
+/// A rule of an object that knows nothing of `sessionPersistence`.
+pub(crate) trait ForeignRule: fmt::Debug {
+    /// The sessions that it asks for.
+    fn asks(&self) -> Option<&CookieSessions>;
+    /// Who might say which sessions it has, in the order of precedence.
+    fn contenders(&self) -> Vec<Contender>;
+    /// What the cookie's name came from.
+    fn name_from(&self) -> FieldOrigin;
+    /// What a field came from that no annotation of the object says, by the annotation's name; `None`: the controller's
+    /// configuration.
+    fn from(&self, annotation: &str) -> Option<FieldOrigin>;
 }
 
 /// What sessions of an object are made of.
@@ -38,7 +52,7 @@ pub(crate) struct ByCookie<'a> {
 
 /// The sessions, before it is known who else has a cookie of this name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CookieSessions(Draft);
+pub(crate) struct CookieSessions(pub(super) Draft);
 
 impl ByCookie<'_> {
     /// `field`: what gives the cookie its name; `matched`: what gives it the path of the route.
@@ -80,32 +94,10 @@ impl ByCookie<'_> {
 }
 
 impl CookieSessions {
-    /// The same on a host that is served over HTTP, too.
-    pub(crate) fn over_http_too(&self) -> Self {
-        Self(self.0.clone().over_http_too())
-    }
-
-    /// The policy for sessions of `scope`. With `per_scope`, the cookie's name differs from those of other scopes.
-    pub(crate) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
-        self.0.of_scope(scope, per_scope)
-    }
-
     /// The `Domain` of the cookie, if browsers refuse it from this host.
     pub(crate) fn foreign_domain(&self, host: &str) -> Option<&str> {
         let domain = self.0.config.domain()?;
         (!cookie_domain::may_come_from(domain, host)).then_some(domain)
-    }
-
-    /// What the fields of the policy came from. `name`: what the cookie's name came from; `given`: what a field came
-    /// from that the annotations of the object do not say.
-    pub(crate) fn fields(
-        &self,
-        config: &PolicyConfig,
-        object: &str,
-        name: &FieldOrigin,
-        given: impl Fn(&str) -> Option<FieldOrigin>,
-    ) -> Vec<FieldExplanation> {
-        explain::of_cookie(&self.0.origins, config, object, name, given)
     }
 
     /// The filter's own cookie.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::affinities::Affinities;
 use super::annotations::camel_case;
 use super::backends::{Backends, x_backends};
+use super::by_cookie::ForeignRule;
 use super::facts::{RuleFacts, Sessionless, services};
 use super::fault::PREFIX;
 use super::former::{KEPT_NAME, LIFETIME, NAME, RestoredFrom};
@@ -118,6 +119,9 @@ impl Explainer<'_> {
     /// In the order of precedence (`rules::Chooser`).
     fn contenders(&self, rule: &RuleChoice<'_>) -> Vec<Contender> {
         let facts = rule.facts;
+        if let Some(foreign) = facts.foreign {
+            return foreign.contenders();
+        }
         let mut all = vec![of_rule(rule)];
         let asking = x_backends(facts).filter(|name| self.backends.asks(name));
         all.extend(asking.map(|name| self.of_x_backend(rule, name)));
@@ -214,6 +218,9 @@ impl Explainer<'_> {
 
     fn fields_of_rule(&self, rule: &RuleChoice<'_>, draft: &Draft, config: &PolicyConfig) -> Vec<FieldExplanation> {
         let facts = rule.facts;
+        if let Some(foreign) = facts.foreign {
+            return fields_of_foreign(foreign, &facts.route, draft, config);
+        }
         let inline = facts.inline.map(|inline| persistence::read(inline, Dialect::Either));
         let (object, parent, persistence, restored): (String, &str, &Persistence, &[_]) = match (rule.source, &inline) {
             (Source::Policy(ValidPolicy { policy, content }), _) => {
@@ -289,7 +296,7 @@ fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
 }
 
 /// The fields of the policy of a Service whose affinity counts.
-pub(crate) fn affinity_fields(service: &ObjectName, timeout: GatewayDuration) -> Vec<FieldExplanation> {
+fn affinity_fields(service: &ObjectName, timeout: GatewayDuration) -> Vec<FieldExplanation> {
     let field = |field: &str, value: Value, of: &str| FieldExplanation {
         field: field.to_owned(),
         value,
@@ -351,27 +358,25 @@ fn fields(
     all
 }
 
-/// The fields of the sessions of an object that knows nothing of `sessionPersistence`. `name`: what the cookie's name
-/// came from; `given`: what a field came from that the object's own annotations do not say, by the annotation's name.
-pub(crate) fn of_cookie(
-    origins: &Origins,
+/// The fields of the sessions of a rule whose object knows nothing of `sessionPersistence`.
+fn fields_of_foreign(
+    rule: &dyn ForeignRule,
+    object: &ObjectRef,
+    draft: &Draft,
     config: &PolicyConfig,
-    object: &str,
-    name: &FieldOrigin,
-    given: impl Fn(&str) -> Option<FieldOrigin>,
 ) -> Vec<FieldExplanation> {
     let of_name = |carrier: &str| match carrier {
-        "query" => annotation(&object, "query"),
-        _ => name.clone(),
+        "query" => annotation(object, "query"),
+        _ => rule.name_from(),
     };
-    fields(origins, config, of_name, |entry, part| {
+    fields(&draft.origins, config, of_name, |entry, part| {
         let name = entry.annotation();
         match part {
-            Part::Defaults => given(&name).unwrap_or_else(|| controllers(&name)),
+            Part::Defaults => rule.from(&name).unwrap_or_else(|| controllers(&name)),
             // These objects know nothing of it.
             Part::Shape => FieldOrigin::Filter,
             Part::Schemes => OVER_HTTP_TOO,
-            _ => annotation(&object, &name),
+            _ => annotation(object, &name),
         }
     })
 }

@@ -1,15 +1,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::by_cookie::ForeignRule;
 use crate::graph::{Hostname, PathMatch, RuleName};
 use crate::objects::RuleBackend;
 use limpet_api::{Meta, ObjectName, ObjectRef, SessionPersistence, Text};
 
-/// Identifies a rule. The name does not: several rules may have the same one.
+/// Identifies a rule. The name by itself does not: several rules may have the same one. A rule of an `IngressRoute` has
+/// another one on each host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RuleId<'a> {
     route: &'a ObjectRef,
     field: &'a str,
+    name: &'a RuleName,
 }
 
 /// The facts of a rule that its sessions depend on.
@@ -25,6 +28,8 @@ pub(crate) struct RuleFacts<'a> {
     pub(crate) name: RuleName,
     /// Its own `sessionPersistence`.
     pub(crate) inline: Option<&'a SessionPersistence>,
+    /// What it asks for if its object knows nothing of `sessionPersistence`. Then no policy governs it.
+    pub(crate) foreign: Option<&'a dyn ForeignRule>,
     /// Why no request of the rule can have a session.
     pub(crate) sessionless: Option<Sessionless>,
     /// Its valid backends, in their order.
@@ -93,6 +98,7 @@ impl RuleFacts<'_> {
         RuleId {
             route: &self.route,
             field: &self.field,
+            name: &self.name,
         }
     }
 }

@@ -134,7 +134,7 @@ fn of_backend(objects: &Objects, backends: &Backends, name: &ObjectName, of_none
 
 fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
     let mut routes: BTreeMap<&ObjectRef, Vec<&RuleChoice<'_>>> = BTreeMap::new();
-    for rule in chosen {
+    for rule in chosen.iter().filter(|rule| rule.facts.foreign.is_none()) {
         routes.entry(&rule.facts.route).or_default().push(rule);
     }
     let judged = |rules: Vec<&RuleChoice<'_>>| {

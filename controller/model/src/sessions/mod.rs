@@ -61,18 +61,18 @@ use super::{Objects, SessionPolicyName, Settings, affinity};
 use limpet_api::{ObjectName, ObjectRef, Text};
 use limpet_core::config::schema::PolicyConfig;
 
-pub(crate) use by_cookie::{ByCookie, CookieSessions, annotated};
+pub(crate) use by_cookie::{ByCookie, CookieSessions, ForeignRule, annotated};
 pub(crate) use context::{Context, Elsewhere, Limits};
 pub(crate) use cookie_path::literal_prefix;
 pub use defaults::check as check_defaults;
-pub(crate) use explain::{Explained, affinity_fields};
+pub(crate) use explain::Explained;
 pub(crate) use facts::{Place, RuleFacts, Schemes, Sessionless, Twins};
 pub use former::{LIFETIME as PRUNED_LIFETIME, NAME as PRUNED_NAME};
 pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{judged as judged_services, never_begins, problems as service_problems};
-pub(crate) use shared_names::{SharedNames, WrittenCookie, ages, wider};
+pub(crate) use shared_names::{WrittenCookie, wider};
 pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;
@@ -96,8 +96,6 @@ pub(crate) struct Sessions {
     pub(crate) destinations: BTreeMap<ObjectName, SessionUse>,
     /// The policies of the Services whose affinity counts, by their names.
     pub(crate) affinities: BTreeMap<ObjectName, Text>,
-    /// The names of the policies of others, in their order.
-    pub(crate) of_others: Vec<Text>,
     /// The policies that are used.
     pub(crate) policies: BTreeMap<Text, PolicyConfig>,
     /// Of all session policies.
@@ -156,13 +154,12 @@ impl RuleSession {
 }
 
 /// Decides on the sessions of all rules at once, since rules that share a policy affect each other. `serving`: the
-/// Gateways that serve. `others`: the policies of what is no rule, which get names among those of rules.
+/// Gateways that serve.
 pub(crate) fn sessions(
     objects: &Objects,
     settings: &Settings,
     rules: &[RuleFacts<'_>],
     serving: &BTreeSet<&ObjectName>,
-    others: Vec<PolicyConfig>,
     context: Context<'_>,
 ) -> Sessions {
     let policies = objects::read(objects, settings);
@@ -202,7 +199,6 @@ pub(crate) fn sessions(
         .map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
         .collect();
 
-    let of_others: Vec<PolicyId> = others.into_iter().map(|policy| emitted.add(policy)).collect();
     let (names, by_name) = emitted.named(context, &mut in_common.policies);
     in_common.shrink();
     let session_use = |policy: &PolicyId, scope: Text| SessionUse {
@@ -260,7 +256,6 @@ pub(crate) fn sessions(
             .iter()
             .map(|(name, policy)| ((*name).clone(), names.of(policy)))
             .collect(),
-        of_others: of_others.iter().map(|policy| names.of(policy)).collect(),
         policies: by_name,
         session_policies: statuses.reports(&chosen, &cookie_notes),
         backends: of_backends_with_rules,
@@ -389,7 +384,8 @@ fn used_backends<'a>(
 /// The Services whose affinity counts on a rule, and how long it lasts.
 fn used_affinities<'a>(chosen: &'a [RuleChoice<'a>], affinities: &Affinities) -> BTreeMap<&'a ObjectName, Duration> {
     let rules = chosen.iter().filter(|rule| !rule.is_without());
-    let rules = rules.filter(|rule| matches!(rule.source, Source::Affinity | Source::Destinations));
+    let is_by_service = |rule: &&RuleChoice<'_>| matches!(rule.source, Source::Affinity | Source::Destinations);
+    let rules = rules.filter(|rule| is_by_service(rule) || rule.facts.foreign.is_some());
     let names = rules.flat_map(|rule| services(rule.facts));
     names.filter_map(|name| Some((name, affinities.of(name)?))).collect()
 }

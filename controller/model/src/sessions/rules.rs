@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::affinities::Affinities;
 use super::backends::Backends;
+use super::by_cookie::ForeignRule;
 use super::facts::{RuleFacts, Sessionless, Twins};
 use super::fault::{Fault, annotation_field};
 use super::objects::{Content, PolicyObject, PolicyTargets, ValidPolicy};
@@ -52,6 +53,7 @@ pub(super) enum Outcome<'p> {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source<'p> {
     None,
+    /// The rule itself.
     Inline,
     Policy(ValidPolicy<'p>),
     Destinations,
@@ -141,7 +143,7 @@ impl<'p> Chooser<'p> {
     pub(super) fn choose(&self, rules: &'p [RuleFacts<'p>]) -> Vec<RuleChoice<'p>> {
         let mut chosen: Vec<RuleChoice<'p>> = rules.iter().map(|rule| self.source(rule)).collect();
         let mut routes: HashMap<&ObjectRef, Vec<&mut RuleChoice<'p>>> = HashMap::new();
-        for rule in &mut chosen {
+        for rule in chosen.iter_mut().filter(|rule| rule.facts.foreign.is_none()) {
             routes.entry(&rule.facts.route).or_default().push(rule);
         }
         for rules in routes.values_mut() {
@@ -152,14 +154,15 @@ impl<'p> Chooser<'p> {
     }
 
     fn source(&self, facts: &'p RuleFacts<'p>) -> RuleChoice<'p> {
-        let services = facts.backends.iter();
-        let services = services.filter(|backend| matches!(backend, RuleBackend::Service(_)));
+        let backends = || facts.backends.iter().filter(|_| facts.foreign.is_none());
+        let services = backends().filter(|backend| matches!(backend, RuleBackend::Service(_)));
         let owners: Vec<ValidPolicy<'p>> = services.filter_map(|service| self.targets.owner(service)).collect();
         let oldest = owners.iter().copied().min_by_key(|owner| owner.policy);
         // GEP-1619, Route Rule API: `sessionPersistence` of a rule overrides policies that are attached to its
         // backends. The sessions of a backend "MUST NOT override which backend is selected", as those of a policy
         // would.
-        let source = if facts.inline.is_some() {
+        let asks = facts.foreign.and_then(ForeignRule::asks);
+        let source = if facts.inline.is_some() || asks.is_some() {
             Source::Inline
         } else if self.backends.any_asks(facts) {
             self.source_of_backends(facts)
@@ -188,14 +191,11 @@ impl<'p> Chooser<'p> {
                 Source::None | Source::Affinity => Outcome::Nothing,
             }
         };
-        let touching = facts
-            .backends
-            .iter()
-            .flat_map(|backend| self.targets.targeting(backend));
+        let touching = backends().flat_map(|backend| self.targets.targeting(backend));
         RuleChoice {
             facts,
             source,
-            draft: None,
+            draft: asks.map(|asks| asks.0.clone()),
             each: BTreeMap::new(),
             problems: Vec::new(),
             scope: Scope::default(),

@@ -143,6 +143,7 @@ impl World {
             field: format!("spec.rules[{index}]"),
             name: RuleName(format!("{}/{name}/{index}", kind.as_str().to_lowercase()).into()),
             inline,
+            foreign: None,
             backends: refs.iter().filter_map(backend).collect(),
             clusters: refs
                 .iter()
@@ -378,12 +379,5 @@ pub(super) fn inline(services: &[&str], persistence: &Value) -> Value {
 /// The sessions of these rules, all of whose Gateways serve.
 pub(super) fn sessions_of(world: &World, rules: &[RuleFacts<'_>]) -> Sessions {
     let serving = rules.iter().flat_map(|rule| &rule.gateways).collect();
-    sessions(
-        &world.objects,
-        &world.settings,
-        rules,
-        &serving,
-        Vec::new(),
-        Context::default(),
-    )
+    sessions(&world.objects, &world.settings, rules, &serving, Context::default())
 }
