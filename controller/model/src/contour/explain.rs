@@ -1,5 +1,6 @@
 //! Why the routes of an object have the sessions that they have.
 
+use super::Contour;
 use super::hosts::HostRoute;
 use super::services::{Service, Strategy};
 use super::sessions::begins_at;
@@ -7,11 +8,31 @@ use crate::explained::to;
 use crate::explanation::{Contender, FieldOrigin, RuleExplanation};
 use crate::graph::Session;
 use crate::sessions::{CookieSessions, Explained, ForeignRule, RuleSession, Sessions};
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, ObjectRef};
+
+impl Contour<'_> {
+    /// Why the routes of the object have their sessions, each for each of its hosts. `decided`: the sessions of all
+    /// routes; `explained`: why those of this object are so.
+    pub(crate) fn explained(
+        &self,
+        object: &ObjectRef,
+        decided: &[RuleSession],
+        explained: Vec<Explained>,
+        all: &Sessions,
+    ) -> Vec<RuleExplanation> {
+        let routes = self.routes().zip(decided);
+        let of_object = routes.filter(|((_, route), _)| route.object() == *object);
+        let gateway = &self.settings.gateway;
+        let rules = of_object
+            .zip(explained)
+            .map(|(((host, route), decided), explained)| route.explained(host, gateway, decided, explained, all));
+        rules.collect()
+    }
+}
 
 impl HostRoute<'_> {
     /// `explained`: why it has the sessions that were decided on.
-    pub(super) fn explained(
+    fn explained(
         &self,
         host: &str,
         gateway: &ObjectName,

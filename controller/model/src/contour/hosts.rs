@@ -12,7 +12,7 @@ use super::read::{Does, Forwarding};
 use super::roots::Host;
 use super::sessions;
 use super::tree::{Served, Tree};
-use super::{Contents, Ours};
+use super::{Contents, Contour, Ours};
 use crate::assemble::own_session;
 use crate::graph::{
     Action, Connections, Destination, Forward, Gateway, Graph, HeaderChanges, Hostname, Listener, Match, PathMatch,
@@ -29,8 +29,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const PLAIN: &str = "http";
 
 /// What is served: hosts with their routes, longer prefixes first.
-#[derive(Debug)]
-pub(super) struct Hosts<'a>(Vec<(Host, Vec<HostRoute<'a>>)>);
+pub(super) type Hosts<'a> = Vec<(Host, Vec<HostRoute<'a>>)>;
 
 /// A route of a host.
 #[derive(Debug)]
@@ -61,38 +60,37 @@ pub(super) struct Told<'a> {
     pub(super) held: BTreeSet<&'a ObjectName>,
 }
 
-impl<'a> Hosts<'a> {
-    pub(super) fn of(
-        ours: &Ours<'a>,
-        settings: &ContourSettings,
-        roots: &BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
-        contents: &Contents<'a>,
-        tree: &Tree<'_>,
-    ) -> (Self, Told<'a>) {
-        let mut told = Told::default();
-        let hosts = tree.served.iter().filter_map(|(root, served)| {
-            let host = roots.get(root)?.as_ref().ok()?;
-            let routes = distinct(host, served, ours, contents, settings, &mut told);
-            Some((host.clone(), with_sessions(host, routes, &mut told)))
-        });
-        (Self(hosts.collect()), told)
-    }
+pub(super) fn hosts<'a>(
+    ours: &Ours<'a>,
+    settings: &ContourSettings,
+    roots: &BTreeMap<&'a ObjectName, Result<Host, Arc<str>>>,
+    contents: &Contents<'a>,
+    tree: &Tree<'_>,
+) -> (Hosts<'a>, Told<'a>) {
+    let mut told = Told::default();
+    let hosts = tree.served.iter().filter_map(|(root, served)| {
+        let host = roots.get(root)?.as_ref().ok()?;
+        let routes = distinct(host, served, ours, contents, settings, &mut told);
+        Some((host.clone(), with_sessions(host, routes, &mut told)))
+    });
+    (hosts.collect(), told)
+}
 
+impl<'a> Contour<'a> {
     /// All routes, each with its host.
     pub(super) fn routes(&self) -> impl Iterator<Item = (&str, &HostRoute<'a>)> {
-        let hosts = self.0.iter();
+        let hosts = self.hosts.iter();
         hosts.flat_map(|(host, routes)| routes.iter().map(|route| (host.name.as_str(), route)))
     }
 
-    /// Adds the Gateway. `decided`: the sessions of all routes.
-    pub(super) fn add_to(
-        &self,
-        graph: &mut Graph,
-        decided: &[RuleSession],
-        all: &Sessions,
-        objects: &Objects,
-        settings: &ContourSettings,
-    ) {
+    /// What the sessions of all routes depend on.
+    pub(crate) fn facts(&self) -> Vec<RuleFacts<'_>> {
+        self.routes().map(|(host, route)| route.facts(host)).collect()
+    }
+
+    /// Adds the Gateway. `decided`: the sessions of all routes, in the order of the facts.
+    pub(crate) fn add_to(&self, graph: &mut Graph, decided: &[RuleSession], all: &Sessions, objects: &Objects) {
+        let settings = self.settings;
         let mut gateway = Gateway {
             connections: Connections {
                 trusted_hops: settings.trusted_hops,
@@ -103,7 +101,7 @@ impl<'a> Hosts<'a> {
         };
         let (mut plain, mut secure) = (Vec::new(), Vec::new());
         let mut decided = decided.iter();
-        for (host, routes) in &self.0 {
+        for (host, routes) in &self.hosts {
             let hostname = Hostname::Exact(host.name.as_str().into());
             let mut without_tls = Vec::with_capacity(routes.len());
             let mut with_tls = Vec::new();

@@ -22,12 +22,9 @@ use std::collections::BTreeMap;
 
 use limpet_api::{IngressRouteSpec, IngressRule, Kind, Meta, Object, ObjectName, ObjectRef};
 
-use crate::explanation::RuleExplanation;
-use crate::graph::Graph;
 use crate::references::References;
 use crate::remembered_sessions::SessionSettings;
 use crate::reports::IngressRouteReport;
-use crate::sessions::{Explained, RuleFacts, RuleSession, Sessions};
 use crate::stand_in::{AllJudged, Judged, Wrong};
 use crate::{ContourSettings, Objects, Settings};
 
@@ -88,7 +85,7 @@ impl<'a> Contour<'a> {
         let mut oldest_first: Vec<&ObjectName> = ours.keys().copied().collect();
         oldest_first.sort_by_key(|name| ours.get(name).map(|object| object.meta.precedence()));
         let tree = Tree::of(&vertices, oldest_first);
-        let (hosts, told) = Hosts::of(&ours, contour, &roots, &contents, &tree);
+        let (hosts, told) = hosts::hosts(&ours, contour, &roots, &contents, &tree);
         let reports = reports::Inputs {
             objects,
             ours: &ours,
@@ -119,33 +116,6 @@ impl<'a> Contour<'a> {
             judged: judged.collect(),
             hosts,
         })
-    }
-
-    /// What the sessions of the routes of all hosts depend on.
-    pub(super) fn facts(&self) -> Vec<RuleFacts<'_>> {
-        self.hosts.routes().map(|(host, route)| route.facts(host)).collect()
-    }
-
-    /// Adds the Gateway. `decided`: the sessions of all routes, in the order of the facts.
-    pub(super) fn add_to(&self, graph: &mut Graph, decided: &[RuleSession], all: &Sessions, objects: &Objects) {
-        self.hosts.add_to(graph, decided, all, objects, self.settings);
-    }
-
-    /// Why the routes of the object have their sessions, each for each of its hosts. `explained`: of these.
-    pub(super) fn explained(
-        &self,
-        object: &ObjectRef,
-        decided: &[RuleSession],
-        explained: Vec<Explained>,
-        all: &Sessions,
-    ) -> Vec<RuleExplanation> {
-        let routes = self.hosts.routes().zip(decided);
-        let of_object = routes.filter(|((_, route), _)| route.object() == *object);
-        let rules = of_object.zip(explained);
-        let gateway = &self.settings.gateway;
-        rules
-            .map(|(((host, route), decided), explained)| route.explained(host, gateway, decided, explained, all))
-            .collect()
     }
 }
 

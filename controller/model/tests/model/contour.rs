@@ -124,6 +124,41 @@ fn names_of_objects_and_routes_end_no_session() {
     assert_eq!(scope_of(&delegated), before);
 }
 
+/// Clients of one host, who may come to the Envoys of both, keep one cookie of a name.
+#[test]
+fn routes_of_two_kinds_ended_each_others_sessions() {
+    let sticky = "strategy: StickySession, stickySessionConfig: {cookie: {name: s}}";
+    let routes = format!("{{match: /, services: [{{name: web, port: 80, {sticky}}}]}}");
+    let ours = root("web", &routes);
+    let others = "
+kind: GatewayClass
+metadata: {name: limpet}
+spec: {controllerName: limpet.dev/controller}
+---
+kind: Gateway
+metadata: {namespace: shop, name: web}
+spec: {gatewayClassName: limpet, listeners: [{name: http, port: 80, protocol: HTTP}]}
+---
+kind: HTTPRoute
+metadata: {namespace: shop, name: web, creationTimestamp: \"2026-01-02T00:00:00Z\"}
+spec:
+  parentRefs: [{name: web}]
+  hostnames: [web.example]
+  rules: [{backendRefs: [{name: canary, port: 80}], sessionPersistence: {sessionName: s}}]
+";
+    for (created, is_ours_renamed) in [("2026-01-01", false), ("2026-01-03", true)] {
+        let created = format!("name: web, creationTimestamp: \"{created}T00:00:00Z\"}}\nspec");
+        let (graph, _) = built(&format!("{}{others}", ours.replace("name: web}\nspec", &created)));
+        let cookies = graph.policies.values().filter_map(|policy| policy.cookie.as_ref());
+        let renamed: Vec<bool> = cookies
+            .filter(|cookie| cookie.per_scope)
+            // As Contour's cookie had it.
+            .map(|cookie| cookie.forward)
+            .collect();
+        assert_eq!((graph.policies.len(), renamed), (2, vec![is_ours_renamed]));
+    }
+}
+
 #[test]
 fn the_base_of_a_cluster_outlasts_its_settings() {
     let base = |service: &str| {

@@ -472,6 +472,9 @@ fn ingress_route(random: &mut Random) -> Value {
             let mut service = json!({"name": format!("s{}", random.below(5)), "port": 80});
             if random.one_in(2) {
                 service["strategy"] = "Cookie".into();
+            } else if random.one_in(2) {
+                service["strategy"] = "StickySession".into();
+                service["stickySessionConfig"] = json!({"cookie": {"name": random.of(&["s", "t"])}});
             }
             json!({"match": prefix, "services": [service]})
         })
