@@ -138,6 +138,7 @@ fn add_clusters(graph: &mut Graph, rule: &RouteRule<'_>, session: &Session, all:
             .clusters
             .entry(backend.cluster.clone())
             .or_insert_with(|| Arc::new(backend.spec.clone()));
+        // Of a Service, `all` may have sessions that only routes of IngressRoutes use, whose clusters are others.
         if *session == Session::Destinations {
             Arc::make_mut(cluster).session = own_session(backend, all);
         }

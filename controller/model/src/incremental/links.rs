@@ -18,7 +18,7 @@ use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 pub(super) enum Member {
     /// Every `GatewayClass` and `ReferenceGrant`, all at once.
     Classes,
-    /// `IngressRoute`s, all at once: any may delegate to any.
+    /// `IngressRoute`s, all at once: any may delegate to any, and all share the room for routes.
     Contour,
     /// One object.
     Object(ObjectRef),

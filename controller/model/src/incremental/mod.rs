@@ -262,23 +262,9 @@ impl Incremental {
             elsewhere: Some(&self.common),
             explained: None,
         };
-        let is_taken = contour::is_taken(&objects, settings);
-        let (is_contour, reads_contour) = match members.first().map(|member| &**member) {
-            Some(Member::Contour) => (true, true),
-            // A Gateway with Contour's name is told so.
-            Some(Member::Object(object)) => (false, object.kind == Kind::Gateway && is_taken),
-            Some(Member::Classes) | None => (false, false),
-        };
-        let mut built = if reads_contour || settings.contour.is_none() {
-            build_with_stand_ins(&objects, settings, context)
-        } else {
-            let without_contour = Settings {
-                contour: None,
-                ..settings.clone()
-            };
-            build_with_stand_ins(&objects, &without_contour, context)
-        };
-        if is_contour && is_taken {
+        let is_contour = members.first().is_some_and(|member| **member == Member::Contour);
+        let mut built = build_with_stand_ins(&objects, settings, context);
+        if is_contour && contour::is_taken(&objects, settings) {
             built.graph.gateways.clear();
         }
         if let Some(name) = self.gateway_of(island).cloned() {

@@ -470,11 +470,13 @@ fn ingress_route(random: &mut Random) -> Value {
                 return json!({"match": prefix, "delegate": {"name": format!("i{}", random.below(4)), "namespace": namespace}});
             }
             let mut service = json!({"name": format!("s{}", random.below(5)), "port": 80});
-            if random.one_in(2) {
-                service["strategy"] = "Cookie".into();
-            } else if random.one_in(2) {
-                service["strategy"] = "StickySession".into();
-                service["stickySessionConfig"] = json!({"cookie": {"name": random.of(&["s", "t"])}});
+            match random.below(4) {
+                0..=1 => service["strategy"] = "Cookie".into(),
+                2 => {
+                    service["strategy"] = "StickySession".into();
+                    service["stickySessionConfig"] = json!({"cookie": {"name": random.of(&["s", "t"])}});
+                }
+                _ => {}
             }
             json!({"match": prefix, "services": [service]})
         })
