@@ -94,6 +94,11 @@ impl Sessionless {
 }
 
 impl RuleFacts<'_> {
+    /// What it says itself, with the last part of its name.
+    pub(super) fn said(&self) -> Option<(Text, SessionPersistence)> {
+        Some((self.name.last().into(), self.inline?.clone()))
+    }
+
     pub(super) fn id(&self) -> RuleId<'_> {
         RuleId {
             route: &self.route,

@@ -149,7 +149,7 @@ fn of_routes(chosen: &[RuleChoice<'_>]) -> AllJudged {
         }
         let said = rules
             .first()
-            .map(|first| said_of_route(first.facts.meta, rules.iter().map(|rule| rule.facts)));
+            .map(|first| said_of_route(first.facts.meta, rules.iter().filter_map(|rule| rule.facts.said())));
         Judged::Valid(Box::new(said.unwrap_or_default()))
     };
     let all = routes.into_iter();

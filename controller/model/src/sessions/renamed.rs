@@ -1,7 +1,6 @@
 //! Sessions that were renamed: what objects said of the carriers of their sessions before.
 
 use super::annotations;
-use super::facts::RuleFacts;
 use super::persistence::{self, Dialect, Persistence};
 use crate::remembered_sessions::{PREFIX, SessionSettings};
 use crate::session_fields::SessionFields;
@@ -40,11 +39,10 @@ impl FormerSessions {
     }
 }
 
-/// What a route with these rules says of their sessions.
-pub(super) fn said_of_route<'r>(meta: &Meta, rules: impl Iterator<Item = &'r RuleFacts<'r>>) -> SessionSettings {
-    let inline = rules.filter_map(|facts| Some((facts.name.last().into(), facts.inline?.clone())));
+/// What a route says of its sessions. `rules`: what rules say, each with the last part of its name.
+pub(super) fn said_of_route(meta: &Meta, rules: impl Iterator<Item = (Text, SessionPersistence)>) -> SessionSettings {
     SessionSettings {
-        rules: inline.collect(),
+        rules: rules.collect(),
         ..SessionSettings::annotated(meta)
     }
 }

@@ -232,7 +232,7 @@ impl<'p> Chooser<'p> {
         };
         let any_cookie = rules.iter().zip(&inline).any(has_cookie);
         let meta = first.facts.meta;
-        let said = || said_of_route(meta, rules.iter().map(|rule| rule.facts));
+        let said = || said_of_route(meta, rules.iter().filter_map(|rule| rule.facts.said()));
         let former = self.remembered.former(&first.facts.route, meta, said);
         let mut route = overrides.map(|overrides| RouteSessions {
             for_headers: if any_cookie {
