@@ -10,16 +10,16 @@
 //!
 //! ```no_run
 //! use limpet_resources::{Resource, ResourceType, Resources};
-//! use limpet_xds::{Options, Security, Server, Snapshots};
+//! use limpet_xds::{Server, ServerOptions, ServerSecurity, Snapshots};
 //!
 //! # async fn serve(cluster: Vec<u8>) -> Result<(), limpet_xds::ServerError> {
 //! let snapshots = Snapshots::new();
 //! let resources: Resources = [Resource::new(ResourceType::Cluster, "backend", cluster)].into_iter().collect();
 //! snapshots.publish("default/web", resources);
 //!
-//! let options = Options {
+//! let options = ServerOptions {
 //!     address: ([127, 0, 0, 1], 18000).into(),
-//!     security: Security::PlaintextOnLoopback,
+//!     security: ServerSecurity::PlaintextOnLoopback,
 //! };
 //! let server = Server::bind(options, snapshots.clone()).await?;
 //! server.serve(std::future::pending()).await
