@@ -188,7 +188,7 @@ impl<'a> Tree<'a> {
             };
             let mut walk = Walk::new(vertices, name);
             if vertex.is_refused {
-                walk.look_at(&[], name, vertex);
+                walk.look_at(name, vertex, &BTreeSet::from([name]), &[]);
                 tree.note(walk);
                 continue;
             }
@@ -304,12 +304,12 @@ impl<'a> Walk<'a> {
             if !self.visited.insert((target, edge.prefix)) || self.is_outside(target, vertex, edge.prefix) {
                 continue;
             }
+            on_the_way.insert(target);
             if vertex.is_refused {
-                let names: Vec<&ObjectName> = way.iter().map(|at| at.name).collect();
-                self.look_at(&names, target, vertex);
+                self.look_at(target, vertex, &on_the_way, &way);
+                on_the_way.remove(target);
                 continue;
             }
-            on_the_way.insert(target);
             way.push(At {
                 name: target,
                 vertex,
@@ -348,11 +348,16 @@ impl<'a> Walk<'a> {
     }
 
     /// Looks for faults of an object with a mistake of its own, which Contour may see first. Nothing of it counts.
-    fn look_at(&mut self, way: &[&'a ObjectName], name: &'a ObjectName, vertex: &'a Vertex<'a>) {
-        let on_the_way: BTreeSet<&ObjectName> = way.iter().copied().chain([name]).collect();
+    fn look_at(
+        &mut self,
+        name: &'a ObjectName,
+        vertex: &'a Vertex<'a>,
+        on_the_way: &BTreeSet<&'a ObjectName>,
+        way: &[At<'a>],
+    ) {
         for edge in vertex.routes.iter().filter(|edge| edge.to.is_some()) {
-            let names = || joined(way.iter().copied().chain([name]), " -> ");
-            self.target(name, edge, &on_the_way, names);
+            let names = || joined(way.iter().map(|at| at.name).chain([name]), " -> ");
+            self.target(name, edge, on_the_way, names);
         }
     }
 

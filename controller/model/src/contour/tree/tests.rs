@@ -244,3 +244,41 @@ fn a_root_has_more_routes_with_many_services_and_long_prefixes() {
     let tree = Tree::of(&vertices, vertices.keys().copied());
     assert_eq!(tree.too_large, [&many, &long].into());
 }
+
+/// The last object of a chain delegates many prefixes to an object that is refused.
+#[test]
+fn each_delegation_to_a_refused_object_went_through_the_way_to_it() {
+    let names: Vec<ObjectName> = (0..2000).map(|number| name(&format!("o{number:04}"))).collect();
+    let prefixes: Vec<String> = (0..4000).map(|number| format!("/{number}")).collect();
+    let refused = name("refused");
+    let edge = |(index, prefix), to: &ObjectName| Edge {
+        index,
+        prefix,
+        to: Some(to.clone()),
+        services: 1,
+    };
+    // Most of the time is that of the last object's delegations, however long the chain is.
+    let time = |length: usize| {
+        let chain = names.iter().zip(0..length);
+        let mut vertices: BTreeMap<&ObjectName, Vertex<'_>> = chain
+            .map(|(object, number)| {
+                let next = names.get(number + 1).filter(|_| number + 1 < length);
+                let edges = if let Some(next) = next {
+                    vec![edge((0, "/"), next)]
+                } else {
+                    let each = prefixes.iter().map(String::as_str).enumerate();
+                    each.map(|prefix| edge(prefix, &refused)).collect()
+                };
+                (object, Vertex::new(number == 0, false, edges))
+            })
+            .collect();
+        vertices.insert(&refused, Vertex::new(false, true, Vec::new()));
+        #[allow(clippy::disallowed_methods, reason = "a test may measure time")]
+        let start = std::time::Instant::now();
+        let tree = Tree::of(&vertices, vertices.keys().copied());
+        assert!(tree.faults.is_empty());
+        start.elapsed()
+    };
+    let (short, long) = (time(2), time(2000));
+    assert!(long < short * 20, "{long:?} instead of {short:?}");
+}
