@@ -2,14 +2,14 @@
 //! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
 //! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::Schemes;
 use super::origins::Part;
 use super::policy::Draft;
 use super::rules::RuleChoice;
 use super::scopes::shared_by;
+use super::shared_names::wider;
 use crate::graph::Hostname;
 use limpet_api::Text;
 use limpet_core::config::schema::{CookieModeConfig, SecureConfig};
@@ -22,12 +22,28 @@ impl Schemes {
 
     /// Whether a browser may send one cookie over both. With a `Domain`, hosts of it have one cookie.
     fn share_cookies(&self, has_domain: bool) -> bool {
-        let meets = |host: &Hostname| self.over_https.iter().any(|other| host.intersection(other).is_some());
+        // Of two sets of hosts with one in common, one contains the other. To look at each pair would take the product
+        // of both.
+        let meet = |hosts: &BTreeSet<Hostname>, others: &BTreeSet<Hostname>| {
+            let is_in_others = |host: &Hostname| {
+                #[cfg(test)]
+                crate::looked::at_one();
+                others.contains(host) || wider(host).any(|wider| others.contains(&wider))
+            };
+            hosts.iter().any(is_in_others)
+        };
         if has_domain {
             !self.over_http.is_empty() && !self.over_https.is_empty()
         } else {
-            self.over_http.iter().any(meets)
+            meet(&self.over_http, &self.over_https) || meet(&self.over_https, &self.over_http)
         }
+    }
+}
+
+impl Schemes {
+    /// The same for cookies without and with a `Domain`.
+    fn shared_cookies(&self) -> [bool; 2] {
+        [false, true].map(|has_domain| self.share_cookies(has_domain))
     }
 }
 
@@ -47,11 +63,16 @@ impl Draft {
 
     /// The same for these hosts.
     pub(super) fn over(self, schemes: &Schemes) -> Self {
-        if schemes.share_cookies(self.config.domain().is_some()) {
-            self.over_http_too()
+        self.over_shared(schemes.shared_cookies())
+    }
+
+    fn over_shared(self, [without_domain, with_domain]: [bool; 2]) -> Self {
+        let is_shared = if self.config.domain().is_some() {
+            with_domain
         } else {
-            self
-        }
+            without_domain
+        };
+        if is_shared { self.over_http_too() } else { self }
     }
 
     /// Whether the cookie would be `Secure` without the hosts that are served over HTTP.
@@ -64,29 +85,61 @@ impl Draft {
 pub(super) const NOT_SECURE: &str = "the cookie is not Secure, because its host is served over HTTP as well, and \
     browsers keep one cookie of a name; with session.limpet.dev/secure: always, there are no sessions over HTTP";
 
-/// Settles the cookies of all rules. Rules that share a session have one cookie.
+/// Settles the cookies of all rules. Rules that share a session have one cookie, also those that share one with another
+/// that both share one with. It is decided once for all of these.
 pub(super) fn settle(chosen: &mut [RuleChoice<'_>]) {
-    let mut shared: BTreeMap<(String, Option<Text>), Schemes> = BTreeMap::new();
-    let keys = |rule: &RuleChoice<'_>| {
-        let keys = shared_by(rule).into_iter().filter(|_| rule.shares_session());
-        let keys = keys.map(|(scope, cluster)| (scope.to_owned(), cluster.cloned()));
-        keys.collect::<Vec<_>>()
-    };
+    let mut groups = Groups::default();
+    let mut first: BTreeMap<(String, Option<Text>), usize> = BTreeMap::new();
     for rule in &*chosen {
-        for key in keys(rule) {
-            shared.entry(key).or_default().extend(&rule.facts.schemes);
+        let group = groups.add();
+        for (scope, cluster) in shared_by(rule).into_iter().filter(|_| rule.shares_session()) {
+            let of_first = *first.entry((scope.to_owned(), cluster.cloned())).or_insert(group);
+            groups.join(group, of_first);
         }
     }
-    for rule in chosen {
-        let mut schemes = Cow::Borrowed(&rule.facts.schemes);
-        for of_all in keys(rule).iter().filter_map(|key| shared.get(key)) {
-            schemes.to_mut().extend(of_all);
-        }
-        rule.draft = rule.draft.take().map(|draft| draft.over(&schemes));
+    let mut schemes: BTreeMap<usize, Schemes> = BTreeMap::new();
+    for (rule, index) in chosen.iter().zip(0..) {
+        schemes.entry(groups.of(index)).or_default().extend(&rule.facts.schemes);
+    }
+    let shared: BTreeMap<usize, [bool; 2]> = schemes
+        .into_iter()
+        .map(|(group, schemes)| (group, schemes.shared_cookies()))
+        .collect();
+    for (rule, index) in chosen.iter_mut().zip(0..) {
+        let shared = shared.get(&groups.of(index)).copied().unwrap_or_default();
+        rule.draft = rule.draft.take().map(|draft| draft.over_shared(shared));
         let each = std::mem::take(&mut rule.each);
-        rule.each = each
-            .into_iter()
-            .map(|(path, draft)| (path, draft.over(&schemes)))
-            .collect();
+        let each = each.into_iter().map(|(path, draft)| (path, draft.over_shared(shared)));
+        rule.each = each.collect();
+    }
+}
+
+/// Which rules belong together: each knows one of its group, and in the end all know the same one (union-find).
+#[derive(Default)]
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn add(&mut self) -> usize {
+        self.0.push(self.0.len());
+        self.0.len() - 1
+    }
+
+    /// The one that all of a group know. The way there is halved each time.
+    fn of(&mut self, mut member: usize) -> usize {
+        while let Some(&next) = self.0.get(member).filter(|next| **next != member) {
+            let behind = self.0.get(next).copied().unwrap_or(next);
+            if let Some(known) = self.0.get_mut(member) {
+                *known = behind;
+            }
+            member = behind;
+        }
+        member
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.of(one), self.of(other));
+        if let Some(known) = self.0.get_mut(one.max(other)) {
+            *known = one.min(other);
+        }
     }
 }

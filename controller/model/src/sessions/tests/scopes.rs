@@ -478,3 +478,29 @@ fn rules_that_no_client_has_one_session_of_are_no_strangers() {
     }
     assert!(!is_told(&world.sessions()));
 }
+
+/// Half of the rules of a scope are served over HTTP and half over HTTPS, with hosts of their own.
+#[test]
+fn hosts_of_a_shared_scope_were_compared_with_each_other_for_each_rule() {
+    let looked = |count: usize| {
+        let mut world = scoped("service", &named("s"));
+        for number in 0..count {
+            world.add(route(&format!("r{number}"), &json!([rule(&["a"])])));
+        }
+        let mut rules = world.rules();
+        for (number, rule) in rules.iter_mut().enumerate() {
+            let host = Hostname::Exact(format!("h{number}.example").into());
+            let hosts = if number % 2 == 0 {
+                &mut rule.schemes.over_http
+            } else {
+                &mut rule.schemes.over_https
+            };
+            hosts.insert(host);
+        }
+        crate::looked::take();
+        sessions_of(&world, &rules);
+        crate::looked::take()
+    };
+    let (few, many) = (looked(100), looked(1000));
+    assert!(many > 0 && many < 20 * few, "{few} hosts of 100 rules, {many} of 1000");
+}
