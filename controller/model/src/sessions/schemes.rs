@@ -2,15 +2,14 @@
 //! same name over HTTP (RFC 6265bis section 5.7, "Leave Secure Cookies Alone"), for as long as it has it. So after one
 //! visit over HTTPS, there was no session over HTTP. Such a cookie is not `Secure`, unless an object says `always`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::facts::Schemes;
 use super::origins::Part;
 use super::policy::Draft;
 use super::rules::RuleChoice;
 use super::scopes::shared_by;
-use super::shared_names::wider;
-use crate::graph::Hostname;
+use super::shared_names::have_common_host;
 use limpet_api::Text;
 use limpet_core::config::schema::{CookieModeConfig, SecureConfig};
 
@@ -22,25 +21,13 @@ impl Schemes {
 
     /// Whether a browser may send one cookie over both. With a `Domain`, hosts of it have one cookie.
     fn share_cookies(&self, has_domain: bool) -> bool {
-        // Of two sets of hosts with one in common, one contains the other. To look at each pair would take the product
-        // of both.
-        let meet = |hosts: &BTreeSet<Hostname>, others: &BTreeSet<Hostname>| {
-            let is_in_others = |host: &Hostname| {
-                #[cfg(test)]
-                crate::looked::at_one();
-                others.contains(host) || wider(host).any(|wider| others.contains(&wider))
-            };
-            hosts.iter().any(is_in_others)
-        };
         if has_domain {
             !self.over_http.is_empty() && !self.over_https.is_empty()
         } else {
-            meet(&self.over_http, &self.over_https) || meet(&self.over_https, &self.over_http)
+            have_common_host(&self.over_http, &self.over_https)
         }
     }
-}
 
-impl Schemes {
     /// The same for cookies without and with a `Domain`.
     fn shared_cookies(&self) -> [bool; 2] {
         [false, true].map(|has_domain| self.share_cookies(has_domain))

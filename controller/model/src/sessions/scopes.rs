@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::policy::Draft;
 use super::rules::{RuleChoice, Scope, Source};
+use super::shared_names::have_common_host;
 use crate::objects::RuleBackend;
 use crate::session_fields::{SessionScope, SessionSplit};
 use limpet_api::Text;
@@ -130,12 +131,7 @@ fn note_strangers(chosen: &mut [RuleChoice<'_>]) {
 
 /// Whether a client may have one session of both.
 fn meet(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
-    let (hosts, of_other) = (&one.facts.hosts, &other.facts.hosts);
-    let share_host = || {
-        hosts
-            .iter()
-            .any(|host| of_other.iter().any(|other| host.intersection(other).is_some()))
-    };
+    let share_host = || have_common_host(&one.facts.hosts, &other.facts.hosts);
     let has_domain = |rule: &RuleChoice<'_>| rule.draft.as_ref().is_some_and(|draft| draft.config.domain().is_some());
     let share_cluster = || {
         one.facts

@@ -1,6 +1,6 @@
 //! Finds cookies of the same name of which a client would keep only one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use crate::graph::Hostname;
@@ -157,6 +157,17 @@ impl WrittenCookie {
             since: (since.to_owned(), scope.to_owned()),
         })
     }
+}
+
+/// Whether a host is in both sets. Of two hosts or wildcards with a host in common, one contains the other, so each is
+/// looked up: comparing all pairs would take the product of both.
+pub(super) fn have_common_host(one: &BTreeSet<Hostname>, other: &BTreeSet<Hostname>) -> bool {
+    let is_within = |host: &Hostname, others: &BTreeSet<Hostname>| {
+        #[cfg(test)]
+        crate::looked::at_one();
+        others.contains(host) || wider(host).any(|wider| others.contains(&wider))
+    };
+    one.iter().any(|host| is_within(host, other)) || other.iter().any(|host| is_within(host, one))
 }
 
 /// The wildcards that contain all of these hosts, without the set itself.
