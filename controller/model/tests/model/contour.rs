@@ -124,13 +124,8 @@ fn names_of_objects_and_routes_end_no_session() {
     assert_eq!(scope_of(&delegated), before);
 }
 
-/// Clients of one host, who may come to the Envoys of both, keep one cookie of a name.
-#[test]
-fn routes_of_two_kinds_ended_each_others_sessions() {
-    let sticky = "strategy: StickySession, stickySessionConfig: {cookie: {name: s}}";
-    let routes = format!("{{match: /, services: [{{name: web, port: 80, {sticky}}}]}}");
-    let ours = root("web", &routes);
-    let others = "
+/// A class, and a Gateway for routes of the Gateway API.
+const GATEWAY: &str = "
 kind: GatewayClass
 metadata: {name: limpet}
 spec: {controllerName: limpet.dev/controller}
@@ -139,6 +134,15 @@ kind: Gateway
 metadata: {namespace: shop, name: web}
 spec: {gatewayClassName: limpet, listeners: [{name: http, port: 80, protocol: HTTP}]}
 ---
+";
+
+/// Clients of one host, which may come to the Envoys of both, keep one cookie of a name.
+#[test]
+fn routes_of_two_kinds_ended_each_others_sessions() {
+    let sticky = "strategy: StickySession, stickySessionConfig: {cookie: {name: s}}";
+    let routes = format!("{{match: /, services: [{{name: web, port: 80, {sticky}}}]}}");
+    let ours = root("web", &routes);
+    let others = "
 kind: HTTPRoute
 metadata: {namespace: shop, name: web, creationTimestamp: \"2026-01-02T00:00:00Z\"}
 spec:
@@ -148,7 +152,10 @@ spec:
 ";
     for (created, is_ours_renamed) in [("2026-01-01", false), ("2026-01-03", true)] {
         let created = format!("name: web, creationTimestamp: \"{created}T00:00:00Z\"}}\nspec");
-        let (graph, _) = built(&format!("{}{others}", ours.replace("name: web}\nspec", &created)));
+        let (graph, _) = built(&format!(
+            "{}{GATEWAY}{others}",
+            ours.replace("name: web}\nspec", &created)
+        ));
         let cookies = graph.policies.values().filter_map(|policy| policy.cookie.as_ref());
         let renamed: Vec<bool> = cookies
             .filter(|cookie| cookie.per_scope)
@@ -372,16 +379,6 @@ fn thousands_of_objects_build_as_fast_as_thousands_of_rules() {
         let route = format!("{{match: /, services: [{{name: s{number}, port: 80, strategy: Cookie}}]}}");
         root(&format!("r{number}"), &route)
     });
-    let gateway = "
-kind: GatewayClass
-metadata: {name: limpet}
-spec: {controllerName: limpet.dev/controller}
----
-kind: Gateway
-metadata: {namespace: shop, name: web}
-spec: {gatewayClassName: limpet, listeners: [{name: http, port: 80, protocol: HTTP}]}
----
-";
     let rules = of_each(|number| {
         format!(
             "kind: HTTPRoute\nmetadata: {{namespace: shop, name: r{number}}}\nspec:\n  parentRefs: [{{name: web}}]\n  \
@@ -390,7 +387,7 @@ spec: {gatewayClassName: limpet, listeners: [{name: http, port: 80, protocol: HT
         )
     });
     let ours = read_any(&format!("{services}{ours}"));
-    let rules = read_any(&format!("{services}{gateway}{rules}"));
+    let rules = read_any(&format!("{services}{GATEWAY}{rules}"));
     let (graph, _) = build(&ours, &settings());
     assert_eq!(sessions(&graph).len(), COUNT);
     let (ours, rules) = (time(&ours), time(&rules));
