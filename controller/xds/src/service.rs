@@ -344,15 +344,7 @@ impl<W: Wire> StreamTask<W> {
                 if unit.is_some() {
                     shared.counters.unit_refused();
                 }
-                match (live.cell.refusals.permit(), unit) {
-                    (Some(left_out), Some(unit)) => {
-                        tracing::warn!(%node, %group, %unit, %error, left_out, "a node refused the routes of this object");
-                    }
-                    (Some(left_out), None) => {
-                        tracing::info!(%node, %group, of, %error, left_out, "a node refused the routes of some objects");
-                    }
-                    (None, _) => {}
-                }
+                live.log_disapproval(of, unit, &error);
             }
             ResponseVerdict::Refused(resources, error) => {
                 shared.counters.refused(resource_type);
@@ -463,6 +455,20 @@ impl ResourceStream {
                 %node, %group, %resource_type, %name, version, count, error, left_out,
                 "a node refused a response with this resource"
             );
+        }
+    }
+
+    /// `unit`: the only one of the units that are refused together.
+    fn log_disapproval(&self, of: usize, unit: Option<Name>, error: &str) {
+        let (node, group) = (&self.connected.node, &self.cell.name);
+        match (self.cell.refusals.permit(), unit) {
+            (Some(left_out), Some(unit)) => {
+                tracing::warn!(%node, %group, %unit, %error, left_out, "a node refused the routes of this object");
+            }
+            (Some(left_out), None) => {
+                tracing::info!(%node, %group, of, %error, left_out, "a node refused the routes of some objects");
+            }
+            (None, _) => {}
         }
     }
 
