@@ -5,7 +5,7 @@
 //! 1. Publish the resources of each group of nodes with [`Snapshots::publish`]. A node's group is its `node.cluster`.
 //! 2. Serve them with [`Server::bind`] and [`Server::serve`]: ADS, and ECDS for nodes that take the filter's
 //!    configuration alone.
-//!    Who wants to know of the traffic of nodes, hands over [`ReportHandler`] first.
+//!    To receive what nodes report of their traffic, pass a [`ReportHandler`] first.
 //! 3. Ask [`AckStatus`] which nodes are connected, what they have acknowledged, and what they refuse and why.
 //!
 //! ```no_run

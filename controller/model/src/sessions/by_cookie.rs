@@ -27,9 +27,9 @@ pub(crate) fn annotated(annotations: &BTreeMap<String, String>) -> Result<Sessio
 pub(crate) trait ForeignRule: fmt::Debug {
     /// The sessions that it asks for.
     fn asks(&self) -> Option<&CookieSessions>;
-    /// Who might say which sessions it has, in the order of precedence.
+    /// The objects that may give it sessions, in the order of precedence.
     fn contenders(&self) -> Vec<Contender>;
-    /// What the cookie's name came from.
+    /// The object and field that the cookie's name came from.
     fn name_from(&self) -> FieldOrigin;
     /// What a field came from that no annotation of the object says, by the annotation's name; `None`: the controller's
     /// configuration.

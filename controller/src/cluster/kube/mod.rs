@@ -8,8 +8,7 @@
 //!   Node whose address a Gateway has. `references`: which ones these are.
 //! - `pods`: a watch of the metadata of pods, which may be refused. `pod`: what is kept of them.
 //! - `lists`: what is there once, for commands that do not stay.
-//! - [`Store`]: what the API server has now. Watches send it [`StoreUpdate`]s, and nobody else writes to it, so it
-//!   needs no locks.
+//! - [`Store`]: what the API server has now. Only watches write to it, by [`StoreUpdate`]s, so it needs no locks.
 //! - `client`, `reach`: the way to the API server. `backoff`: how long to wait after a failure.
 //! - `own_status`: which part of a status is ours. `pruned`: which fields the API server leaves out of an object.
 //! - `zeroizing_secret`: a Secret in memory. `delete`: deletes an object that was seen. `levels`: reads JSON of any

@@ -398,7 +398,7 @@ fn what_is_former_is_looked_at_until_it_is_forgotten() {
     assert_eq!(
         shop.registry.content().places.published().count(),
         0,
-        "nobody leads there"
+        "no cluster leads there"
     );
     assert!(ageing().is_empty());
 }

@@ -163,8 +163,8 @@ impl ControllerAnswers {
             silent,
         } = self;
         if pages.is_empty() {
-            let nobody = || SurveyError::Now("no controller answers".to_owned());
-            return Err(silent.into_iter().next_back().unwrap_or_else(nobody));
+            let no_answer = || SurveyError::Now("no controller answers".to_owned());
+            return Err(silent.into_iter().next_back().unwrap_or_else(no_answer));
         }
         // It serves Envoys if its Lease names it; then another replica of its own instance says so.
         let unheard = unready.iter().filter(|(instance, _)| !pages.contains_key(instance));

@@ -325,12 +325,12 @@ proptest! {
             used.catch_up(&gateway(), &before, &graph);
             kept.catch_up(&graph, used.clone(), &options, &inputs);
             let references = GatewayReferences::by(&graph, &gateway());
-            let anew = GatewayResources::new(&graph, &gateway(), references, &options, &inputs);
+            let fresh = GatewayResources::new(&graph, &gateway(), references, &options, &inputs);
             prop_assert_eq!(text(kept.resources()), text(&served(&graph, &gateway(), &options, &inputs)));
-            prop_assert_eq!(kept.used(), anew.used());
+            prop_assert_eq!(kept.used(), fresh.used());
             prop_assert_eq!(used.policies_of(&graph), used_policies(&graph, &gateway()));
             let moving = |served: &GatewayResources| served.moving().map(|filter| filter.with(&BTreeMap::default()));
-            prop_assert_eq!(moving(&kept), moving(&anew));
+            prop_assert_eq!(moving(&kept), moving(&fresh));
         }
     }
 }

@@ -141,7 +141,7 @@ fn all_are_asked_again_when_most_have_had_no_say() {
     assert!(!quarantine.record_refusals(vec![], one));
     assert!(
         !quarantine.record_refusals(vec![], |_| 0),
-        "nobody is there to say otherwise"
+        "no Envoy of its own contradicts it"
     );
     assert!(quarantine.record_refusals(vec![], |_| 2));
     assert!(found(&quarantine, "bad", &mut BTreeSet::new()).is_empty());

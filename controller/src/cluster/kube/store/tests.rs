@@ -405,7 +405,7 @@ fn secrets_of_contour_are_those_that_roots_of_ours_name() {
     assert!(store.apply(StoreUpdate::Secret(a, None)).objects && store.has_wanted());
     applied(&mut store, Kind::IngressRoute, root("web", "contour", "c"));
     let c = ReferencedObject::Secret(ObjectName::new("shop", "c"));
-    assert!(store.references().keys().eq([&c]), "nobody names the former one");
+    assert!(store.references().keys().eq([&c]), "the former one is not referenced");
 }
 
 #[test]

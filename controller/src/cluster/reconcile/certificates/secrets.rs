@@ -401,7 +401,8 @@ impl CertificateReconciler {
         self.order.record_turn(&wanted.gateway.namespace);
         match self.apply(&wanted.object(&pair, authority), is.is_some()).await {
             Ok(()) => {
-                tracing::info!(secret = %wanted.name, gateway = %wanted.gateway, is_new, "wrote the certificate of Envoys");
+                let (secret, gateway) = (&wanted.name, &wanted.gateway);
+                tracing::info!(%secret, %gateway, is_new, "wrote the certificate of Envoys");
                 self.waiting.done(&wanted.name);
                 Some(validity)
             }
@@ -412,7 +413,7 @@ impl CertificateReconciler {
         }
     }
 
-    /// Whether the same was refused lately; the words are told again.
+    /// Whether the same was refused lately. If so, its refusal is reported again.
     fn waits(&self, secret: &ObjectName, input: StatusDigest, found: &mut CertificateResults) -> bool {
         let words = self.waiting.outcome(secret, input, Instant::now());
         if let Some(Some(words)) = words {

@@ -113,7 +113,7 @@ fn an_authority_is_replaced_in_time_or_when_asked() {
     assert_eq!(
         due(&settled, 300),
         AuthorityStepDue::Now(AuthorityStep::Replace),
-        "nobody connects any more"
+        "no Envoy connects any more"
     );
     settled.rotation_request = Some("now".to_owned());
     assert_eq!(due(&settled, 1), AuthorityStepDue::Now(AuthorityStep::Introduce));
@@ -121,7 +121,7 @@ fn an_authority_is_replaced_in_time_or_when_asked() {
     assert_eq!(
         due(&trusted, 300),
         AuthorityStepDue::Now(AuthorityStep::Sign),
-        "nobody connects any more"
+        "no Envoy connects any more"
     );
 }
 

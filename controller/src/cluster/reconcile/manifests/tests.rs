@@ -104,7 +104,7 @@ async fn refused_objects_of_one_namespace_were_asked_for_every_two_seconds_befor
         let again = patches(&site.asked);
         // The API server of this test keeps nothing.
         assert!(again.iter().all(|request| request.contains("/other/")), "{again:?}");
-        assert_eq!(site.written.borrow().conditions.len(), 100, "the refusals are told");
+        assert_eq!(site.written.borrow().conditions.len(), 100, "the refusals are reported");
     }
     site.wanting.send_replace(Some(wanted(100, 2)));
     site.reconciler.reconcile().await;

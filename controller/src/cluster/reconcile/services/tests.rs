@@ -119,7 +119,7 @@ async fn refused_services_were_asked_for_every_ten_seconds_before_those_of_other
     );
     assert_eq!(site.refused.borrow().len(), 100);
     assert!(rest.is_some_and(|rest| !rest.is_zero()), "{rest:?}");
-    // What has not changed is told, and not asked for.
+    // A refusal that has not changed is reported without a request.
     for _ in 0..3 {
         site.reporting.send_modify(|_| ());
         site.reconciler.reconcile().await;

@@ -77,8 +77,8 @@ fn a_pod_is_known_by_each_of_its_addresses() {
         let own = shop.registry.at(address.ip(), None);
         assert_eq!((own.known, own.sessions), (true, 3), "{address}");
     }
-    let nobody = shop.registry.at(address(3).ip(), None);
-    assert!(!nobody.known && nobody.sessions == 0);
+    let unknown = shop.registry.at(address(3).ip(), None);
+    assert!(!unknown.known && unknown.sessions == 0);
 }
 
 #[test]
@@ -121,18 +121,18 @@ fn rows_say_why_there_may_be_more() {
 
 #[test]
 fn counting_begins_with_the_first_publication_of_any_replica() {
-    let nobody = SessionRegistry::new();
-    assert_eq!(nobody.sessions().since, None);
-    assert!(!nobody.at(address(1).ip(), None).gaps.is_complete());
-    let (shop, told) = (Shop::new(), nobody.replica(ChangesAfter::default()));
+    let empty = SessionRegistry::new();
+    assert_eq!(empty.sessions().since, None);
+    assert!(!empty.at(address(1).ip(), None).gaps.is_complete());
+    let (shop, told) = (Shop::new(), empty.replica(ChangesAfter::default()));
     let since = shop.registry.sessions().since;
-    shop.registry.receive_replica("nobody", told).unwrap();
+    shop.registry.receive_replica("empty", told).unwrap();
     assert_eq!((shop.registry.sessions().since, since.is_some()), (since, true));
-    nobody
+    empty
         .receive_replica("shop", shop.registry.replica(ChangesAfter::default()))
         .unwrap();
-    assert_eq!(nobody.sessions().since, since);
-    let gaps = nobody.sessions().gaps;
+    assert_eq!(empty.sessions().since, since);
+    let gaps = empty.sessions().gaps;
     assert_eq!(gaps.words(), ["the controller has published nothing yet"], "itself");
 }
 
