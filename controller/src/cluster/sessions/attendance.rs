@@ -18,6 +18,8 @@ use super::strays::StrayBackends;
 const PRESENT: Duration = Duration::from_secs(30);
 /// How many reporters a Gateway may have. Where there are more, those that told nothing for longest do not count.
 const REPORTERS: usize = 4096;
+/// A report that is sent again after a longer silence counts twice.
+const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// Who tells what.
 #[derive(Debug, Default)]
@@ -168,9 +170,13 @@ impl ReporterAttendance {
         report.number > 0 && known.is_some_and(|known| known.number == report.number)
     }
 
-    /// Forgets Gateways that nothing is published for.
+    /// Forgets Gateways that nothing is published for, and reporters that are silent for long.
     pub(super) fn forget(&mut self, places: &BackendPlaces, now: Timestamp) {
-        self.reporters.retain(|group, _| places.knows(group));
+        self.reporters.retain(|group, reporters| {
+            let speaks = |reporter: &ReporterState| now.since(reporter.last) <= FORGOTTEN;
+            reporters.present.retain(|_, reporter| speaks(reporter));
+            places.knows(group)
+        });
         self.strays.forget(places, now);
     }
 
@@ -212,6 +218,12 @@ impl ReporterAttendance {
             .map(|gateway| gateway.asked)
             .chain([self.strays.resync_requests(group)]);
         all.fold(0, u64::wrapping_add)
+    }
+
+    /// How many reporters of a Gateway told this replica anything within the last 30 seconds.
+    pub(super) fn reporters_of(&self, group: &str, now: Timestamp) -> usize {
+        let reporters = self.reporters.get(group);
+        reporters.map_or(0, |reporters| reporters.present(now).count())
     }
 
     /// What this replica tells the others.
@@ -311,9 +323,12 @@ impl ReporterAttendance {
 
 #[cfg(test)]
 mod tests {
+    use limpet_api::ObjectName;
     use limpet_core::census::report::BackendReport;
+    use limpet_model::graph::ClusterName;
 
     use super::*;
+    use crate::cluster::sessions::PublishedCluster;
 
     const GROUP: &str = "shop/web";
 
@@ -454,6 +469,25 @@ mod tests {
         let gaps = attendance.gaps_of(GROUP, at(40));
         assert!(gaps.words()[0].contains("at more backends"), "{gaps:?}");
         assert!(attendance.gaps_of(GROUP, at(62)).is_complete());
+    }
+
+    #[test]
+    fn reporters_that_were_silent_for_long_stayed() {
+        let (cluster, service) = (ClusterName("cluster".into()), ObjectName::new("shop", "api"));
+        let gateway = ObjectName::new("shop", "web");
+        let published = PublishedCluster {
+            cluster: &cluster,
+            service: &service,
+            gateways: vec![(&gateway, BTreeSet::new())],
+        };
+        let mut places = BackendPlaces::default();
+        places.publish([published].into_iter(), at(0));
+        let mut attendance = settled();
+        for reporter in 0..100 {
+            attendance.receive(GROUP, &report(reporter), at(reporter / 10));
+        }
+        attendance.forget(&places, at(605));
+        assert_eq!(attendance.reporters[GROUP].present.len(), 50);
     }
 
     #[test]

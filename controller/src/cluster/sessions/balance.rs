@@ -29,8 +29,6 @@ const TOLERANCE: f64 = 1.1;
 const PATIENCE: Duration = Duration::from_secs(BUDGET_LIFE.as_secs() + 5);
 /// Sessions are not counted again within this time.
 const FRESH: Duration = Duration::from_secs(1);
-/// How many reporters a Service may have in a Gateway. A number too many gets no budget.
-const REPORTERS: usize = 4096;
 /// How many pods an answer names that take sessions: those that lack most. Later ones name others, so an answer stays
 /// small whatever the number of pods.
 const TARGETS: usize = 64;
@@ -54,6 +52,8 @@ pub(super) struct BalanceInputs<'a> {
     pub(super) places: &'a BackendPlaces,
     /// Since when sessions are counted.
     pub(super) since: Timestamp,
+    /// How many reporters the Gateway has, this one included.
+    pub(super) reporters: usize,
 }
 
 #[derive(Debug)]
@@ -79,7 +79,8 @@ struct ServiceBalance {
     /// What pods have less than their share, as far as this replica may send sessions there.
     lack: HostSlots,
     bucket: BudgetBucket,
-    reporters: BTreeMap<u64, EnvoyBudget>,
+    /// The reporters that have any of the bucket, or had at their report before.
+    budgets: BTreeMap<u64, EnvoyBudget>,
 }
 
 /// How many sessions may begin anew now: a token bucket, of which Envoys hold a part.
@@ -98,8 +99,6 @@ type HostSlots = BTreeMap<SocketAddr, u64>;
 #[derive(Debug, Default)]
 struct EnvoyBudget {
     reported_at: Timestamp,
-    /// When it last got a budget.
-    served: Timestamp,
     /// What it has of the bucket.
     budget: u64,
     /// Where these sessions may go.
@@ -161,7 +160,7 @@ impl SessionBalancer {
             }
             // Endpoints change more often than sessions are counted.
             service.lack.retain(|host, _| is_ready(served, *host));
-            service.grant(told.reporter, now);
+            service.grant(told.reporter, known.reporters, now);
             sheds.extend(service.shed(served.destination, told.reporter));
         }
         sheds
@@ -180,7 +179,7 @@ impl ServiceBalance {
                 per_second: 0.0,
                 filled: Timestamp::UNIX_EPOCH,
             },
-            reporters: BTreeMap::new(),
+            budgets: BTreeMap::new(),
         }
     }
 
@@ -217,12 +216,8 @@ impl ServiceBalance {
 
     /// What this reporter had is held back no longer, and its report, which tells of it, is not counted yet.
     fn settle(&mut self, id: u64) {
-        let former = self
-            .reporters
-            .get(&id)
-            .into_iter()
-            .flat_map(|reporter| &reporter.former);
-        for (host, sessions) in former {
+        let former = self.budgets.get(&id).into_iter();
+        for (host, sessions) in former.flat_map(|reporter| &reporter.former) {
             if let Some(lack) = self.lack.get_mut(host) {
                 *lack = lack.saturating_sub(*sessions);
             }
@@ -237,48 +232,42 @@ impl ServiceBalance {
         }
     }
 
-    /// Says how many sessions this reporter may let go, and where to. What it had before, it has given back or used.
-    fn grant(&mut self, id: u64, now: Timestamp) {
-        self.reporters
+    /// Says how many sessions this reporter, one of `all`, may let go, and where to. What it had before, it has given
+    /// back or used.
+    fn grant(&mut self, id: u64, all: usize, now: Timestamp) {
+        self.budgets
             .retain(|_, reporter| now.since(reporter.reported_at) <= PATIENCE);
-        let known = self.reporters.remove(&id);
-        if self.reporters.len() >= REPORTERS {
-            return;
-        }
-        let others = &self.reporters;
-        let EnvoyBudget {
-            served, slots: former, ..
-        } = known.unwrap_or_default();
+        let former = self.budgets.remove(&id).unwrap_or_default().slots;
         let room = self.room(&former);
-        let before = others
-            .iter()
-            .filter(|(other, reporter)| (reporter.served, **other) < (served, id));
-        // The bucket is divided by all. What is left over goes to those who have waited for longest.
+        // The bucket is divided by all. What is left over goes to those that had nothing, if there are enough of them.
         let [excess, lack] = [&self.excess, &self.lack].map(|of_pods| sum(of_pods.values().copied()));
         let free = self.bucket.whole().min(excess).min(lack);
-        let all = others.len() as u64 + 1;
-        let share = free / all + u64::from((before.count() as u64) < free % all);
-        let taken = sum(others.values().map(|reporter| reporter.budget));
+        let all = (all as u64).max(1);
+        let (part, over) = (free / all, free % all);
+        let having = |least: u64| self.budgets.values().filter(|of| of.budget >= least).count() as u64;
+        let waiting = all.saturating_sub(having(1) + 1);
+        let has_more = having(part + 1) < over && (former.is_empty() || waiting < over);
+        let share = part + u64::from(has_more);
+        let taken = sum(self.budgets.values().map(|reporter| reporter.budget));
         let slots = divide(share.min(free.saturating_sub(taken)), &room);
-        let budget = sum(slots.values().copied());
+        if slots.is_empty() && former.is_empty() {
+            return;
+        }
         let reporter = EnvoyBudget {
             reported_at: now,
-            served: if budget > 0 { now } else { served },
-            budget,
+            budget: sum(slots.values().copied()),
             slots,
             former,
         };
-        self.reporters.insert(id, reporter);
+        self.budgets.insert(id, reporter);
     }
 
     /// What pods lack that no reporter may fill up yet, for one that has had `former`. First come those that it had
     /// nothing for, so that a pod which its Envoy cannot reach blocks no other, and of these those that lack most.
     fn room(&self, former: &HostSlots) -> Vec<(SocketAddr, u64)> {
         let mut room = self.lack.clone();
-        let of_others = self
-            .reporters
-            .values()
-            .flat_map(|reporter| [&reporter.slots, &reporter.former]);
+        let of_others = self.budgets.values();
+        let of_others = of_others.flat_map(|reporter| [&reporter.slots, &reporter.former]);
         for (host, sessions) in of_others.chain([former]).flatten() {
             if let Some(left) = room.get_mut(host) {
                 *left = left.saturating_sub(*sessions);
@@ -292,7 +281,7 @@ impl ServiceBalance {
 
     /// What this reporter may let go; `None` if nothing.
     fn shed(&self, destination: Destination, id: u64) -> Option<Shed> {
-        let reporter = self.reporters.get(&id).filter(|reporter| reporter.budget > 0)?;
+        let reporter = self.budgets.get(&id).filter(|reporter| reporter.budget > 0)?;
         let at_most = |(host, sessions): (&SocketAddr, &u64)| {
             ShedHost::new(
                 *host,
@@ -496,8 +485,10 @@ mod tests {
                 service.lack = lack.iter().map(|(host, lack)| (*host, lack - late[host])).collect();
                 late.clone_from(&moved);
                 for reporter in 0..3 {
-                    service.grant(reporter, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
-                    let EnvoyBudget { budget, slots, .. } = &service.reporters[&reporter];
+                    service.grant(reporter, 3, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
+                    let Some(EnvoyBudget { budget, slots, .. }) = service.budgets.get(&reporter) else {
+                        continue;
+                    };
                     assert_eq!(*budget, slots.values().sum::<u64>());
                     assert!(slots.len() <= TARGETS);
                     for (host, slots) in slots {
@@ -519,8 +510,8 @@ mod tests {
         service.bucket.level = 2.0;
         let round = |_| {
             service.settle(1);
-            service.grant(1, Timestamp::from_unix_seconds(1_800_000_000));
-            service.reporters[&1].budget
+            service.grant(1, 1, Timestamp::from_unix_seconds(1_800_000_000));
+            service.budgets.get(&1).map_or(0, |reporter| reporter.budget)
         };
         assert_eq!((0..9).map(round).sum::<u64>(), 5);
     }
@@ -532,8 +523,8 @@ mod tests {
         service.lack = [(host(8), 90), (host(9), 5)].into();
         service.bucket.level = 1.0;
         let round = |at| {
-            service.grant(1, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
-            service.reporters[&1].slots.keys().copied().collect::<Vec<_>>()
+            service.grant(1, 1, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
+            service.budgets[&1].slots.keys().copied().collect::<Vec<_>>()
         };
         let named: Vec<_> = (0..4_u64).map(round).collect();
         assert_eq!(named, [8, 9, 8, 9].map(|pod| vec![host(pod)]));
@@ -581,21 +572,18 @@ mod tests {
         service.lack = [(host(9), 100)].into();
         service.bucket.resize(700, 1);
         service.bucket.level = 10.0;
-        let grant = |service: &mut ServiceBalance, id, at| {
-            service.grant(id, now(at));
-            service.reporters[&id].budget
+        let grant = |service: &mut ServiceBalance, id, all, at| {
+            service.grant(id, all, now(at));
+            service.budgets.get(&id).map_or(0, |reporter| reporter.budget)
         };
-        for reporter in 1..=3 {
-            grant(&mut service, reporter, 0);
-        }
-        let round = |service: &mut ServiceBalance, at| [1, 2, 3].map(|reporter| grant(service, reporter, at));
+        let round = |service: &mut ServiceBalance, at| [1, 2, 3].map(|reporter| grant(service, reporter, 3, at));
         assert_eq!(round(&mut service, 1).iter().sum::<u64>(), 10);
         assert!(round(&mut service, 2).iter().all(|budget| *budget >= 3));
         // One of them is silent. Its part is not anybody's until it cannot use it any more.
-        assert!(grant(&mut service, 1, 10) <= 4);
-        grant(&mut service, 1, 30);
-        grant(&mut service, 2, 30);
-        assert_eq!(grant(&mut service, 1, 31), 5);
+        assert!(grant(&mut service, 1, 3, 10) <= 4);
+        grant(&mut service, 1, 2, 30);
+        grant(&mut service, 2, 2, 30);
+        assert_eq!(grant(&mut service, 1, 2, 31), 5);
         // A single one goes round.
         service.bucket.level = 1.0;
         let mut lucky = [0; 3];
@@ -603,7 +591,7 @@ mod tests {
             for (reporter, budget) in std::iter::zip(&mut lucky, round(&mut service, at)) {
                 *reporter += budget;
             }
-            let held: u64 = service.reporters.values().map(|reporter| reporter.budget).sum();
+            let held: u64 = service.budgets.values().map(|reporter| reporter.budget).sum();
             assert!(held <= 1, "{held}");
         }
         assert!(lucky.iter().all(|times| *times >= 5), "{lucky:?}");
@@ -611,6 +599,18 @@ mod tests {
         service.bucket.level = 10.0;
         service.excess = [(host(1), 0), (host(2), 2)].into();
         assert!(round(&mut service, 71).iter().sum::<u64>() <= 2);
+    }
+
+    #[test]
+    fn invented_reporters_were_kept_for_each_service() {
+        let mut service = ServiceBalance::new();
+        service.excess = [(host(1), 100)].into();
+        service.lack = [(host(9), 100)].into();
+        service.bucket.level = 10.0;
+        for reporter in 0..4096 {
+            service.grant(reporter, 4096, Timestamp::from_unix_seconds(1_800_000_000));
+        }
+        assert_eq!(service.budgets.len(), 10);
     }
 
     #[test]

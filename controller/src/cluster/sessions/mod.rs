@@ -394,6 +394,7 @@ impl RegistryState {
             ledger: &self.ledger,
             places: &self.places,
             since: self.since.unwrap_or(now),
+            reporters: self.attendance.reporters_of(group, now),
         };
         self.balance.answer(&told, known, now)
     }

@@ -72,7 +72,10 @@ impl CertificateResults {
             self.refuse(secret, reason, words);
             return;
         }
-        tracing::warn!(%secret, error = ?obstacle, "the certificate of Envoys cannot be kept");
+        // One line for all of a round: an API server that does not answer is the same for each of them.
+        if !self.failed {
+            tracing::warn!(%secret, error = ?obstacle, "certificates of Envoys cannot be kept");
+        }
         self.failed = true;
         // An API server that does not answer is no tenant's matter.
         self.is_partial |= !matches!(obstacle, CertificateObstacle::Api(Error::Api(_)));

@@ -130,6 +130,7 @@ pub(crate) struct EventRecorder {
     instance: String,
     reported: BTreeMap<EventObject, BTreeMap<StatusEvent, EventOutcome>>,
     logs: LogRate,
+    notes: LogRate,
     backoff: Backoff,
     /// When to try failed writes again.
     retry_due: Option<Instant>,
@@ -175,6 +176,7 @@ impl EventRecorder {
             instance,
             reported: BTreeMap::new(),
             logs: LogRate::default(),
+            notes: LogRate::default(),
             backoff: Backoff::of_the_api(),
             retry_due: None,
         }
@@ -214,7 +216,9 @@ impl EventRecorder {
                 }
                 if matches!(known, EventOutcome::Noticed(_)) && !problem.is_news {
                     let StatusEvent { reason, note, .. } = &problem;
-                    tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, "{note}");
+                    if let Some(left_out) = self.notes.permit() {
+                        tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, left_out, "{note}");
+                    }
                 }
                 let outcome = if is_settled {
                     EventOutcome::Settled
