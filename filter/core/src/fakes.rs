@@ -93,6 +93,7 @@ pub struct Request {
     cluster_session: Option<Vec<u8>>,
     /// The clusters that sessions can be led to.
     destinations: Vec<String>,
+    led: Option<Destination>,
     /// Whether the proxy matches the request again only after the filter returns.
     rerouted_later: bool,
     client: Option<Vec<u8>>,
@@ -114,6 +115,7 @@ impl Request {
             cluster: Some(CLUSTER.into()),
             cluster_session: None,
             destinations: Vec::new(),
+            led: None,
             rerouted_later: false,
             client: None,
             headers: BTreeMap::from([(":scheme".to_owned(), b"http".to_vec())]),
@@ -259,7 +261,14 @@ impl Request {
         self.questions.asked()
     }
 
+    /// The destination that it is led to.
+    #[must_use]
+    pub fn led(&self) -> Option<Destination> {
+        self.led
+    }
+
     fn lead_to(&mut self, destination: Destination) {
+        self.led = Some(destination);
         let of_destination = self
             .destinations
             .iter()

@@ -247,8 +247,10 @@ extern "C" fn proxy_call_foreign_function(
     _: *mut usize,
 ) -> u32 {
     called("call_foreign_function");
-    if text(name, length) != "set_envoy_filter_state" {
-        return NOT_FOUND;
+    match text(name, length).as_str() {
+        "set_envoy_filter_state" => {}
+        "clear_route_cache" => return done(exchanges::Ongoing::lead),
+        _ => return NOT_FOUND,
     }
     let length = u8::try_from(HASH_STATE.len()).unwrap();
     let named = [&[0x0A, length], HASH_STATE.as_bytes(), &[0x12]].concat();

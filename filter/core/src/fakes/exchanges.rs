@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{CLUSTER, Request, Response};
+use crate::census::report::{Answer, Shed, ShedHost};
 use crate::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use crate::time::Timestamp;
 use crate::token::{CarrierMode, Claims, Destination, Form, Realm, Unverified, is_token};
@@ -58,6 +59,12 @@ pub struct Given {
     pub session: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub route: String,
+    /// Where the route leads; [`CLUSTER`] if it is empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    /// The other clusters that the route's sessions can be led to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub destinations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_session: Option<String>,
     /// The tokens by their names in the fields.
@@ -65,6 +72,9 @@ pub struct Given {
     pub tokens: BTreeMap<String, Token>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// The controller lets one session move from the first of these hosts to the second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moves: Option<[SocketAddr; 2]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<String>,
     /// The address of the host that answers.
@@ -129,6 +139,9 @@ fn is_first_key(key: &u8) -> bool {
 pub struct Done {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<String>,
+    /// The cluster that the request is led to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub led: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// The host that the request is sent to.
@@ -218,7 +231,41 @@ impl Given {
     }
 
     fn scope(&self) -> &str {
-        self.session.split_once('/').map_or("shop", |(_, scope)| scope)
+        self.session.rsplit_once('/').map_or("shop", |(_, scope)| scope)
+    }
+
+    /// Where the route leads.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        if self.cluster.is_empty() {
+            CLUSTER
+        } else {
+            &self.cluster
+        }
+    }
+
+    /// The cluster of a session of this destination, which is written as [`Destination`] does; where the route leads
+    /// if its sessions cannot be led there.
+    #[must_use]
+    pub fn led_to(&self, destination: &str) -> &str {
+        let mut all = self.destinations.iter().map(String::as_str);
+        let led = all.find(|name| Destination::of_cluster(name.as_bytes()).to_string() == destination);
+        led.unwrap_or(self.cluster())
+    }
+
+    /// What the controller says of sessions that may move.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        let of_cluster = |[from, to]: &[SocketAddr; 2]| Shed {
+            destination: u32::from_be_bytes(Destination::of_cluster(self.cluster().as_bytes()).0),
+            sessions: 1,
+            hosts: vec![ShedHost::new(*from, 1)],
+            targets: vec![ShedHost::new(*to, 1)],
+        };
+        Answer {
+            sheds: self.moves.iter().map(of_cluster).collect(),
+            ..Answer::default()
+        }
     }
 
     /// The request, for the core.
@@ -227,6 +274,11 @@ impl Given {
             "" => Request::on_route(&self.route),
             session => Request::new().session(session),
         };
+        let destinations: Vec<_> = self.destinations.iter().map(String::as_str).collect();
+        request = request.cluster(self.cluster()).destinations(&destinations);
+        if let Some([_, to]) = self.moves {
+            request = request.may_leave(move |_, _| Some(to));
+        }
         if let Some(session) = &self.cluster_session {
             request = request.cluster_session(session);
         }
@@ -242,12 +294,13 @@ impl Given {
         request
     }
 
-    /// The response, for the core, to a request that was sent to this host.
-    pub fn response(&self, asked: Option<SocketAddr>) -> Response {
+    /// The response, for the core, of this cluster to a request that was sent to this host.
+    pub fn response(&self, cluster: &str, asked: Option<SocketAddr>) -> Response {
         let mut response = match &self.reply {
             Some(details) => Response::local(200, details, &self.by),
             None => Response::by(&self.by),
         };
+        response = response.cluster(cluster);
         if asked.is_none_or(|host| host.to_string() == self.by) {
             response = response.surely_as_asked();
         }
@@ -323,6 +376,7 @@ impl Exchange {
                 .collect();
         }
         done.token = new;
+        done.led = done.led.map(|led| self.given.led_to(&led).to_owned());
         done
     }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use limpet_core::census::Census;
 use limpet_core::envoy::{SESSION_HEADER, VIA_UPSTREAM};
-use limpet_core::fakes::exchanges::{Done, Exchange, Exchanges, now};
+use limpet_core::fakes::exchanges::{Done, Exchange, Exchanges, Given, now};
+use limpet_core::token::Destination;
 
 use super::*;
+use crate::budgets;
 use crate::census::CENSUS;
 use crate::host::host_header;
 use crate::table::PlaceTable;
@@ -23,7 +25,7 @@ impl Ongoing {
     fn new(exchange: &Exchange) -> Self {
         let given = &exchange.given;
         let mut properties = BTreeMap::from([
-            ("xds\0cluster_name", "backends".to_owned()),
+            ("xds\0cluster_name", given.cluster().to_owned()),
             ("xds\0route_name", given.route.clone()),
             ("upstream\0address", given.by.clone()),
             (
@@ -67,6 +69,24 @@ impl Ongoing {
         }
     }
 
+    /// The request is matched again, after the filter has returned, with this destination in its header.
+    pub(super) fn lead(&mut self) {
+        let is_destination = |change: &String| change.starts_with("set x-limpet-destination");
+        let at = self.done.request.iter().position(is_destination).unwrap();
+        let change = self.done.request.remove(at);
+        self.done.led = change.split_once(": ").map(|(_, destination)| destination.to_owned());
+    }
+
+    /// Of a route that is not for the destination, the native filter does not get the host.
+    fn match_again(&mut self, given: &Given) {
+        let Some(led) = &self.done.led else { return };
+        let cluster = given.led_to(led);
+        if Destination::of_cluster(cluster.as_bytes()).to_string() != *led {
+            self.done.steered = None;
+        }
+        self.properties.insert("xds\0cluster_name", cluster.to_owned());
+    }
+
     /// The native filter behind this one says that another host answered than the one that was asked for.
     fn answered(&mut self, by: &str) {
         if self.done.steered.as_ref().is_some_and(|asked| asked != by) {
@@ -101,12 +121,16 @@ fn carry_out(plugin: &Rc<Plugin>, exchange: &Exchange) -> Done {
     if !given.session.is_empty() {
         request.push((SESSION_HEADER.to_owned(), given.session.clone()));
     }
+    let answer = given.answer();
+    CENSUS.with_borrow(|census| census.as_ref().unwrap().follow(&answer, now()));
+    budgets::give(&answer.sheds, now());
     HOST.with_borrow_mut(|host| {
         host.request = all(&request);
         host.exchange = Some(Ongoing::new(exchange));
     });
     let mut stream = Stream::new(Some(Rc::clone(plugin)));
     stream.on_http_request_headers(0, true);
+    done(|exchange| exchange.match_again(given));
     done(|exchange| exchange.answered(&given.by));
     stream.on_http_response_headers(0, false);
     drop(stream);
@@ -130,6 +154,7 @@ fn every_exchange_of_the_core_is_carried_out_by_the_wasm_filter() {
 fn two_sessions_that_begin_at_once_have_different_tokens() {
     let table = Exchanges::read().unwrap();
     let (plugin, first) = (configured(&table), table.exchanges.first().unwrap());
+    CENSUS.set(Some(Census::new([0; 16], 100)));
     let [one, two] = [(); 2].map(|()| carry_out(&plugin, first));
     assert_ne!(one.response, two.response);
     assert_eq!(first.shown(one), first.shown(two));

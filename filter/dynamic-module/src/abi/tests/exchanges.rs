@@ -21,6 +21,7 @@ fn fields(fields: Vec<(String, String)>) -> Vec<(&'static str, Vec<u8>)> {
 
 fn carry_out(config: *const c_void, exchange: &Exchange) -> Done {
     let given = &exchange.given;
+    CENSUS.follow(&given.answer(), now());
     let lent = |text: &str| Some(leaked(text).as_bytes());
     host(|host| {
         host.request = fields(given.request_fields());
@@ -28,6 +29,8 @@ fn carry_out(config: *const c_void, exchange: &Exchange) -> Done {
         host.route_session = lent(&given.session);
         host.cluster_session = given.cluster_session.as_deref().and_then(lent);
         host.route = lent(&given.route);
+        host.cluster = lent(given.cluster());
+        host.destinations.clone_from(&given.destinations);
         host.client = given.client.as_deref().and_then(lent);
         host.upstream = lent(&given.by);
         host.asked = Some(Vec::new());

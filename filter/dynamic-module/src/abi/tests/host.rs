@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use limpet_core::envoy::HASH_STATE;
 use limpet_core::fakes::exchanges::Done;
 use limpet_core::outcome::FILTER_STATE;
+use limpet_core::token::Destination;
 
 use super::super::*;
 
@@ -19,6 +20,9 @@ pub(super) struct Host {
     /// `filter_metadata.limpet.session` of the cluster.
     pub(super) cluster_session: Option<&'static [u8]>,
     pub(super) route: Option<&'static [u8]>,
+    pub(super) cluster: Option<&'static [u8]>,
+    /// The other clusters that the request can be led to.
+    pub(super) destinations: Vec<String>,
     pub(super) client: Option<&'static [u8]>,
     /// The host that answers.
     pub(super) upstream: Option<&'static [u8]>,
@@ -168,7 +172,9 @@ extern "C" fn no_route_config(_: *mut c_void) -> *const c_void {
 }
 
 extern "C" fn cluster(_: *mut c_void, answer: *mut Buffer) -> bool {
-    called("http_get_cluster_name", |_| lend(Some(b"backends"), answer))
+    called("http_get_cluster_name", |host| {
+        lend(host.cluster.or(Some(b"backends")), answer)
+    })
 }
 
 extern "C" fn get_metadata(_: *mut c_void, of: c_int, _: Buffer, _: Buffer, answer: *mut Buffer) -> bool {
@@ -206,7 +212,17 @@ extern "C" fn set_typed_filter_state(_: *mut c_void, key: Buffer, value: Buffer)
 }
 
 extern "C" fn keep_route(_: *mut c_void) {
-    called("http_clear_route_cache", |_| ());
+    called("http_clear_route_cache", |host| {
+        let Some(done) = &mut host.done else { return };
+        let is_destination = |change: &String| change.starts_with("set x-limpet-destination");
+        let at = done.request.iter().position(is_destination).unwrap();
+        let change = done.request.remove(at);
+        let led = change.split_once(": ").unwrap().1.to_owned();
+        let is_led = |name: &&String| Destination::of_cluster(name.as_bytes()).to_string() == led;
+        let cluster = host.destinations.iter().find(is_led).cloned();
+        host.cluster = cluster.map_or(host.cluster, |name| Some(name.leak().as_bytes()));
+        done.led = Some(led);
+    });
 }
 
 extern "C" fn override_host(_: *mut c_void, asked: Buffer, strict: bool) -> bool {
