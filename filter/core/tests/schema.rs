@@ -11,7 +11,7 @@
     reason = "a test reads files, fails by panicking, and has long tables"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use limpet_core::Filter;
@@ -132,7 +132,10 @@ fn accepted() -> Vec<Value> {
         with_policy(&json!({"cookie": {"name": "s"}, "also": []})),
         with_policy(&json!({
             "cookie": {"name": "s", "mode": "prefix"},
-            "also": [{"cookie": {"name": "t"}}, {"header": {"name": "s", "forward": true}}, {"query": {"name": "s"}}],
+            "also": [
+                {"cookie": {"name": "t", "forward": true}}, {"header": {"name": "s", "forward": true}},
+                {"query": {"name": "s", "forward": true}}, {"cookie": {"name": "u"}, "former": true},
+            ],
             "tell": {"header": {"name": "s"}},
         })),
         with_policy(&json!({"cookie": {"name": "s"}, "begin": "always", "end": {"cookie": "t"}})),
@@ -164,14 +167,16 @@ fn accepted() -> Vec<Value> {
             "keys": [{"id": 1, "env": "KEY"}],
             "policies": {"a.b_c-D9": {"cookie": {"name": "s"}}},
             "routes": [
-                {"route": "r", "virtualHost": "v", "policy": "a.b_c-D9", "scope": "s"},
+                {"route": "r", "virtualHost": "v", "policy": "a.b_c-D9", "scope": "s", "perCluster": true},
                 {"route": "", "policy": "a.b_c-D9"},
             ],
             "default": {"policy": "a.b_c-D9", "scope": "s"},
+            "accessLog": true,
+            "hosts": {"web": {"10.0.0.7:8080": "web-0"}},
             "maxIdle": "24h",
             "clockSkew": "0s",
             "fences": [
-                {"address": "10.0.0.7", "notBefore": 1_790_000_000},
+                {"address": "10.0.0.7", "notBefore": 1_790_000_000, "namespace": "n"},
                 {"address": "[2001:db8::7]:80", "notBefore": 0},
             ],
             "reportSessions": {"cluster": "c", "nodeCluster": "n", "interval": "100ms", "maxBackends": 0},
@@ -451,6 +456,36 @@ fn collect(root: &Value, schema: &Value, path: &str, fields: &mut BTreeMap<Strin
     if schema["additionalProperties"].is_object() {
         collect(root, &schema["additionalProperties"], &format!("{path}.<name>"), fields);
     }
+}
+
+/// The paths of all fields that a configuration sets.
+fn set(config: &Value, path: &str, paths: &mut BTreeSet<String>) {
+    for item in config.as_array().into_iter().flatten() {
+        set(item, &format!("{path}[]"), paths);
+    }
+    for (name, value) in config.as_object().into_iter().flatten() {
+        let path = match path {
+            "" => name.clone(),
+            "policies" => "policies.<name>".to_owned(),
+            path => format!("{path}.{name}"),
+        };
+        set(value, &path, paths);
+        paths.insert(path);
+    }
+}
+
+#[test]
+fn every_field_is_in_an_accepted_configuration() {
+    let mut paths = BTreeSet::new();
+    accepted().iter().for_each(|config| set(config, "", &mut paths));
+    let fields = fields(&checked_in());
+    let missing: Vec<_> = fields.keys().filter(|field| !paths.contains(*field)).collect();
+    // Envoy reads what is in it, not the filter.
+    let of_envoy: Vec<_> = missing
+        .iter()
+        .filter(|field| field.starts_with("sdsKeys.sdsConfig."))
+        .collect();
+    assert_eq!(missing.len(), of_envoy.len(), "not in accepted(): {missing:?}");
 }
 
 /// `config` with this value in this field.

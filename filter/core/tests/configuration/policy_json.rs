@@ -31,7 +31,8 @@ const LONGEST: [&str; 4] = [
         r#"{"cookie":{"name":"s","mode":"prefix","path":"/a","domain":"example.com","secure":"always","#,
         r#""httpOnly":false,"sameSite":"Lax","partitioned":true,"lifetimeType":"Permanent","perScope":true,"#,
         r#""forward":true},"also":[{"cookie":{"name":"t","forward":true}},{"header":{"name":"t","forward":true}},"#,
-        r#"{"query":{"name":"t","forward":true}}],"tell":{"header":{"name":"t"}},"#,
+        r#"{"query":{"name":"t","forward":true}},{"cookie":{"name":"u"},"former":true}],"#,
+        r#""tell":{"header":{"name":"t"}},"#,
         r#""begin":{"cookie":"t","methods":["POST","PUT"]},"end":{"cookie":"t"},"strict":true,"strictStatus":421,"#,
         r#""absoluteTimeout":"1h","idleTimeout":"1m","formerLags":[{"namespace":"n","lag":"1h","#,
         r#""until":7}],"token":"signed","cacheControl":"keep"}"#
@@ -59,6 +60,9 @@ fn written(policy: &str) -> String {
 /// The paths of all fields of a JSON object, such as `cookie.name`.
 fn paths(json: &str) -> BTreeSet<String> {
     fn collect(value: &Value, path: &str, paths: &mut BTreeSet<String>) {
+        for item in value.as_array().into_iter().flatten() {
+            collect(item, path, paths);
+        }
         for (name, value) in value.as_object().into_iter().flatten() {
             let path = format!("{path}{name}");
             collect(value, &format!("{path}."), paths);
@@ -92,4 +96,23 @@ fn fields_keep_their_order() {
             "policies that set these fields would be renamed"
         );
     }
+}
+
+/// The names of all fields that a schema has anywhere.
+fn names(schema: &Value) -> BTreeSet<&str> {
+    let own = schema["properties"].as_object().into_iter().flatten();
+    let parts = schema.as_object().into_iter().flatten().map(|(_, part)| part);
+    let parts = parts.chain(schema.as_array().into_iter().flatten());
+    own.map(|(name, _)| name.as_str())
+        .chain(parts.flat_map(names))
+        .collect()
+}
+
+#[test]
+fn every_field_has_its_order() {
+    let schema = schemars::schema_for!(PolicyConfig).to_value();
+    let paths: BTreeSet<String> = LONGEST.into_iter().flat_map(paths).collect();
+    let is_set = |name: &&str| paths.iter().any(|path| path.rsplit('.').next() == Some(*name));
+    let missing: Vec<_> = names(&schema).into_iter().filter(|name| !is_set(name)).collect();
+    assert!(missing.is_empty(), "no policy of LONGEST sets {missing:?}");
 }
