@@ -3,7 +3,8 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test may panic"
+    clippy::too_many_lines,
+    reason = "a test may panic, and has long tables"
 )]
 
 mod addresses;

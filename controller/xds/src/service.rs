@@ -25,7 +25,7 @@ use super::judgement::overruled;
 use super::limits::{self, NAMES_OF_STREAM, RequestPace};
 use super::log_rate::LogRate;
 use super::permission::Permission;
-use super::snapshots::{GroupCell, Snapshots, StreamConnection};
+use super::snapshots::{GroupCell, SnapshotState, Snapshots, StreamConnection};
 use super::subscriber::{NodeAbilities, ResponseVerdict, StreamService, Subscriber};
 use super::wire::Wire;
 use limpet_resources::{Name, PREFLIGHT_METADATA, PerType, ResourceType, ResourceVersion};
@@ -271,7 +271,6 @@ impl<W: Wire> StreamTask<W> {
             return Ok(());
         };
         W::tidy(&mut request);
-        let (node, group) = (&live.connected.node, &live.cell.name);
         let mut subscriber = live.connected.subscriber();
         let url = W::type_url(&request);
         // Services of one type may omit the type URL.
@@ -284,25 +283,16 @@ impl<W: Wire> StreamTask<W> {
             self.pace.spend(false, Instant::now());
             if let Some(left_out) = self.discovery.logs.permit() {
                 let url: String = url.chars().take(limits::NAME).collect();
+                let (node, group) = (&live.connected.node, &live.cell.name);
                 tracing::warn!(%node, %group, url, left_out, "a node asks for resources of a type that is not served");
             }
             return Ok(());
         };
         let before = self.memory[resource_type];
-        let after = W::memory(&subscriber, resource_type, &request, before);
-        self.memory[resource_type] = after;
+        self.memory[resource_type] = W::memory(&subscriber, resource_type, &request, before);
         let names: usize = ResourceType::ALL.into_iter().map(|each| self.memory[each]).sum();
-        let all = names + subscriber.words();
-        let too_long = W::names(&request).any(|name| name.len() > limits::NAME);
-        if too_long || all > NAMES_OF_STREAM || !self.share.set(all) {
+        if let Some(words) = exceeds::<W>(&request, names + subscriber.words(), &mut self.share) {
             drop(subscriber);
-            let words = if too_long {
-                format!("a resource's name has more than {} bytes", limits::NAME)
-            } else {
-                format!(
-                    "the stream asks for too many resources, or has refused too many: names and words take {all} bytes"
-                )
-            };
             return Err(self.turn_away(RejectionReason::Request, Status::resource_exhausted(words)));
         }
         let wildcard = subscriber.has_asked_for(resource_type) && W::names(&request).any(|name| name == "*");
@@ -313,44 +303,12 @@ impl<W: Wire> StreamTask<W> {
         drop(published);
         let has_voted = subscriber.has_voted();
         drop(subscriber);
-        let shared = self.discovery.snapshots.shared();
-        let judged = || {
-            if has_voted {
-                shared.judgements_changed(&live.cell);
-            }
-        };
-        match answer {
-            ResponseVerdict::None => {
-                self.pace.spend(wildcard, Instant::now());
-                return Ok(());
-            }
-            ResponseVerdict::Acknowledged(resources) => {
-                shared.counters.acknowledged(resource_type);
-                for (name, version) in resources {
-                    let version = version.map(tracing::field::display);
-                    tracing::debug!(%node, %group, %resource_type, %name, version, "a node acknowledged a resource");
-                }
-            }
-            ResponseVerdict::Approved => judged(),
-            ResponseVerdict::Disbelieved(words) => {
-                judged();
-                if let Some(left_out) = live.cell.refusals.permit() {
-                    let error = words.as_deref().unwrap_or("it refuses all routes");
-                    tracing::warn!(%node, %group, error, left_out, "what a node refuses does not count");
-                }
-            }
-            ResponseVerdict::Disapproved(of, unit, error) => {
-                judged();
-                if unit.is_some() {
-                    shared.counters.unit_refused();
-                }
-                live.log_disapproval(of, unit, &error);
-            }
-            ResponseVerdict::Refused(resources, error) => {
-                shared.counters.refused(resource_type);
-                live.log_refusal(resource_type, &resources, &error);
-            }
+        if matches!(answer, ResponseVerdict::None) {
+            self.pace.spend(wildcard, Instant::now());
+            return Ok(());
         }
+        let shared = self.discovery.snapshots.shared();
+        live.record(answer, resource_type, has_voted, shared);
         shared.status_changed();
         Ok(())
     }
@@ -458,6 +416,45 @@ impl ResourceStream {
         }
     }
 
+    /// Records what the node says of a response.
+    fn record(&self, verdict: ResponseVerdict, resource_type: ResourceType, has_voted: bool, shared: &SnapshotState) {
+        let (node, group) = (&self.connected.node, &self.cell.name);
+        let judged = || {
+            if has_voted {
+                shared.judgements_changed(&self.cell);
+            }
+        };
+        match verdict {
+            ResponseVerdict::None => {}
+            ResponseVerdict::Acknowledged(resources) => {
+                shared.counters.acknowledged(resource_type);
+                for (name, version) in resources {
+                    let version = version.map(tracing::field::display);
+                    tracing::debug!(%node, %group, %resource_type, %name, version, "a node acknowledged a resource");
+                }
+            }
+            ResponseVerdict::Approved => judged(),
+            ResponseVerdict::Disbelieved(words) => {
+                judged();
+                if let Some(left_out) = self.cell.refusals.permit() {
+                    let error = words.as_deref().unwrap_or("it refuses all routes");
+                    tracing::warn!(%node, %group, error, left_out, "what a node refuses does not count");
+                }
+            }
+            ResponseVerdict::Disapproved(of, unit, error) => {
+                judged();
+                if unit.is_some() {
+                    shared.counters.unit_refused();
+                }
+                self.log_disapproval(of, unit, &error);
+            }
+            ResponseVerdict::Refused(resources, error) => {
+                shared.counters.refused(resource_type);
+                self.log_refusal(resource_type, &resources, &error);
+            }
+        }
+    }
+
     /// `unit`: the only one of the units that are refused together.
     fn log_disapproval(&self, of: usize, unit: Option<Name>, error: &str) {
         let (node, group) = (&self.connected.node, &self.cell.name);
@@ -516,6 +513,16 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
     }
+}
+
+/// What is too much of a request whose stream has names and words of so many bytes; `None` if nothing.
+fn exceeds<W: Wire>(request: &W::Request, bytes: usize, share: &mut NamesPermit) -> Option<String> {
+    if W::names(request).any(|name| name.len() > limits::NAME) {
+        return Some(format!("a resource's name has more than {} bytes", limits::NAME));
+    }
+    (bytes > NAMES_OF_STREAM || !share.set(bytes)).then(|| {
+        format!("the stream asks for too many resources, or has refused too many: names and words take {bytes} bytes")
+    })
 }
 
 fn abilities(node: &Node) -> NodeAbilities {

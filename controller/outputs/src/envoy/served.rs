@@ -113,26 +113,32 @@ impl GatewayResources {
         let swapped = referred.iter().copied().filter(|of| used.has(of) != self.used.has(of));
         let swapped: BTreeSet<&VirtualHostReference> = swapped.collect();
         change.patch_clusters(&swapped, &used, &options, &mut resources);
+        let is_filters = |of: &&VirtualHostReference| {
+            matches!(of, VirtualHostReference::Policy(_) | VirtualHostReference::Namespace(_))
+        };
         let policies = || changes(&self.graph.policies, &graph.policies).map(|(name, ..)| name);
-        let other_filter = self.inputs != *inputs
-            || policies().any(|name| used.has_policy(name))
-            || swapped
-                .iter()
-                .any(|of| matches!(of, VirtualHostReference::Policy(_) | VirtualHostReference::Namespace(_)));
+        let other_filter =
+            self.inputs != *inputs || policies().any(|name| used.has_policy(name)) || swapped.iter().any(is_filters);
         if other_filter {
             resources.insert(filter_resource(graph, &self.gateway, &used, &options, inputs));
         }
-        let sessions = referred.iter().filter_map(|of| match of {
+        let of_sessions = referred.iter().filter_map(|of| match of {
             VirtualHostReference::Session(_, policy) => Some(policy),
             _ => None,
         });
-        let moves = sessions
-            .chain(policies())
+        let moves = policies()
+            .chain(of_sessions)
             .any(|policy| moves(&self.graph, policy) || moves(graph, policy));
         if moves || other_filter && self.moving.is_some() {
             let moving = MovingFilter::with_used(graph, &self.gateway, &used, &options, inputs);
             self.moving = moving.map(Arc::new);
         }
+        self.catch_up_certificates(graph, after, &mut resources);
+        (self.resources, self.used) = (resources, used);
+        (self.graph, self.inputs) = (graph.clone(), Arc::clone(inputs));
+    }
+
+    fn catch_up_certificates(&self, graph: &Graph, after: &Gateway, resources: &mut Resources) {
         let secrets = certificates(after);
         for (name, _, certificate) in changes(&self.graph.certificates, &graph.certificates) {
             match certificate.filter(|_| secrets.contains(name)) {
@@ -140,8 +146,6 @@ impl GatewayResources {
                 None => drop(resources.remove(ResourceType::Secret, &name.to_string())),
             }
         }
-        (self.resources, self.used) = (resources, used);
-        (self.graph, self.inputs) = (graph.clone(), Arc::clone(inputs));
     }
 }
 

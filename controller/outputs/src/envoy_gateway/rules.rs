@@ -104,6 +104,22 @@ fn judge<'a>(
              Gateway chooses among them anew for each request",
         );
     }
+    let rule = SessionRule {
+        origin,
+        session,
+        has_own_cluster: has_filters,
+    };
+    let parts = unsupported_parts(source, forward, &rule.session, is_split);
+    Ok((rule, parts))
+}
+
+/// What is unsupported of a rule that has sessions.
+fn unsupported_parts(
+    source: &ManifestInputs<'_>,
+    forward: &Forward,
+    session: &SessionUse,
+    is_split: bool,
+) -> Vec<String> {
     let empty = forward
         .destinations
         .iter()
@@ -128,13 +144,7 @@ fn judge<'a>(
     let hash = "a BackendTrafficPolicy with consistentHash: {type: SourceIP} is there for the route";
     let parts = parts.chain(beginning_all_the_same(source.graph, forward));
     let parts = parts.chain(without_budgets(source.graph, &session.policy));
-    let parts = parts.chain(without_hash(source.graph, &session.policy, hash));
-    let rule = SessionRule {
-        origin,
-        session,
-        has_own_cluster: has_filters,
-    };
-    Ok((rule, parts.collect()))
+    parts.chain(without_hash(source.graph, &session.policy, hash)).collect()
 }
 
 fn has_unknown_filters(origin: &RuleOrigin, forward: &Forward) -> bool {

@@ -74,14 +74,7 @@ pub(crate) fn start(
     } = context;
     let namespace = context.namespace();
     let mut tasks = JoinSet::new();
-    let lease = ReplicaLease {
-        namespace: namespace.to_owned(),
-        name: format!("{}-replicas", config.leader_election.name),
-        replica: context.replica(),
-    };
-    let phase_time = config.keyring.phase_time.get();
-    let first = config.keyring.file.is_none().then(keyring::unpublished);
-    let (exchange, replicas) = ReplicaExchange::new(client, &lease, phase_time, first, leads.clone(), ended);
+    let (exchange, replicas) = replica_exchange(context, ended);
     let keys = if let Some(file) = &config.keyring.file {
         keys_of_file(file, config, &mut tasks)?
     } else {
@@ -99,28 +92,21 @@ pub(crate) fn start(
     };
     // A replica that serves no Envoy and rotates no keyring has nothing to tell the others.
     let tells = matches!(delivery, Delivery::Xds(_)) || config.keyring.file.is_none();
-    let (wanting, wanted) = watch::channel(None);
-    let (leading, about) = (leads.clone(), diagnostics.clone());
-    let (reconciler, fences) =
-        config_map::ConfigMapReconciler::<FenceList>::new(client, namespace, &config.fences, wanted, leading, about);
-    tasks.spawn(reconcile_loop::run(reconciler));
-    let (remembering, remembered) = watch::channel(None);
-    let name = format!("{}-memory", config.leader_election.name);
-    let (leading, about) = (leads.clone(), diagnostics.clone());
-    let (reconciler, memory) =
-        config_map::ConfigMapReconciler::<Memory>::new(client, namespace, &name, remembered, leading, about);
-    tasks.spawn(reconcile_loop::run(reconciler));
+    let (wanting, fences) = keep_config_map::<FenceList>(context, &config.fences, &mut tasks);
+    let memory = format!("{}-memory", config.leader_election.name);
+    let (remembering, memory) = keep_config_map::<Memory>(context, &memory, &mut tasks);
     let kept = DiagnosticEvents::new(context.recorder(), namespace.to_owned(), diagnostics, leads.clone());
     tasks.spawn(reconcile_loop::run(kept));
     let authority = config.authority().filter(|_| matches!(delivery, Delivery::Xds(_)));
     let (authority, in_secrets) = authority
         .map(|authority| start_authority(context, authority, tls, reported, &mut tasks))
         .unzip();
+    let (of_fences, of_memory) = (fences.clone(), memory.clone());
     let (combined, inputs) = CombinedInputs::new(
         config,
         keys.clone(),
-        fences.clone(),
-        memory.clone(),
+        of_fences,
+        of_memory,
         authority,
         diagnostics.clone(),
     );
@@ -135,6 +121,33 @@ pub(crate) fn start(
         in_secrets,
         tasks,
     })
+}
+
+fn replica_exchange(context: &ControllerContext, ended: watch::Receiver<bool>) -> (ReplicaExchange, ReplicaReports) {
+    let config = &context.config;
+    let lease = ReplicaLease {
+        namespace: context.namespace().to_owned(),
+        name: format!("{}-replicas", config.leader_election.name),
+        replica: context.replica(),
+    };
+    let phase_time = config.keyring.phase_time.get();
+    let first = config.keyring.file.is_none().then(keyring::unpublished);
+    ReplicaExchange::new(&context.client, &lease, phase_time, first, context.leads.clone(), ended)
+}
+
+/// Starts what keeps a ConfigMap of the controller's. What is sent is written, and the receiver has what is there.
+fn keep_config_map<K: ConfigMapContent>(
+    context: &ControllerContext,
+    name: &str,
+    tasks: &mut JoinSet<()>,
+) -> (watch::Sender<Option<K>>, watch::Receiver<Option<K>>) {
+    let (client, namespace) = (&context.client, context.namespace());
+    let (leads, diagnostics) = (context.leads.clone(), context.diagnostics.clone());
+    let (sender, wanted) = watch::channel(None);
+    let (reconciler, kept) =
+        config_map::ConfigMapReconciler::<K>::new(client, namespace, name, wanted, leads, diagnostics);
+    tasks.spawn(reconcile_loop::run(reconciler));
+    (sender, kept)
 }
 
 /// Starts what keeps the certificates of our own authority.

@@ -50,10 +50,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limpet_xds::TlsInMemory;
-use prometheus_client::registry::Registry;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::cluster::cli::{ControllerArgs, ControllerCommand, OutputKind};
 use crate::cluster::config::Config;
@@ -106,6 +105,7 @@ pub(crate) fn run(args: &ControllerArgs, form: Output) -> Result<CommandVerdict,
     Ok(CommandVerdict::Good)
 }
 
+#[expect(clippy::too_many_lines, reason = "what runs and what connects it, in order")]
 async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>) -> Result<(), CommandFailure> {
     let failed = |error: &dyn std::fmt::Display| CommandFailure(error.to_string());
     let ApiConnection { client, .. } = connect(kubeconfig).await.map_err(|error| failed(&error))?;
@@ -132,7 +132,9 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     )?;
     let sealing = AnswerSealing::new(context.replica(), filter.keys.clone());
     let certificates = InUse::new(deliverer.certificates(), filter.in_secrets);
-    let (metrics, registry) = metrics(&context, &receivers.reported, &sessions);
+    let (metrics, mut registry) = Metrics::new();
+    ContourMetrics::register(&mut registry, &context, &receivers.reported);
+    SessionMetrics::register(&mut registry, &context, &sessions);
     let exposition = Exposition {
         registry,
         metrics: metrics.clone(),
@@ -142,67 +144,46 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     };
 
     let mut reconcilers = filter.tasks;
+    follow_certificates(&mut reconcilers, &context, certificates);
+    share_sessions(&mut reconcilers, &context, &sessions, &filter.replicas, sealing);
+    let reported = receivers.reported.clone();
+    deletion_costs::start(&mut reconcilers, &context, &sessions, reported, receivers.deletions);
     let (envoys, without_envoys) = start_envoys(&mut reconcilers, &context);
-    let without_service = start_services(&mut reconcilers, &context, &receivers.reported, &receivers.observation);
-    let (reported, others) = (receivers.reported.clone(), filter.replicas.clone());
     let inputs = StatusInputs {
+        without_service: start_services(&mut reconcilers, &context, &receivers.reported, &receivers.observation),
         reported: receivers.reported,
         observation: receivers.observation,
         delivery,
         replicas: filter.replicas.clone(),
-        without_service,
         without_envoys,
     };
-    follow_certificates(&mut reconcilers, &context, certificates);
-    share_sessions(&mut reconcilers, &context, &sessions, &filter.replicas, sealing);
-    deletion_costs::start(&mut reconcilers, &context, &sessions, reported, receivers.deletions);
     start_statuses(&mut reconcilers, &context, inputs, &metrics);
     let target = PublicationTarget { envoys, ..target };
     let (debug, questions) = DebugPage::new(&context.config.http, &snapshots, &sessions);
-    let publisher = Publisher::new(
-        snapshots,
-        metrics.clone(),
-        context.config.envoy.clone(),
-        target,
-        sessions.clone(),
-    );
-    let control = ControlLoop::new(
-        &context,
-        publisher,
-        senders,
-        metrics,
-        ControlSources {
-            inputs: filter.inputs,
-            guard: filter.guard,
-            memory: filter.memory,
-            replicas: filter.replicas,
-            questions,
-        },
-    );
+    let envoy = context.config.envoy.clone();
+    let publisher = Publisher::new(snapshots, metrics.clone(), envoy, target, sessions.clone());
+    let sources = ControlSources {
+        inputs: filter.inputs,
+        guard: filter.guard,
+        memory: filter.memory,
+        replicas: filter.replicas.clone(),
+        questions,
+    };
+    let control = ControlLoop::new(&context, publisher, senders, metrics, sources);
 
     let (end, shutdown) = watch::channel(false);
     let mut services = JoinSet::new();
     services.spawn(control.run(shutdown.clone()));
     let sessions = context.counts_sessions().then_some(sessions);
     let pages = http::pages(exposition, receivers.readiness, sessions, debug);
-    services.spawn(http::serve(listener, pages, others, shutdown.clone()));
+    services.spawn(http::serve(listener, pages, filter.replicas, shutdown.clone()));
     let (resign, resigned) = watch::channel(false);
     services.spawn(candidate.run(resigned));
     if let Some(exchange) = filter.exchange {
         services.spawn(exchange.run());
     }
-    let mut serving = tokio::spawn(deliverer.run(shutdown));
-
-    let result = tokio::select! {
-        lingering = shutdown_signal() => {
-            tracing::info!("shutting down");
-            resign.send_replace(true);
-            tokio::time::sleep(lingering).await;
-            end.send_replace(true);
-            serving.await
-        }
-        result = &mut serving => result,
-    };
+    let serving = tokio::spawn(deliverer.run(shutdown));
+    let result = until_shutdown(serving, &resign, &end).await;
     for over in [end, resign, leave] {
         over.send_replace(true);
     }
@@ -212,15 +193,22 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
     result.map_err(|error| failed(&error))?
 }
 
-fn metrics(
-    context: &ControllerContext,
-    reported: &watch::Receiver<Option<PublishedReports>>,
-    sessions: &SessionRegistry,
-) -> (Metrics, Registry) {
-    let (metrics, mut registry) = Metrics::new();
-    ContourMetrics::register(&mut registry, context, reported);
-    SessionMetrics::register(&mut registry, context, sessions);
-    (metrics, registry)
+/// Serves Envoys until a signal comes and their time is over. Gives up the lead as soon as the signal comes.
+async fn until_shutdown<T>(
+    mut serving: JoinHandle<T>,
+    resign: &watch::Sender<bool>,
+    end: &watch::Sender<bool>,
+) -> Result<T, JoinError> {
+    tokio::select! {
+        lingering = shutdown_signal() => {
+            tracing::info!("shutting down");
+            resign.send_replace(true);
+            tokio::time::sleep(lingering).await;
+            end.send_replace(true);
+            serving.await
+        }
+        result = &mut serving => result,
+    }
 }
 
 /// Starts what tells the other replicas of sessions, and asks them.

@@ -135,58 +135,74 @@ async fn wait(
     report.set("sessions", left.sessions);
     report.set("streams", left.streams);
     report.set("seconds", begun.elapsed().as_secs());
-    let still = format!("it still drains; to take it back: {}", report.undo);
-    let (outcome, verdict) = match end {
-        Some(DrainEnd::Empty) => {
-            report.print("has no sessions left")?;
-            let deletion = tokio::select! {
-                deletion = delete(args, pod) => Some(deletion?),
-                _ = interrupts.recv() => None,
-            };
-            report.set("deleted", deletion == Some(Some(DeletionOutcome::Done)));
-            match deletion {
-                Some(None) => {}
-                Some(Some(DeletionOutcome::Done)) => report.print("deleted")?,
-                Some(Some(DeletionOutcome::Gone)) => report.print("is gone already: nothing was deleted")?,
-                Some(Some(DeletionOutcome::Replaced)) => {
-                    report.print("is gone already, and another pod has its name now: nothing was deleted")?;
-                }
-                None => report.print(&format!("was about to be deleted, and may be; if not, {still}"))?,
+    let (outcome, verdict) = if let Some(DrainEnd::Empty) = end {
+        report.print("has no sessions left")?;
+        tokio::select! {
+            deletion = delete(args, pod) => {
+                report_deletion(deletion?, &mut report)?;
+                ("empty", CommandVerdict::Good)
             }
-            match deletion {
-                Some(_) => ("empty", CommandVerdict::Good),
-                None => ("interrupted", CommandVerdict::Bad),
+            _ = interrupts.recv() => {
+                let still = report.still();
+                report.print(&format!("was about to be deleted, and may be; if not, {still}"))?;
+                report.set("deleted", false);
+                ("interrupted", CommandVerdict::Bad)
             }
         }
+    } else {
+        report_end(end, left, wait.doubts().is_some(), &mut report)?
+    };
+    report.set("end", outcome);
+    report.end(verdict)
+}
+
+/// Says what became of the pod without sessions.
+fn report_deletion(deletion: Option<DeletionOutcome>, report: &mut DrainReport) -> Result<(), CommandFailure> {
+    report.set("deleted", deletion == Some(DeletionOutcome::Done));
+    match deletion {
+        None => Ok(()),
+        Some(DeletionOutcome::Done) => report.print("deleted"),
+        Some(DeletionOutcome::Gone) => report.print("is gone already: nothing was deleted"),
+        Some(DeletionOutcome::Replaced) => {
+            report.print("is gone already, and another pod has its name now: nothing was deleted")
+        }
+    }
+}
+
+/// Says why the wait ended with sessions left, as far as they are known; `None`: the command was interrupted. Returns
+/// how it ended.
+fn report_end(
+    end: Option<DrainEnd>,
+    left: wait::RemainingSessions,
+    has_doubts: bool,
+    report: &mut DrainReport,
+) -> Result<(&'static str, CommandVerdict), CommandFailure> {
+    let still = report.still();
+    match end {
         Some(DrainEnd::TimeIsOver) => {
-            let more = if wait.doubts().is_some() { ", or more" } else { "" };
+            let more = if has_doubts { ", or more" } else { "" };
             report.print(&format!("has {left}{more} left when the time is over; {still}"))?;
-            ("timeIsOver", CommandVerdict::Bad)
+            Ok(("timeIsOver", CommandVerdict::Bad))
         }
         Some(DrainEnd::Undone) => {
             report.print(&format!("drains no more, because somebody took it back; it has {left}"))?;
             report.set("drains", false);
-            ("undone", CommandVerdict::Bad)
+            Ok(("undone", CommandVerdict::Bad))
         }
-        Some(DrainEnd::Gone) => {
+        Some(DrainEnd::Gone | DrainEnd::Empty) => {
             report.print(&format!("is gone, with {left} at the last look"))?;
-            let lost = left != wait::RemainingSessions::default();
-            (
-                "gone",
-                if lost {
-                    CommandVerdict::Bad
-                } else {
-                    CommandVerdict::Good
-                },
-            )
+            let verdict = if left == wait::RemainingSessions::default() {
+                CommandVerdict::Good
+            } else {
+                CommandVerdict::Bad
+            };
+            Ok(("gone", verdict))
         }
         None => {
             report.print(&format!("has {left} left; {still}"))?;
-            ("interrupted", CommandVerdict::Bad)
+            Ok(("interrupted", CommandVerdict::Bad))
         }
-    };
-    report.set("end", outcome);
-    report.end(verdict)
+    }
 }
 
 /// Deletes the pod if that is asked for.
@@ -276,6 +292,11 @@ impl DrainReport {
             output::print_json(&Value::Object(self.json))?;
         }
         Ok(verdict)
+    }
+
+    /// How the pod is left, and what to do about it.
+    fn still(&self) -> String {
+        format!("it still drains; to take it back: {}", self.undo)
     }
 
     /// After the pod has begun to drain.

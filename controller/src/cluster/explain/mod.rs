@@ -240,20 +240,8 @@ fn judged(
         .filter_map(|session| carrier::name(&session.config, &session.scope))
         .collect();
     let is_expected = |name: &str| names.iter().any(|known| known == name);
-    let (presented, from) = match (&args.token, &args.cookie, answer) {
-        (Some(token), ..) => (PresentedToken::tokens(token), String::new()),
-        (_, Some(line), _) => (PresentedToken::cookies(line, is_expected), "the line".to_owned()),
-        (.., Some(answer)) => {
-            let headers = answer
-                .headers
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str()));
-            (
-                PresentedToken::answered(headers, is_expected),
-                format!("the answer, with status {},", answer.status),
-            )
-        }
-        _ => return Ok(None),
+    let Some((presented, from)) = presented(args, answer, is_expected) else {
+        return Ok(None);
     };
     let note = presented.is_empty().then(|| {
         let expected = if names.is_empty() {
@@ -291,6 +279,25 @@ fn judged(
         .collect::<Result<_, _>>()?;
     judgement::mark_newest(&mut tokens);
     Ok(Some(JudgedTokens { tokens, note }))
+}
+
+/// The tokens that the arguments present, and where these come from.
+fn presented(
+    args: &ExplainArgs,
+    answer: Option<&HttpAnswer>,
+    is_expected: impl Fn(&str) -> bool,
+) -> Option<(Vec<PresentedToken>, String)> {
+    match (&args.token, &args.cookie, answer) {
+        (Some(token), ..) => Some((PresentedToken::tokens(token), String::new())),
+        (_, Some(line), _) => Some((PresentedToken::cookies(line, is_expected), "the line".to_owned())),
+        (.., Some(answer)) => {
+            let headers = answer.headers.iter();
+            let headers = headers.map(|(name, value)| (name.as_str(), value.as_str()));
+            let from = format!("the answer, with status {},", answer.status);
+            Some((PresentedToken::answered(headers, is_expected), from))
+        }
+        _ => None,
+    }
 }
 
 /// The endpoints of a destination, as far as they are known.

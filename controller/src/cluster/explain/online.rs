@@ -1,7 +1,6 @@
 //! What is explained, from the API server, with the rights of the user.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, Client, Error};
@@ -39,40 +38,18 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Expl
         .namespace
         .clone()
         .unwrap_or_else(|| client.default_namespace().to_owned());
-    let watched = WatchSettings {
-        controller: Arc::from(settings.controller_name.as_str()),
-        serves: settings.judges(),
-        namespaces: Vec::new(),
-        own_namespace: None,
-        // Those that tokens lead to are asked for one by one.
-        pods: false,
-        contour: settings.contour.clone(),
-    };
-    let lists = Lists::new(&client, &settings.controller_name)
-        .await
-        .map_err(|error| failed(&error))?;
+    let watched = WatchSettings::everywhere(&settings);
+    let lists = Lists::new(&client, &settings.controller_name).await;
+    let lists = lists.map_err(|error| failed(&error))?;
     let mut store = Store::new(watched.clone());
-    let mut namespaces = BTreeSet::from([namespace.clone()]);
-    let mut kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| watched.reads(*kind)).collect();
-    // Gateways may be in other namespaces, which routes name.
-    kinds.sort_by_key(|kind| !is_route(*kind));
-    let mut has_all_endpoints = true;
-    for kind in kinds {
-        if !is_route(kind) {
-            namespaces.extend(gateways_of(&store.objects(), &args.route.name, &namespace));
-        }
-        let unlisted = lists
-            .read(kind, &namespaces, &mut store)
-            .await
-            .map_err(|error| failed(&error))?;
-        let Some(unlisted) = unlisted else { continue };
-        let is_needed = [Kind::Gateway, Kind::GatewayClass, args.route.kind].contains(&kind);
-        if is_needed && unlisted.listed_namespaces.is_empty() {
-            return Err(CommandFailure(format!("cannot list {kind}: {}", unlisted.message)));
-        }
-        has_all_endpoints &= kind != Kind::EndpointSlice;
-        unknown.push(list_error_message(kind, &unlisted));
-    }
+    let kinds = Kind::ALL.into_iter().filter(|kind| watched.reads(*kind)).collect();
+    let unlisted = read_kinds(kinds, args, &namespace, &lists, &mut store, &failed).await?;
+    let has_all_endpoints = unlisted.iter().all(|(kind, _)| *kind != Kind::EndpointSlice);
+    unknown.extend(
+        unlisted
+            .iter()
+            .map(|(kind, unlisted)| list_error_message(*kind, unlisted)),
+    );
     let own = ControllerObjects {
         client: &client,
         namespace: &args.controller.namespace,
@@ -99,18 +76,58 @@ pub(super) async fn read(args: &ExplainArgs, judges_tokens: bool) -> Result<Expl
         config,
     };
     if judges_tokens {
-        sources.keys = match keys(args)? {
-            Some(keys) => Ok(keys),
-            None => own.keys(&sources.config).await,
-        };
-        match own.content::<FenceList>(&sources.config.fences).await {
-            Ok(list) => sources.fences = list.map(|list| list.config()).unwrap_or_default(),
-            Err(why) => sources
-                .unknown
-                .push(format!("{why}: whether a token is fenced is not known")),
-        }
+        read_keys_and_fences(args, &own, &mut sources).await?;
     }
     Ok(sources)
+}
+
+async fn read_keys_and_fences(
+    args: &ExplainArgs,
+    own: &ControllerObjects<'_>,
+    sources: &mut ExplainSources,
+) -> Result<(), CommandFailure> {
+    sources.keys = match keys(args)? {
+        Some(keys) => Ok(keys),
+        None => own.keys(&sources.config).await,
+    };
+    match own.content::<FenceList>(&sources.config.fences).await {
+        Ok(list) => sources.fences = list.map(|list| list.config()).unwrap_or_default(),
+        Err(why) => sources
+            .unknown
+            .push(format!("{why}: whether a token is fenced is not known")),
+    }
+    Ok(())
+}
+
+/// Reads the objects of these kinds, as far as they can be listed. Returns those that cannot be listed everywhere.
+async fn read_kinds(
+    mut kinds: Vec<Kind>,
+    args: &ExplainArgs,
+    namespace: &str,
+    lists: &Lists,
+    store: &mut Store,
+    failed: &impl Fn(&Error) -> CommandFailure,
+) -> Result<Vec<(Kind, ListError)>, CommandFailure> {
+    let mut namespaces = BTreeSet::from([namespace.to_owned()]);
+    // Gateways may be in other namespaces, which routes name.
+    kinds.sort_by_key(|kind| !is_route(*kind));
+    let mut all = Vec::new();
+    for kind in kinds {
+        if !is_route(kind) {
+            namespaces.extend(gateways_of(&store.objects(), &args.route.name, namespace));
+        }
+        let unlisted = lists.read(kind, &namespaces, store).await;
+        let Some(unlisted) = unlisted.map_err(|error| failed(&error))? else {
+            continue;
+        };
+        let is_needed = [Kind::Gateway, Kind::GatewayClass, args.route.kind].contains(&kind);
+        if is_needed && unlisted.listed_namespaces.is_empty() {
+            let message = format!("cannot list {kind}: {}", unlisted.message);
+            return Err(CommandFailure(message));
+        }
+        all.push((kind, unlisted));
+    }
+    Ok(all)
 }
 
 /// Reads what these pods say. Returns whether that may change the explanation. Without the right, it is one more thing

@@ -14,7 +14,7 @@ use super::update::{StoreUpdate, UpdateSender};
 use super::watch::{self as objects, WatchScope};
 use super::{config_maps, nodes, pods, secrets};
 use limpet_api::Kind;
-use limpet_model::ContourSettings;
+use limpet_model::{ContourSettings, Settings};
 
 /// How many answers in a row must lack a kind before its objects count as deleted.
 const ABSENT_ANSWERS: u32 = 2;
@@ -40,6 +40,18 @@ pub(crate) struct WatchSettings {
 }
 
 impl WatchSettings {
+    /// All namespaces, and of pods only those that are asked for one by one.
+    pub(crate) fn everywhere(settings: &Settings) -> Self {
+        Self {
+            controller: Arc::from(settings.controller_name.as_str()),
+            serves: settings.judges(),
+            namespaces: Vec::new(),
+            own_namespace: None,
+            contour: settings.contour.clone(),
+            pods: false,
+        }
+    }
+
     /// Whether objects of the kind are read. Another control plane follows policies for TLS itself, and has Envoys of
     /// its own.
     pub(crate) fn reads(&self, kind: Kind) -> bool {

@@ -294,6 +294,12 @@ impl Store {
             // What was read before stays in use.
             StoreUpdate::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
         }
+        self.settle(&mut change);
+        change
+    }
+
+    /// Decides on what follows from a change.
+    fn settle(&mut self, change: &mut StoreChange) {
         if self.record_readiness(&change.services) {
             change.objects = true;
             self.may_want = true;
@@ -305,7 +311,6 @@ impl Store {
         if std::mem::take(&mut self.may_want) {
             change.references = self.choose();
         }
-        change
     }
 
     /// Takes in what a single object holds. Returns whether that says anything new.

@@ -24,18 +24,7 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, C
     };
     let namespace = config.leader_election.namespace.clone();
     config.complete(namespace.as_deref().unwrap_or(NAMESPACE));
-    // No cluster keeps a keyring, so the key comes from Envoy's environment.
-    let key = KeyConfig {
-        id: 1,
-        env: Some(args.key_env.clone()),
-        inline: None,
-        state: KeyStateConfig::Signing,
-    };
-    let inputs = FilterInputs {
-        max_idle: config.max_idle(),
-        clock_skew: config.clock_skew,
-        ..FilterInputs::with_keys(FilterKeys::Listed(vec![key]))
-    };
+    let inputs = filter_inputs(args, &config);
     let settings = config.settings(args.output);
     let plane = config.control_plane(args.output);
     if args.deployments.is_some() && plane.is_none() && settings.managed.is_none() {
@@ -62,8 +51,30 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, C
         output::print_error(&text(&rendered.report(), format)?);
         return Ok(verdict(&rendered));
     }
+    write_files(args, &rendered, format)?;
+    output::print(&text(&rendered.report(), format)?)?;
+    Ok(verdict(&rendered))
+}
+
+fn filter_inputs(args: &RenderArgs, config: &Config) -> FilterInputs {
+    // No cluster keeps a keyring, so the key comes from Envoy's environment.
+    let key = KeyConfig {
+        id: 1,
+        env: Some(args.key_env.clone()),
+        inline: None,
+        state: KeyStateConfig::Signing,
+    };
+    FilterInputs {
+        max_idle: config.max_idle(),
+        clock_skew: config.clock_skew,
+        ..FilterInputs::with_keys(FilterKeys::Listed(vec![key]))
+    }
+}
+
+/// Writes the files that the arguments ask for.
+fn write_files(args: &RenderArgs, rendered: &RenderResult, format: Output) -> Result<(), CommandFailure> {
     if let Some(file) = &args.envoy {
-        let (_, resources) = gateway(&rendered, args.gateway.as_deref())?;
+        let (_, resources) = gateway(rendered, args.gateway.as_deref())?;
         let secret = resources
             .iter()
             .any(|resource| resource.resource_type() == ResourceType::Secret);
@@ -71,7 +82,7 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, C
         write_file(Path::new(file), &text, secret)?;
     }
     if let Some(folder) = &args.xds {
-        let (gateway, resources) = gateway(&rendered, args.gateway.as_deref())?;
+        let (gateway, resources) = gateway(rendered, args.gateway.as_deref())?;
         let folder = std::path::absolute(folder).map_err(|error| CommandFailure(format!("{folder}: {error}")))?;
         for (file, value) in xds_folder(gateway, resources, &folder, args.admin_port)? {
             let secret = file.starts_with("sds");
@@ -81,8 +92,7 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, C
     if let Some(file) = &args.deployments {
         write_file(Path::new(file), &objects(&rendered.envoys, format)?, false)?;
     }
-    output::print(&text(&rendered.report(), format)?)?;
-    Ok(verdict(&rendered))
+    Ok(())
 }
 
 fn verdict(rendered: &RenderResult) -> CommandVerdict {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -35,14 +34,7 @@ pub(crate) struct ManifestFiles {
 /// # Errors
 /// If a file cannot be read, is neither YAML nor JSON, or contains something that is no object; or if there is none.
 pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<ManifestFiles, CommandFailure> {
-    let watched = WatchSettings {
-        controller: Arc::from(settings.controller_name.as_str()),
-        serves: settings.judges(),
-        namespaces: Vec::new(),
-        own_namespace: None,
-        contour: settings.contour.clone(),
-        pods: false,
-    };
+    let watched = WatchSettings::everywhere(settings);
     let mut reader = ManifestReader {
         controller: &settings.controller_name,
         skipped: BTreeMap::new(),
@@ -51,23 +43,7 @@ pub(crate) fn read(paths: &[String], settings: &Settings) -> Result<ManifestFile
         store: Store::new(watched.clone()),
         watched,
     };
-    let mut count = 0;
-    for path in paths {
-        for file in files(Path::new(path))? {
-            let name = file.display().to_string();
-            for (index, value) in config_file::read_all(&name)?.into_iter().enumerate() {
-                count += 1;
-                let place = format!("{name}, document {}", index + 1);
-                reader.add(&place, value)?;
-            }
-        }
-    }
-    if count == 0 {
-        let paths = paths.join(", ");
-        return Err(CommandFailure(format!(
-            "expected objects of Kubernetes, found none in {paths}"
-        )));
-    }
+    reader.add_files(paths)?;
     let ManifestReader {
         mut store,
         mut skipped,
@@ -134,6 +110,27 @@ struct ManifestReader<'a> {
 }
 
 impl ManifestReader<'_> {
+    fn add_files(&mut self, paths: &[String]) -> Result<(), CommandFailure> {
+        let mut is_empty = true;
+        for path in paths {
+            for file in files(Path::new(path))? {
+                let name = file.display().to_string();
+                for (index, value) in config_file::read_all(&name)?.into_iter().enumerate() {
+                    is_empty = false;
+                    let place = format!("{name}, document {}", index + 1);
+                    self.add(&place, value)?;
+                }
+            }
+        }
+        if is_empty {
+            let paths = paths.join(", ");
+            return Err(CommandFailure(format!(
+                "expected objects of Kubernetes, found none in {paths}"
+            )));
+        }
+        Ok(())
+    }
+
     fn add(&mut self, place: &str, mut value: Value) -> Result<(), CommandFailure> {
         let Some(kind) = value.get("kind").and_then(Value::as_str).map(str::to_owned) else {
             return Err(CommandFailure(format!("{place}: kind: expected an object's kind")));
@@ -145,12 +142,6 @@ impl ManifestReader<'_> {
             }
             return Ok(());
         }
-        let text = |field: &str| {
-            value
-                .get("metadata")
-                .and_then(|meta| meta.get(field))
-                .and_then(Value::as_str)
-        };
         let api_version = value.get("apiVersion").and_then(Value::as_str);
         if let Err(problem) = unknown::check(api_version, &kind) {
             self.unknown.insert(place.to_owned(), problem);
@@ -169,54 +160,57 @@ impl ManifestReader<'_> {
             *self.skipped.entry(name).or_default() += 1;
             return Ok(());
         }
-        let Some(name) = text("name").map(str::to_owned) else {
+        let Some(name) = metadata(&value, "name") else {
             return Err(CommandFailure(format!(
                 "{place}: metadata.name: expected the {kind}'s name"
             )));
         };
-        let namespace = text("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
-        if kind == "ConfigMap" {
-            let data = value.get("data").cloned().unwrap_or_default();
-            let memory = <Memory as ConfigMapContent>::parse(&serde_json::from_value(data).unwrap_or_default());
-            let memory = memory.map_err(|error| CommandFailure(format!("{place}: {error}")))?;
-            if memory.count() > 0 {
-                self.store.set_memory(memory);
-                return Ok(());
+        let namespace = metadata(&value, "namespace").unwrap_or(DEFAULT_NAMESPACE);
+        let name = ObjectName::new(namespace, name);
+        let failed = |error: &dyn std::fmt::Display| {
+            let name = &name.name;
+            CommandFailure(format!("{place}: {kind} {name}: {error}"))
+        };
+        if kind == "Secret" {
+            self.named.insert(ReferencedObject::Secret(name), value);
+        } else if kind == "ConfigMap" {
+            self.add_config_map(place, name, value)?;
+        } else if is_pod {
+            let pod = pod_from_manifest(value).map_err(|error| failed(&error))?;
+            self.store.apply(StoreUpdate::Pod(name, pod));
+        } else if let Some(read) = read.filter(|read| self.watched.reads(*read)) {
+            if read.is_namespaced()
+                && let Some(Value::Object(meta)) = value.get_mut("metadata")
+            {
+                meta.insert("namespace".to_owned(), name.namespace.as_str().into());
             }
-        }
-        let object_name = ObjectName::new(&namespace, &name);
-        let named = match kind.as_str() {
-            "Secret" => Some(ReferencedObject::Secret(object_name)),
-            "ConfigMap" => Some(ReferencedObject::ConfigMap(object_name)),
-            _ => None,
-        };
-        if let Some(object) = named {
-            self.named.insert(object, value);
-            return Ok(());
-        }
-        if is_pod {
-            let pod =
-                pod_from_manifest(value).map_err(|error| CommandFailure(format!("{place}: {kind} {name}: {error}")))?;
-            self.store
-                .apply(StoreUpdate::Pod(ObjectName::new(&namespace, &name), pod));
-            return Ok(());
-        }
-        let Some(read) = read.filter(|read| self.watched.reads(*read)) else {
+            let entry = from_manifest(read, value, self.controller).map_err(|error| failed(&error))?;
+            if let Some(entry) = entry {
+                self.store.apply(StoreUpdate::Applied(read, Box::new(entry)));
+            }
+        } else {
             *self.skipped.entry(kind).or_default() += 1;
-            return Ok(());
-        };
-        if read.is_namespaced()
-            && let Some(Value::Object(meta)) = value.get_mut("metadata")
-        {
-            meta.insert("namespace".to_owned(), namespace.into());
-        }
-        let entry = from_manifest(read, value, self.controller)
-            .map_err(|error| CommandFailure(format!("{place}: {kind} {name}: {error}")))?;
-        if let Some(entry) = entry {
-            self.store.apply(StoreUpdate::Applied(read, Box::new(entry)));
         }
         Ok(())
     }
+
+    /// Adds the controller's memory, or what another object may name.
+    fn add_config_map(&mut self, place: &str, name: ObjectName, value: Value) -> Result<(), CommandFailure> {
+        let data = value.get("data").cloned().unwrap_or_default();
+        let memory = <Memory as ConfigMapContent>::parse(&serde_json::from_value(data).unwrap_or_default());
+        let memory = memory.map_err(|error| CommandFailure(format!("{place}: {error}")))?;
+        if memory.count() > 0 {
+            self.store.set_memory(memory);
+        } else {
+            self.named.insert(ReferencedObject::ConfigMap(name), value);
+        }
+        Ok(())
+    }
+}
+
+/// A text of an object's metadata.
+fn metadata<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get("metadata")?.get(field)?.as_str()
 }
 
 /// The API group of an object; empty for the core group.

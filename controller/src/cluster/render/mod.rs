@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cluster::gateway_api::GatewayApi;
+use crate::cluster::kube::Store;
 use crate::exit::CommandFailure;
 use limpet_api::{DecodeError, GatewayClassSpec, Meta, Object, ObjectName, ObjectRef};
 use limpet_model::{Graph, Objects, Reports, Settings, build};
@@ -105,20 +106,8 @@ pub fn render(
     reports.add_unsupported(&graph, &manifests.unsupported);
     let label = controller_label(&settings.controller_name);
     let of_gateway = |gateway: &ObjectName| {
-        let mut all = resources(&graph, gateway, options, inputs);
-        let used: BTreeSet<String> = all
-            .iter()
-            .filter(|resource| resource.resource_type() == ResourceType::Cluster)
-            .map(|resource| resource.name().to_string())
-            .collect();
-        let endpoints: Vec<Resource> = graph
-            .clusters
-            .iter()
-            .filter(|(name, cluster)| used.contains(name.0.as_str()) && cluster.external_name.is_none())
-            .map(|(name, cluster)| load_assignment(name, &files.store.endpoints(&cluster.service, &cluster.port_name)))
-            .collect();
-        all.extend(endpoints);
-        all
+        let all = resources(&graph, gateway, options, inputs);
+        with_endpoints(all, &graph, &files.store)
     };
     let resources = graph
         .gateways
@@ -143,6 +132,20 @@ pub fn render(
         graph,
         reports,
     })
+}
+
+/// A Gateway's resources, with the endpoints of its clusters.
+fn with_endpoints(mut all: Vec<Resource>, graph: &Graph, store: &Store) -> Vec<Resource> {
+    let used = all
+        .iter()
+        .filter(|resource| resource.resource_type() == ResourceType::Cluster);
+    let used: BTreeSet<String> = used.map(|resource| resource.name().to_string()).collect();
+    let clusters = graph.clusters.iter();
+    let clusters = clusters.filter(|(name, cluster)| used.contains(name.0.as_str()) && cluster.external_name.is_none());
+    all.extend(
+        clusters.map(|(name, cluster)| load_assignment(name, &store.endpoints(&cluster.service, &cluster.port_name))),
+    );
+    all
 }
 
 /// The values of `--output` for other control planes.

@@ -13,7 +13,7 @@ use crate::time_format;
 use super::RegistryState;
 use super::gaps::CountGaps;
 use super::ledger::HostSummary;
-use super::places::{BackendHost, BackendStanding, HostKey, PublishedService};
+use super::places::{BackendHost, BackendPlaces, BackendStanding, ClusterId, HostKey, PublishedService};
 
 /// All sessions that are known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -173,19 +173,59 @@ pub(super) fn sessions(content: &RegistryState, now: Timestamp) -> SessionCounts
 ///
 /// Any pod may ask, so all hosts are looked at in the pod's own namespaces only.
 pub(super) fn own(content: &RegistryState, ip: IpAddr, namespace: Option<&str>, now: Timestamp) -> OwnSessions {
-    let RegistryState { ledger, places, .. } = content;
     let gaps = GapsBy::new(content, now);
-    let served = || {
-        let served = places.published();
-        served.filter(|(_, served)| namespace.is_none_or(|own| served.service.namespace == own))
+    let mut own = OwnSessions {
+        known: false,
+        sessions: 0,
+        streams: 0,
+        since: content.since,
+        gaps: CountGaps::default(),
     };
+    for (key, served, host) in hosts_of_pod(&content.places, ip, namespace) {
+        let streams = content.ledger.streams_of(key);
+        let of_host = content.ledger.summary(key, now);
+        let (sessions, uncounted) = (count(&of_host), uncounted(&of_host));
+        // Who is gone and has nothing left is not known any more.
+        if !host.is_backend() && sessions == 0 && streams == 0 && uncounted.is_complete() {
+            continue;
+        }
+        own.gaps.extend(&uncounted);
+        own.known = true;
+        own.gaps.extend(&gaps.of(served));
+        own.streams = own.streams.saturating_add(streams);
+        own.sessions = own.sessions.saturating_add(sessions);
+    }
+    if !own.known {
+        // An Envoy may have told of it before it was known.
+        own.gaps.extend(&gaps.everywhere);
+        let served = served(&content.places, namespace);
+        served.for_each(|(_, served)| own.gaps.extend(&gaps.of(served)));
+    }
+    own
+}
+
+/// What is published of a namespace's Services; of all, if there is none.
+fn served<'p>(
+    places: &'p BackendPlaces,
+    namespace: Option<&str>,
+) -> impl Iterator<Item = (&'p ClusterId, &'p PublishedService)> {
+    let served = places.published();
+    served.filter(move |(_, served)| namespace.is_none_or(|own| served.service.namespace == own))
+}
+
+/// The hosts of the pod that has an address, in a namespace's Services.
+fn hosts_of_pod<'p>(
+    places: &'p BackendPlaces,
+    ip: IpAddr,
+    namespace: Option<&str>,
+) -> Vec<(HostKey, &'p PublishedService, &'p BackendHost)> {
+    let served = || served(places, namespace);
     let (first, last) = (SocketAddr::new(ip, 0), SocketAddr::new(ip, u16::MAX));
-    let at_address: Vec<(HostKey, &PublishedService, &BackendHost)> = served()
-        .flat_map(|(cluster, served)| {
-            let hosts = served.hosts.range(&first..=&last);
-            hosts.map(move |(address, host)| ((*cluster, *address), served, host))
-        })
-        .collect();
+    let mut at_address = Vec::new();
+    for (cluster, served) in served() {
+        let hosts = served.hosts.range(first..=last);
+        at_address.extend(hosts.map(|(address, host)| ((*cluster, *address), served, host)));
+    }
     // A former pod may have had the address. A namespace's EndpointSlices say nothing of the pods of another one.
     let reused: BTreeSet<&str> = at_address
         .iter()
@@ -214,33 +254,7 @@ pub(super) fn own(content: &RegistryState, ip: IpAddr, namespace: Option<&str>, 
             owner.is_some_and(|owner| owners.contains(&(served.namespace(), owner)))
         });
     let without_owner = at_address.iter().filter(|(.., host)| host.owner.is_none()).copied();
-    let mut own = OwnSessions {
-        known: false,
-        sessions: 0,
-        streams: 0,
-        since: content.since,
-        gaps: CountGaps::default(),
-    };
-    for (key, served, host) in without_owner.chain(of_owners) {
-        let streams = ledger.streams_of(key);
-        let of_host = ledger.summary(key, now);
-        let (sessions, uncounted) = (count(&of_host), uncounted(&of_host));
-        // Who is gone and has nothing left is not known any more.
-        if !host.is_backend() && sessions == 0 && streams == 0 && uncounted.is_complete() {
-            continue;
-        }
-        own.gaps.extend(&uncounted);
-        own.known = true;
-        own.gaps.extend(&gaps.of(served));
-        own.streams = own.streams.saturating_add(streams);
-        own.sessions = own.sessions.saturating_add(sessions);
-    }
-    if !own.known {
-        // An Envoy may have told of it before it was known.
-        own.gaps.extend(&gaps.everywhere);
-        served().for_each(|(_, served)| own.gaps.extend(&gaps.of(served)));
-    }
-    own
+    without_owner.chain(of_owners).collect()
 }
 
 fn count(of_host: &HostSummary) -> usize {

@@ -186,6 +186,7 @@ fn tls(name: &str, hostname: &str, certificates: &[&str]) -> Listener {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "what each listener becomes")]
 fn listeners_with_tls_have_a_chain_and_routes_each() {
     let listeners = vec![
         tls("shop", "shop.example.com", &["shop"]),

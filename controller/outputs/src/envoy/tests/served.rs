@@ -126,6 +126,7 @@ fn secret() -> ObjectName {
     ObjectName::new("shop", "secret")
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm for each kind of change")]
 fn change(graph: &mut Graph, inputs: &mut Arc<FilterInputs>, step: &Step) {
     let mut listener = |index: usize, change: &mut dyn FnMut(&mut Listener)| {
         let (port, name, _) = PORTS[index];

@@ -60,24 +60,12 @@ pub(crate) fn catch_up(
     let gateways = facts.changed_gateways(facts_before);
     let services = differing(&facts_before.without_service, &facts.without_service);
     let of_gateways = |name: &ObjectName, report: &PolicyReport| {
-        let mut ancestors = report
-            .ancestors
-            .iter()
-            .map(|ancestor| gateway_of(&ancestor.ancestor_ref, name));
-        ancestors.any(|gateway| gateways.contains(&gateway))
+        let mut ancestors = report.ancestors.iter();
+        ancestors.any(|ancestor| gateways.contains(&gateway_of(&ancestor.ancestor_ref, name)))
     };
     let mut changed = BTreeSet::new();
-    // The object may be gone, and its status may not be known yet.
     let mut set = |kind: Kind, name: &ObjectName, wanted: Option<Option<DesiredStatus>>| {
-        let digested = |wanted: DesiredStatus| {
-            let alone = merge(kind, &serde_json::Value::Null, &wanted, &facts.controller, "");
-            Some(Some((status_digest(kind, &alone, &facts.controller)?, wanted)))
-        };
-        let of_kind = desired.entry(kind).or_default();
-        match wanted.and_then(|wanted| wanted.map_or(Some(None), digested)) {
-            Some(wanted) => drop(of_kind.insert(name.clone(), wanted)),
-            None => drop(of_kind.remove(name)),
-        }
+        set(desired, kind, name, wanted, &facts.controller);
         changed.insert((kind, name.clone()));
     };
     for (name, _, report) in changes(&before.gateway_classes, &reports.gateway_classes) {
@@ -114,11 +102,8 @@ pub(crate) fn catch_up(
     let all = reports.backend_tls_policies.iter();
     let others = all.filter(|(name, report)| of_gateways(name, report));
     for (name, report) in changed_or(&before.backend_tls_policies, &reports.backend_tls_policies, others) {
-        set(
-            Kind::BackendTlsPolicy,
-            name,
-            report.map(|report| policy(name, report, facts)),
-        );
+        let wanted = report.map(|report| policy(name, report, facts));
+        set(Kind::BackendTlsPolicy, name, wanted);
     }
     for (name, _, report) in changes(&before.ingress_routes, &reports.ingress_routes) {
         let wanted = report.map(|report| DesiredStatus::Contour {
@@ -129,6 +114,26 @@ pub(crate) fn catch_up(
         set(Kind::IngressRoute, name, wanted.map(Some));
     }
     changed
+}
+
+/// Sets the status of an object, which may be gone (`None`), or whose status may not be known yet.
+#[expect(clippy::option_option, reason = "gone, and not known")]
+fn set(
+    desired: &mut DesiredStatuses,
+    kind: Kind,
+    name: &ObjectName,
+    wanted: Option<Option<DesiredStatus>>,
+    controller: &str,
+) {
+    let digested = |wanted: DesiredStatus| {
+        let alone = merge(kind, &serde_json::Value::Null, &wanted, controller, "");
+        Some(Some((status_digest(kind, &alone, controller)?, wanted)))
+    };
+    let of_kind = desired.entry(kind).or_default();
+    match wanted.and_then(|wanted| wanted.map_or(Some(None), digested)) {
+        Some(wanted) => drop(of_kind.insert(name.clone(), wanted)),
+        None => drop(of_kind.remove(name)),
+    }
 }
 
 /// What differs, and `others`, each as it is now.
@@ -376,6 +381,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of Gateways")]
     fn what_one_gateway_acknowledged_made_the_statuses_of_all_again() {
         const GATEWAYS: [&str; 3] = ["a", "b", "c"];
         let name = |name: &str| ObjectName::new("shop", name);

@@ -168,6 +168,33 @@ impl EventFailure {
     }
 }
 
+/// What has become of a round of Events so far.
+#[derive(Debug, Default)]
+struct EventRound {
+    /// The namespaces that take no Events.
+    closed: BTreeSet<limpet_api::Text>,
+    /// How many Events were written in each namespace.
+    in_a_row: BTreeMap<limpet_api::Text, usize>,
+    /// Whether the API server does not answer.
+    is_away: bool,
+}
+
+impl EventRound {
+    /// How long an Event has to wait: until its problem has lasted for long, and until its namespace may have one more.
+    fn wait(&self, regarding: &EventObject, problem: &StatusEvent, known: EventOutcome, now: Instant) -> Duration {
+        let left = match known {
+            EventOutcome::Noticed(since) => problem.patience.saturating_sub(now.duration_since(since)),
+            EventOutcome::Settled => return Duration::ZERO,
+            EventOutcome::Failed => Duration::ZERO,
+        };
+        let in_a_row = self.in_a_row.get(&regarding.name.namespace);
+        if left.is_zero() && in_a_row.is_some_and(|written| *written >= IN_A_ROW) {
+            return BETWEEN;
+        }
+        left
+    }
+}
+
 impl EventRecorder {
     pub(crate) fn new(client: Client, controller: String, instance: String) -> Self {
         Self {
@@ -190,25 +217,17 @@ impl EventRecorder {
         let is_due = self.retry_due.is_none_or(|again| again <= now);
         let mut rest: Option<Duration> = None;
         let mut before = std::mem::take(&mut self.reported);
-        let mut closed = BTreeSet::new();
-        let mut in_a_row: BTreeMap<limpet_api::Text, usize> = BTreeMap::new();
-        let (mut is_away, mut has_failed) = (!is_due, false);
+        let mut has_failed = false;
+        let mut round = EventRound {
+            is_away: !is_due,
+            ..EventRound::default()
+        };
         for (regarding, problems) in problems {
             let mut before = before.remove(&regarding).unwrap_or_default();
             let mut told = BTreeMap::new();
             for problem in problems {
                 let known = before.remove(&problem).unwrap_or(EventOutcome::Noticed(now));
-                let left = match known {
-                    EventOutcome::Noticed(since) => problem.patience.saturating_sub(now.duration_since(since)),
-                    EventOutcome::Settled | EventOutcome::Failed => Duration::ZERO,
-                };
-                let of_namespace = in_a_row.entry(regarding.name.namespace.clone()).or_default();
-                let is_settled = known == EventOutcome::Settled;
-                let left = if left.is_zero() && !is_settled && *of_namespace >= IN_A_ROW {
-                    BETWEEN
-                } else {
-                    left
-                };
+                let left = round.wait(&regarding, &problem, known, now);
                 if !left.is_zero() {
                     rest = Some(rest.map_or(left, |rest| rest.min(left)));
                     told.insert(problem, known);
@@ -220,32 +239,10 @@ impl EventRecorder {
                         tracing::warn!(kind = regarding.kind, object = %regarding.name, reason, left_out, "{note}");
                     }
                 }
-                let outcome = if is_settled {
+                let outcome = if known == EventOutcome::Settled {
                     EventOutcome::Settled
-                } else if is_away || closed.contains(&regarding.name.namespace) {
-                    EventOutcome::Failed
                 } else {
-                    *of_namespace += 1;
-                    match self.create(&regarding, &problem).await {
-                        Ok(()) => EventOutcome::Settled,
-                        Err(error) => {
-                            let EventObject { kind, name, .. } = &regarding;
-                            if let Some(left_out) = self.logs.permit() {
-                                tracing::warn!(kind, object = %name, %error, left_out, "an Event cannot be written");
-                            }
-                            match EventFailure::of(&error) {
-                                EventFailure::Refused => EventOutcome::Settled,
-                                EventFailure::Namespace => {
-                                    closed.insert(regarding.name.namespace.clone());
-                                    EventOutcome::Failed
-                                }
-                                EventFailure::Server => {
-                                    is_away = true;
-                                    EventOutcome::Failed
-                                }
-                            }
-                        }
-                    }
+                    self.attempt(&regarding, &problem, &mut round).await
                 };
                 has_failed |= outcome == EventOutcome::Failed;
                 told.insert(problem, outcome);
@@ -262,6 +259,27 @@ impl EventRecorder {
             .retry_due
             .map(|again| again.saturating_duration_since(Instant::now()));
         rest.into_iter().chain(again).min()
+    }
+
+    /// Writes an Event, if this round still may.
+    async fn attempt(&self, regarding: &EventObject, problem: &StatusEvent, round: &mut EventRound) -> EventOutcome {
+        let EventObject { kind, name, .. } = regarding;
+        if round.is_away || round.closed.contains(&name.namespace) {
+            return EventOutcome::Failed;
+        }
+        *round.in_a_row.entry(name.namespace.clone()).or_default() += 1;
+        let Err(error) = self.create(regarding, problem).await else {
+            return EventOutcome::Settled;
+        };
+        if let Some(left_out) = self.logs.permit() {
+            tracing::warn!(kind, object = %name, %error, left_out, "an Event cannot be written");
+        }
+        match EventFailure::of(&error) {
+            EventFailure::Refused => return EventOutcome::Settled,
+            EventFailure::Namespace => drop(round.closed.insert(name.namespace.clone())),
+            EventFailure::Server => round.is_away = true,
+        }
+        EventOutcome::Failed
     }
 
     async fn create(&self, regarding: &EventObject, problem: &StatusEvent) -> Result<(), Error> {
