@@ -93,3 +93,109 @@ impl ControlPlane {
         manifests
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+
+    use limpet_api::{Kind, ObjectRef};
+    use limpet_core::config::schema::PolicyConfig;
+    use limpet_model::graph::{
+        Action, AskedBy, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, Route, RuleName, RuleOrigin,
+        Session, SessionUse, VirtualHost,
+    };
+    use limpet_model::{FewSet, Graph, Map, Objects};
+    use serde_json::json;
+
+    use super::*;
+    use crate::envoy::EnvoyOptions;
+    use crate::{FilterInputs, FilterKeys};
+
+    /// A route of the namespace `team` with sessions, at the Gateway `infra/web`.
+    fn graph() -> Graph {
+        let gateway = ObjectName::new("infra", "web");
+        let rule = RuleName("httproute/team/cart/all".into());
+        let route = Route {
+            rule: rule.clone(),
+            matches: Match::default(),
+            action: Action::Forward(Forward {
+                session: Session::EachDestination(SessionUse {
+                    policy: "web".into(),
+                    scope: "team/cart".into(),
+                }),
+                ..Forward::default()
+            }),
+            request_headers: HeaderChanges::default(),
+            response_headers: HeaderChanges::default(),
+            cors: None,
+        };
+        let listener = Listener {
+            name: "http".to_owned(),
+            hostname: Hostname::Any,
+            certificates: None,
+            tls_minimum: None,
+            virtual_hosts: Listener::hosts([VirtualHost {
+                hostname: Hostname::Any,
+                routes: vec![route],
+            }]),
+        };
+        let content = Gateway {
+            ports: [(80, vec![listener])].into(),
+            ..Gateway::default()
+        };
+        let mut gateways = FewSet::default();
+        gateways.extend([gateway.clone()]);
+        let origin = RuleOrigin {
+            route: ObjectRef {
+                kind: Kind::HttpRoute,
+                name: ObjectName::new("team", "cart"),
+            },
+            index: 0,
+            name: Some("all".to_owned()),
+            gateways,
+            asked_by: AskedBy::Backends(Vec::new()),
+        };
+        let policy: PolicyConfig = serde_json::from_value(json!({"cookie": {"name": "web"}})).unwrap();
+        Graph {
+            gateways: Map::unit(gateway, Arc::new(content)),
+            rules: [(rule, origin)].into_iter().collect(),
+            policies: [("web".to_owned(), policy)].into_iter().collect(),
+            ..Graph::default()
+        }
+    }
+
+    #[test]
+    fn objects_of_all_tenants_took_the_turns_of_the_gateways_namespace() {
+        let (graph, options) = (graph(), EnvoyOptions::default());
+        let source = ManifestInputs {
+            objects: &Objects::default(),
+            graph: &graph,
+            options: &options,
+            inputs: &FilterInputs::with_keys(FilterKeys::Listed(Vec::new())),
+            retained: &BTreeMap::new(),
+        };
+        let tenants = |plane: ControlPlane| -> BTreeSet<(&str, String)> {
+            let objects = plane.manifests(&source).objects;
+            let tenants = objects.iter().map(|one| (one.definition.kind, one.tenant.to_string()));
+            tenants.collect()
+        };
+        let [infra, team] = ["infra", "team"].map(str::to_owned);
+        // The filters around ours are in an EnvoyFilter, too.
+        let expected = [
+            ("EnvoyFilter", infra.clone()),
+            ("EnvoyFilter", team.clone()),
+            ("WasmPlugin", infra.clone()),
+        ];
+        let istio = IstioOptions {
+            url: Some("oci://limpet".to_owned()),
+            ..IstioOptions::default()
+        };
+        assert_eq!(tenants(ControlPlane::Istio(istio)), expected.into());
+        let expected = [("EnvoyExtensionPolicy", team), ("EnvoyPatchPolicy", infra)];
+        let options = EnvoyGatewayOptions::default();
+        assert_eq!(tenants(ControlPlane::EnvoyGateway(options)), expected.into());
+    }
+}

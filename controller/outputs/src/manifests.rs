@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_model::{Extent, Graph, Objects, Unsupported};
 
 use super::envoy::EnvoyOptions;
@@ -66,6 +66,9 @@ pub struct Manifest {
     pub name: ObjectName,
     /// The Gateways whose proxies the object is for.
     pub gateways: BTreeSet<ObjectName>,
+    /// The namespace of what the object was made of, in whose turn it is written: that of a route, or of the Gateway
+    /// where the object serves several routes. The object itself may be in another one.
+    pub tenant: Text,
     /// The owner, in the same namespace. The cluster deletes both together.
     pub owner: Option<ManifestOwner>,
     /// Labels besides those that say who has written it.

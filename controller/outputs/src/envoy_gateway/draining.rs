@@ -31,6 +31,7 @@ pub(super) fn patches(source: &ManifestInputs<'_>, rules: &[SessionRule<'_>]) ->
                 definition: &PATCH_POLICY,
                 name: ObjectName::new(&gateway.namespace, &name(gateway)),
                 gateways: [gateway.clone()].into(),
+                tenant: gateway.namespace.clone(),
                 owner: owner(source, gateway),
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),

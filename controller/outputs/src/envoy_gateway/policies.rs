@@ -31,6 +31,7 @@ pub(super) fn policies(
                 definition: &EXTENSION_POLICY,
                 name: ObjectName::new(&route.name.namespace, &name(rule)),
                 gateways: rule.origin.gateways.iter().cloned().collect(),
+                tenant: route.name.namespace.clone(),
                 owner: owner(source, rule),
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),

@@ -188,6 +188,7 @@ impl GatewayDeployment<'_> {
             definition,
             name: self.deployment.name.clone(),
             gateways: BTreeSet::from([self.gateway.clone()]),
+            tenant: self.gateway.namespace.clone(),
             owner: self.owner.clone(),
             labels,
             annotations: texts("annotations"),

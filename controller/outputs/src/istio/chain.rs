@@ -25,6 +25,7 @@ pub(super) fn manifest(source: &ManifestInputs<'_>, gateway: &ObjectName) -> Man
         definition: &ENVOY_FILTER,
         name: object_name(gateway, format!("limpet-chain-{}", gateway.name)),
         gateways: BTreeSet::from([gateway.clone()]),
+        tenant: gateway.namespace.clone(),
         owner: owned_by_gateway(source, gateway),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

@@ -60,6 +60,7 @@ pub(super) fn manifest(
         definition: &WASM_PLUGIN,
         name: name(gateway),
         gateways: BTreeSet::from([gateway.clone()]),
+        tenant: gateway.namespace.clone(),
         owner: owned_by_gateway(source, gateway),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),

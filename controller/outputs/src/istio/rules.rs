@@ -59,6 +59,7 @@ pub(super) fn add(
                 definition: &ENVOY_FILTER,
                 name: object_name(gateway, name(gateway, origin, rule)),
                 gateways: BTreeSet::from([gateway.clone()]),
+                tenant: origin.route.name.namespace.clone(),
                 owner: owner(source, gateway, origin),
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),

@@ -256,7 +256,7 @@ mod tests {
             inputs: Arc::new(FilterInputs::with_keys(FilterKeys::Listed(Vec::new()))),
             life: Duration::from_secs(3600),
             versions: BTreeMap::new(),
-            generation: 0,
+            generation: 1,
         }
     }
 

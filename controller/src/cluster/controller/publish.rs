@@ -10,7 +10,7 @@ use super::metrics::Metrics;
 use super::quarantine::{Quarantine, RouteStanding};
 use super::retained_policies::{Moment, RetainedState};
 use super::target::PublicationTarget;
-use crate::cluster::reconcile::delivery::{Delivery, PublishedFilter};
+use crate::cluster::reconcile::delivery::PublishedFilter;
 use crate::cluster::reconcile::manifests::DesiredManifests;
 use crate::cluster::reconcile::replicas::{RefusedRoute, ReplicaView};
 use crate::cluster::sessions::{PublishedCluster, SessionRegistry};
@@ -134,11 +134,7 @@ impl Publisher {
     /// The Gateways whose retained policies no Envoy needs any more, because all of theirs have the published routes.
     /// Which Envoys other Gateways have is of no account.
     pub(crate) fn needless_retained(&self) -> BTreeSet<ObjectName> {
-        let has_all = |gateway: &&ObjectName| match (&self.target.delivery, &self.published_filter) {
-            (Delivery::Xds(status), _) => status.is_settled(&gateway.to_string()),
-            (delivery, Some(published_filter)) => delivery.has_all(published_filter),
-            (_, None) => true,
-        };
+        let has_all = |gateway: &&ObjectName| self.target.delivery.has_all(gateway, self.generation);
         let retained = self.published.iter().flat_map(|published| &published.retained);
         let awaited = retained.filter(|(_, retained)| retained.is_for_earlier_routes());
         awaited.map(|(gateway, _)| gateway).filter(has_all).cloned().collect()
@@ -177,11 +173,14 @@ impl Publisher {
                     (Arc::clone(filter.name()), filter.version()),
                 ))
             });
+            // Other changes restart no wait for a keyring.
+            let former = self.published_filter.as_ref();
+            let former = former.filter(|former| former.inputs == made.inputs);
             self.published_filter = Some(PublishedFilter {
                 inputs: Arc::clone(&made.inputs),
                 life,
                 versions: versions.collect(),
-                generation: self.generation,
+                generation: former.map_or(self.generation, |former| former.generation),
             });
             self.published = Some(made);
         }

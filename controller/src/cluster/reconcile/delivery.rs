@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::cluster::reconcile::manifests::WrittenManifests;
 use crate::cluster::reconcile::reconcile_loop::changed_or_never;
+use limpet_api::ObjectName;
 use limpet_outputs::FilterInputs;
 use limpet_resources::{Name, ResourceType, ResourceVersion};
 use limpet_xds::AckStatus;
@@ -21,7 +22,7 @@ pub(crate) struct PublishedFilter {
     pub(crate) life: Duration,
     /// Over xDS: the name of the resource, and its version, in each group.
     pub(crate) versions: BTreeMap<Name, (Name, ResourceVersion)>,
-    /// In objects: their generation.
+    /// In objects: the first generation of those with these inputs.
     pub(crate) generation: u64,
 }
 
@@ -48,11 +49,11 @@ impl Delivery {
         }
     }
 
-    /// Whether proxies have all that was written with it, too. For objects alone: Envoys acknowledge each resource.
-    pub(crate) fn has_all(&self, published_filter: &PublishedFilter) -> bool {
+    /// Whether the proxies of this Gateway have all of theirs; with objects: of this generation of them.
+    pub(crate) fn has_all(&self, gateway: &ObjectName, generation: u64) -> bool {
         match self {
-            Self::Xds(_) => self.has(published_filter),
-            Self::Objects { written, .. } => self.has(published_filter) && written.borrow().complete,
+            Self::Xds(status) => status.is_settled(&gateway.to_string()),
+            Self::Objects { written, .. } => written.borrow().has_all(generation, gateway),
         }
     }
 

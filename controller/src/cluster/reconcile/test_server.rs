@@ -12,15 +12,30 @@ pub(super) type Asked = Arc<Mutex<Vec<String>>>;
 
 /// A client of an API server that answers so, by the request.
 pub(super) fn client(answer: impl Fn(&str) -> (u16, Value) + Clone + Send + Sync + 'static) -> (Client, Asked) {
+    client_with_bodies(move |request, _| answer(request))
+}
+
+/// A client of an API server that answers so, by the request and its body.
+pub(super) fn client_with_bodies(
+    answer: impl Fn(&str, Value) -> (u16, Value) + Clone + Send + Sync + 'static,
+) -> (Client, Asked) {
     let asked = Asked::default();
     let asks = Arc::clone(&asked);
     let serve = move |request: Request<Body>| {
-        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
-        let of_request = format!("{} {path}", request.method());
-        let (code, value) = answer(&of_request);
-        asks.lock().unwrap().push(of_request);
-        let response = Response::builder().status(code).body(value.to_string().into_bytes());
-        async move { Ok::<_, std::io::Error>(response.unwrap().map(Body::from)) }
+        let (answer, asks) = (answer.clone(), Arc::clone(&asks));
+        async move {
+            let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+            let of_request = format!("{} {path}", request.method());
+            let body = request
+                .into_body()
+                .collect_bytes()
+                .await
+                .map_err(std::io::Error::other)?;
+            let (code, value) = answer(&of_request, serde_json::from_slice(&body).unwrap_or_default());
+            asks.lock().unwrap().push(of_request);
+            let response = Response::builder().status(code).body(value.to_string().into_bytes());
+            Ok::<_, std::io::Error>(response.unwrap().map(Body::from))
+        }
     };
     (Client::new(tower::service_fn(serve), "default"), asked)
 }

@@ -1,8 +1,13 @@
 use super::*;
 
+use tokio::sync::watch;
+
+use crate::cluster::controller::target::ObjectTarget;
+use crate::cluster::reconcile::delivery::Delivery;
 use limpet_model::Settings;
 use limpet_model::graph::{Balance, Cluster, ClusterLimits, Protocol};
-use limpet_outputs::FilterKeys;
+use limpet_outputs::istio::IstioOptions;
+use limpet_outputs::{ControlPlane, FilterKeys};
 use limpet_resources::Resource;
 
 pub(super) fn publisher() -> (Publisher, Snapshots) {
@@ -12,15 +17,18 @@ pub(super) fn publisher() -> (Publisher, Snapshots) {
         objects: None,
         envoys: None,
     };
+    (publisher_to(target, &snapshots), snapshots)
+}
+
+fn publisher_to(target: PublicationTarget, snapshots: &Snapshots) -> Publisher {
     let (metrics, _) = Metrics::new();
-    let publisher = Publisher::new(
+    Publisher::new(
         snapshots.clone(),
         metrics,
         EnvoyOptions::default(),
         target,
         SessionRegistry::new(),
-    );
-    (publisher, snapshots)
+    )
 }
 
 fn built(publisher: &mut Publisher) -> BuildResult {
@@ -85,4 +93,36 @@ fn what_dns_has_the_endpoints_of_gets_none_from_us() {
     assert_eq!(publisher.clusters_of(&service("outside"), "http"), 0);
     let both = [service("inside"), service("outside")].into();
     assert_eq!(publisher.publish_endpoints(&both, |_, _| Vec::new()), 1);
+}
+
+#[test]
+fn changes_of_objects_restarted_the_wait_for_a_keyring() {
+    let (desired, wanted) = watch::channel(None);
+    let snapshots = Snapshots::new();
+    let target = PublicationTarget {
+        delivery: Delivery::Xds(snapshots.status()),
+        objects: Some(ObjectTarget {
+            plane: Arc::new(ControlPlane::Istio(IstioOptions::default())),
+            desired,
+        }),
+        envoys: None,
+    };
+    let mut publisher = publisher_to(target, &snapshots);
+    let mut publish = |gateway: &str, keys: Vec<_>| {
+        let contour = serde_json::json!({"gateway": gateway});
+        let settings = Settings {
+            contour: Some(serde_json::from_value(contour).unwrap()),
+            ..Settings::default()
+        };
+        let inputs = Arc::new(FilterInputs::with_keys(FilterKeys::Listed(keys)));
+        let built = publisher.builder(inputs, false).build(Arc::default(), &settings);
+        publisher.publish(built, |_, _| Vec::new());
+        let wanted = wanted.borrow().as_ref().map(|wanted| wanted.generation);
+        (wanted, publisher.published_filter().map(|filter| filter.generation))
+    };
+    assert_eq!(publish("web/one", Vec::new()), (Some(1), Some(1)));
+    assert_eq!(publish("web/two", Vec::new()), (Some(2), Some(1)));
+    let key = serde_json::json!({"id": 1, "env": "KEY", "state": "signing"});
+    let key = serde_json::from_value(key).unwrap();
+    assert_eq!(publish("web/two", vec![key]), (Some(3), Some(3)));
 }

@@ -8,13 +8,17 @@ use serde_json::Value;
 use limpet_api::ObjectName;
 use limpet_model::envoys_name;
 use limpet_outputs::envoys::merge_key;
-use limpet_outputs::manifests::{ManifestKind, Manifests};
+use limpet_outputs::manifests::{Manifest, ManifestKind, Manifests};
 
 /// Our existing objects.
 pub(super) type LiveObjects = BTreeMap<ManifestKey, DynamicObject>;
 
 /// A kind and a name.
 pub(super) type ManifestKey = (&'static ManifestKind, ObjectName);
+
+pub(super) fn key(manifest: &Manifest) -> ManifestKey {
+    (manifest.definition, manifest.name.clone())
+}
 
 /// What the API server made of what was applied, where it is not the same: it writes quantities in its own way, and
 /// leaves out what is empty. As applied, and as it is there.

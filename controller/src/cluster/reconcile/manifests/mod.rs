@@ -2,7 +2,8 @@
 //! leader writes.
 //!
 //! - `difference`: compares existing objects with the wanted ones. Pure.
-//! - `reconciler`: writes them, stage by stage. `results`, `complaints`: what is reported of that.
+//! - `reconciler`: writes them, in turns. `propagation`: what waits until proxies have the filter. `results`,
+//!   `complaints`: what is reported of that.
 //! - `recipient`: who the objects are for.
 //! - `rollout`: whether the pods of a Deployment come up.
 //! - `scale`: how many pods a Deployment has, where somebody else decides that.
@@ -11,6 +12,7 @@
 
 mod complaints;
 mod difference;
+mod propagation;
 mod proxies;
 mod recipient;
 mod reconciler;

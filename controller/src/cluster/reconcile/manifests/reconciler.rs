@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant as SteadyTime};
 
@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::complaints::OrphanDiagnostics;
-use super::difference::{LiveObjects, ManifestKey, NormalizedObjects, excess, is_as_wanted, keep};
+use super::difference::{LiveObjects, ManifestKey, NormalizedObjects, excess, is_as_wanted, keep, key};
+use super::propagation::Propagation;
 use super::proxies;
 use super::recipient::ManifestRecipient;
 use super::results::ManifestResults;
@@ -20,7 +21,6 @@ use crate::cluster::kube::{Backoff, FIELD_MANAGER, StatusDigest, TruncatedObject
 use crate::cluster::reconcile::diagnostics::is_about_the_object;
 use crate::cluster::reconcile::reconcile_loop::{Closed, Reconcile};
 use crate::cluster::reconcile::turns::{DeferredRetries, RoundOrder};
-use crate::cluster::timer::at;
 use limpet_api::ObjectName;
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{
@@ -38,14 +38,15 @@ pub(crate) struct ManifestReconciler {
     recipient: ManifestRecipient,
     label: String,
     /// How long proxies need to get what was written.
-    propagation: Duration,
+    propagation_time: Duration,
+    propagation: Propagation,
     desired: watch::Receiver<Option<Arc<DesiredManifests>>>,
     leads: watch::Receiver<bool>,
     sender: watch::Sender<WrittenManifests>,
     complaints: OrphanDiagnostics,
     backoff: Backoff,
-    /// When all proxies should have the generation that was written last.
-    settle_due: Option<Instant>,
+    /// The generations that were written, and when all proxies should have the keyring of each.
+    settling: VecDeque<(u64, Instant)>,
     normalized: NormalizedObjects,
     order: RoundOrder,
     /// What was refused.
@@ -70,7 +71,7 @@ struct ListedObjects {
 /// How a round ended.
 enum ManifestRound {
     /// Everything is written, or refused.
-    Done(ManifestResults),
+    Done(Box<ManifestResults>),
     /// Something else is wanted meanwhile, or this replica does not lead any more.
     Outdated,
 }
@@ -79,15 +80,9 @@ impl Reconcile for ManifestReconciler {
     const GATHER: Duration = Duration::from_millis(50);
 
     async fn changed(&mut self) -> Result<(), Closed> {
-        loop {
-            tokio::select! {
-                changed = self.desired.changed() => return Ok(changed?),
-                changed = self.leads.changed() => return Ok(changed?),
-                () = at(self.settle_due) => {
-                    self.settle_due = None;
-                    self.sender.send_modify(|written| written.settled = true);
-                }
-            }
+        tokio::select! {
+            changed = self.desired.changed() => Ok(changed?),
+            changed = self.leads.changed() => Ok(changed?),
         }
     }
 
@@ -97,6 +92,8 @@ impl Reconcile for ManifestReconciler {
         let (true, Some(wanted)) = (leads, wanted) else {
             self.complaints.report(&BTreeMap::new());
             self.waiting = DeferredRetries::default();
+            self.propagation.clear();
+            self.settling.clear();
             return None;
         };
         match self.round(&wanted).await {
@@ -104,10 +101,15 @@ impl Reconcile for ManifestReconciler {
             Ok(ManifestRound::Done(found)) => {
                 self.backoff.reset();
                 self.publish(&wanted, &found);
-                let look = if found.is_settled() { LOOK } else { LOOK / 5 };
+                let is_settled = found.is_settled() && !self.propagation.settles(Instant::now());
+                let look = if is_settled { LOOK } else { LOOK / 5 };
                 let rest = self.waiting.rest(SteadyTime::now());
                 // A look lists objects of all, so what is due comes with others.
-                Some(rest.map_or(look, |rest| rest.clamp(LOOK / 5, look)))
+                let look = rest.map_or(look, |rest| rest.clamp(LOOK / 5, look));
+                let due = self.settling.front().map(|(_, due)| *due);
+                let due = due.into_iter().chain(found.due);
+                let rests = due.map(|due| due.saturating_duration_since(Instant::now()));
+                Some(rests.fold(look, Duration::min))
             }
             Err(error) => {
                 tracing::warn!(%error, "the objects for {} cannot be written", self.recipient.name());
@@ -132,13 +134,14 @@ impl ManifestReconciler {
             client,
             recipient,
             label: controller_label(controller_name),
-            propagation,
+            propagation_time: propagation,
+            propagation: Propagation::new(propagation),
             desired: wanted,
             leads,
             sender: told,
             complaints,
             backoff: Backoff::of_the_api(),
-            settle_due: None,
+            settling: VecDeque::new(),
             normalized: NormalizedObjects::new(),
             order: RoundOrder::default(),
             waiting: DeferredRetries::default(),
@@ -148,29 +151,47 @@ impl ManifestReconciler {
         (reconciler, written)
     }
 
+    /// Lets time pass.
+    #[cfg(test)]
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.propagation.pass(time);
+        for (_, due) in &mut self.settling {
+            *due -= time;
+        }
+    }
+
     fn publish(&mut self, wanted: &DesiredManifests, found: &ManifestResults) {
         self.complaints.report(&found.undeleted);
+        let former = self.sender.borrow().conditions.clone();
         let condition = |gateway: &ObjectName| match &self.recipient {
-            ManifestRecipient::Plane(plane) => Some(found.condition(gateway, plane.name())),
+            ManifestRecipient::Plane(plane) => {
+                let condition = found.condition(gateway, plane.name());
+                condition.or_else(|| former.get(gateway).cloned())
+            }
             ManifestRecipient::Envoys(_) => found.of_envoys(gateway),
         };
         let conditions = wanted.gateways.iter();
         let conditions = conditions.filter_map(|gateway| Some((gateway.clone(), condition(gateway)?)));
         let conditions: BTreeMap<_, _> = conditions.collect();
-        let is_complete = found.problems.is_empty();
-        let settles = &mut self.settle_due;
+        let now = Instant::now();
+        let mut complete = self.propagation.settled(&wanted.gateways, now);
+        complete.retain(|gateway| !found.problems.contains_key(gateway) && !found.held.contains(gateway));
+        let settling = &mut self.settling;
+        let time = self.propagation_time;
         self.sender.send_if_modified(|written| {
             let before = written.clone();
             written.conditions = conditions;
             written.stuck = found.stuck();
             written.outdated.clone_from(&found.outdated);
+            (written.seen, written.complete) = (wanted.generation, complete);
             // Proxies do not have what could not be written.
-            let is_new = written.generation != wanted.generation;
-            if found.outdated.is_empty() && (is_new || is_complete && !written.complete) {
-                *settles = Some(Instant::now() + self.propagation);
-                written.generation = wanted.generation;
-                written.settled = false;
-                written.complete = is_complete;
+            let last = settling.back().map_or(written.generation, |(last, _)| *last);
+            if found.outdated.is_empty() && last != wanted.generation {
+                settling.push_back((wanted.generation, now + time));
+            }
+            let settled = settling.partition_point(|(_, due)| *due <= now);
+            if let Some((generation, _)) = settling.drain(..settled).next_back() {
+                written.generation = generation;
             }
             *written != before
         });
@@ -185,28 +206,32 @@ impl ManifestReconciler {
         let keys: BTreeSet<ManifestKey> = manifests.iter().map(|manifest| key(manifest)).collect();
         self.waiting
             .retain(|key| keys.contains(key) || there.live.contains_key(key));
-        for stage in [WriteStage::Filter, WriteStage::Routes] {
-            let Some(wrote) = self.write_stage(stage, manifests, &there, &mut found).await? else {
-                return Ok(ManifestRound::Outdated);
-            };
-            found.wrote |= wrote;
-            let later = || {
-                let mut later = manifests.iter().filter(|manifest| manifest.stage > stage);
-                later.any(|manifest| !self.is_there(manifest, &self.object(manifest), &there.live))
-            };
-            if wrote && later() && self.outdated_within(self.propagation).await {
-                return Ok(ManifestRound::Outdated);
-            }
+        let mut is_through = self
+            .write_stage(WriteStage::Filter, manifests, &there, &mut found)
+            .await?;
+        let excess: Vec<_> = excess(&there.live, &wanted.manifests).collect();
+        let keys = excess
+            .iter()
+            .map(|(definition, name, _)| (*definition, (*name).clone()));
+        self.propagation.admit(manifests, keys.collect(), Instant::now());
+        // Filters of one tenant may change all the time, and routes of others do not wait for these.
+        is_through &= self
+            .write_stage(WriteStage::Routes, manifests, &there, &mut found)
+            .await?;
+        if !is_through {
+            return Ok(ManifestRound::Outdated);
         }
-        let excess = excess(&there.live, &wanted.manifests);
         for (definition, name, object) in self.order.begin(excess, |(_, name, _)| &name.namespace) {
             if self.is_outdated() {
                 return Ok(ManifestRound::Outdated);
             }
-            self.delete(definition, name, object, &mut found).await?;
+            let due = self.propagation.due(&(definition, name.clone()), None);
+            if found.is_due(due) {
+                self.delete(definition, name, object, &mut found).await?;
+            }
         }
         self.check_proxies(wanted, &mut found).await;
-        Ok(ManifestRound::Done(found))
+        Ok(ManifestRound::Done(Box::new(found)))
     }
 
     /// Whether a round ends: the Lease was lost meanwhile, or there is newer input, and enough was written.
@@ -214,22 +239,23 @@ impl ManifestReconciler {
         !*self.leads.borrow() || self.order.may_end() && self.desired.has_changed().unwrap_or(true)
     }
 
-    /// Returns whether an object was written; `None`: the round ends.
+    /// Returns whether all objects of the stage had their turns; else the round ends.
     async fn write_stage(
         &mut self,
         stage: WriteStage,
         manifests: &[Arc<Manifest>],
         there: &ListedObjects,
         found: &mut ManifestResults,
-    ) -> Result<Option<bool>, Error> {
-        let mut wrote = false;
+    ) -> Result<bool, Error> {
         let of_stage = manifests.iter().filter(|manifest| manifest.stage == stage);
-        for manifest in self.order.begin(of_stage, |manifest| tenant(manifest)) {
+        for manifest in self.order.begin(of_stage, |manifest| &manifest.tenant) {
             if self.is_outdated() {
-                return Ok(None);
+                return Ok(false);
             }
-            match self.keep(manifest, there).await? {
+            match self.keep(manifest, there, found).await? {
+                ApplyOutcome::Held => found.held.extend(manifest.gateways.iter().cloned()),
                 ApplyOutcome::Unchanged => {
+                    self.propagation.record_unchanged(manifest, Instant::now());
                     let object = there.live.get(&(manifest.definition, manifest.name.clone()));
                     let object = object.and_then(|object| serde_json::to_value(object).ok());
                     for objection in object.iter().flat_map(|object| self.recipient.objections(object)) {
@@ -240,7 +266,10 @@ impl ManifestReconciler {
                         found.trouble(manifest, &trouble);
                     }
                 }
-                ApplyOutcome::Written => wrote = true,
+                ApplyOutcome::Written => {
+                    self.propagation.record(key(manifest), Some(manifest), Instant::now());
+                    found.wrote = true;
+                }
                 ApplyOutcome::Refused(ManifestRefusal { problem, is_invalid }) => {
                     found.outdated.extend(self.stays(manifest, there, &problem));
                     if is_invalid {
@@ -251,7 +280,7 @@ impl ManifestReconciler {
                 }
             }
         }
-        Ok(Some(wrote))
+        Ok(true)
     }
 
     /// Why proxies stay with a former keyring, if this object could not be written: it exists and has one. Without an
@@ -295,22 +324,6 @@ impl ManifestReconciler {
                 .or_default()
                 .insert(missing.clone());
         }
-    }
-
-    /// Waits for this time. Returns whether something else is wanted before it is over.
-    async fn outdated_within(&mut self, time: Duration) -> bool {
-        let wait = tokio::time::timeout(time, async {
-            tokio::select! {
-                _ = self.desired.changed() => {}
-                _ = self.leads.changed() => {}
-            }
-        });
-        if wait.await.is_err() {
-            return false;
-        }
-        // The next turn must see the change again.
-        self.desired.mark_changed();
-        true
     }
 
     async fn list_live(&self, wanted: &DesiredManifests) -> Result<ListedObjects, Error> {
@@ -382,8 +395,13 @@ impl ManifestReconciler {
         object
     }
 
-    /// Writes an object if it differs.
-    async fn keep(&mut self, manifest: &Manifest, there: &ListedObjects) -> Result<ApplyOutcome, Error> {
+    /// Writes an object if it differs, and proxies can have the filters that it needs.
+    async fn keep(
+        &mut self,
+        manifest: &Arc<Manifest>,
+        there: &ListedObjects,
+        found: &mut ManifestResults,
+    ) -> Result<ApplyOutcome, Error> {
         let ListedObjects { live, not_served, .. } = there;
         if let Some(why) = there.unreadable.get(manifest.name.namespace.as_str()) {
             return Ok(ApplyOutcome::refused(why.clone()));
@@ -406,11 +424,14 @@ impl ManifestReconciler {
             self.waiting.done(&key);
             return Ok(ApplyOutcome::Unchanged);
         }
+        if manifest.stage > WriteStage::Filter && !found.is_due(self.propagation.due(&key, Some(manifest))) {
+            return Ok(ApplyOutcome::Held);
+        }
         let input = StatusDigest::of(object.to_string().as_bytes());
         if let Some(refused) = self.waiting.outcome(&key, input, SteadyTime::now()) {
             return Ok(ApplyOutcome::Refused(refused.clone()));
         }
-        self.order.record_turn(tenant(manifest));
+        self.order.record_turn(&manifest.tenant);
         let outcome = self.write(manifest, object, known).await?;
         match &outcome {
             ApplyOutcome::Refused(refused) => {
@@ -494,8 +515,12 @@ impl ManifestReconciler {
         }
         self.order.record_turn(&name.namespace);
         match delete(&self.api(definition, name), &object.metadata).await {
-            Ok(true) => tracing::info!(kind, object = %name, "deleted"),
-            Ok(false) => {}
+            Ok(deleted) => {
+                self.propagation.record(key, None, Instant::now());
+                if deleted {
+                    tracing::info!(kind, object = %name, "deleted");
+                }
+            }
             // The others are deleted nevertheless.
             Err(Error::Api(status)) if is_about_the_object(status.code) => {
                 found.undeleted.insert(format!("{kind} {name}"), status.message.clone());
@@ -525,6 +550,8 @@ impl ManifestReconciler {
 /// The outcome of writing an object.
 enum ApplyOutcome {
     Unchanged,
+    /// It waits for filters.
+    Held,
     Written,
     Refused(ManifestRefusal),
 }
@@ -542,16 +569,6 @@ impl ApplyOutcome {
         let is_invalid = false;
         Self::Refused(ManifestRefusal { problem, is_invalid })
     }
-}
-
-fn key(manifest: &Manifest) -> ManifestKey {
-    (manifest.definition, manifest.name.clone())
-}
-
-/// The namespace that an object counts for: all objects of Envoys may be in one.
-fn tenant(manifest: &Manifest) -> &str {
-    let gateway = manifest.gateways.first();
-    &gateway.unwrap_or(&manifest.name).namespace
 }
 
 fn resource(definition: &ManifestKind) -> ApiResource {

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::complaints::UndeletedObjects;
 use super::rollout::RolloutProblem;
@@ -37,11 +38,24 @@ pub(super) struct ManifestResults {
     troubles: BTreeMap<ObjectName, RolloutProblem>,
     /// What is not wanted and cannot be deleted.
     pub(super) undeleted: UndeletedObjects,
+    /// The Gateways with objects that wait for filters.
+    pub(super) held: BTreeSet<ObjectName>,
+    /// When the first object has waited for filters long enough, if that is known.
+    pub(super) due: Option<Instant>,
     /// Whether something was written. The control plane may still object to it.
     pub(super) wrote: bool,
 }
 
 impl ManifestResults {
+    /// Whether this time has come; else, something waits for it.
+    pub(super) fn is_due(&mut self, due: Option<Instant>) -> bool {
+        if due.is_some_and(|due| due <= Instant::now()) {
+            return true;
+        }
+        self.due = self.due.into_iter().chain(due).min();
+        false
+    }
+
     pub(super) fn object_to(&mut self, manifest: &Manifest, objection: &Objection) {
         let by_gateway = match objection.extent {
             Extent::All => &mut self.refusals,
@@ -105,17 +119,19 @@ impl ManifestResults {
         Some(Condition::fails("Programmed", reason, joined_message(problems)))
     }
 
-    pub(super) fn condition(&self, gateway: &ObjectName, name: &str) -> Condition {
+    /// The condition of a Gateway of another control plane; `None`: the former one, until its objects are written.
+    pub(super) fn condition(&self, gateway: &ObjectName, name: &str) -> Option<Condition> {
         let wrong = self.problems.get(gateway).or_else(|| self.refusals.get(gateway));
-        match (wrong, self.parts.get(gateway)) {
+        Some(match (wrong, self.parts.get(gateway)) {
             (Some(wrong), _) => Condition::fails("Programmed", "Invalid", joined_message(wrong)),
             (None, Some(parts)) => Condition::holds("Programmed", "PartiallyProgrammed", joined_message(parts)),
+            (None, None) if self.held.contains(gateway) => return None,
             (None, None) => Condition::holds(
                 "Programmed",
                 "Programmed",
                 format!("The objects for {name} are written; {name} does not report whether proxies have them"),
             ),
-        }
+        })
     }
 }
 

@@ -20,12 +20,12 @@ pub(crate) struct DesiredManifests {
 /// What has been written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WrittenManifests {
-    /// The last generation whose keyring is in all objects that had one.
+    /// The last generation whose keyring is in all objects that had one, for so long that all proxies should have it.
     pub(crate) generation: u64,
-    /// Whether that is so for long enough that all proxies should have it.
-    pub(crate) settled: bool,
-    /// Whether everything else of it is written, too.
-    pub(crate) complete: bool,
+    /// The last generation that `complete` is about.
+    pub(crate) seen: u64,
+    /// The Gateways whose objects are all as wanted, for so long that their proxies should have them.
+    pub(crate) complete: BTreeSet<ObjectName>,
     /// The objects with another keyring that the API server refuses to change, in words.
     pub(crate) outdated: BTreeSet<String>,
     /// The condition `Programmed` of each Gateway.
@@ -37,6 +37,11 @@ pub(crate) struct WrittenManifests {
 impl WrittenManifests {
     /// Whether proxies have the keyring of this generation, or of a later one.
     pub(crate) fn has(&self, generation: u64) -> bool {
-        self.settled && self.generation >= generation
+        self.generation >= generation
+    }
+
+    /// Whether proxies of this Gateway have all of this generation, or of a later one.
+    pub(crate) fn has_all(&self, generation: u64, gateway: &ObjectName) -> bool {
+        self.seen >= generation && self.complete.contains(gateway)
     }
 }
