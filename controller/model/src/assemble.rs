@@ -29,7 +29,8 @@ type Precedence<'a> = (
 /// The place of what is answered with 500 only if no rule takes it.
 const LAST: u8 = 3;
 
-type Found<'a> = BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>;
+/// The routes of each listener, by Gateway and place, at their hosts.
+type FoundRoutes<'a> = BTreeMap<(&'a ObjectName, usize), BTreeMap<Hostname, Vec<(Precedence<'a>, Route)>>>;
 
 /// The graph. `sessions` has an entry for each of `routes`, with a session for each of its rules.
 pub(super) fn assemble(
@@ -40,7 +41,7 @@ pub(super) fn assemble(
     all: &Sessions,
 ) -> Graph {
     let mut graph = Graph::default();
-    let mut found: BTreeMap<(&ObjectName, usize), Found<'_>> = BTreeMap::new();
+    let mut found = FoundRoutes::new();
     for (route, sessions) in routes.iter().zip(sessions) {
         let served: Vec<&Attachment> = route
             .attachments
@@ -50,26 +51,14 @@ pub(super) fn assemble(
         if served.is_empty() {
             continue;
         }
-        let namespace: Arc<str> = route.object.name.namespace.as_str().into();
         if route.quarantined.is_some() {
             // Its hosts stay its own, even without any match: their requests must not go to a less specific host.
-            for attachment in &served {
-                let hosts = found.entry((&attachment.gateway, attachment.listener)).or_default();
-                for hostname in &attachment.hostnames {
-                    hosts.entry(hostname.clone()).or_default();
-                }
-            }
+            add_to_hosts(&mut found, &served, None);
         }
+        let namespace: Arc<str> = route.object.name.namespace.as_str().into();
         for (index, (rule, session)) in route.rules.iter().zip(sessions).enumerate() {
             add_clusters(&mut graph, rule, &session.session, all);
-            for backend in &rule.backends {
-                let namespaces = Arc::make_mut(graph.led_from.entry(backend.spec.service.clone()).or_default());
-                namespaces.insert(Arc::clone(&namespace));
-                if backend.spec.balance == Balance::RingHash {
-                    // Fences hold for the namespace in a session's scope, which is that of the Service.
-                    namespaces.insert(backend.spec.service.namespace.as_str().into());
-                }
-            }
+            add_led_from(&mut graph, rule, &namespace);
             if let Some(asked_by) = &session.asked_by {
                 let origin = RuleOrigin {
                     route: route.object.clone(),
@@ -80,24 +69,8 @@ pub(super) fn assemble(
                 };
                 graph.rules.entry(rule.name.clone()).or_insert(Arc::new(origin));
             }
-            let followed = rule.matches.iter().enumerate().map(|(place, matches)| {
-                let made = make(rule, matches, session.of_path(&matches.path), all);
-                (precedence(route, index, place, matches), made)
-            });
-            let otherwise = rule.otherwise.iter().enumerate().map(|(place, matches)| {
-                let ((_, length), rest, age, place) = precedence(route, index, place, matches);
-                (((LAST, length), rest, age, place), refuse(rule, matches))
-            });
-            for (precedence, made) in followed.chain(otherwise) {
-                for attachment in &served {
-                    let hosts = found.entry((&attachment.gateway, attachment.listener)).or_default();
-                    for hostname in &attachment.hostnames {
-                        hosts
-                            .entry(hostname.clone())
-                            .or_default()
-                            .push((precedence, made.clone()));
-                    }
-                }
+            for made in routes_of(route, (index, rule), session, all) {
+                add_to_hosts(&mut found, &served, Some(&made));
             }
         }
     }
@@ -113,6 +86,46 @@ pub(super) fn assemble(
         .map(|(name, policy)| (name.clone(), Arc::new(policy.clone())))
         .collect();
     graph
+}
+
+/// Adds a route at all hosts of these listeners; without a route, only the hosts.
+fn add_to_hosts<'a>(found: &mut FoundRoutes<'a>, served: &[&'a Attachment], made: Option<&(Precedence<'a>, Route)>) {
+    for attachment in served {
+        let hosts = found.entry((&attachment.gateway, attachment.listener)).or_default();
+        for hostname in &attachment.hostnames {
+            hosts.entry(hostname.clone()).or_default().extend(made.cloned());
+        }
+    }
+}
+
+/// Says that a route of this namespace leads to the backends of its rule.
+fn add_led_from(graph: &mut Graph, rule: &RouteRule<'_>, namespace: &Arc<str>) {
+    for backend in &rule.backends {
+        let namespaces = Arc::make_mut(graph.led_from.entry(backend.spec.service.clone()).or_default());
+        namespaces.insert(Arc::clone(namespace));
+        if backend.spec.balance == Balance::RingHash {
+            // Fences hold for the namespace in a session's scope, which is that of the Service.
+            namespaces.insert(backend.spec.service.namespace.as_str().into());
+        }
+    }
+}
+
+/// What the matches of a rule become: those that are followed, and those that are answered with 500.
+fn routes_of<'a>(
+    route: &'a RouteState<'_>,
+    (index, rule): (usize, &RouteRule<'_>),
+    session: &RuleSession,
+    all: &Sessions,
+) -> impl Iterator<Item = (Precedence<'a>, Route)> {
+    let followed = rule.matches.iter().enumerate().map(move |(place, matches)| {
+        let made = make(rule, matches, session.of_path(&matches.path), all);
+        (precedence(route, index, place, matches), made)
+    });
+    let otherwise = rule.otherwise.iter().enumerate().map(move |(place, matches)| {
+        let ((_, length), rest, age, place) = precedence(route, index, place, matches);
+        (((LAST, length), rest, age, place), refuse(rule, matches))
+    });
+    followed.chain(otherwise)
 }
 
 /// The routes without what put them into order, and without the room for it.
@@ -255,11 +268,7 @@ fn precedence<'a>(route: &'a RouteState<'_>, rule: usize, place: usize, matches:
     )
 }
 
-fn gateway<'a>(
-    name: &'a ObjectName,
-    state: &GatewayState<'_>,
-    found: &mut BTreeMap<(&'a ObjectName, usize), Found<'_>>,
-) -> Gateway {
+fn gateway<'a>(name: &'a ObjectName, state: &GatewayState<'_>, found: &mut FoundRoutes<'a>) -> Gateway {
     let mut gateway = Gateway::default();
     let serving = || {
         state

@@ -7,18 +7,18 @@ use super::backend_tls::TlsPolicies;
 use super::contour::Contour;
 use super::explained;
 use super::explanation::RuleExplanation;
+use super::gateways::GatewayState;
 use super::gone_classes;
 use super::graph::Session;
 use super::maps::shared;
 use super::memory::Memory;
 use super::route_report::route_report;
 use super::routes::RouteState;
-use super::sessions::Context;
-use super::sessions::{InCommon, RuleFacts, RuleSession, judged_services, sessions};
-use super::stand_in::{self, Wrong};
+use super::sessions::{Context, Explained, InCommon, RuleFacts, RuleSession, Sessions, judged_services, sessions};
+use super::stand_in::{self, AllJudged, Wrong};
 use super::{
-    Envoys, Graph, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references, routes,
-    without_status,
+    Envoys, Graph, Map, Objects, Reports, Settings, assemble, backend_tls_status, foreign, gateways, references,
+    routes, without_status,
 };
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
@@ -92,9 +92,8 @@ pub(super) fn build_with_stand_ins(objects: &Objects, settings: &Settings, conte
     built
 }
 
-/// Builds once.
+/// Builds once: reads the objects, decides on sessions, assembles the graph, and reports.
 fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> Built {
-    let explained_route = context.explained;
     // Another control plane serves the policies itself.
     let tls = if settings.judges() {
         TlsPolicies::read(objects)
@@ -105,58 +104,23 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     let (gateway_classes, accepted) = gateways::classes(objects, settings);
     let mut gateways = gateways::gateways(objects, &accepted, &references, settings);
     let routes = routes::routes(objects, &mut gateways, &references, settings);
-
     let mut contour = Contour::of(objects, &references, settings);
 
-    let of_routes = routes.iter().map(RouteState::facts);
-    let facts: Vec<Vec<RuleFacts<'_>>> = of_routes.chain(contour.iter().map(Contour::facts)).collect();
-    let rules_of_routes: Vec<usize> = facts.iter().map(Vec::len).collect();
-    let serving = gateways.iter().filter(|(_, gateway)| gateway.serves());
-    let serving: BTreeSet<&ObjectName> = serving.map(|(name, _)| *name).collect();
-    let mut sessions = sessions(objects, settings, &facts.concat(), &serving, context);
-    let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
-    let of_routes = rules_of_routes
-        .into_iter()
-        .map(|rules| of_rules.by_ref().take(rules).collect());
-    let mut of_routes: Vec<Vec<RuleSession>> = of_routes.collect();
-    let of_contour = of_routes.split_off(routes.len()).concat();
-    for (route, sessions) in routes.iter().zip(&mut of_routes) {
-        note_unnamed(route, sessions);
-    }
-
-    // Also those with sessions that no policy or rule asks for, by `sessionAffinity`: these have no name.
-    let has_any = |sessions: &[RuleSession]| sessions.iter().any(|rule| rule.session != Session::None);
-    let has_sessions = routes.iter().zip(&of_routes).filter(|(_, sessions)| has_any(sessions));
-    let has_sessions: BTreeSet<&ObjectRef> = has_sessions.map(|(route, _)| &route.object).collect();
-    let mut graph = assemble::assemble(objects, &gateways, &routes, &of_routes, &sessions);
-    let explained = std::mem::take(&mut sessions.explained);
-    let mut explained_state = routes.iter().zip(&of_routes);
-    let explained_state = explained_state.find(|(route, _)| Some(&route.object) == explained_route);
-    let explained = match (explained_state, &contour, explained_route) {
-        (Some((route, of_rules)), ..) => explained::of_route(route, of_rules, explained, &sessions),
-        (None, Some(contour), Some(object)) => contour.explained(object, &of_contour, explained, &sessions),
-        _ => Vec::new(),
-    };
-    let mut ingress_routes = BTreeMap::new();
+    let (decided, mut sessions) =
+        DecidedRules::decide(objects, settings, &gateways, &routes, contour.as_ref(), context);
+    let mut graph = assemble::assemble(objects, &gateways, &routes, &decided.of_routes, &sessions);
     let mut judged = std::mem::take(&mut sessions.judged);
     judged.extend(judged_services(objects));
     if let Some(contour) = &mut contour {
-        ingress_routes = std::mem::take(&mut contour.reports);
         judged.append(&mut contour.judged);
-        contour.add_to(&mut graph, &of_contour, &sessions, objects);
+        contour.add_to(&mut graph, &decided.of_contour, &sessions, objects);
     }
-    let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
-    graph.memory = Memory {
-        rule_names: routes::rule_names(objects, &routes, |route| with_sessions.contains(route)),
-        sessions: stand_in::remembered(objects, &judged, |route| has_sessions.contains(route)),
-        classes: gone_classes::remembered(objects, settings),
-    };
-    graph.envoys = gateways
-        .iter()
-        .filter(|(_, gateway)| gateway.envoys != Envoys::default())
-        .map(|(name, gateway)| ((*name).clone(), Arc::new(gateway.envoys.clone())))
-        .collect();
+    graph.memory = decided.memory(objects, settings, &graph, &judged);
+    graph.envoys = envoys(&gateways);
     let forgot = graph.memory.fit(context.limits.most_bytes);
+
+    let explained = std::mem::take(&mut sessions.explained);
+    let explained = decided.explained(context, contour.as_ref(), explained, &sessions);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);
     without_status::add(objects, settings, &mut sessions.without_status);
@@ -168,23 +132,11 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
         session_policies: shared(sessions.session_policies),
         backends: shared(sessions.backends),
         backend_tls_policies: shared(backend_tls_policies),
-        ingress_routes: shared(ingress_routes),
+        ingress_routes: shared(contour.map(|contour| contour.reports).unwrap_or_default()),
         without_status: shared(sessions.without_status),
         ..Reports::default()
     };
-    for (route, sessions) in routes.iter().zip(&of_routes) {
-        let of_kind = if route.object.kind == Kind::HttpRoute {
-            &mut reports.http_routes
-        } else {
-            &mut reports.grpc_routes
-        };
-        let report = if settings.judges() {
-            route_report(route, sessions, objects.stand_ins.get(&route.object))
-        } else {
-            foreign::route_report(route, sessions, objects.stand_ins.get(&route.object))
-        };
-        of_kind.insert(route.object.name.clone(), Arc::new(report));
-    }
+    decided.report(objects, settings, &mut reports);
     if !settings.judges() {
         reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
         foreign::report_unknown_classes(objects, settings, &mut reports);
@@ -196,6 +148,104 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
         in_common: sessions.in_common,
         wrong: stand_in::all_wrong(judged),
         forgot,
+    }
+}
+
+/// The Envoys of each Gateway, if anything is known of them.
+fn envoys(gateways: &BTreeMap<&ObjectName, GatewayState<'_>>) -> Map<ObjectName, Envoys> {
+    let known = gateways
+        .iter()
+        .filter(|(_, gateway)| gateway.envoys != Envoys::default());
+    shared(known.map(|(name, gateway)| ((*name).clone(), gateway.envoys.clone())))
+}
+
+/// The sessions of the rules of each route, and of Contour's.
+struct DecidedRules<'a> {
+    routes: &'a [RouteState<'a>],
+    of_routes: Vec<Vec<RuleSession>>,
+    of_contour: Vec<RuleSession>,
+}
+
+impl<'a> DecidedRules<'a> {
+    /// Decides on all at once. The sessions are without those of the rules.
+    fn decide(
+        objects: &Objects,
+        settings: &Settings,
+        gateways: &BTreeMap<&ObjectName, GatewayState<'_>>,
+        routes: &'a [RouteState<'a>],
+        contour: Option<&Contour<'_>>,
+        context: Context<'_>,
+    ) -> (Self, Sessions) {
+        let of_routes = routes.iter().map(RouteState::facts);
+        let facts: Vec<Vec<RuleFacts<'_>>> = of_routes.chain(contour.map(Contour::facts)).collect();
+        let serving = gateways.iter().filter(|(_, gateway)| gateway.serves());
+        let serving: BTreeSet<&ObjectName> = serving.map(|(name, _)| *name).collect();
+        let mut sessions = sessions(objects, settings, &facts.concat(), &serving, context);
+        let mut of_rules = std::mem::take(&mut sessions.rules).into_iter();
+        let of_routes = facts.iter().map(|facts| of_rules.by_ref().take(facts.len()).collect());
+        let mut of_routes: Vec<Vec<RuleSession>> = of_routes.collect();
+        let of_contour = of_routes.split_off(routes.len()).concat();
+        for (route, sessions) in routes.iter().zip(&mut of_routes) {
+            note_unnamed(route, sessions);
+        }
+        let decided = Self {
+            routes,
+            of_routes,
+            of_contour,
+        };
+        (decided, sessions)
+    }
+
+    fn of_routes(&self) -> impl Iterator<Item = (&RouteState<'a>, &[RuleSession])> {
+        self.routes.iter().zip(self.of_routes.iter().map(Vec::as_slice))
+    }
+
+    /// What the next build has to know. `graph`: with all rules.
+    fn memory(&self, objects: &Objects, settings: &Settings, graph: &Graph, judged: &AllJudged) -> Memory {
+        let with_sessions: BTreeSet<&ObjectRef> = graph.rules.values().map(|rule| &rule.route).collect();
+        // Also those with sessions that no policy or rule asks for, by `sessionAffinity`: these have no name.
+        let has_any = |sessions: &[RuleSession]| sessions.iter().any(|rule| rule.session != Session::None);
+        let has_sessions = self.of_routes().filter(|(_, sessions)| has_any(sessions));
+        let has_sessions: BTreeSet<&ObjectRef> = has_sessions.map(|(route, _)| &route.object).collect();
+        Memory {
+            rule_names: routes::rule_names(objects, self.routes, |route| with_sessions.contains(route)),
+            sessions: stand_in::remembered(objects, judged, |route| has_sessions.contains(route)),
+            classes: gone_classes::remembered(objects, settings),
+        }
+    }
+
+    /// Why the rules of the route to explain have their sessions, whether it is one of these or Contour's.
+    fn explained(
+        &self,
+        context: Context<'_>,
+        contour: Option<&Contour<'_>>,
+        explained: Vec<Explained>,
+        all: &Sessions,
+    ) -> Vec<RuleExplanation> {
+        let Some(object) = context.explained else {
+            return Vec::new();
+        };
+        match (self.of_routes().find(|(route, _)| route.object == *object), contour) {
+            (Some((route, of_rules)), _) => explained::of_route(route, of_rules, explained, all),
+            (None, Some(contour)) => contour.explained(object, &self.of_contour, explained, all),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn report(&self, objects: &Objects, settings: &Settings, reports: &mut Reports) {
+        for (route, sessions) in self.of_routes() {
+            let of_kind = if route.object.kind == Kind::HttpRoute {
+                &mut reports.http_routes
+            } else {
+                &mut reports.grpc_routes
+            };
+            let report = if settings.judges() {
+                route_report(route, sessions, objects.stand_ins.get(&route.object))
+            } else {
+                foreign::route_report(route, sessions, objects.stand_ins.get(&route.object))
+            };
+            of_kind.insert(route.object.name.clone(), Arc::new(report));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::references::{References, Referrer};
 use super::reports::{Address, ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
 use super::{Objects, Settings, addresses};
-use limpet_api::{GatewayListener, GatewaySpec, Kind, KindRef, Object, ObjectName, Text};
+use limpet_api::{GatewayListener, GatewaySpec, Kind, KindRef, Object, ObjectName, SecretRef, Text};
 
 /// A Gateway of ours.
 #[derive(Debug)]
@@ -327,43 +327,48 @@ fn tls(
             "expected at least one certificate",
         ));
     }
-    let mut names = Vec::new();
-    for (index, reference) in tls.certificate_refs.iter().enumerate() {
-        let field = format!("{field}.tls.certificateRefs[{index}]");
-        let fail = |reason, message: String| Condition::fails("ResolvedRefs", reason, format!("{field}: {message}"));
-        if (reference.group.as_str(), reference.kind.as_str()) != ("", "Secret") {
-            return Err(fail(
-                "InvalidCertificateRef",
-                format!(
-                    "expected a Secret, found {} of group {:?}",
-                    reference.kind, reference.group
-                ),
-            ));
-        }
-        let namespace = reference.namespace.as_deref().unwrap_or(&gateway.meta.namespace);
-        let name = ObjectName::new(namespace, &reference.name);
-        let referrer = Referrer {
-            kind: Kind::Gateway,
-            namespace: &gateway.meta.namespace,
-        };
-        if !references.permitted(referrer, "", "Secret", &name) {
-            return Err(fail(
-                "RefNotPermitted",
-                format!("expected a ReferenceGrant in {namespace} for Secret {name}"),
-            ));
-        }
-        match objects.certificates.get(&name) {
-            None => {
-                return Err(fail(
-                    "InvalidCertificateRef",
-                    format!("expected Secret {name}, which does not exist"),
-                ));
-            }
-            Some(Err(error)) => return Err(fail("InvalidCertificateRef", format!("Secret {name}: {error}"))),
-            Some(Ok(_)) => names.push(name),
-        }
+    let all = tls.certificate_refs.iter().enumerate();
+    let names = all.map(|(index, reference)| {
+        let resolved = certificate(&gateway.meta.namespace, reference, objects, references);
+        resolved.map_err(|(reason, message)| {
+            let message = format!("{field}.tls.certificateRefs[{index}]: {message}");
+            Condition::fails("ResolvedRefs", reason, message)
+        })
+    });
+    names.collect()
+}
+
+/// The Secret of a certificate that a Gateway of this namespace refers to.
+///
+/// # Errors
+/// A reason of `ResolvedRefs`, and what was expected.
+fn certificate(
+    own: &str,
+    reference: &SecretRef,
+    objects: &Objects,
+    references: &References<'_>,
+) -> Result<ObjectName, (&'static str, String)> {
+    let (group, kind) = (&reference.group, &reference.kind);
+    if (group.as_str(), kind.as_str()) != ("", "Secret") {
+        let message = format!("expected a Secret, found {kind} of group {group:?}");
+        return Err(("InvalidCertificateRef", message));
     }
-    Ok(names)
+    let namespace = reference.namespace.as_deref().unwrap_or(own);
+    let name = ObjectName::new(namespace, &reference.name);
+    let referrer = Referrer {
+        kind: Kind::Gateway,
+        namespace: own,
+    };
+    if !references.permitted(referrer, "", "Secret", &name) {
+        let message = format!("expected a ReferenceGrant in {namespace} for Secret {name}");
+        return Err(("RefNotPermitted", message));
+    }
+    let message = match objects.certificates.get(&name) {
+        Some(Ok(_)) => return Ok(name),
+        Some(Err(error)) => format!("Secret {name}: {error}"),
+        None => format!("expected Secret {name}, which does not exist"),
+    };
+    Err(("InvalidCertificateRef", message))
 }
 
 /// The kinds of routes that may attach, and the first requested kind that is unknown.

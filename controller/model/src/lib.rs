@@ -6,6 +6,7 @@
 //!
 //! Endpoints do not go through the graph: clusters name their Service, and a change of its EndpointSlices changes one
 //! Envoy resource ([`endpoints`]).
+#![cfg_attr(test, allow(clippy::too_many_lines, reason = "tests have long tables of cases"))]
 
 mod addresses;
 mod affinity;

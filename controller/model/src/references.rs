@@ -1,17 +1,18 @@
 //! References between objects: whether they are permitted, and what they refer to.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::Objects;
 use super::affinity;
 use super::backend_tls::TlsPolicies;
-use super::graph::{BackendTls, Balance, Cluster, ClusterLimits, ClusterName, Protocol};
+use super::graph::{BackendTls, Balance, Cluster, ClusterName, Protocol};
 use super::manager::{MANAGED_BY, MANAGER};
 use super::objects::RuleBackend;
 use super::pod_labels::pod_labels;
 use super::sessions::never_begins;
 use super::short_hash::short_hash;
-use limpet_api::{BackendRef, Kind, Object, ObjectName, ServiceSpec};
+use limpet_api::{BackendRef, Kind, Object, ObjectName, ServicePort, ServiceSpec, XBackendSpec};
 
 /// The reason of `ResolvedRefs` if the backend's policy for TLS cannot be followed. The Gateway API defines none.
 const INVALID_TLS_POLICY: &str = "InvalidBackendTLSPolicy";
@@ -138,70 +139,52 @@ impl<'a> References<'a> {
             let message = format!("expected a ReferenceGrant in {} for Service {name}", name.namespace);
             return Err(unresolved("RefNotPermitted", "", message));
         }
-        let Some(service) = self.objects.services.get(name) else {
-            return Err(unresolved(
-                "BackendNotFound",
-                ".name",
-                format!("expected Service {name}, which does not exist"),
-            ));
-        };
-        if let Some(error) = &service.malformed {
-            let message = format!("expected Service {name}, which cannot be read: {error}");
-            return Err(unresolved("BackendNotFound", ".name", message));
-        }
-        if service.spec.kind.as_deref() == Some("ExternalName") {
-            let message = format!("expected a Service with endpoints, found {name} of type ExternalName");
-            return Err(unresolved("BackendNotFound", ".name", message));
-        }
-        let Some(number) = reference.port else {
-            return Err(unresolved(
-                "BackendNotFound",
-                ".port",
-                format!("expected a port of Service {name}"),
-            ));
-        };
-        let is_it = |port: &&limpet_api::ServicePort| port.protocol.as_deref().unwrap_or("TCP") == "TCP";
-        let Some(port) = service.spec.ports_at(number).find(is_it) else {
-            let message = format!("expected a TCP port of Service {name}, found {number}");
-            return Err(unresolved("BackendNotFound", ".port", message));
-        };
+        let service = self.with_endpoints(name)?;
+        let (number, port) = port_of(service, name, reference.port)?;
         let object = RuleBackend::Service(name.clone());
         let tls = self.tls(&object, &port.name);
         let tls = tls.map_err(|message| unresolved(INVALID_TLS_POLICY, "", message))?;
-        let protocol = match (protocol_in(port.app_protocol.as_deref(), tls.is_some()), from.kind) {
-            (None | Some("http" | "kubernetes.io/ws"), Kind::GrpcRoute) | (Some("kubernetes.io/h2c" | "grpc"), _) => {
-                Protocol::H2c
-            }
-            (None | Some("http" | "kubernetes.io/ws"), _) => Protocol::Http1,
-            (Some(other), _) => {
-                let message = format!(
-                    "expected port {number} of Service {name} to have the appProtocol http, kubernetes.io/h2c or \
-                     kubernetes.io/ws, or https or kubernetes.io/wss and a BackendTLSPolicy, found {other}"
-                );
-                return Err(unresolved("UnsupportedProtocol", ".port", message));
-            }
-        };
+        let app_protocol = protocol_in(port.app_protocol.as_deref(), tls.is_some());
+        let protocol = spoken_by_service(app_protocol, from.kind).map_err(|other| {
+            let message = format!(
+                "expected port {number} of Service {name} to have the appProtocol http, kubernetes.io/h2c or \
+                 kubernetes.io/ws, or https or kubernetes.io/wss and a BackendTLSPolicy, found {other}"
+            );
+            unresolved("UnsupportedProtocol", ".port", message)
+        })?;
         Ok(Backend {
             cluster: ClusterName::new(&format!("service/{}/{}/{number}", name.namespace, name.name), protocol),
             spec: Cluster {
-                service: name.clone(),
-                port: number,
                 port_name: port.name.clone(),
-                protocol,
                 tls,
                 balance: if self.follows_affinity && matches!(affinity::of(&service.spec), Ok(Some(_))) {
                     Balance::RingHash
                 } else {
                     Balance::default()
                 },
-                health_check: None,
-                external_name: None,
-                limits: ClusterLimits::default(),
                 never_begins: never_begins(service),
-                session: None,
+                ..Cluster::new(name.clone(), number, protocol)
             },
             object,
         })
+    }
+
+    /// The Service, if it is there, can be read and has endpoints.
+    fn with_endpoints(&self, name: &ObjectName) -> Result<&'a Object<ServiceSpec>, Unresolved> {
+        let expected = |message: String| unresolved("BackendNotFound", ".name", message);
+        let Some(service) = self.objects.services.get(name) else {
+            return Err(expected(format!("expected Service {name}, which does not exist")));
+        };
+        if let Some(error) = &service.malformed {
+            return Err(expected(format!(
+                "expected Service {name}, which cannot be read: {error}"
+            )));
+        }
+        if service.spec.kind.as_deref() == Some("ExternalName") {
+            let message = format!("expected a Service with endpoints, found {name} of type ExternalName");
+            return Err(expected(message));
+        }
+        Ok(service)
     }
 
     fn x_backend(&self, from: Referrer<'_>, reference: &BackendRef, name: &ObjectName) -> Result<Backend, Unresolved> {
@@ -214,11 +197,8 @@ impl<'a> References<'a> {
             return Err(unresolved("InvalidKind", ".port", message));
         }
         let Some(backend) = self.objects.backends.get(name) else {
-            return Err(unresolved(
-                "BackendNotFound",
-                ".name",
-                format!("expected XBackend {name}, which does not exist"),
-            ));
+            let message = format!("expected XBackend {name}, which does not exist");
+            return Err(unresolved("BackendNotFound", ".name", message));
         };
         let refused = |reason, message: String| Unresolved {
             refused: Some(Box::new((name.clone(), message.clone()))),
@@ -227,41 +207,11 @@ impl<'a> References<'a> {
         if let Some(error) = &backend.malformed {
             return Err(refused("BackendNotFound", error.to_string()));
         }
-        let unsupported = |message: String| refused("UnsupportedProtocol", message);
-        if backend.spec.kind != "EndpointSelector" {
-            return Err(unsupported(format!(
-                "spec.type: expected EndpointSelector, found {}",
-                backend.spec.kind
-            )));
-        }
-        let tls = backend.spec.tls.as_ref().and_then(|tls| tls.mode.as_deref());
-        if let Some(mode) = tls.filter(|mode| *mode != "None") {
-            return Err(unsupported(format!("spec.tls.mode: expected None, found {mode}")));
-        }
-        pod_labels(&backend.spec).map_err(unsupported)?;
-        let Some(port) = &backend.spec.port else {
-            return Err(unsupported("spec.port: expected a port".to_owned()));
-        };
-        let protocol = match (backend.spec.protocol.as_deref(), from.kind) {
-            (Some("HTTP2"), _) => {
-                let message = "spec.protocol: expected H2C, which is HTTP/2 without TLS, found HTTP2";
-                return Err(unsupported(message.to_owned()));
-            }
-            (Some("H2C" | "GRPC"), _) | (None | Some("HTTP"), Kind::GrpcRoute) => Protocol::H2c,
-            (None | Some("HTTP" | "HTTP11" | "MCP"), _) => Protocol::Http1,
-            (Some(other), _) => {
-                return Err(unsupported(format!(
-                    "spec.protocol: expected HTTP, HTTP11, H2C, GRPC or MCP, found {other}"
-                )));
-            }
-        };
+        let port = selected_port(&backend.spec, from.kind);
+        let (number, protocol) = port.map_err(|message| refused("UnsupportedProtocol", message))?;
         let made = selector_service(name);
-        if self
-            .objects
-            .services
-            .get(&made)
-            .is_some_and(|service| !is_ours(service))
-        {
+        let is_others = |service: &Arc<Object<_>>| !is_ours(service);
+        if self.objects.services.get(&made).is_some_and(is_others) {
             // The XBackend would get the endpoints that this Service selects.
             let message =
                 format!("expected the Service {made} that Limpet makes for its pods, found another one of this name");
@@ -274,21 +224,70 @@ impl<'a> References<'a> {
         Ok(Backend {
             cluster: ClusterName::new(&format!("xbackend/{}/{}", name.namespace, name.name), protocol),
             spec: Cluster {
-                service: made,
-                port: port.number,
-                port_name: String::new(),
-                protocol,
                 tls,
-                balance: Balance::default(),
-                health_check: None,
-                external_name: None,
-                limits: ClusterLimits::default(),
-                never_begins: false,
-                session: None,
+                ..Cluster::new(made, number, protocol)
             },
             object,
         })
     }
+}
+
+/// The port of a Service that a reference names, with its number.
+fn port_of<'s>(
+    service: &'s Object<ServiceSpec>,
+    name: &ObjectName,
+    number: Option<u16>,
+) -> Result<(u16, &'s ServicePort), Unresolved> {
+    let expected = |message: String| unresolved("BackendNotFound", ".port", message);
+    let number = number.ok_or_else(|| expected(format!("expected a port of Service {name}")))?;
+    let is_tcp = |port: &&ServicePort| port.protocol.as_deref().unwrap_or("TCP") == "TCP";
+    let port = service.spec.ports_at(number).find(is_tcp);
+    let missing = || expected(format!("expected a TCP port of Service {name}, found {number}"));
+    Ok((number, port.ok_or_else(missing)?))
+}
+
+/// What a port of a Service speaks to a route of this kind.
+///
+/// # Errors
+/// An `appProtocol` that is not supported.
+fn spoken_by_service(app_protocol: Option<&str>, route: Kind) -> Result<Protocol, &str> {
+    match (app_protocol, route) {
+        (None | Some("http" | "kubernetes.io/ws"), Kind::GrpcRoute) | (Some("kubernetes.io/h2c" | "grpc"), _) => {
+            Ok(Protocol::H2c)
+        }
+        (None | Some("http" | "kubernetes.io/ws"), _) => Ok(Protocol::Http1),
+        (Some(other), _) => Err(other),
+    }
+}
+
+/// The port of the pods that an XBackend selects, and what it speaks to a route of this kind.
+///
+/// # Errors
+/// What is not supported of the XBackend.
+fn selected_port(spec: &XBackendSpec, route: Kind) -> Result<(u16, Protocol), String> {
+    if spec.kind != "EndpointSelector" {
+        return Err(format!("spec.type: expected EndpointSelector, found {}", spec.kind));
+    }
+    let tls = spec.tls.as_ref().and_then(|tls| tls.mode.as_deref());
+    if let Some(mode) = tls.filter(|mode| *mode != "None") {
+        return Err(format!("spec.tls.mode: expected None, found {mode}"));
+    }
+    pod_labels(spec)?;
+    let Some(port) = &spec.port else {
+        return Err("spec.port: expected a port".to_owned());
+    };
+    let protocol = match (spec.protocol.as_deref(), route) {
+        (Some("HTTP2"), _) => {
+            return Err("spec.protocol: expected H2C, which is HTTP/2 without TLS, found HTTP2".to_owned());
+        }
+        (Some("H2C" | "GRPC"), _) | (None | Some("HTTP"), Kind::GrpcRoute) => Protocol::H2c,
+        (None | Some("HTTP" | "HTTP11" | "MCP"), _) => Protocol::Http1,
+        (Some(other), _) => {
+            let message = format!("spec.protocol: expected HTTP, HTTP11, H2C, GRPC or MCP, found {other}");
+            return Err(message);
+        }
+    };
+    Ok((port.number, protocol))
 }
 
 /// The protocol in plain text or in TLS. HTTPS is HTTP in TLS, so it needs a policy that says how to verify the

@@ -19,6 +19,7 @@ mod sessions;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use limpet_api::{IngressRouteSpec, IngressRule, Kind, Meta, Object, ObjectName, ObjectRef};
 
@@ -29,8 +30,9 @@ use crate::stand_in::{AllJudged, Judged, Wrong};
 use crate::{ContourSettings, Objects, Settings};
 
 use class::is_ours;
-use hosts::Hosts;
+use hosts::{Hosts, Told};
 use read::{Content, Does, Mistake, Reading, Rule};
+use roots::Host;
 use services::Services;
 use tree::{Edge, Tree, Vertex};
 
@@ -66,22 +68,10 @@ impl<'a> Contour<'a> {
             .iter()
             .map(|(name, object)| (*name, reading.read(object)))
             .collect();
-        let vertices = ours.iter().map(|(name, object)| {
-            let is_refused = matches!(roots.get(name), Some(Err(_))) || matches!(contents.get(name), Some(Err(_)));
-            let edges: Vec<Edge<'_>> = match contents.get(name) {
-                Some(Ok(content)) => content.rules.iter().map(edge).collect(),
-                // For messages: nothing of it counts.
-                _ => object
-                    .spec
-                    .routes
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(index, rule)| written(object, index, rule))
-                    .collect(),
-            };
-            (*name, Vertex::new(object.spec.virtualhost.is_some(), is_refused, edges))
-        });
-        let vertices = vertices.collect();
+        let vertices = ours
+            .iter()
+            .map(|(name, object)| (*name, vertex(object, roots.get(name), contents.get(name))))
+            .collect();
         let mut oldest_first: Vec<&ObjectName> = ours.keys().copied().collect();
         oldest_first.sort_by_key(|name| ours.get(name).map(|object| object.meta.precedence()));
         let tree = Tree::of(&vertices, oldest_first);
@@ -94,26 +84,10 @@ impl<'a> Contour<'a> {
             tree: &tree,
             hosts: &told,
         };
-        let judged = ours.iter().filter_map(|(name, object)| {
-            let foreign = told.foreign.get(name).filter(|_| !told.held.contains(name));
-            let wrong = match contents.get(name)? {
-                Err(mistake) => Some(mistake.text.clone()),
-                Ok(_) => foreign.cloned(),
-            };
-            let judged = match wrong {
-                None => Judged::Valid(Box::new(SessionSettings::annotated(&object.meta))),
-                Some(problems) => Judged::Wrong(Wrong {
-                    problems,
-                    ..Wrong::default()
-                }),
-            };
-            let (kind, name) = (Kind::IngressRoute, (*name).clone());
-            Some((ObjectRef { kind, name }, judged))
-        });
         Some(Self {
             settings: contour,
             reports: reports.reports(),
-            judged: judged.collect(),
+            judged: judged(&ours, &contents, &told),
             hosts,
         })
     }
@@ -122,6 +96,23 @@ impl<'a> Contour<'a> {
 /// Whether an annotation of this name is read.
 pub(super) fn reads(annotation: &str) -> bool {
     class::is_class(annotation) || services::is_annotation(annotation)
+}
+
+/// What an object says of delegation. `content`: what it says by itself.
+fn vertex<'a>(
+    object: &'a Object<IngressRouteSpec>,
+    root: Option<&Result<Host, Arc<str>>>,
+    content: Option<&Result<Content<'a>, Mistake>>,
+) -> Vertex<'a> {
+    let is_refused = matches!(root, Some(Err(_))) || matches!(content, Some(Err(_)));
+    let edges: Vec<Edge<'_>> = if let Some(Ok(content)) = content {
+        content.rules.iter().map(edge).collect()
+    } else {
+        // For messages: nothing of it counts.
+        let rules = object.spec.routes.iter().enumerate();
+        rules.filter_map(|(index, rule)| written(object, index, rule)).collect()
+    };
+    Vertex::new(object.spec.virtualhost.is_some(), is_refused, edges)
 }
 
 fn edge<'a>(rule: &Rule<'a>) -> Edge<'a> {
@@ -150,6 +141,27 @@ fn written<'a>(object: &'a Object<IngressRouteSpec>, index: usize, rule: &'a Ing
             .map(|delegate| read::delegate_of(object, delegate)),
         services: rule.services.len(),
     })
+}
+
+/// Whether what the objects say can be followed: an object with sessions must have them on one of its hosts.
+fn judged(ours: &Ours<'_>, contents: &Contents<'_>, told: &Told<'_>) -> AllJudged {
+    let judged = ours.iter().filter_map(|(name, object)| {
+        let foreign = told.foreign.get(name).filter(|_| !told.held.contains(name));
+        let wrong = match contents.get(name)? {
+            Err(mistake) => Some(mistake.text.clone()),
+            Ok(_) => foreign.cloned(),
+        };
+        let judged = match wrong {
+            None => Judged::Valid(Box::new(SessionSettings::annotated(&object.meta))),
+            Some(problems) => Judged::Wrong(Wrong {
+                problems,
+                ..Wrong::default()
+            }),
+        };
+        let (kind, name) = (Kind::IngressRoute, (*name).clone());
+        Some((ObjectRef { kind, name }, judged))
+    });
+    judged.collect()
 }
 
 /// Whether a Gateway object of ours has the name of Contour's Gateway. Their Envoys would be the same, so only the

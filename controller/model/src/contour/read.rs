@@ -222,9 +222,9 @@ impl<'a> Reading<'a> {
             }
             let strategy = Self::strategy(&at, &object.spec, service, notes)?;
             let check = service.health_check.as_ref().or(object.spec.health_check.as_ref());
-            let found = self
-                .services
-                .find(&object.meta.namespace, &at, service, strategy, check, notes)?;
+            let namespace = &object.meta.namespace;
+            let found = self.services.find(namespace, &at, service, strategy, notes)?;
+            let found = found.checked(&at, check)?;
             if let Some(twin) = services.iter().find(|other| other.is_confused_with(&found)) {
                 return Err(format!(
                     "{at}: expected a Service whose short hash differs from that of {}, because tokens could not tell \

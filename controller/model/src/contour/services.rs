@@ -169,6 +169,15 @@ impl Service<'_> {
         }
     }
 
+    /// The same with this health check.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn checked(mut self, at: &str, check: Option<&IngressHealthCheck>) -> Result<Self, String> {
+        self.spec.health_check = check.map(|check| health_check(at, check)).transpose()?;
+        Ok(self)
+    }
+
     /// Whether tokens name both by one hash, although they are two.
     pub(super) fn is_confused_with(&self, other: &Self) -> bool {
         let name = |service: &Self| ClusterName(service.base.as_str().into());
@@ -184,7 +193,7 @@ pub(super) struct Services<'a> {
 }
 
 impl Services<'_> {
-    /// `at`: the field of the service.
+    /// Without its health check. `at`: the field of the service.
     ///
     /// # Errors
     /// The description of an object with this service, if it cannot be followed.
@@ -194,7 +203,6 @@ impl Services<'_> {
         at: &str,
         service: &IngressService,
         strategy: Strategy<'s>,
-        check: Option<&IngressHealthCheck>,
         notes: &mut Vec<String>,
     ) -> Result<Service<'s>, String> {
         let missing = || format!("Service [{}:{}] is invalid or missing", service.name, service.port);
@@ -221,17 +229,13 @@ impl Services<'_> {
             affinity,
             base: format!("service/{}/{}/{}", name.namespace, name.name, port.port),
             spec: Cluster {
-                service: name.clone(),
-                port: port.port,
                 port_name: port.name.clone(),
-                protocol,
                 tls,
                 balance: strategy.balance(affinity.is_some()),
-                health_check: check.map(|check| health_check(at, check)).transpose()?,
                 external_name,
                 limits: limits(object, at, notes),
                 never_begins: never_begins(object),
-                session: None,
+                ..Cluster::new(name.clone(), port.port, protocol)
             },
             name,
         })

@@ -89,6 +89,26 @@ pub struct Cluster {
     pub session: Option<SessionUse>,
 }
 
+impl Cluster {
+    /// The endpoints of a port without a name, in plain text, with nothing else that only some have.
+    #[must_use]
+    pub fn new(service: ObjectName, port: u16, protocol: Protocol) -> Self {
+        Self {
+            service,
+            port,
+            port_name: String::new(),
+            protocol,
+            tls: None,
+            balance: Balance::default(),
+            health_check: None,
+            external_name: None,
+            limits: ClusterLimits::default(),
+            never_begins: false,
+            session: None,
+        }
+    }
+}
+
 /// How an endpoint is chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -9,7 +9,7 @@ use super::links::Member;
 use crate::build::Built;
 use crate::few::FewSet;
 use crate::graph::{ClusterName, Gateway, Hostname, Listener, RuleName, VirtualHost};
-use crate::reports::GatewayReport;
+use crate::reports::{Condition, GatewayReport};
 use crate::sessions::InCommon;
 use crate::{Graph, Map, Reports, SessionPolicyKind, SessionPolicyName};
 
@@ -185,36 +185,13 @@ impl Merged {
             members: members.into(),
             ..Part::default()
         };
-        let without_status = std::mem::take(&mut reports.without_status);
-        let is_own = |object: &ObjectRef| match members.first().map(|member| &**member) {
-            Some(Member::Classes) => [Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
-            Some(Member::Contour) => [Kind::IngressRoute, Kind::TlsCertificateDelegation].contains(&object.kind),
-            Some(Member::Object(of)) if of.kind == Kind::Gateway => of == object,
-            _ => ![Kind::Gateway, Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
-        };
-        let own: Vec<_> = without_status
-            .into_iter()
-            .filter(|(object, _)| is_own(object))
-            .collect();
-        part.without_status = own.iter().map(|(object, _)| object.clone()).collect();
-        self.reports.without_status.extend(own);
-        match members.first().map(|member| &**member) {
+        let first = members.first().map(|member| &**member);
+        self.put_in_without_status(std::mem::take(&mut reports.without_status), first, &mut part);
+        match first {
             Some(Member::Classes) => self.reports.gateway_classes = reports.gateway_classes,
             Some(Member::Contour) => {
                 self.reports.ingress_routes.clone_from(&reports.ingress_routes);
-                if let Some((name, gateway)) = graph.gateways.iter().next() {
-                    self.contour = Some((name.clone(), Arc::clone(gateway)));
-                    self.changed.insert(name.clone());
-                }
-                self.put_in_graph(&graph, &mut part);
-                self.put_in_certificates(&graph, &mut part);
-                // What it only reads is remembered with an island of its own.
-                let memory = graph.memory.only(Kind::IngressRoute);
-                part.ingress_routes = memory.objects().into_iter().collect();
-                part.bytes = memory.bytes();
-                self.bytes += part.bytes;
-                self.remembered.extend(part.ingress_routes.iter().cloned());
-                self.graph.memory.add(memory);
+                self.put_in_contour(&graph, &mut part);
             }
             Some(Member::Object(object)) if object.kind == Kind::Gateway => {
                 self.put_in_gateway(&object.name, &graph, &reports);
@@ -235,6 +212,35 @@ impl Merged {
             }
         }
         part
+    }
+
+    /// What is wrong with the objects that are the island's own. `first`: of its members.
+    fn put_in_without_status(&mut self, all: Map<ObjectRef, Condition>, first: Option<&Member>, part: &mut Part) {
+        let is_own = |object: &ObjectRef| match first {
+            Some(Member::Classes) => [Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
+            Some(Member::Contour) => [Kind::IngressRoute, Kind::TlsCertificateDelegation].contains(&object.kind),
+            Some(Member::Object(of)) if of.kind == Kind::Gateway => of == object,
+            _ => ![Kind::Gateway, Kind::GatewayClass, Kind::ReferenceGrant].contains(&object.kind),
+        };
+        let own: Vec<_> = all.into_iter().filter(|(object, _)| is_own(object)).collect();
+        part.without_status = own.iter().map(|(object, _)| object.clone()).collect();
+        self.reports.without_status.extend(own);
+    }
+
+    fn put_in_contour(&mut self, graph: &Graph, part: &mut Part) {
+        if let Some((name, gateway)) = graph.gateways.iter().next() {
+            self.contour = Some((name.clone(), Arc::clone(gateway)));
+            self.changed.insert(name.clone());
+        }
+        self.put_in_graph(graph, part);
+        self.put_in_certificates(graph, part);
+        // What it only reads is remembered with an island of its own.
+        let memory = graph.memory.only(Kind::IngressRoute);
+        part.ingress_routes = memory.objects().into_iter().collect();
+        part.bytes = memory.bytes();
+        self.bytes += part.bytes;
+        self.remembered.extend(part.ingress_routes.iter().cloned());
+        self.graph.memory.add(memory);
     }
 
     fn put_in_graph(&mut self, graph: &Graph, part: &mut Part) {

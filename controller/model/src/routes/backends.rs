@@ -26,17 +26,12 @@ pub(super) fn destinations(
             request_headers: HeaderChanges::default(),
             response_headers: HeaderChanges::default(),
         };
-        let resolved = resolve(
-            route,
-            &field,
-            reference,
-            references,
-            rule,
-            &mut destination,
-            not_followed,
-        )
-        .and_then(|backend| distinct(&field, &rule.backends, backend));
-        destination.target = match resolved {
+        let resolved = resolve(route, &field, reference, references, rule);
+        let backend = resolved.and_then(|backend| {
+            change_headers(route, &field, &reference.filters, &mut destination, not_followed)?;
+            distinct(&field, &rule.backends, backend)
+        });
+        destination.target = match backend {
             Ok(backend) => {
                 let name = backend.cluster.clone();
                 rule.backends.push(backend);
@@ -87,23 +82,30 @@ fn resolve(
     reference: &BackendRef,
     references: &References<'_>,
     rule: &mut RouteRule<'_>,
-    destination: &mut Destination,
-    not_followed: &mut Vec<String>,
 ) -> Result<Backend, BadReference> {
     let referrer = Referrer {
         kind: route.kind,
         namespace: &route.meta.namespace,
     };
-    let backend = references.backend(referrer, reference).map_err(|unresolved| {
+    references.backend(referrer, reference).map_err(|unresolved| {
         rule.refused_backends.extend(unresolved.refused.map(|refused| *refused));
         BadReference {
             reason: unresolved.reason,
             field: format!("{field}{}", unresolved.field),
             message: unresolved.message,
         }
-    })?;
-    let unread = Unread::new(route.unread);
-    match filters::of_backend(field, &unread, &reference.filters) {
+    })
+}
+
+/// Has the headers changed that the filters of a reference name.
+fn change_headers(
+    route: &RouteInput<'_>,
+    field: &str,
+    filters: &[RouteFilter],
+    destination: &mut Destination,
+    not_followed: &mut Vec<String>,
+) -> Result<(), BadReference> {
+    match filters::of_backend(field, &Unread::new(route.unread), filters) {
         Ok(changes) => (destination.request_headers, destination.response_headers) = changes,
         Err(problem) if route.is_judged => {
             return Err(BadReference {
@@ -114,7 +116,7 @@ fn resolve(
         }
         Err(problem) => not_followed.push(problem.field),
     }
-    Ok(backend)
+    Ok(())
 }
 
 /// Refuses a second base with the same hash: tokens name the clusters of a rule by a hash of four bytes.
@@ -139,7 +141,7 @@ fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Balance, Cluster, ClusterLimits, ClusterName, Protocol};
+    use crate::graph::{Cluster, ClusterName, Protocol};
     use crate::objects::RuleBackend;
     use limpet_api::ObjectName;
 
@@ -147,19 +149,7 @@ mod tests {
         let service = ObjectName::new("shop", "v1");
         Backend {
             cluster: ClusterName(cluster.into()),
-            spec: Cluster {
-                service: service.clone(),
-                port: 80,
-                port_name: String::new(),
-                protocol: Protocol::Http1,
-                tls: None,
-                balance: Balance::default(),
-                health_check: None,
-                external_name: None,
-                limits: ClusterLimits::default(),
-                never_begins: false,
-                session: None,
-            },
+            spec: Cluster::new(service.clone(), 80, Protocol::Http1),
             object: RuleBackend::Service(service),
         }
     }

@@ -2,11 +2,21 @@
 
 use super::rule::{RouteInput, RouteRule, RuleAction, RuleInput, not_supported};
 use super::{cors, mirrors, token};
-use crate::graph::{Destination, Forward, HeaderChanges, Match, PathChange, PathMatch, Redirect, Rewrite, Target};
+use crate::graph::{
+    Destination, Forward, HeaderChanges, Match, Mirror, PathChange, PathMatch, Redirect, Rewrite, Target,
+};
 use crate::problem::Problem;
 use crate::references::References;
 use crate::unread::Unread;
 use limpet_api::{HeaderModifier, PathModifier, RequestRedirect, RouteFilter};
+
+/// What the filters of a rule ask for beside changes of headers and CORS, which are in the rule.
+#[derive(Default)]
+struct AskedByFilters {
+    redirect: Option<Redirect>,
+    rewrite: Option<Rewrite>,
+    mirrors: Vec<Mirror>,
+}
 
 /// What a rule does with its requests. Sets the header changes in `rule`.
 pub(super) fn action(
@@ -16,58 +26,26 @@ pub(super) fn action(
     destinations: &[Destination],
     rule: &mut RouteRule<'_>,
 ) -> Result<RuleAction, Problem> {
-    let mut found = None;
-    let mut rewrite = None;
-    let mut mirrors = Vec::new();
     let unread = Unread::new(route.unread);
     if let Some(field) = unread.below(&format!("{}.filters", input.field)).first() {
         return Err(not_supported(field));
     }
+    let mut asked = AskedByFilters::default();
     for (index, filter) in input.filters.iter().enumerate() {
         let field = format!("{}.filters[{index}]", input.field);
-        match filter.kind.as_str() {
-            "RequestHeaderModifier" | "ResponseHeaderModifier" => {
-                modify(&field, filter, &mut rule.request_headers, &mut rule.response_headers)?;
-            }
-            "RequestRedirect" => {
-                let wanted = present(&field, "requestRedirect", filter.request_redirect.as_ref())?;
-                once(&field, found.is_none())?;
-                found = Some(redirect(&format!("{field}.requestRedirect"), wanted, &rule.matches)?);
-            }
-            "URLRewrite" => {
-                let wanted = present(&field, "urlRewrite", filter.url_rewrite.as_ref())?;
-                once(&field, rewrite.is_none())?;
-                rewrite = Some(Rewrite {
-                    hostname: printable(&format!("{field}.urlRewrite.hostname"), wanted.hostname.as_ref())?,
-                    path: path_change(&format!("{field}.urlRewrite"), wanted.path.as_ref(), &rule.matches)?,
-                });
-            }
-            // Other control planes follow these. They change nothing about sessions.
-            "RequestMirror" | "CORS" if !route.is_judged => {}
-            "RequestMirror" => {
-                let wanted = present(&field, "requestMirror", filter.request_mirror.as_ref())?;
-                mirrors.extend(mirrors::mirror(route, &field, wanted, references, rule)?);
-            }
-            "CORS" => {
-                let wanted = present(&field, "cors", filter.cors.as_ref())?;
-                once(&field, rule.cors.is_none())?;
-                rule.cors = Some(cors::cors(&format!("{field}.cors"), wanted)?);
-            }
-            other => {
-                let message = format!(
-                    "{other} is not supported; expected RequestHeaderModifier, ResponseHeaderModifier, \
-                     RequestRedirect, URLRewrite, RequestMirror or CORS"
-                );
-                return Err(problem(&format!("{field}.type"), &message));
-            }
-        }
+        asked.read(route, &field, filter, references, rule)?;
     }
+    let AskedByFilters {
+        redirect,
+        rewrite,
+        mirrors,
+    } = asked;
     // Envoy answers a redirect before any of these.
-    if found.is_some() && (rule.cors.is_some() || !mirrors.is_empty()) {
+    if redirect.is_some() && (rule.cors.is_some() || !mirrors.is_empty()) {
         let message = "expected neither a CORS filter nor a RequestMirror beside a RequestRedirect";
         return Err(problem(&format!("{}.filters", input.field), message));
     }
-    match (found, rewrite) {
+    match (redirect, rewrite) {
         (Some(_), Some(_)) => Err(problem(
             &format!("{}.filters", input.field),
             "expected a RequestRedirect or a URLRewrite, found both",
@@ -84,6 +62,56 @@ pub(super) fn action(
             };
             forward(input, destinations, asked)
         }
+    }
+}
+
+impl AskedByFilters {
+    fn read(
+        &mut self,
+        route: &RouteInput<'_>,
+        field: &str,
+        filter: &RouteFilter,
+        references: &References<'_>,
+        rule: &mut RouteRule<'_>,
+    ) -> Result<(), Problem> {
+        match filter.kind.as_str() {
+            "RequestHeaderModifier" | "ResponseHeaderModifier" => {
+                modify(field, filter, &mut rule.request_headers, &mut rule.response_headers)?;
+            }
+            "RequestRedirect" => {
+                let wanted = present(field, "requestRedirect", filter.request_redirect.as_ref())?;
+                once(field, self.redirect.is_none())?;
+                self.redirect = Some(redirect(&format!("{field}.requestRedirect"), wanted, &rule.matches)?);
+            }
+            "URLRewrite" => {
+                let wanted = present(field, "urlRewrite", filter.url_rewrite.as_ref())?;
+                once(field, self.rewrite.is_none())?;
+                self.rewrite = Some(Rewrite {
+                    hostname: printable(&format!("{field}.urlRewrite.hostname"), wanted.hostname.as_ref())?,
+                    path: path_change(&format!("{field}.urlRewrite"), wanted.path.as_ref(), &rule.matches)?,
+                });
+            }
+            // Other control planes follow these. They change nothing about sessions.
+            "RequestMirror" | "CORS" if !route.is_judged => {}
+            "RequestMirror" => {
+                let wanted = present(field, "requestMirror", filter.request_mirror.as_ref())?;
+                self.mirrors
+                    .extend(mirrors::mirror(route, field, wanted, references, rule)?);
+            }
+            "CORS" => {
+                let wanted = present(field, "cors", filter.cors.as_ref())?;
+                once(field, rule.cors.is_none())?;
+                rule.cors = Some(cors::cors(&format!("{field}.cors"), wanted)?);
+            }
+            other => {
+                let message = format!(
+                    "{other} is not supported; expected RequestHeaderModifier, ResponseHeaderModifier, \
+                     RequestRedirect, URLRewrite, RequestMirror or CORS"
+                );
+                return Err(problem(&format!("{field}.type"), &message));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -24,6 +24,7 @@ use super::graph::{HeaderChanges, Hostname, Match, RuleName};
 use super::references::References;
 use super::rule_names::{RuleNames, Unnamed};
 use super::sessions::{Place, RuleFacts, Schemes};
+use super::unread::Unread;
 use super::{InPlace, Objects, Quarantined, Settings};
 use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
@@ -125,17 +126,7 @@ fn route_state<'a>(
         .map(|hostname| Hostname::parse(Some(hostname)))
         .collect();
     let (attachments, parents) = attach::attach(input, &hostnames, objects, gateways);
-    let rules = input.rules.iter().map(|rule| read_rule(input, rule, references));
-    let mut rules: Vec<RouteRule<'_>> = rules.collect();
-    if let Some(problem) = size::problem(&rules, &attachments) {
-        for rule in &mut rules {
-            rule.otherwise.clear();
-            refuse(rule, &problem, true);
-        }
-        if let Some(first) = rules.first_mut().filter(|_| input.is_judged) {
-            first.otherwise.push(Match::default());
-        }
-    }
+    let mut rules = read_rules(input, &attachments, references);
     let remembered = rule_name::name_rules(input.kind, input.meta, &mut rules, &objects.memory.rule_names);
     let object = ObjectRef {
         kind: input.kind,
@@ -177,53 +168,29 @@ fn route_state<'a>(
     state
 }
 
-fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> RouteRule<'a> {
-    let mut refused = Vec::new();
-    let unread = super::unread::Unread::new(route.unread);
-    let mut matches = match &input.matches {
-        Ok(matches) => matches.clone(),
-        Err(problem) => {
-            refused.push(Refused {
-                problem: problem.clone(),
-                drops_rule: true,
-            });
-            Vec::new()
+/// The rules, without names; refused if too much is made of them.
+fn read_rules<'a>(
+    route: &RouteInput<'a>,
+    attachments: &[Attachment],
+    references: &References<'_>,
+) -> Vec<RouteRule<'a>> {
+    let rules = route.rules.iter().map(|rule| read_rule(route, rule, references));
+    let mut rules: Vec<RouteRule<'_>> = rules.collect();
+    if let Some(problem) = size::problem(&rules, attachments) {
+        for rule in &mut rules {
+            rule.otherwise.clear();
+            refuse(rule, &problem, true);
         }
-    };
-    // Without the unsupported condition, the match would take requests of other rules.
-    for field in unread.below(&format!("{}.matches", input.field)) {
-        refused.push(Refused {
-            problem: not_supported(field),
-            drops_rule: true,
-        });
-        matches.clear();
+        if let Some(first) = rules.first_mut().filter(|_| route.is_judged) {
+            first.otherwise.push(Match::default());
+        }
     }
-    let mut rule = RouteRule {
-        field: input.field.clone(),
-        // It depends on all rules of the route.
-        name: RuleName(Text::default()),
-        own_name: input.name,
-        matches,
-        otherwise: if route.is_judged {
-            input.otherwise.clone()
-        } else {
-            Vec::new()
-        },
-        action: RuleAction::Respond {
-            status: 500,
-            reason: String::new(),
-        },
-        request_headers: HeaderChanges::default(),
-        response_headers: HeaderChanges::default(),
-        inline: input.inline,
-        cors: None,
-        backends: Vec::new(),
-        twins: None,
-        mirrors: Vec::new(),
-        unresolved: Vec::new(),
-        refused_backends: BTreeMap::new(),
-        refused,
-    };
+    rules
+}
+
+fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &References<'_>) -> RouteRule<'a> {
+    let unread = Unread::new(route.unread);
+    let mut rule = matched(input, &unread, route.is_judged);
     let mut not_followed = Vec::new();
     if !route.is_judged {
         not_followed.extend(unread.below(&input.field).into_iter().map(str::to_owned));
@@ -250,6 +217,45 @@ fn read_rule<'a>(route: &RouteInput<'a>, input: &RuleInput<'a>, references: &Ref
         forward.not_followed = not_followed;
     }
     rule
+}
+
+/// The rule with its matches, before anything else of it is read.
+fn matched<'a>(input: &RuleInput<'a>, unread: &Unread<'_>, is_judged: bool) -> RouteRule<'a> {
+    let drops_rule = |problem| Refused {
+        problem,
+        drops_rule: true,
+    };
+    let (mut matches, mut refused) = match &input.matches {
+        Ok(matches) => (matches.clone(), Vec::new()),
+        Err(problem) => (Vec::new(), vec![drops_rule(problem.clone())]),
+    };
+    // Without the unsupported condition, the match would take requests of other rules.
+    for field in unread.below(&format!("{}.matches", input.field)) {
+        refused.push(drops_rule(not_supported(field)));
+        matches.clear();
+    }
+    RouteRule {
+        field: input.field.clone(),
+        // It depends on all rules of the route.
+        name: RuleName(Text::default()),
+        own_name: input.name,
+        matches,
+        otherwise: if is_judged { input.otherwise.clone() } else { Vec::new() },
+        action: RuleAction::Respond {
+            status: 500,
+            reason: String::new(),
+        },
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+        inline: input.inline,
+        cors: None,
+        backends: Vec::new(),
+        twins: None,
+        mirrors: Vec::new(),
+        unresolved: Vec::new(),
+        refused_backends: BTreeMap::new(),
+        refused,
+    }
 }
 
 impl RouteState<'_> {

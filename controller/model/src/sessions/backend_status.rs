@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::UsedBackend;
 use super::backends::{Backends, Own, content, x_backends};
 use super::domains::{EXPECTED, foreign_domain};
-use super::facts::RuleFacts;
 use super::names_in_use::NamesInUse;
 use super::policy::Draft;
 use super::policy_status::{keep_oldest, rule_name};
@@ -129,42 +128,13 @@ fn conditions<'p>(
         for rule in leading {
             let facts = rule.facts;
             count += 1;
+            conflicts += usize::from(has_one_name(backends, name, rule));
             if let Some(domain) = foreign_domain(draft, facts) {
                 let text = format!("{EXPECTED}, found {domain:?}: browsers drop the cookie on");
                 about.add(text, rule_name(facts));
             }
-            match rule.source {
-                Source::Inline => about.add(
-                    "sessionPersistence of the rule takes precedence over that of the backend on".to_owned(),
-                    rule_name(facts),
-                ),
-                _ if rule.sessionless().is_some() => about.add(
-                    "there are no sessions, because the rule cannot be followed, on".to_owned(),
-                    rule_name(facts),
-                ),
-                Source::Destinations if !rule.is_refused => {}
-                Source::Kept(first) if !rule.is_refused => {
-                    let text = if first == name {
-                        "session.limpet.dev/split is keep, so its sessions are for all backends of".to_owned()
-                    } else {
-                        format!("session.limpet.dev/split is keep, so the sessions are those of XBackend {first} on")
-                    };
-                    about.add(text, rule_name(facts));
-                }
-                Source::Destinations if is_one_of_two(backends, name, facts) => {
-                    conflicts += 1;
-                    about.add(
-                        "spec.sessionPersistence: expected a name that no other backend of the rule has; there are no \
-                         sessions on"
-                            .to_owned(),
-                        rule_name(facts),
-                    );
-                }
-                Source::None | Source::Policy(_) | Source::Destinations | Source::Kept(_) | Source::Affinity => about
-                    .add(
-                        "there are no sessions, because the route cannot be followed, on".to_owned(),
-                        rule_name(facts),
-                    ),
+            if let Some(why) = why_without(backends, name, rule) {
+                about.add(why, rule_name(facts));
             }
         }
     }
@@ -179,8 +149,35 @@ fn conditions<'p>(
     vec![Condition::holds("Accepted", "Accepted", no_effect(&message, unread))]
 }
 
-fn is_one_of_two(backends: &Backends, name: &ObjectName, facts: &RuleFacts<'_>) -> bool {
-    backends
-        .with_one_name(facts)
-        .is_some_and(|(one, other)| one == name || other == name)
+/// Why the rule does not have the sessions of the backend as it asks for them.
+fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> Option<String> {
+    let why = match rule.source {
+        Source::Inline => "sessionPersistence of the rule takes precedence over that of the backend on",
+        _ if rule.sessionless().is_some() => "there are no sessions, because the rule cannot be followed, on",
+        Source::Destinations if !rule.is_refused => return None,
+        Source::Kept(first) if !rule.is_refused && first == name => {
+            "session.limpet.dev/split is keep, so its sessions are for all backends of"
+        }
+        Source::Kept(first) if !rule.is_refused => {
+            return Some(format!(
+                "session.limpet.dev/split is keep, so the sessions are those of XBackend {first} on"
+            ));
+        }
+        _ if has_one_name(backends, name, rule) => {
+            "spec.sessionPersistence: expected a name that no other backend of the rule has; there are no sessions on"
+        }
+        Source::None | Source::Policy(_) | Source::Destinations | Source::Kept(_) | Source::Affinity => {
+            "there are no sessions, because the route cannot be followed, on"
+        }
+    };
+    Some(why.to_owned())
+}
+
+/// Whether the rule has no sessions, because those of another of its backends have the same name.
+fn has_one_name(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> bool {
+    let is_it = || {
+        let two = backends.with_one_name(rule.facts);
+        two.is_some_and(|(one, other)| one == name || other == name)
+    };
+    matches!(rule.source, Source::Destinations) && rule.is_refused && rule.sessionless().is_none() && is_it()
 }

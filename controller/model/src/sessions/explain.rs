@@ -5,19 +5,18 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
-use super::affinities::Affinities;
 use super::annotations::camel_case;
-use super::backends::{Backends, x_backends};
+use super::backends::x_backends;
 use super::by_cookie::ForeignRule;
 use super::facts::{RuleFacts, Sessionless, services};
 use super::fault::PREFIX;
 use super::former::{KEPT_NAME, LIFETIME, NAME, RestoredFrom};
-use super::objects::{PolicyObject, PolicyTargets, ValidPolicy};
+use super::objects::{PolicyObject, ValidPolicy};
 use super::origins::{Origins, Part};
 use super::persistence::{self, Dialect, Persistence, Shape};
 use super::policy::Draft;
 use super::policy_status::{lost_targets, words};
-use super::rules::{Outcome, RuleChoice, Source};
+use super::rules::{Chooser, Outcome, RuleChoice, Source};
 use super::{RuleSession, UsedBackend};
 use crate::StandIn;
 use crate::explanation::{Contender, FieldExplanation, FieldOrigin, PathExplanation, SessionExplanation};
@@ -41,11 +40,9 @@ pub(crate) struct Explained {
     pub(crate) of_backends: BTreeMap<RuleBackend, Vec<FieldExplanation>>,
 }
 
-/// What the choice was made from.
+/// What the choice was made from, and what came of it.
 pub(super) struct Explainer<'a> {
-    pub(super) targets: &'a PolicyTargets<'a>,
-    pub(super) backends: &'a Backends,
-    pub(super) affinities: &'a Affinities,
+    pub(super) chooser: &'a Chooser<'a>,
     /// The XBackends that rules have the sessions of.
     pub(super) used: &'a BTreeMap<&'a ObjectName, UsedBackend<'a>>,
     /// By name.
@@ -123,20 +120,20 @@ impl Explainer<'_> {
             return foreign.contenders();
         }
         let mut all = vec![of_rule(rule)];
-        let asking = x_backends(facts).filter(|name| self.backends.asks(name));
+        let asking = x_backends(facts).filter(|name| self.chooser.backends.asks(name));
         all.extend(asking.map(|name| self.of_x_backend(rule, name)));
         all.extend(rule.outcomes.iter().map(|(policy, outcome)| Contender {
             who: policy.to_string(),
             counts: *outcome == Outcome::Governs,
             why: self.why_of_policy(facts, policy, *outcome),
         }));
-        let affine = services(facts).filter(|name| self.affinities.of(name).is_some());
+        let affine = services(facts).filter(|name| self.chooser.affinities.of(name).is_some());
         all.extend(affine.map(|name| of_affinity(rule, name)));
         all
     }
 
     fn of_x_backend(&self, rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
-        let (counts, why) = match (rule.source, self.backends.0.get(name)) {
+        let (counts, why) = match (rule.source, self.chooser.backends.0.get(name)) {
             (Source::Destinations | Source::Kept(_), Some(Err(problems))) => {
                 (false, format!("it is refused: {}", joined(problems)))
             }
@@ -170,7 +167,7 @@ impl Explainer<'_> {
             (_, Err(problems)) => format!("it is refused: {}", joined(problems)),
             (_, Ok(None)) => "it asks for no sessions".to_owned(),
             (Outcome::TargetLost, _) => {
-                let lost = lost_targets(self.targets, policy, facts);
+                let lost = lost_targets(self.chooser.targets, policy, facts);
                 let lost = lost.map(|(text, service)| format!("{text}: {service}"));
                 lost.collect::<Vec<_>>().join("; ")
             }
@@ -193,7 +190,7 @@ impl Explainer<'_> {
     fn of_backends(&self, facts: &RuleFacts<'_>) -> BTreeMap<RuleBackend, Vec<FieldExplanation>> {
         let mut all = BTreeMap::new();
         for name in x_backends(facts) {
-            if let (Some(own), Some(used)) = (self.backends.own(name), self.used.get(name)) {
+            if let (Some(own), Some(used)) = (self.chooser.backends.own(name), self.used.get(name)) {
                 let asker = Asker {
                     object: format!("{} {name}", Kind::XBackend),
                     parent: "spec",
@@ -208,7 +205,7 @@ impl Explainer<'_> {
             }
         }
         for name in services(facts) {
-            if let Some(timeout) = self.affinities.of(name) {
+            if let Some(timeout) = self.chooser.affinities.of(name) {
                 let fields = affinity_fields(name, timeout.into());
                 all.insert(RuleBackend::Service(name.clone()), fields);
             }
@@ -226,7 +223,7 @@ impl Explainer<'_> {
             (Source::Policy(ValidPolicy { policy, content }), _) => {
                 (policy.to_string(), "spec", &content.persistence, &content.restored)
             }
-            (Source::Kept(first), _) => match self.backends.own(first) {
+            (Source::Kept(first), _) => match self.chooser.backends.own(first) {
                 Some(own) => (format!("{} {first}", Kind::XBackend), "spec", &own.persistence, &[]),
                 None => return Vec::new(),
             },

@@ -80,7 +80,7 @@ use backends::Backends;
 use crowds::Crowds;
 use explain::Explainer;
 use facts::services;
-use names::Policies;
+use names::{Names, Policies};
 use names_in_use::{CookieNotes, NamesInUse, since_of};
 use objects::{PolicyTargets, ValidPolicy};
 use policy::Draft;
@@ -180,88 +180,58 @@ pub(crate) fn sessions(
     let statuses = Statuses::new(objects, settings, &policies, &targets, &chosen, serving);
     refuse_without_room(&statuses, &mut chosen);
 
-    let mut emitted = Policies::default();
     let used = used_backends(objects, &chosen, &backends);
     let mut in_common = InCommon::default();
     let names_in_use = NamesInUse::find(&chosen, &used, context, &mut in_common.cookies);
-    let is_per_scope = |rule: &RuleChoice<'_>| rule.scope.has_several_cookies || names_in_use.older(rule).is_some();
-    let mut per_scope: Vec<bool> = chosen.iter().map(is_per_scope).collect();
-    scopes::agree(&chosen, &mut per_scope);
+    let per_scope = per_scope(&chosen, &names_in_use);
     let crowds = Crowds::find(&chosen, &per_scope, &used, context.limits.most_cookies);
-    let of_rules = chosen.iter().zip(&per_scope);
-    let of_rules: Vec<Emitted> = of_rules
-        .map(|(rule, per_scope)| emit(rule, *per_scope, &mut emitted))
-        .collect();
     let cookie_notes = CookieNotes::new(&names_in_use, &crowds);
-    let of_backends = emit_backends(&used, &names_in_use, &mut emitted);
-    let of_services: Vec<(&ObjectName, PolicyId)> = used_affinities(&chosen, &affinities)
-        .into_iter()
-        .map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
-        .collect();
 
-    let (names, by_name) = emitted.named(context, &mut in_common.policies);
+    let mut emitted = Policies::default();
+    let of_rules = emit_rules(&chosen, &per_scope, &mut emitted);
+    let of_backends = emit_backends(&used, &names_in_use, &mut emitted);
+    let of_services = emit_affinities(&chosen, &affinities, &mut emitted);
+    let (names, policies_by_name) = emitted.named(context, &mut in_common.policies);
     in_common.shrink();
-    let session_use = |policy: &PolicyId, scope: Text| SessionUse {
-        policy: names.of(policy),
-        scope,
+
+    let of_rule = |(rule, emitted): (&RuleChoice<'_>, Emitted)| RuleSession {
+        session: emitted.session(rule, &backends, &names),
+        by_path: emitted.by_path(rule, &names),
+        asked_by: asked_by(rule, &backends),
+        problems: rule.problems.clone(),
+        notes: notes(objects, settings, rule, &cookie_notes),
     };
-    let of_rule = |(rule, emitted): (&RuleChoice<'_>, Emitted)| {
-        let facts = rule.facts;
-        let session = |policy: &PolicyId| rule.scope.session(names.of(policy));
-        RuleSession {
-            session: match (&emitted.all, rule.source) {
-                (Some(policy), _) => session(policy),
-                (None, Source::Destinations) if !rule.is_without() && !backends.with_sessions(facts).is_empty() => {
-                    Session::Destinations
-                }
-                (None, Source::Affinity) if !rule.is_without() => Session::Destinations,
-                _ => Session::None,
-            },
-            by_path: emitted
-                .each
-                .iter()
-                .map(|(path, policy)| (path.clone(), session(policy)))
-                .collect(),
-            asked_by: asked_by(rule, &backends),
-            problems: rule.problems.clone(),
-            notes: notes(objects, settings, rule, &cookie_notes),
-        }
-    };
-    let of_backends_with_rules = backend_status::reports(objects, &backends, &used, &names_in_use, &chosen);
+    let of_rules: Vec<RuleSession> = chosen.iter().zip(of_rules).map(of_rule).collect();
+    let reports = backend_status::reports(objects, &backends, &used, &names_in_use, &chosen);
     let mut without_status = statuses.without_status();
     without_status.extend(policy_status::without_policy(&chosen));
-    without_status.extend(backend_status::without_ancestors(
-        objects,
-        settings,
-        &of_backends_with_rules,
-    ));
-    let of_rules: Vec<RuleSession> = chosen.iter().zip(of_rules).map(of_rule).collect();
+    without_status.extend(backend_status::without_ancestors(objects, settings, &reports));
     let explainer = Explainer {
-        targets: &targets,
-        backends: &backends,
-        affinities: &affinities,
+        chooser: &chooser,
         used: &used,
-        policies: &by_name,
+        policies: &policies_by_name,
         stand_ins: &objects.stand_ins,
     };
     Sessions {
         explained: explainer.rules(context.explained, &chosen, &of_rules),
         judged: judged::judged(objects, &policies, &backends, &chosen),
         rules: of_rules,
-        destinations: of_backends
-            .iter()
-            .map(|(name, policy)| ((*name).clone(), session_use(policy, backends::scope(name).into())))
-            .collect(),
-        affinities: of_services
-            .iter()
-            .map(|(name, policy)| ((*name).clone(), names.of(policy)))
-            .collect(),
-        policies: by_name,
+        destinations: destinations(of_backends, &names),
+        affinities: affinity_policies(of_services, &names),
+        policies: policies_by_name,
         session_policies: statuses.reports(&chosen, &cookie_notes),
-        backends: of_backends_with_rules,
+        backends: reports,
         without_status,
         in_common,
     }
+}
+
+/// Whether each rule has its scope behind the name of its cookie.
+fn per_scope(chosen: &[RuleChoice<'_>], names_in_use: &NamesInUse<'_>) -> Vec<bool> {
+    let is_per_scope = |rule: &RuleChoice<'_>| rule.scope.has_several_cookies || names_in_use.older(rule).is_some();
+    let mut per_scope: Vec<bool> = chosen.iter().map(is_per_scope).collect();
+    scopes::agree(chosen, &mut per_scope);
+    per_scope
 }
 
 fn asked_by(rule: &RuleChoice<'_>, backends: &Backends) -> Option<AskedBy> {
@@ -328,6 +298,25 @@ struct Emitted {
     each: BTreeMap<PathMatch, PolicyId>,
 }
 
+impl Emitted {
+    fn session(&self, rule: &RuleChoice<'_>, backends: &Backends, names: &Names) -> Session {
+        match (&self.all, rule.source) {
+            (Some(policy), _) => rule.scope.session(names.of(policy)),
+            (None, Source::Destinations) if !rule.is_without() && !backends.with_sessions(rule.facts).is_empty() => {
+                Session::Destinations
+            }
+            (None, Source::Affinity) if !rule.is_without() => Session::Destinations,
+            _ => Session::None,
+        }
+    }
+
+    fn by_path(&self, rule: &RuleChoice<'_>, names: &Names) -> BTreeMap<PathMatch, Session> {
+        let each = self.each.iter();
+        each.map(|(path, policy)| (path.clone(), rule.scope.session(names.of(policy))))
+            .collect()
+    }
+}
+
 /// An XBackend with sessions that rules lead to.
 struct UsedBackend<'a> {
     scope: String,
@@ -390,16 +379,15 @@ fn used_affinities<'a>(chosen: &'a [RuleChoice<'a>], affinities: &Affinities) ->
     names.filter_map(|name| Some((name, affinities.of(name)?))).collect()
 }
 
-fn emit(rule: &RuleChoice<'_>, per_scope: bool, emitted: &mut Policies) -> Emitted {
-    let mut add = |draft: &Draft| emitted.add(draft.of_scope(&rule.scope.of_cookie, per_scope));
-    Emitted {
-        all: rule.draft.as_ref().map(&mut add),
-        each: rule
-            .each
-            .iter()
-            .map(|(path, draft)| (path.clone(), add(draft)))
-            .collect(),
-    }
+fn emit_rules(chosen: &[RuleChoice<'_>], per_scope: &[bool], emitted: &mut Policies) -> Vec<Emitted> {
+    let emit = |(rule, per_scope): (&RuleChoice<'_>, &bool)| {
+        let mut add = |draft: &Draft| emitted.add(draft.of_scope(&rule.scope.of_cookie, *per_scope));
+        let all = rule.draft.as_ref().map(&mut add);
+        let each = rule.each.iter().map(|(path, draft)| (path.clone(), add(draft)));
+        let each = each.collect();
+        Emitted { all, each }
+    };
+    chosen.iter().zip(per_scope).map(emit).collect()
 }
 
 fn emit_backends<'a>(
@@ -415,6 +403,31 @@ fn emit_backends<'a>(
         )
     };
     used.iter().map(emit).collect()
+}
+
+fn emit_affinities<'a>(
+    chosen: &'a [RuleChoice<'a>],
+    affinities: &Affinities,
+    emitted: &mut Policies,
+) -> Vec<(&'a ObjectName, PolicyId)> {
+    let used = used_affinities(chosen, affinities).into_iter();
+    used.map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
+        .collect()
+}
+
+/// The sessions of XBackends, with the names of their policies.
+fn destinations(emitted: Vec<(&ObjectName, PolicyId)>, names: &Names) -> BTreeMap<ObjectName, SessionUse> {
+    let session = |(name, policy): (&ObjectName, PolicyId)| {
+        let (policy, scope) = (names.of(&policy), backends::scope(name).into());
+        (name.clone(), SessionUse { policy, scope })
+    };
+    emitted.into_iter().map(session).collect()
+}
+
+/// The names of the policies of Services.
+fn affinity_policies(emitted: Vec<(&ObjectName, PolicyId)>, names: &Names) -> BTreeMap<ObjectName, Text> {
+    let affinity = |(name, policy): (&ObjectName, PolicyId)| (name.clone(), names.of(&policy));
+    emitted.into_iter().map(affinity).collect()
 }
 
 fn refuse_without_room<'p>(statuses: &Statuses<'p>, chosen: &mut [RuleChoice<'p>]) {

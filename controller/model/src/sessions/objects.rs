@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::annotations;
-use super::fault;
+use super::fault::{self, Fault};
 use super::former::{self, Lost, Restored, RestoredFrom};
 use super::persistence::{self, Dialect, Persistence};
 use super::policy::{Draft, Parts};
@@ -175,14 +175,10 @@ fn content(
     if let Some(error) = &object.malformed {
         return Err(vec![error.clone().into()]);
     }
-    let mut problems = target_problems(&object.spec);
     let is_older = name.kind == SessionPolicyKind::BackendLbPolicy;
     let is_read = |name: &str| !is_older && name == former::KEPT_NAME;
     let overrides = annotations::read_except(&object.meta.annotations, is_read);
-    let dialect = match name.kind {
-        SessionPolicyKind::BackendLbPolicy => Dialect::Named,
-        SessionPolicyKind::XBackendTrafficPolicy => Dialect::Either,
-    };
+    let dialect = if is_older { Dialect::Named } else { Dialect::Either };
     let persistence = object.spec.session_persistence.as_ref();
     let persistence = persistence
         .map(|persistence| {
@@ -190,6 +186,7 @@ fn content(
             Ok((persistence::read(&restored.persistence, dialect)?, restored))
         })
         .transpose();
+    let mut problems = target_problems(&object.spec);
     if persistence == Ok(None) && !object.unread.is_empty() {
         problems.push(Problem {
             field: "spec.sessionPersistence".to_owned(),
@@ -201,32 +198,11 @@ fn content(
     }
     let content = match (persistence, overrides) {
         (Ok(None), Ok(_)) => Ok(None),
-        (Ok(Some((persistence, restored))), Ok(overrides)) => {
-            let said = SessionSettings {
-                target_refs: object.spec.target_refs.clone(),
-                session_persistence: Some(restored.persistence.clone()),
-                ..SessionSettings::annotated(&object.meta)
-            };
-            let former = FormerSessions::read(known.map(|known| known.former(&said)).unwrap_or_default());
-            let parts = Parts::new(&persistence, &overrides, settings);
-            parts.draft_after(parts.former(&former)).map(|draft| {
-                Some(Content {
-                    overruled: overruled(&persistence, &overrides, &restored),
-                    settings: said,
-                    former,
-                    persistence,
-                    overrides,
-                    draft,
-                    lost: restored.lost,
-                    restored: restored.from,
-                })
-            })
+        (Ok(Some(asked)), Ok(overrides)) => Content::draft(object, known, settings, asked, overrides).map(Some),
+        (persistence, overrides) => {
+            let faults = [persistence.err(), overrides.err()].into_iter().flatten();
+            Err(faults.flatten().collect())
         }
-        (persistence, overrides) => Err([persistence.err(), overrides.err()]
-            .into_iter()
-            .flatten()
-            .flatten()
-            .collect()),
     };
     match content {
         Ok(content) if problems.is_empty() => Ok(content),
@@ -235,6 +211,35 @@ fn content(
             problems.extend(faults.into_iter().map(|fault| fault.below("spec")));
             Err(problems)
         }
+    }
+}
+
+impl Content {
+    /// Drafts the policy that the object asks for.
+    fn draft(
+        object: &Object<SessionPolicySpec>,
+        known: Option<&RememberedSession>,
+        settings: &Settings,
+        (persistence, restored): (Persistence, Restored),
+        overrides: SessionFields,
+    ) -> Result<Self, Vec<Fault>> {
+        let said = SessionSettings {
+            target_refs: object.spec.target_refs.clone(),
+            session_persistence: Some(restored.persistence.clone()),
+            ..SessionSettings::annotated(&object.meta)
+        };
+        let former = FormerSessions::read(known.map(|known| known.former(&said)).unwrap_or_default());
+        let parts = Parts::new(&persistence, &overrides, settings);
+        Ok(Self {
+            draft: parts.draft_after(parts.former(&former))?,
+            overruled: overruled(&persistence, &overrides, &restored),
+            settings: said,
+            former,
+            persistence,
+            overrides,
+            lost: restored.lost,
+            restored: restored.from,
+        })
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::domains::EXPECTED;
 use super::facts::{RuleFacts, services};
+use super::former::Lost;
 use super::names_in_use::CookieNotes;
 use super::naming::{Naming, NamingGateways, naming_gateways, why_unusable};
-use super::objects::{PolicyObject, PolicyTargets};
+use super::objects::{Content, PolicyObject, PolicyTargets};
 use super::persistence::Shape;
 use super::policy::Draft;
 use super::rules::{Outcome, RuleChoice, Source};
@@ -124,88 +125,35 @@ impl<'p> Statuses<'p> {
         if let Some(stand_in) = self.stand_in(policy) {
             return vec![stand_in];
         }
-        match &policy.content {
+        let content = match &policy.content {
             Err(problems) => return vec![invalid(problems)],
             Ok(None) => {
-                return vec![Condition::holds(
-                    "Accepted",
-                    "Accepted",
-                    "The policy asks for no sessions",
-                )];
+                let message = "The policy asks for no sessions";
+                return vec![Condition::holds("Accepted", "Accepted", message)];
             }
-            Ok(Some(_)) => {}
-        }
+            Ok(Some(content)) => content,
+        };
         let mut about = Remarks::default();
         self.add_unusable_targets(policy, &mut about);
         let unread = &policy.object.unread;
         if rules.is_empty() {
-            let Some(naming) = naming.filter(|naming| naming.any_usable) else {
-                return vec![Condition::fails("Accepted", "TargetNotFound", about.to_string())];
-            };
-            let mut why = Remarks::default();
-            for route in &naming.routes {
-                let text = "no rule of this Gateway has a target as a valid backend; the status says why, of";
-                why.add(text.to_owned(), route.to_string());
-            }
-            return vec![
-                accepted(&about, unread),
-                Condition::fails("Programmed", "Invalid", why.to_string()),
-            ];
+            return without_rules(unread, naming, &about);
         }
         let mut not_governed = Remarks::default();
         for (rule, outcome) in rules {
             self.add_outcome(policy, rule.facts, *outcome, &mut not_governed);
         }
-        let count = |is: fn(Outcome<'p>) -> bool| rules.iter().filter(|(_, outcome)| is(*outcome)).count();
-        let governed = count(|outcome| outcome == Outcome::Governs);
-        let conflicts = count(|outcome| matches!(outcome, Outcome::TargetLost | Outcome::NameTaken(_)));
-        if conflicts == rules.len() {
+        let is_lost = |outcome: &Outcome<'_>| matches!(outcome, Outcome::TargetLost | Outcome::NameTaken(_));
+        if rules.iter().all(|(_, outcome)| is_lost(outcome)) {
             return vec![Condition::fails("Accepted", "Conflicted", not_governed.to_string())];
         }
-        let governing = rules.iter().filter(|(_, outcome)| *outcome == Outcome::Governs);
-        for (rule, _) in governing {
+        for (rule, _) in rules.iter().filter(|(_, outcome)| *outcome == Outcome::Governs) {
             self.add_notes(policy, rule, &mut about);
             cookies.of(rule).for_each(|note| about.say(note));
         }
-        let overruled = policy.content().into_iter().flat_map(|content| &content.overruled);
-        overruled.cloned().for_each(|why| about.say(why));
-        let is_newest = policy
-            .content()
-            .is_some_and(|content| content.persistence.shape == Shape::Union);
-        if is_newest && self.settings.judges() {
-            let services = policy.targets.iter().filter_map(|(_, target)| match target {
-                RuleBackend::Service(name) => Some(name.clone()),
-                RuleBackend::XBackend(_) => None,
-            });
-            if let Some(note) = deprecated("an XBackendTrafficPolicy", services) {
-                about.say(note);
-            }
-        }
-        let lost = policy.content().and_then(|content| content.lost.as_ref());
-        if let Some(lost) = lost {
-            about.say(lost.to_string());
-        }
-        let mut conditions = vec![accepted(&about, unread)];
-        if governed == 0 {
-            let refused = count(|outcome| matches!(outcome, Outcome::Sessionless(_)));
-            conditions.push(if refused == rules.len() {
-                Condition::fails("Programmed", "Invalid", not_governed.to_string())
-            } else {
-                Condition::fails("Programmed", "Overridden", not_governed.to_string())
-            });
-        } else if governed < rules.len() {
-            conditions.push(Condition::holds(
-                "Programmed",
-                "PartiallyProgrammed",
-                not_governed.to_string(),
-            ));
-        } else if !unread.is_empty() {
-            let message = no_effect("All rules have the policy's sessions", unread);
-            conditions.push(Condition::holds("Programmed", "PartiallyProgrammed", message));
-        } else if let Some(lost) = lost.filter(|lost| lost.has_unknown()) {
-            conditions.push(Condition::holds("Programmed", "PartiallyProgrammed", lost.to_string()));
-        }
-        conditions
+        self.add_notes_on_content(policy, content, &mut about);
+        let programmed = programmed(unread, content.lost.as_ref(), rules, &not_governed);
+        std::iter::once(accepted(&about, unread)).chain(programmed).collect()
     }
 
     /// What is wrong with a policy whose former sessions stay in effect.
@@ -251,6 +199,23 @@ impl<'p> Statuses<'p> {
         }
         for service in affinity_without_effect(self.objects, self.settings, facts) {
             remarks.add(AFFINITY.to_owned(), format!("Service {service}"));
+        }
+    }
+
+    /// Adds what has no effect, is deprecated or was lost of what the policy says.
+    fn add_notes_on_content(&self, policy: &PolicyObject<'_>, content: &Content, remarks: &mut Remarks) {
+        content.overruled.iter().cloned().for_each(|why| remarks.say(why));
+        if content.persistence.shape == Shape::Union && self.settings.judges() {
+            let services = policy.targets.iter().filter_map(|(_, target)| match target {
+                RuleBackend::Service(name) => Some(name.clone()),
+                RuleBackend::XBackend(_) => None,
+            });
+            if let Some(note) = deprecated("an XBackendTrafficPolicy", services) {
+                remarks.say(note);
+            }
+        }
+        if let Some(lost) = &content.lost {
+            remarks.say(lost.to_string());
         }
     }
 
@@ -365,6 +330,44 @@ pub(super) fn lost_targets<'r>(
         let text = format!("{}, which is older, targets the same", owner.policy);
         Some((text, format!("Service {service}")))
     })
+}
+
+/// The conditions at a Gateway none of whose rules has a target as a valid backend.
+fn without_rules(unread: &[String], naming: Option<&Naming<'_>>, about: &Remarks) -> Vec<Condition> {
+    let Some(naming) = naming.filter(|naming| naming.any_usable) else {
+        return vec![Condition::fails("Accepted", "TargetNotFound", about.to_string())];
+    };
+    let mut why = Remarks::default();
+    for route in &naming.routes {
+        let text = "no rule of this Gateway has a target as a valid backend; the status says why, of";
+        why.add(text.to_owned(), route.to_string());
+    }
+    let programmed = Condition::fails("Programmed", "Invalid", why.to_string());
+    vec![accepted(about, unread), programmed]
+}
+
+/// `Programmed`, if there is more to say than what Envoys acknowledge.
+fn programmed(
+    unread: &[String],
+    lost: Option<&Lost>,
+    rules: &[Touched<'_, '_>],
+    not_governed: &Remarks,
+) -> Option<Condition> {
+    let count = |is: fn(Outcome<'_>) -> bool| rules.iter().filter(|(_, outcome)| is(*outcome)).count();
+    let governed = count(|outcome| outcome == Outcome::Governs);
+    if governed == 0 {
+        let is_refused = count(|outcome| matches!(outcome, Outcome::Sessionless(_))) == rules.len();
+        let reason = if is_refused { "Invalid" } else { "Overridden" };
+        return Some(Condition::fails("Programmed", reason, not_governed.to_string()));
+    }
+    let message = if governed < rules.len() {
+        not_governed.to_string()
+    } else if !unread.is_empty() {
+        no_effect("All rules have the policy's sessions", unread)
+    } else {
+        lost.filter(|lost| lost.has_unknown())?.to_string()
+    };
+    Some(Condition::holds("Programmed", "PartiallyProgrammed", message))
 }
 
 fn accepted(about: &Remarks, unread: &[String]) -> Condition {

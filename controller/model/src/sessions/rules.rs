@@ -301,21 +301,7 @@ impl<'p> Chooser<'p> {
             }
             (Source::Kept(first), _, Ok(route)) => {
                 rule.overruled = of_backends_alone(&route.overrides);
-                let defaults = &self.settings.session_defaults;
-                rule.draft = self.backends.draft(first).map(|draft| {
-                    let mut origins = draft.origins;
-                    for entry in route.overrides.over(defaults).set_of(|of| of == Of::Rules) {
-                        let is_of_route = entry.is_set_in(&route.overrides);
-                        let part = if is_of_route { Part::Route } else { Part::Defaults };
-                        origins.set(&entry.annotation(), part);
-                    }
-                    Draft {
-                        scope: route.overrides.over(defaults).scope.unwrap_or_default(),
-                        split: SessionSplit::Keep,
-                        origins,
-                        ..draft.clone()
-                    }
-                });
+                rule.draft = self.draft_of_backend(first, &route.overrides);
             }
             (Source::Destinations, _, route) => {
                 if let Ok(route) = route {
@@ -364,6 +350,24 @@ impl<'p> Chooser<'p> {
             rule.each.insert(matched.clone(), draft(Some(path))?);
         }
         Ok(())
+    }
+
+    /// The draft of an `XBackend`, for the sessions of a rule of a route with these annotations.
+    fn draft_of_backend(&self, name: &ObjectName, overrides: &SessionFields) -> Option<Draft> {
+        let draft = self.backends.draft(name)?;
+        let fields = overrides.over(&self.settings.session_defaults);
+        let mut origins = draft.origins;
+        for entry in fields.set_of(|of| of == Of::Rules) {
+            let is_of_route = entry.is_set_in(overrides);
+            let part = if is_of_route { Part::Route } else { Part::Defaults };
+            origins.set(&entry.annotation(), part);
+        }
+        Some(Draft {
+            scope: fields.scope.unwrap_or_default(),
+            split: SessionSplit::Keep,
+            origins,
+            ..draft.clone()
+        })
     }
 
     /// The draft of the policy, with the route's annotations in place of its own.

@@ -69,7 +69,6 @@ fn put<K: Ord + Clone, S: Spec + Clone>(map: &mut Map<K, Object<S>>, name: K, ob
 
 impl World {
     /// One change. `memory`: what the last build remembers.
-    #[expect(clippy::too_many_lines, reason = "one case for each kind of object")]
     pub(super) fn change(&mut self, random: &mut Random, memory: &Memory) {
         self.generation += 1;
         let namespace = random.of(&NAMESPACES);

@@ -107,7 +107,6 @@ fn both_shapes_mean_the_same_in_policies_and_rules() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn what_cannot_be_followed_is_named() {
     const NAME: &str = "1 to 256 letters, digits or !#$%&'*+-.^_`|~";
     const DURATION: &str = "expected a duration like 30m, 1h30m or 500ms (one to four numbers of up to five digits, \
