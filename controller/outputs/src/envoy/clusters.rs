@@ -167,12 +167,12 @@ pub(super) fn one_endpoint(cluster: &str, host: &str, port: u16) -> (DiscoveryTy
     (kind, load_assignment)
 }
 
-pub(super) fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> ClusterLoadAssignment {
+/// Without the name of a cluster.
+pub(super) fn load_assignment(endpoints: &[Endpoint]) -> ClusterLoadAssignment {
     let mut sorted: Vec<&Endpoint> = endpoints.iter().collect();
     sorted.sort();
     let lb_endpoints = sorted.into_iter().map(lb_endpoint).collect();
     ClusterLoadAssignment {
-        cluster_name: cluster.to_string(),
         // Always one locality, even if it is empty: an assignment without localities takes another path in Envoy.
         endpoints: vec![LocalityLbEndpoints {
             lb_endpoints,

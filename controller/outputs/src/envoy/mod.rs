@@ -36,6 +36,7 @@ mod standalone;
 use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, TlsCertificate, secret};
 use prost::Message;
@@ -167,8 +168,30 @@ fn certificates(gateway: &Gateway) -> BTreeSet<&ObjectName> {
 /// The endpoints of a cluster.
 #[must_use]
 pub fn load_assignment(cluster: &ClusterName, endpoints: &[Endpoint]) -> Resource {
-    let assignment = clusters::load_assignment(cluster, endpoints);
-    resource(ResourceType::ClusterLoadAssignment, &cluster.0, &assignment)
+    EncodedEndpoints::new(endpoints).of(cluster)
+}
+
+/// Endpoints as the load assignments of all their clusters have them, encoded once.
+#[derive(Debug)]
+pub struct EncodedEndpoints(Vec<u8>);
+
+impl EncodedEndpoints {
+    /// Encodes them.
+    #[must_use]
+    pub fn new(endpoints: &[Endpoint]) -> Self {
+        Self(clusters::load_assignment(endpoints).encode_to_vec())
+    }
+
+    /// The load assignment of one of the clusters. Its name is the first field, so the others follow it.
+    #[must_use]
+    pub fn of(&self, cluster: &ClusterName) -> Resource {
+        let named = ClusterLoadAssignment {
+            cluster_name: cluster.to_string(),
+            ..ClusterLoadAssignment::default()
+        };
+        let body = [named.encode_to_vec().as_slice(), &self.0].concat();
+        Resource::new(ResourceType::ClusterLoadAssignment, &*cluster.0, body)
+    }
 }
 
 fn certificate_resource(name: &ObjectName, certificate: &Certificate) -> Resource {

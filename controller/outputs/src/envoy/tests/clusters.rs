@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::{all, cluster, forward, gateway, graph, route, to, with_session};
@@ -216,6 +218,8 @@ fn endpoints_are_sorted_and_say_which_of_them_drain() {
             ]}],
         })
     );
+    let encoded = ClusterLoadAssignment::decode(made.body()).unwrap().encode_to_vec();
+    assert_eq!(made.body(), encoded, "the bytes of one message");
     let mut reversed = endpoints;
     reversed.reverse();
     assert_eq!(
