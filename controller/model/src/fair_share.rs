@@ -1,21 +1,61 @@
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// How much each of several parties may have, so that all have `room` in common: what one leaves of its equal part is
 /// for the others. [`usize::MAX`] if there is room for everything.
 #[must_use]
 pub fn fair_share(wanted: impl IntoIterator<Item = usize>, room: usize) -> usize {
-    let mut wanted: Vec<usize> = wanted.into_iter().collect();
-    wanted.sort_unstable();
-    let (mut left, mut others) = (room, wanted.len());
+    let mut all = WantedSizes::default();
     for size in wanted {
-        let part = left.checked_div(others).unwrap_or_default();
-        if size > part {
-            return part;
-        }
-        left -= size;
-        others -= 1;
+        all.change(0, size);
     }
-    usize::MAX
+    all.share(room)
+}
+
+/// How many parties want how much. Their share is found by a look at each size that is smaller than it. These differ
+/// and fit into the room together, so there are `√(2 × room)` of them at most, however many parties there are.
+#[derive(Debug, Default)]
+pub struct WantedSizes {
+    parties: usize,
+    /// The number of parties, by what each of them wants.
+    by_size: BTreeMap<usize, usize>,
+}
+
+impl WantedSizes {
+    /// Changes what one party wants. One that wants nothing is none.
+    pub fn change(&mut self, was: usize, is: usize) {
+        if was == is {
+            return;
+        }
+        if let Entry::Occupied(mut parties) = self.by_size.entry(was) {
+            self.parties -= 1;
+            *parties.get_mut() -= 1;
+            if *parties.get() == 0 {
+                parties.remove();
+            }
+        }
+        if is > 0 {
+            self.parties += 1;
+            *self.by_size.entry(is).or_default() += 1;
+        }
+    }
+
+    /// See [`fair_share`].
+    #[must_use]
+    pub fn share(&self, room: usize) -> usize {
+        let (mut left, mut others) = (room, self.parties);
+        for (size, parties) in &self.by_size {
+            #[cfg(test)]
+            crate::looked::at_one();
+            let part = left.checked_div(others).unwrap_or_default();
+            if *size > part {
+                return part;
+            }
+            left -= size * parties;
+            others -= parties;
+        }
+        usize::MAX
+    }
 }
 
 /// The least of what each of several parties has beyond its share of `room` ([`fair_share`]).
@@ -53,7 +93,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_share_was_found_by_a_look_at_all_parties() {
+        const ROOM: usize = 500_000;
+        let mut wanted = WantedSizes::default();
+        (1..=100_000).for_each(|size| wanted.change(0, size));
+        crate::looked::take();
+        assert_eq!(wanted.share(ROOM), 5);
+        (1..=100_000).for_each(|size| wanted.change(size, size % 950));
+        assert_eq!(wanted.share(ROOM), 5);
+        (951..=100_000).for_each(|size| wanted.change(size % 950, 0));
+        assert_eq!(wanted.share(ROOM), usize::MAX, "those of all sizes up to 949");
+        assert!((940..=1000).contains(&crate::looked::take()));
+    }
+
     proptest! {
+        #[test]
+        fn changes_of_sizes_count(changes in prop::collection::vec((0..8_usize, 0..100_usize), 0..30), room in 0..500_usize) {
+            let (mut sizes, mut wanted) = ([0; 8], WantedSizes::default());
+            for (party, size) in changes {
+                wanted.change(std::mem::replace(&mut sizes[party], size), size);
+            }
+            prop_assert_eq!(wanted.share(room), fair_share(sizes, room));
+        }
+
         #[test]
         fn shares_fill_the_room_and_no_more(
             wanted in prop::collection::vec(0..100_usize, 0..20),

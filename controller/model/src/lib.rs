@@ -64,7 +64,7 @@ pub use envoys::{
     ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, READY_PORT, check_envoy_defaults, envoys_certificate,
     envoys_keys, envoys_labels, envoys_name, envoys_uri,
 };
-pub use fair_share::{beyond_share, fair_share};
+pub use fair_share::{WantedSizes, beyond_share, fair_share};
 pub use features::SUPPORTED_FEATURES;
 pub use few::{FewMap, FewSet};
 pub use graph::Graph;
