@@ -316,15 +316,12 @@ impl ControlLoop {
             publisher,
             ..
         } = self;
-        let mut endpoints = |service: &ObjectName, port: &str| {
-            let all = store.endpoints(service, port);
-            guard.endpoints(service, port, all)
-        };
-        let mut published = publisher.publish_endpoints(services, &mut endpoints);
+        let mut published = publisher.publish_endpoints(services, |service, port, clusters| {
+            guard.endpoints(service, port, clusters, store.endpoints(service, port))
+        });
         let newly_held = guard.newly_held();
-        published += publisher.publish_endpoints(&newly_held, |service, port| {
-            let all = store.endpoints(service, port);
-            guard.endpoints(service, port, all)
+        published += publisher.publish_endpoints(&newly_held, |service, port, clusters| {
+            guard.endpoints(service, port, clusters, store.endpoints(service, port))
         });
         self.metrics.endpoint_updates.inc_by(published);
         if self.publisher.has_new_hosts() {
@@ -459,9 +456,8 @@ impl ControlLoop {
             publisher,
             ..
         } = self;
-        let (reports, changed) = publisher.publish(built, |service, port| {
-            let all = store.endpoints(service, port);
-            guard.endpoints(service, port, all)
+        let (reports, changed) = publisher.publish(built, |service, port, clusters| {
+            guard.endpoints(service, port, clusters, store.endpoints(service, port))
         });
         services.extend(changed);
         self.replicas.report_refused_routes(publisher.refused_routes());

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limpet_api::{ObjectName, Text};
-use limpet_model::fair_share;
+use limpet_model::WantedSizes;
 
 /// How many entries all have together. One takes up to 350 bytes.
 const MOST: usize = 500_000;
@@ -17,6 +17,8 @@ const MOST: usize = 500_000;
 pub(super) struct EndpointRoom {
     most: usize,
     namespaces: BTreeMap<Text, NamespaceEndpoints>,
+    /// The entries of each.
+    sizes: WantedSizes,
     entries: usize,
     left_out: usize,
     /// Whether other ports may have other shares than they were told.
@@ -27,6 +29,8 @@ pub(super) struct EndpointRoom {
 #[derive(Debug, Default)]
 struct NamespaceEndpoints {
     ports: BTreeMap<(Text, String), PortEndpoints>,
+    /// The entries of each.
+    sizes: WantedSizes,
     entries: usize,
 }
 
@@ -45,6 +49,7 @@ impl Default for EndpointRoom {
         Self {
             most: MOST,
             namespaces: BTreeMap::new(),
+            sizes: WantedSizes::default(),
             entries: 0,
             left_out: 0,
             has_changed: false,
@@ -59,6 +64,8 @@ impl PortEndpoints {
     }
 
     fn entries(&self) -> usize {
+        #[cfg(test)]
+        crate::cluster::looked::at_one();
         self.endpoints * self.weight()
     }
 
@@ -74,17 +81,22 @@ impl NamespaceEndpoints {
         if self.entries <= share {
             return usize::MAX;
         }
-        fair_share(self.ports.values().map(PortEndpoints::entries), share)
+        self.sizes.share(share)
     }
 }
 
 impl EndpointRoom {
     /// Takes in how many endpoints a port has, and returns how many to publish. `namespaces`: from how many of them
-    /// routes lead there.
-    pub(super) fn request(&mut self, service: &ObjectName, port: &str, namespaces: usize, endpoints: usize) -> usize {
+    /// routes lead there. `clusters`: in how many it is published from now on.
+    pub(super) fn request(
+        &mut self,
+        service: &ObjectName,
+        port: &str,
+        namespaces: usize,
+        clusters: usize,
+        endpoints: usize,
+    ) -> usize {
         let key = (service.name.clone(), port.to_owned());
-        let of = self.namespaces.get(&service.namespace);
-        let clusters = of.and_then(|of| of.ports.get(&key)).map_or(1, |port| port.clusters);
         let port = PortEndpoints {
             endpoints,
             published: endpoints,
@@ -133,7 +145,10 @@ impl EndpointRoom {
         };
         let entries = |port: Option<&PortEndpoints>| port.map_or(0, PortEndpoints::entries);
         let (was, is) = (entries(before.as_ref()), port.entries());
+        of.sizes.change(was, is);
+        let entries_before = of.entries;
         of.entries = of.entries + is - was;
+        self.sizes.change(entries_before, of.entries);
         self.entries = self.entries + is - was;
         self.left_out = self.left_out + port.endpoints - port.published;
         self.left_out -= before.map_or(0, |before| before.endpoints - before.published);
@@ -147,7 +162,7 @@ impl EndpointRoom {
         if self.entries <= self.most {
             return usize::MAX;
         }
-        fair_share(self.namespaces.values().map(|of| of.entries), self.most)
+        self.sizes.share(self.most)
     }
 
     /// Whether to ask for those that are [`Self::unsettled`].
@@ -198,6 +213,7 @@ impl EndpointRoom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::looked;
 
     fn name(namespace: &str, service: &str) -> ObjectName {
         ObjectName::new(namespace, service)
@@ -213,7 +229,7 @@ mod tests {
     /// Tells all ports until nothing changes, and returns how many endpoints of each are published.
     fn settled(room: &mut EndpointRoom, ports: &[(&ObjectName, &str, usize)]) -> Vec<usize> {
         let take = |room: &mut EndpointRoom, (service, port, endpoints): &(&ObjectName, &str, usize)| {
-            room.request(service, port, 1, *endpoints)
+            room.request(service, port, 1, 1, *endpoints)
         };
         let mut kept: Vec<usize> = ports.iter().map(|port| take(room, port)).collect();
         let unsettled = room.unsettled();
@@ -255,9 +271,9 @@ mod tests {
         // It is no endpoint's port any more, and no cluster's.
         room.watch(&[other.clone()].into(), |_, _| 0);
         assert_eq!(room.unsettled(), [one.clone()].into());
-        assert_eq!(room.request(&one, "", 1, 300), 300);
+        assert_eq!(room.request(&one, "", 1, 1, 300), 300);
         assert_eq!((room.left_out(), room.entries), (0, 600));
-        assert_eq!(room.request(&one, "", 1, 0), 0);
+        assert_eq!(room.request(&one, "", 1, 1, 0), 0);
         assert!(room.namespaces.is_empty() && room.entries == 0 && room.unsettled().is_empty());
     }
 
@@ -265,10 +281,26 @@ mod tests {
     fn clusters_and_namespaces_of_routes_count() {
         let mut room = room(600);
         let one = name("one", "a");
-        assert_eq!(room.request(&one, "", 2, 200), 200);
+        assert_eq!(room.request(&one, "", 2, 1, 200), 200);
         room.watch(&[one.clone()].into(), |_, _| 4);
         assert_eq!(room.unsettled(), [one.clone()].into());
-        assert_eq!(room.request(&one, "", 2, 200), 100);
-        assert_eq!(room.request(&one, "", 11, 200), 40);
+        assert_eq!(room.request(&one, "", 2, 4, 200), 100);
+        assert_eq!(room.request(&one, "", 11, 4, 200), 40);
+    }
+
+    #[test]
+    fn a_request_went_through_all_ports_of_its_namespace_and_all_namespaces() {
+        const MANY: usize = 1000;
+        let mut room = room(600);
+        let ports: Vec<_> = (0..MANY).map(|port| (name("one", "a"), port.to_string())).collect();
+        let others: Vec<_> = (0..MANY)
+            .map(|other| (name(&other.to_string(), "a"), String::new()))
+            .collect();
+        looked::take_count();
+        for (service, port) in ports.iter().chain(&others) {
+            room.request(service, port, 1, 1, 10);
+        }
+        let looked = looked::take_count();
+        assert!((2 * MANY..=10 * MANY).contains(&looked), "{looked}");
     }
 }

@@ -84,12 +84,18 @@ impl EndpointGuard {
         }
     }
 
-    /// Takes in all endpoints of a Service's port, in order, and returns those to publish. Of more than there is room
-    /// for, the first ones count.
-    pub(crate) fn endpoints(&mut self, service: &ObjectName, port: &str, mut all: Vec<Endpoint>) -> Vec<Endpoint> {
+    /// Takes in all endpoints of a Service's port, in order, and returns those to publish in so many clusters. Of more
+    /// than there is room for, the first ones count.
+    pub(crate) fn endpoints(
+        &mut self,
+        service: &ObjectName,
+        port: &str,
+        clusters: usize,
+        mut all: Vec<Endpoint>,
+    ) -> Vec<Endpoint> {
         let now = time_format::now();
         let from = || self.led_from.get(service).into_iter().flat_map(|from| from.iter());
-        all.truncate(self.room.request(service, port, from().count(), all.len()));
+        all.truncate(self.room.request(service, port, from().count(), clusters, all.len()));
         if self.room.has_unsettled() {
             self.release_due = self.release_due.min(self.settle_due);
         }
@@ -105,6 +111,7 @@ impl EndpointGuard {
             }
         }
         all.retain(|endpoint| !self.fences.holds(service, endpoint.address));
+        all.shrink_to_fit();
         all
     }
 
@@ -279,9 +286,9 @@ mod tests {
         let from: FewSet<Arc<str>> = [Arc::from("routes")].into_iter().collect();
         let led_from = ["first", "second"].map(|name| (service(name), Arc::new(from.clone())));
         guard.set_routed_from(led_from.into_iter().collect());
-        guard.endpoints(&service("first"), "http", endpoints(0..count, "a"));
-        guard.endpoints(&service("first"), "http", Vec::new());
-        guard.endpoints(&service("second"), "http", endpoints(0..count, "heir"));
+        guard.endpoints(&service("first"), "http", 1, endpoints(0..count, "a"));
+        guard.endpoints(&service("first"), "http", 1, Vec::new());
+        guard.endpoints(&service("second"), "http", 1, endpoints(0..count, "heir"));
         assert!(guard.release_due() <= Instant::now(), "a change is looked at once");
         guard.release(Some(&published()));
         let list = wants.borrow().clone();
@@ -303,7 +310,7 @@ mod tests {
         const LOOKS: usize = 50;
         let (mut guard, _keep, wants) = crowded(10_000);
         for owner in ["a", "heir"] {
-            guard.endpoints(&service("first"), "http", endpoints(20_000..20_001, owner));
+            guard.endpoints(&service("first"), "http", 1, endpoints(20_000..20_001, owner));
         }
         guard.release(Some(&published()));
         assert!(wants.borrow().is_some(), "a change is looked at once");
@@ -325,7 +332,7 @@ mod tests {
         let mut kept = |ports: u32, service: &ObjectName, count: u32| -> Vec<usize> {
             let port = |port: u32| {
                 guard
-                    .endpoints(service, &port.to_string(), endpoints(100_000..100_000 + count, "a"))
+                    .endpoints(service, &port.to_string(), 1, endpoints(100_000..100_000 + count, "a"))
                     .len()
             };
             let kept = (0..ports).map(port).collect();

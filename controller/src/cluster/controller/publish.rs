@@ -16,9 +16,9 @@ use crate::cluster::reconcile::replicas::{RefusedRoute, ReplicaView};
 use crate::cluster::sessions::{PublishedCluster, SessionRegistry};
 use limpet_api::{ObjectName, ObjectRef};
 use limpet_model::endpoints::Endpoint;
-use limpet_model::graph::{ClusterName, Graph};
-use limpet_model::{Objects, Reports};
-use limpet_outputs::envoy::{self, EnvoyOptions};
+use limpet_model::graph::{Cluster, ClusterName, Graph};
+use limpet_model::{FewMap, Objects, Reports};
+use limpet_outputs::envoy::{EncodedEndpoints, EnvoyOptions};
 use limpet_outputs::{FilterInputs, GatewayReferences, filter_config, variables};
 use limpet_resources::{ResourceType, Resources, changes};
 use limpet_xds::Snapshots;
@@ -36,8 +36,7 @@ pub(crate) struct Publisher {
     /// What the published resources were made of, before something was put in the place of these routes.
     objects: Option<Arc<Objects>>,
     quarantined: BTreeSet<ObjectRef>,
-    /// The published clusters, by Service.
-    clusters: BTreeMap<ObjectName, Vec<ServedCluster>>,
+    ports: BTreeMap<PublishedPortKey, PublishedPort>,
     /// Those whose sessions may begin anew.
     rebalancing: BTreeSet<ClusterName>,
     /// By Gateway, everything except endpoints, as the last build made it.
@@ -51,12 +50,30 @@ pub(crate) struct Publisher {
     deleted_gateways: BTreeSet<ObjectName>,
 }
 
-/// A cluster, and the Gateways whose Envoys have it.
-#[derive(Debug)]
-struct ServedCluster {
-    cluster: ClusterName,
-    port_name: String,
-    gateways: Vec<ObjectName>,
+/// A Service, and the name of its port.
+type PublishedPortKey = (ObjectName, String);
+
+/// A Service's port that is published.
+#[derive(Debug, Default)]
+struct PublishedPort {
+    /// By cluster, the Gateways whose Envoys have it.
+    clusters: FewMap<ClusterName, Vec<ObjectName>>,
+    /// How many endpoints each of them has.
+    endpoints: usize,
+}
+
+impl PublishedPort {
+    /// Of the clusters of Envoys, one for each base: those of one base have the same sessions and endpoints.
+    fn session_clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        let clusters = self.clusters.iter().filter(|(_, gateways)| !gateways.is_empty());
+        let mut bases = BTreeSet::new();
+        let clusters = clusters.map(|(name, _)| name);
+        clusters.filter(move |name| bases.insert(name.base()))
+    }
+}
+
+fn port_of(cluster: &Cluster) -> PublishedPortKey {
+    (cluster.service.clone(), cluster.port_name.clone())
 }
 
 impl Publisher {
@@ -79,7 +96,7 @@ impl Publisher {
             quarantine: Arc::default(),
             objects: None,
             quarantined: BTreeSet::new(),
-            clusters: BTreeMap::new(),
+            ports: BTreeMap::new(),
             rebalancing: BTreeSet::new(),
             built: ByGateway::new(),
             sent: ByGateway::new(),
@@ -141,11 +158,11 @@ impl Publisher {
     }
 
     /// Publishes a build. Resources that did not change are not sent again. Returns the reports, and the Services whose
-    /// clusters are others.
+    /// clusters are others. `endpoints`: those of a Service's port, for so many clusters.
     pub(crate) fn publish(
         &mut self,
         built: BuildResult,
-        mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+        mut endpoints: impl FnMut(&ObjectName, &str, usize) -> Vec<Endpoint>,
     ) -> (Reports, BTreeSet<ObjectName>) {
         let mut services = BTreeSet::new();
         self.remember(&built);
@@ -233,7 +250,7 @@ impl Publisher {
         made: &BuildState,
         resources: ByGateway,
         unknown: BTreeSet<ClusterName>,
-        endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+        endpoints: &mut impl FnMut(&ObjectName, &str, usize) -> Vec<Endpoint>,
     ) -> BTreeSet<ObjectName> {
         let clusters = self.changed_clusters(made, &resources, unknown);
         let mut changed = BTreeSet::new();
@@ -246,12 +263,16 @@ impl Publisher {
                 changed.insert(gateway.clone());
             }
         }
-        let mut observed = Vec::new();
+        let mut ports = BTreeSet::new();
         for name in &clusters {
-            let gateways = self.leave_cluster(name);
-            let gateways_now = self.serve_cluster(name, made, &resources, endpoints, &mut observed);
-            changed.extend(gateways.into_iter().chain(gateways_now));
+            changed.extend(self.leave_cluster(name));
+            ports.extend(self.serve_cluster(name, made, &resources));
         }
+        let ports = ports.into_iter().map(|port| {
+            let endpoints = self.send_endpoints(&port, |name| clusters.contains(name), endpoints, &mut changed);
+            (port, endpoints)
+        });
+        let observed = ports.collect::<Vec<_>>();
         self.built = resources;
         self.update_session_registry(&clusters, made, &observed);
         for (gateway, filter) in self.moving.changed() {
@@ -260,11 +281,7 @@ impl Publisher {
                 changed.insert(gateway);
             }
         }
-        for gateway in changed {
-            if let Some(sent) = self.sent.get(&gateway) {
-                self.snapshots.publish(&gateway.to_string(), sent.clone());
-            }
-        }
+        self.send(changed);
         let graphs = self.published.iter().map(|published| &published.graph);
         let graphs = graphs.chain([&made.graph]);
         let of_graph = graphs.flat_map(|graph| clusters.iter().filter_map(|name| graph.clusters.get(name)));
@@ -304,21 +321,15 @@ impl Publisher {
     fn leave_cluster(&mut self, name: &ClusterName) -> Vec<ObjectName> {
         let published = self.published.as_ref();
         let cluster = published.and_then(|published| published.graph.clusters.get(name));
-        let Some(service) = cluster.map(|cluster| &cluster.service) else {
+        let Some(port) = cluster.map(|cluster| port_of(cluster)) else {
             return Vec::new();
         };
-        let Some(served) = self.clusters.get_mut(service) else {
+        let Some(published) = self.ports.get_mut(&port) else {
             return Vec::new();
         };
-        let mut gateways = Vec::new();
-        served.retain(|served| {
-            if served.cluster == *name {
-                gateways.clone_from(&served.gateways);
-            }
-            served.cluster != *name
-        });
-        if served.is_empty() {
-            self.clusters.remove(service);
+        let gateways = published.clusters.remove(name).unwrap_or_default();
+        if published.clusters.is_empty() {
+            self.ports.remove(&port);
         }
         for gateway in &gateways {
             if let Some(sent) = self.sent.get_mut(gateway) {
@@ -328,49 +339,56 @@ impl Publisher {
         gateways
     }
 
-    /// Gives the endpoints of a cluster to the Gateways that have it, and returns these. Another control plane
-    /// publishes them itself, but an address that changes its owner is fenced here.
+    /// Notes which Gateways have a cluster, and returns its port. Another control plane publishes endpoints itself, but
+    /// an address that changes its owner is fenced here.
     fn serve_cluster(
         &mut self,
         name: &ClusterName,
         made: &BuildState,
         resources: &ByGateway,
-        endpoints: &mut impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
-        observed: &mut Vec<(ClusterName, Vec<Endpoint>)>,
-    ) -> Vec<ObjectName> {
-        let Some(cluster) = made.graph.clusters.get(name) else {
-            return Vec::new();
-        };
+    ) -> Option<PublishedPortKey> {
+        let cluster = made.graph.clusters.get(name)?;
         let has_it = |resources: &Resources| resources.get(ResourceType::Cluster, &name.0).is_some();
         let gateways = resources.iter().filter(|(_, resources)| has_it(resources));
         let gateways: Vec<ObjectName> = gateways.map(|(gateway, _)| gateway.clone()).collect();
         let is_elsewhere = self.target.objects.is_some();
         // A cluster that DNS has the endpoints of has none from us.
         if !is_elsewhere && (gateways.is_empty() || cluster.external_name.is_some()) {
-            return Vec::new();
+            return None;
         }
-        let endpoints = endpoints(&cluster.service, &cluster.port_name);
-        if !gateways.is_empty() {
-            self.moving.observe(name, &endpoints);
-            let assignment = Arc::new(envoy::load_assignment(name, &endpoints));
-            for gateway in &gateways {
+        let port = port_of(cluster);
+        let published = self.ports.entry(port.clone()).or_default();
+        published.clusters.insert(name.clone(), gateways);
+        Some(port)
+    }
+
+    /// Gives the endpoints of a port to the Gateways that have its clusters. If there are as many as before, only those
+    /// clusters get them that `lacks` them. Adds the Gateways to `changed`.
+    fn send_endpoints(
+        &mut self,
+        port: &PublishedPortKey,
+        lacks: impl Fn(&ClusterName) -> bool,
+        endpoints: &mut impl FnMut(&ObjectName, &str, usize) -> Vec<Endpoint>,
+        changed: &mut BTreeSet<ObjectName>,
+    ) -> Vec<Endpoint> {
+        let Some(published) = self.ports.get_mut(port) else {
+            return Vec::new();
+        };
+        let endpoints = endpoints(&port.0, &port.1, published.clusters.len());
+        let is_as_many = std::mem::replace(&mut published.endpoints, endpoints.len()) == endpoints.len();
+        let encoded = EncodedEndpoints::new(&endpoints);
+        let served = published.clusters.iter().filter(|(_, gateways)| !gateways.is_empty());
+        for (cluster, gateways) in served.filter(|(name, _)| !is_as_many || lacks(name)) {
+            self.moving.observe(cluster, &endpoints);
+            let assignment = Arc::new(encoded.of(cluster));
+            for gateway in gateways {
                 if let Some(sent) = self.sent.get_mut(gateway) {
                     sent.insert(Arc::clone(&assignment));
+                    changed.insert(gateway.clone());
                 }
             }
-            observed.push((name.clone(), endpoints));
         }
-        let clusters = self.clusters.entry(cluster.service.clone()).or_default();
-        // Most Services have one. With more, it grows as any list.
-        if clusters.is_empty() {
-            clusters.reserve_exact(1);
-        }
-        clusters.push(ServedCluster {
-            cluster: name.clone(),
-            port_name: cluster.port_name.clone(),
-            gateways: gateways.clone(),
-        });
-        gateways
+        endpoints
     }
 
     /// Tells which pods these clusters have, and which sessions.
@@ -378,7 +396,7 @@ impl Publisher {
         &mut self,
         changed: &BTreeSet<ClusterName>,
         made: &BuildState,
-        observed: &[(ClusterName, Vec<Endpoint>)],
+        observed: &[(PublishedPortKey, Vec<Endpoint>)],
     ) {
         let published = self.published.as_ref();
         let mut rebalances = false;
@@ -388,11 +406,11 @@ impl Publisher {
             let Some(cluster) = made.graph.clusters.get(name).or(before) else {
                 continue;
             };
-            let mut served = self.clusters.get(&cluster.service).into_iter().flatten();
-            let served = served.find(|served| served.cluster == *name);
+            let published = self.ports.get(&port_of(cluster));
+            let served = published.and_then(|published| published.clusters.get(name));
             let mut gateways = Vec::new();
             let mut begins_anew = false;
-            for gateway in served.iter().flat_map(|served| &served.gateways) {
+            for gateway in served.into_iter().flatten() {
                 let Some(used) = made.used.get(gateway) else {
                     continue;
                 };
@@ -409,7 +427,11 @@ impl Publisher {
                 gateways,
             });
         }
-        let endpoints = observed.iter().map(|(name, endpoints)| (name, endpoints.as_slice()));
+        let endpoints = observed.iter().flat_map(|(port, endpoints)| {
+            let published = self.ports.get(port).into_iter();
+            let clusters = published.flat_map(PublishedPort::session_clusters);
+            clusters.map(|name| (name, endpoints.as_slice()))
+        });
         self.session_registry.publish(told.into_iter(), endpoints);
         if rebalances {
             self.session_registry.rebalance(self.rebalancing.iter());
@@ -464,8 +486,8 @@ impl Publisher {
 
     /// In how many clusters the endpoints of a Service's port are published.
     pub(crate) fn clusters_of(&self, service: &ObjectName, port: &str) -> usize {
-        let clusters = self.clusters.get(service).into_iter().flatten();
-        clusters.filter(|served| served.port_name == port).count()
+        let published = self.ports.get(&(service.clone(), port.to_owned()));
+        published.map_or(0, |published| published.clusters.len())
     }
 
     /// Takes all resources from the Envoys of deleted Gateways.
@@ -492,25 +514,34 @@ impl Publisher {
     pub(crate) fn publish_endpoints(
         &mut self,
         services: &BTreeSet<ObjectName>,
-        mut endpoints: impl FnMut(&ObjectName, &str) -> Vec<Endpoint>,
+        mut endpoints: impl FnMut(&ObjectName, &str, usize) -> Vec<Endpoint>,
     ) -> u64 {
         let mut published = 0;
+        let mut changed = BTreeSet::new();
         for service in services {
-            for served in self.clusters.get(service).into_iter().flatten() {
-                let endpoints = endpoints(service, &served.port_name);
-                self.moving.observe(&served.cluster, &endpoints);
-                self.session_registry.observe(&served.cluster, &endpoints);
-                let assignment = Arc::new(envoy::load_assignment(&served.cluster, &endpoints));
-                for gateway in &served.gateways {
-                    if let Some(sent) = self.sent.get_mut(gateway) {
-                        sent.insert(Arc::clone(&assignment));
-                        self.snapshots.publish(&gateway.to_string(), sent.clone());
+            let ports = self.ports.range((service.clone(), String::new())..);
+            let ports = ports.take_while(|((of, _), _)| of == service);
+            for port in ports.map(|(port, _)| port.clone()).collect::<Vec<_>>() {
+                let endpoints = self.send_endpoints(&port, |_| true, &mut endpoints, &mut changed);
+                if let Some(of) = self.ports.get(&port) {
+                    published += u64::try_from(of.clusters.len()).unwrap_or_default();
+                    for cluster in of.session_clusters() {
+                        self.session_registry.observe(cluster, &endpoints);
                     }
                 }
-                published += 1;
             }
         }
+        self.send(changed);
         published
+    }
+
+    /// Passes on what is published for these Gateways.
+    fn send(&self, gateways: BTreeSet<ObjectName>) {
+        for gateway in gateways {
+            if let Some(sent) = self.sent.get(&gateway) {
+                self.snapshots.publish(&gateway.to_string(), sent.clone());
+            }
+        }
     }
 
     /// Whether hosts that filters know are others than those that are published.

@@ -287,6 +287,8 @@ impl BackendPlaces {
             host.leave(now);
         }
         for endpoint in endpoints {
+            #[cfg(test)]
+            crate::cluster::looked::at_one();
             let standing = match endpoint.state {
                 EndpointState::Ready => BackendStanding::Ready,
                 EndpointState::Draining => BackendStanding::Draining,

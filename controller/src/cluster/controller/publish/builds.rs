@@ -156,7 +156,7 @@ impl World {
             ..publisher.builder(Arc::new(inputs), drops_retained)
         };
         let built = builder.build(Arc::new(self.objects.clone()), &Settings::default());
-        publisher.publish(built, |service, _| self.endpoints(service)).0
+        publisher.publish(built, |service, _, _| self.endpoints(service)).0
     }
 }
 
@@ -170,8 +170,7 @@ fn published(publisher: &Publisher) -> (BTreeMap<String, Vec<String>>, BTreeSet<
         .sent
         .iter()
         .map(|(gateway, sent)| (gateway.to_string(), text(sent)));
-    let served = publisher.clusters.values().flatten();
-    let served = served.map(|served| format!("{} {} {:?}", served.cluster, served.port_name, served.gateways));
+    let served = publisher.ports.iter().map(|served| format!("{served:?}"));
     (sent.collect(), publisher.session_registry.services(), served.collect())
 }
 
@@ -480,7 +479,7 @@ proptest! {
                     services.insert(name(&format!("v{service}")));
                 }
             }
-            kept.publish_endpoints(&services, |service, _| world.endpoints(service));
+            kept.publish_endpoints(&services, |service, _, _| world.endpoints(service));
             world.publish(&mut kept);
             // Policies that are not used any more are retained until now.
             let reports = world.publish(&mut kept);
