@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use limpet_api::{ObjectName, Text};
 use limpet_model::WantedSizes;
 
-/// How many entries all have together. One takes up to 350 bytes.
+/// How many entries all have together. One takes up to 350 bytes. Until others give way to ports that have come, twice
+/// as many are published at most.
 const MOST: usize = 500_000;
 
 /// What is published, by namespace of Services.
@@ -20,7 +21,11 @@ pub(super) struct EndpointRoom {
     /// The entries of each.
     sizes: WantedSizes,
     entries: usize,
+    /// How many of them are published.
+    published: usize,
     left_out: usize,
+    /// Whether a port has less than its share until others give way.
+    is_short: bool,
     /// Whether other ports may have other shares than they were told.
     has_changed: bool,
 }
@@ -51,7 +56,9 @@ impl Default for EndpointRoom {
             namespaces: BTreeMap::new(),
             sizes: WantedSizes::default(),
             entries: 0,
+            published: 0,
             left_out: 0,
+            is_short: false,
             has_changed: false,
         }
     }
@@ -67,6 +74,10 @@ impl PortEndpoints {
         #[cfg(test)]
         crate::cluster::looked::at_one();
         self.endpoints * self.weight()
+    }
+
+    fn published_entries(&self) -> usize {
+        self.published * self.weight()
     }
 
     /// How many endpoints to publish, if it has so many entries at most.
@@ -97,22 +108,25 @@ impl EndpointRoom {
         endpoints: usize,
     ) -> usize {
         let key = (service.name.clone(), port.to_owned());
+        let of = self.namespaces.get(&service.namespace);
+        let before = of.and_then(|of| of.ports.get(&key));
+        let before = before.map_or(0, PortEndpoints::published_entries);
         let port = PortEndpoints {
             endpoints,
-            published: endpoints,
+            published: 0,
             namespaces,
             clusters,
         };
         self.set(&service.namespace, key.clone(), port);
         let share = self.share();
-        let of = self.namespaces.get_mut(&service.namespace);
-        let share = of.as_ref().map_or(usize::MAX, |of| of.share_of_port(share));
-        let Some(port) = of.and_then(|of| of.ports.get_mut(&key)) else {
-            return 0;
-        };
-        port.published = port.within(share);
-        self.left_out += port.endpoints - port.published;
-        port.published
+        let of = self.namespaces.get(&service.namespace);
+        let fair = port.within(of.map_or(usize::MAX, |of| of.share_of_port(share)));
+        let free = (2 * self.most).saturating_sub(self.published);
+        let published = fair.min(port.within(free.max(before)));
+        self.is_short |= published < fair;
+        self.has_changed |= published < fair;
+        self.set(&service.namespace, key, PortEndpoints { published, ..port });
+        published
     }
 
     /// Takes in how many clusters each port of these Services has from now on.
@@ -150,6 +164,8 @@ impl EndpointRoom {
         of.entries = of.entries + is - was;
         self.sizes.change(entries_before, of.entries);
         self.entries = self.entries + is - was;
+        self.published += port.published_entries();
+        self.published -= before.as_ref().map_or(0, PortEndpoints::published_entries);
         self.left_out = self.left_out + port.endpoints - port.published;
         self.left_out -= before.map_or(0, |before| before.endpoints - before.published);
         self.has_changed |= was != is;
@@ -170,17 +186,36 @@ impl EndpointRoom {
         self.has_changed && (self.entries > self.most || self.left_out > 0)
     }
 
-    /// The Services with another share than they were told, because others take more or less now.
+    /// Whether not to wait before that.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// The Services with another share than they were told, because others take more or less now. They have to be
+    /// published with it now.
     pub(super) fn unsettled(&mut self) -> BTreeSet<ObjectName> {
         if !self.has_unsettled() {
             return BTreeSet::new();
         }
         self.has_changed = false;
+        self.is_short = false;
         let share = self.share();
-        self.services(|of| {
+        let mut unsettled = Vec::new();
+        for (namespace, of) in &self.namespaces {
             let share = of.share_of_port(share);
-            move |port| port.within(share) != port.published
-        })
+            for (key, port) in &of.ports {
+                let published = port.within(share);
+                if published != port.published {
+                    unsettled.push((namespace.clone(), key.clone(), PortEndpoints { published, ..*port }));
+                }
+            }
+        }
+        let mut services = BTreeSet::new();
+        for (namespace, key, port) in unsettled {
+            services.insert(ObjectName::new(&namespace, &key.0));
+            self.set(&namespace, key, port);
+        }
+        services
     }
 
     /// How many endpoints are left out.
@@ -193,20 +228,11 @@ impl EndpointRoom {
         if self.left_out == 0 {
             return BTreeSet::new();
         }
-        self.services(|_| |port: &PortEndpoints| port.published < port.endpoints)
-    }
-
-    fn services<P: Fn(&PortEndpoints) -> bool>(
-        &self,
-        is_one: impl Fn(&NamespaceEndpoints) -> P,
-    ) -> BTreeSet<ObjectName> {
-        let of_namespace = |(namespace, of): (&Text, &NamespaceEndpoints)| {
-            let is_one = is_one(of);
-            let ports = of.ports.iter().filter(|(_, port)| is_one(port));
-            let services = ports.map(|((name, _), _)| ObjectName::new(namespace, name));
-            services.collect::<Vec<_>>()
-        };
-        self.namespaces.iter().flat_map(of_namespace).collect()
+        let services = self.namespaces.iter().flat_map(|(namespace, of)| {
+            let ports = of.ports.iter().filter(|(_, port)| port.published < port.endpoints);
+            ports.map(|((name, _), _)| ObjectName::new(namespace, name))
+        });
+        services.collect()
     }
 }
 
@@ -286,6 +312,22 @@ mod tests {
         assert_eq!(room.unsettled(), [one.clone()].into());
         assert_eq!(room.request(&one, "", 2, 4, 200), 100);
         assert_eq!(room.request(&one, "", 11, 4, 200), 40);
+    }
+
+    #[test]
+    fn ports_that_came_one_after_the_other_had_more_together_than_there_is_room_for() {
+        const MANY: usize = 100;
+        let mut room = room(600);
+        let all: Vec<_> = (0..MANY).map(|number| name("many", &number.to_string())).collect();
+        let few = name("few", "a");
+        let kept: usize = all.iter().map(|service| room.request(service, "", 1, 1, 300)).sum();
+        assert_eq!(2 * kept, 1200);
+        assert_eq!(room.request(&few, "", 1, 1, 10), 0);
+        assert!(room.is_short() && room.has_unsettled());
+        assert_eq!(room.unsettled().len(), MANY + 1);
+        assert_eq!(room.request(&few, "", 1, 1, 10), 10);
+        assert!(all.iter().all(|service| room.request(service, "", 1, 1, 300) == 2));
+        assert!(!room.is_short() && room.unsettled().is_empty());
     }
 
     #[test]

@@ -96,6 +96,9 @@ impl EndpointGuard {
         let now = time_format::now();
         let from = || self.led_from.get(service).into_iter().flat_map(|from| from.iter());
         all.truncate(self.room.request(service, port, from().count(), clusters, all.len()));
+        if self.room.is_short() {
+            self.settle_due = Instant::now();
+        }
         if self.room.has_unsettled() {
             self.release_due = self.release_due.min(self.settle_due);
         }
