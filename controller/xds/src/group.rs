@@ -1,6 +1,7 @@
 //! The resources that the nodes of one group should have, and what changed when. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::hosts::{by_host, parent, with_hosts};
@@ -44,28 +45,32 @@ impl ResourceGroup {
         &self.catalogues[resource_type]
     }
 
-    /// The route configurations for nodes that do not take virtual hosts one by one. See [`Self::keep_wholes`].
+    /// The route configurations for nodes that do not take virtual hosts one by one. See [`Self::make_all_wholes`].
     pub(super) fn wholes(&self) -> &Catalogue {
         self.wholes
             .as_ref()
             .unwrap_or(self.catalogue(ResourceType::RouteConfiguration))
     }
 
-    /// Says whether there is a node that does not take virtual hosts one by one.
-    pub(super) fn keep_wholes(&mut self, wanted: bool) {
-        if !wanted {
-            self.wholes = None;
-        } else if self.wholes.is_none() {
-            // Nothing is known of what such a node has.
-            let floor = self.sequence;
-            self.wholes = Some(Catalogue {
-                floor,
-                ..Catalogue::default()
-            });
-            let all = self.catalogue(ResourceType::RouteConfiguration).iter();
-            let all: BTreeSet<Name> = all.map(|routes| Arc::clone(routes.name())).collect();
-            self.make_wholes(&all);
+    /// There is a node that does not take virtual hosts one by one.
+    pub(super) fn make_all_wholes(&mut self) {
+        if self.wholes.is_some() {
+            return;
         }
+        // Nothing is known of what such a node has.
+        let floor = self.sequence;
+        self.wholes = Some(Catalogue {
+            floor,
+            ..Catalogue::default()
+        });
+        let all = self.catalogue(ResourceType::RouteConfiguration).iter();
+        let all: BTreeSet<Name> = all.map(|routes| Arc::clone(routes.name())).collect();
+        self.make_wholes(&all);
+    }
+
+    /// There is no such node.
+    pub(super) fn drop_wholes(&mut self) {
+        self.wholes = None;
     }
 
     /// The units of the preflight.
@@ -169,9 +174,9 @@ impl ResourceGroup {
 
     /// The virtual hosts of a route configuration.
     fn hosts_of<'g>(&'g self, routes: &'g str) -> impl Iterator<Item = &'g Arc<Resource>> {
-        let hosts = self.catalogue(ResourceType::VirtualHost).iter();
         let is_known = self.hosts.contains_key(routes);
-        hosts.filter(move |host| is_known && parent(host.name()) == Some(routes))
+        let hosts = is_known.then(|| self.catalogue(ResourceType::VirtualHost).hosts_of(routes));
+        hosts.into_iter().flatten()
     }
 
     /// Replaces one resource, other than a virtual host or a route configuration that has such. Returns whether
@@ -220,6 +225,19 @@ struct CatalogueEntry {
     changed: u64,
 }
 
+/// The entries of a route configuration's virtual hosts. Their names begin with its name: those of others are not
+/// looked at, except of one whose name begins in the same way.
+pub(super) fn of_parent<'m, V>(
+    hosts: &'m BTreeMap<Name, V>,
+    routes: &'m str,
+) -> impl Iterator<Item = (&'m Name, &'m V)> {
+    let start = format!("{routes}/");
+    let from = (Bound::Included(start.as_str()), Bound::Unbounded);
+    let hosts = hosts.range::<str, _>(from);
+    let hosts = hosts.take_while(move |(name, _)| name.starts_with(&start));
+    hosts.filter(move |(name, _)| parent(name) == Some(routes))
+}
+
 /// Which names changed.
 pub(super) enum ChangedNames<'a> {
     /// Only these names.
@@ -245,6 +263,15 @@ impl Catalogue {
 
     pub(super) fn is_empty(&self) -> bool {
         self.resources.is_empty()
+    }
+
+    /// The virtual hosts of a route configuration.
+    pub(super) fn hosts_of<'c>(&'c self, routes: &'c str) -> impl Iterator<Item = &'c Arc<Resource>> {
+        of_parent(&self.resources, routes).map(|(_, entry)| {
+            #[cfg(test)]
+            touched::count();
+            &entry.resource
+        })
     }
 
     /// The changes after this number.

@@ -6,10 +6,13 @@ use prost::encoding::{DecodeContext, decode_key, skip_field};
 
 /// The longest name of a node or a resource, in bytes. The longest names of Kubernetes objects are a fourth of it.
 pub(super) const NAME: usize = 1 << 10;
-/// The memory that the names of one stream may take, of all types.
+/// The memory that the names of one stream may take, of all types, and what is known of what the node has.
 pub(super) const NAMES_OF_STREAM: usize = 32 << 20;
 /// What a name takes beside its bytes: places in maps, and what is known of the resource.
 const NAME_OVERHEAD: usize = 128;
+/// What is known of a resource that a node has, or gets: its place in a map, and its version. The published resource
+/// has the name.
+pub(super) const ENTRY: usize = 96;
 /// The memory that the error messages of one stream may take. Of what is refused besides, the words are not kept.
 pub(super) const WORDS_OF_STREAM: usize = 1 << 20;
 /// The part of an error message that is kept, in bytes.

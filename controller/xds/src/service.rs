@@ -291,7 +291,8 @@ impl<W: Wire> StreamTask<W> {
         let before = self.memory[resource_type];
         self.memory[resource_type] = W::memory(&subscriber, resource_type, &request, before);
         let names: usize = ResourceType::ALL.into_iter().map(|each| self.memory[each]).sum();
-        if let Some(words) = exceeds::<W>(&request, names + subscriber.words(), &mut self.share) {
+        let bytes = names + subscriber.words() + subscriber.entries() * limits::ENTRY;
+        if let Some(words) = exceeds::<W>(&request, bytes, &mut self.share) {
             drop(subscriber);
             return Err(self.turn_away(RejectionReason::Request, Status::resource_exhausted(words)));
         }
@@ -521,7 +522,7 @@ fn exceeds<W: Wire>(request: &W::Request, bytes: usize, share: &mut NamesPermit)
         return Some(format!("a resource's name has more than {} bytes", limits::NAME));
     }
     (bytes > NAMES_OF_STREAM || !share.set(bytes)).then(|| {
-        format!("the stream asks for too many resources, or has refused too many: names and words take {bytes} bytes")
+        format!("the stream asks for too many resources, or has refused too many: they take {bytes} bytes here")
     })
 }
 

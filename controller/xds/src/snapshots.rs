@@ -1,6 +1,7 @@
 //! The handle that resources are published with. Publishers and servers share it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -45,6 +46,10 @@ pub(super) struct GroupCell {
     /// The number of the group's last change.
     pub(super) sequence: watch::Sender<u64>,
     streams: Mutex<BTreeMap<u64, Arc<StreamConnection>>>,
+    /// How many of them want whole route configurations.
+    wanting_wholes: AtomicUsize,
+    /// Whether something is published. Written while the group is locked.
+    is_published: AtomicBool,
     /// Counts what may change what the group's nodes say together to units of the preflight.
     pub(super) judgements: watch::Sender<u64>,
     /// After which of these changes they were looked up.
@@ -151,17 +156,24 @@ impl Snapshots {
 
     /// Changes a group and returns whether it is published then. An unknown group is created only if it is published.
     fn change(&self, name: &str, make: bool, change: impl FnOnce(&mut ResourceGroup) -> bool) -> bool {
-        // Hold the lock to the end: otherwise the group could be dropped before it is published.
         let mut groups = lock(&self.0.groups);
         if make {
-            SnapshotState::cell(&mut groups, name);
+            // Published from now on: otherwise it could be dropped before.
+            let cell = SnapshotState::cell(&mut groups, name);
+            cell.is_published.store(true, Ordering::Release);
         }
-        let Some(cell) = groups.get(name) else {
+        let Some(cell) = groups.get(name).cloned() else {
             return false;
         };
+        // The streams of a group may hold it for long, and the other groups do not wait for that.
+        drop(groups);
         let mut group = cell.group();
+        if cell.wanting_wholes.load(Ordering::Acquire) == 0 {
+            group.drop_wholes();
+        }
         let changed = change(&mut group);
         let (published, sequence) = (group.is_published(), group.sequence());
+        cell.is_published.store(published, Ordering::Release);
         drop(group);
         if changed {
             cell.sequence.send_replace(sequence);
@@ -204,6 +216,7 @@ impl SnapshotState {
         // Hold the lock: otherwise the group could be dropped before.
         let mut groups = lock(&self.groups);
         let cell = Arc::clone(Self::cell(&mut groups, group));
+        let wants_wholes = stream.wants_wholes;
         let mut streams = lock(&cell.streams);
         let own = streams
             .values()
@@ -211,25 +224,23 @@ impl SnapshotState {
         if own.count() >= STREAMS {
             return None;
         }
-        if stream.wants_wholes {
-            cell.group().keep_wholes(true);
-        }
         streams.insert(number, stream);
         drop((streams, groups));
+        if wants_wholes {
+            cell.wanting_wholes.fetch_add(1, Ordering::AcqRel);
+            cell.group().make_all_wholes();
+        }
         self.status_changed();
         Some(cell)
     }
 
     /// Removes a stream from its group.
     pub(super) fn disconnect(&self, cell: &GroupCell, number: u64) {
-        // Hold the lock: otherwise a stream could come meanwhile that wants them.
-        let groups = lock(&self.groups);
-        let mut streams = lock(&cell.streams);
-        streams.remove(&number);
-        let wanted = streams.values().any(|stream| stream.wants_wholes);
-        drop(streams);
-        cell.group().keep_wholes(wanted);
-        drop(groups);
+        let stream = lock(&cell.streams).remove(&number);
+        if stream.is_some_and(|stream| stream.wants_wholes) {
+            // They go with the next publication: a node that comes again and again makes them no more often.
+            cell.wanting_wholes.fetch_sub(1, Ordering::AcqRel);
+        }
         self.drop_unused(&cell.name);
         self.status_changed();
         self.judgements_changed(cell);
@@ -238,7 +249,8 @@ impl SnapshotState {
     /// Drops a group that is not published and has no streams.
     fn drop_unused(&self, name: &str) {
         let mut groups = lock(&self.groups);
-        let unused = |cell: &Arc<GroupCell>| !cell.group().is_published() && lock(&cell.streams).is_empty();
+        let is_published = |cell: &GroupCell| cell.is_published.load(Ordering::Acquire);
+        let unused = |cell: &Arc<GroupCell>| !is_published(cell) && lock(&cell.streams).is_empty();
         if groups.get(name).is_some_and(unused) {
             groups.remove(name);
         }
@@ -252,6 +264,8 @@ impl GroupCell {
             group: Mutex::default(),
             sequence: watch::Sender::default(),
             streams: Mutex::default(),
+            wanting_wholes: AtomicUsize::default(),
+            is_published: AtomicBool::default(),
             judgements: watch::Sender::default(),
             overruled: Mutex::default(),
             comings: LogRate::default(),

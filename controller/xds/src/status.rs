@@ -256,24 +256,27 @@ impl AckStatus {
         behind.map(|(node, _)| node).collect()
     }
 
-    /// The published resources that connected nodes of a group refuse.
+    /// The published resources that connected nodes of a group refuse: the first `most`, by type, name, version and
+    /// node.
     #[must_use]
-    pub fn refusals(&self, group: &str) -> Vec<RefusedResource> {
+    pub fn refusals(&self, group: &str, most: usize) -> Vec<RefusedResource> {
         let mut refusals = BTreeSet::new();
         for (node, streams) in self.nodes_of(group) {
             for stream in streams {
                 let subscriber = stream.subscriber();
-                refusals.extend(
-                    subscriber
-                        .refusals()
-                        .map(|(resource_type, name, version, message)| RefusedResource {
-                            resource_type,
-                            name: Arc::clone(name),
-                            version,
-                            node: Arc::clone(&node),
-                            message: Arc::clone(message),
-                        }),
-                );
+                // In this order, too.
+                for (resource_type, name, version, message) in subscriber.refusals().take(most) {
+                    refusals.insert(RefusedResource {
+                        resource_type,
+                        name: Arc::clone(name),
+                        version,
+                        node: Arc::clone(&node),
+                        message: Arc::clone(message),
+                    });
+                }
+            }
+            while refusals.len() > most {
+                refusals.pop_last();
             }
         }
         refusals.into_iter().collect()

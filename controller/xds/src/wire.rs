@@ -225,7 +225,7 @@ mod tests {
             resources.insert_unit(resource(ResourceType::VirtualHost, name, 5000));
         }
         let mut group = ResourceGroup::default();
-        group.keep_wholes(true);
+        group.make_all_wholes();
         group.publish(resources);
         let abilities = NodeAbilities {
             takes_hosts: true,

@@ -156,7 +156,7 @@ fn a_refusal_has_the_nodes_words() {
         node: "one".into(),
         message: "no such thing".into(),
     };
-    assert_eq!(status.refusals(GROUP), [refusal]);
+    assert_eq!(status.refusals(GROUP, 3), [refusal]);
     assert_eq!(status.progress(GROUP, Cluster, "a", version("1")).refused, 1);
     assert!(!status.is_settled(GROUP));
 }
@@ -229,6 +229,77 @@ fn groups_that_nobody_knows_are_not_kept() {
     snapshots.forget(GROUP);
     snapshots.shared().disconnect(&stream.1, 1);
     assert!(status.groups().is_empty());
+}
+
+#[test]
+fn streams_that_came_and_went_made_whole_route_configurations_again() {
+    let snapshots = Snapshots::new();
+    let hosts = (0..50).map(|host| Resource::new(ResourceType::VirtualHost, format!("web/{host}"), "1".into()));
+    let routes = Resource::new(ResourceType::RouteConfiguration, "web", "1".into());
+    snapshots.publish(GROUP, hosts.chain([routes]).collect());
+    touched::take();
+    for number in 0..100 {
+        let stream = Stream::connect(&snapshots, number, "one", StreamService::Aggregated);
+        snapshots.shared().disconnect(&stream.1, number);
+    }
+    let touched = touched::take();
+    assert!(touched < 110, "{touched}");
+    // Nobody wants them any more.
+    snapshots.publish(GROUP, Resources::new());
+    assert!(snapshots.shared().find(GROUP).unwrap().group().wholes().is_empty());
+}
+
+#[test]
+fn a_group_that_was_busy_kept_other_groups_from_being_published() {
+    let snapshots = Snapshots::new();
+    snapshots.publish(GROUP, published("1"));
+    let cell = snapshots.shared().find(GROUP).unwrap();
+    let busy = cell.group();
+    let of_busy = snapshots.clone();
+    let waiting = std::thread::spawn(move || of_busy.publish(GROUP, published("2")));
+    let (done, is_done) = std::sync::mpsc::channel();
+    let of_others = snapshots.clone();
+    std::thread::spawn(move || {
+        // The other publication waits by now.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        of_others.publish("default/other", published("1"));
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(std::time::Duration::from_secs(30)).unwrap();
+    drop(busy);
+    waiting.join().unwrap();
+}
+
+#[test]
+fn the_first_refusals_are_told() {
+    let snapshots = Snapshots::new();
+    let status = snapshots.status();
+    let names: Vec<String> = (0..5).map(|number| number.to_string()).collect();
+    let clusters = names
+        .iter()
+        .map(|name| Resource::new(Cluster, name.as_str(), "1".into()));
+    snapshots.publish(GROUP, clusters.collect());
+    for (number, node) in [(1, "one"), (2, "two")] {
+        let stream = Stream::connect(&snapshots, number, node, StreamService::Aggregated);
+        stream.request(Cluster, |request| request.resource_names_subscribe = names.clone());
+        loop {
+            let response = stream.0.subscriber().next(&stream.1.group(), Instant::now());
+            let Some(response) = response else { break };
+            stream.request(Cluster, |request| {
+                request.response_nonce = response.nonce.to_string();
+                request.error_detail = Some(rpc::Status::default());
+            });
+        }
+    }
+    let first = |most| {
+        status
+            .refusals(GROUP, most)
+            .into_iter()
+            .map(|refusal| (refusal.name, refusal.node))
+    };
+    let all: Vec<_> = first(100).collect();
+    assert_eq!(all.len(), 10);
+    assert!(first(3).eq(all[..3].iter().cloned()));
 }
 
 /// How many resources are touched when one of so many changes, is acknowledged, and the status is asked for.

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use super::Subscriber;
 use super::subscription::{ResourceChange, Subscription};
-use crate::group::{Catalogue, ResourceGroup};
-use crate::hosts::parent;
+use crate::group::{Catalogue, ResourceGroup, of_parent};
 use limpet_resources::{Name, ResourceType};
 
 impl Subscriber {
@@ -71,8 +70,9 @@ impl Subscription {
 
     fn unsubscribe_hosts(&mut self, routes: &str, catalogue: &Catalogue) {
         if self.parents.remove(routes) {
-            let gone = self.has.keys().chain(self.refused.keys());
-            let gone: Vec<Name> = gone.filter(|name| parent(name) == Some(routes)).cloned().collect();
+            let refused = of_parent(&self.refused, routes).map(|(name, _)| name);
+            let gone = of_parent(&self.has, routes).map(|(name, _)| name).chain(refused);
+            let gone: Vec<Name> = gone.cloned().collect();
             for name in &gone {
                 self.forget(name);
             }
@@ -81,9 +81,9 @@ impl Subscription {
     }
 
     fn compare_hosts(&mut self, routes: &str, catalogue: &Catalogue) {
-        let published = catalogue.iter().map(|host| host.name());
-        let all = published.chain(self.has.keys());
-        let hosts: Vec<Name> = all.filter(|name| parent(name) == Some(routes)).cloned().collect();
+        let published = catalogue.hosts_of(routes).map(|host| host.name());
+        let had = of_parent(&self.has, routes).map(|(name, _)| name);
+        let hosts: Vec<Name> = published.chain(had).cloned().collect();
         for name in &hosts {
             self.compare(name, catalogue);
         }

@@ -178,6 +178,12 @@ impl Subscriber {
         refused.map(|refused| refused.message.len()).sum()
     }
 
+    /// How many resources the node has, gets or refuses, with the units of the preflight.
+    pub(super) fn entries(&self) -> usize {
+        let types = ResourceType::ALL.into_iter().map(|each| &self.types[each]);
+        types.chain([self.preflight.units()]).map(Subscription::entries).sum()
+    }
+
     /// The error message as it is kept.
     fn kept(&self, error: &str) -> Arc<str> {
         let has_room = self.words() + error.len() <= WORDS_OF_STREAM;

@@ -59,6 +59,10 @@ enum CanaryVerdict {
 }
 
 impl Preflight {
+    pub(super) fn units(&self) -> &Subscription {
+        &self.units
+    }
+
     pub(super) fn refused(&self) -> &BTreeMap<Name, RejectedVersion> {
         &self.units.refused
     }

@@ -114,6 +114,12 @@ impl Subscription {
         self.wildcard || self.names.contains(name) || of_parent()
     }
 
+    /// How many resources are kept by their names.
+    pub(super) fn entries(&self) -> usize {
+        let in_flight = self.in_flight.as_ref().map_or(0, |in_flight| in_flight.items.len());
+        self.has.len() + self.refused.len() + self.updates.len() + self.unasked.len() + in_flight
+    }
+
     /// Whether a response with something new is unanswered.
     pub(super) fn is_updating(&self) -> bool {
         let sent = |in_flight: &InFlight| in_flight.items.iter().any(|item| item.resource.is_some());

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::limits::{ENTRY, NAMES_OF_STREAM};
 use limpet_resources::ResourceType::{Cluster, Listener};
 
 /// What ends the stream of a client that sends this.
@@ -102,6 +103,18 @@ async fn a_stream_that_asks_for_too_much_ends() {
         assert_eq!(end.code(), code, "{what}: {end:?}");
     }
     assert_eq!(times(&snapshots, RejectionReason::Request), expected);
+    // All of so many is too much, also if it is asked for by one name.
+    let clusters = (0..NAMES_OF_STREAM / ENTRY + 1).map(|number| Resource::new(Cluster, number.to_string(), vec![]));
+    snapshots.publish("large", clusters.collect());
+    let all = of("one".to_owned(), "large".to_owned());
+    let all = DeltaDiscoveryRequest {
+        type_url: Cluster.url().to_owned(),
+        resource_names_subscribe: vec!["*".to_owned()],
+        ..all
+    };
+    let end = end_of(running.address, vec![all, asks_for("", &[])]).await;
+    assert_eq!(end.code(), Code::ResourceExhausted, "{end:?}");
+    snapshots.publish("large", Resources::new());
     // What an Envoy with many resources says is served.
     let mut large = Client::connect(running.address, had).await;
     assert!(large.next().await.is_empty());
@@ -327,12 +340,12 @@ async fn refusals_of_a_client_are_kept_in_part() {
     }
     client.requests.send(refusal(&response.nonce)).await.unwrap();
     let mut status = snapshots.status();
-    while status.refusals(GROUP).is_empty() {
+    while status.refusals(GROUP, usize::MAX).is_empty() {
         timeout(PATIENCE, status.changed()).await.unwrap();
     }
     let counts = snapshots.counts().of_type(Listener).unwrap();
     assert_eq!(counts.refused, 1);
-    let kept = &status.refusals(GROUP)[0].message;
+    let kept = &status.refusals(GROUP, usize::MAX)[0].message;
     assert!(
         kept.starts_with("nono") && kept.len() < message.len() / 100,
         "{}",

@@ -65,7 +65,13 @@ impl ControlPlane {
         let status = self.snapshots.status();
         let settled = async || (status.connected(GROUP) == nodes && status.is_settled(GROUP)).then_some(());
         let waited = poll::until("the Envoys to have everything", settled).await;
-        waited.with_context(|| format!("{:?}, refused: {:?}", status.nodes(GROUP), status.refusals(GROUP)))
+        waited.with_context(|| {
+            format!(
+                "{:?}, refused: {:?}",
+                status.nodes(GROUP),
+                status.refusals(GROUP, usize::MAX)
+            )
+        })
     }
 
     /// A stock Envoy that gets everything from this server.

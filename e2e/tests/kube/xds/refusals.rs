@@ -30,7 +30,7 @@ async fn a_refusal_is_reported_in_envoys_words() -> Result<()> {
         resources.insert(bad_routes);
         control_plane.publish(&resources);
         let refusals = poll::until("two refusals", async || {
-            let refusals = status.refusals(GROUP);
+            let refusals = status.refusals(GROUP, usize::MAX);
             (refusals.len() == 2).then_some(refusals)
         })
         .await?;
@@ -66,7 +66,7 @@ async fn a_refusal_is_reported_in_envoys_words() -> Result<()> {
         resources.insert(resources::endpoints("a", &[site.backends[2].address()]));
         control_plane.publish(&resources);
         site.until_from(web, "c").await?;
-        assert_eq!(status.refusals(GROUP), refusals);
+        assert_eq!(status.refusals(GROUP, usize::MAX), refusals);
         let after = updates(&envoy).await?;
         let rejected = |name: &&String| name.ends_with("rejected");
         for name in after.keys().filter(rejected) {
@@ -79,7 +79,7 @@ async fn a_refusal_is_reported_in_envoys_words() -> Result<()> {
         control_plane.publish(&resources);
         control_plane.until_settled(1).await?;
         site.until_from(web, "b").await?;
-        assert!(status.refusals(GROUP).is_empty());
+        assert!(status.refusals(GROUP, usize::MAX).is_empty());
     }
     Ok(())
 }

@@ -49,11 +49,8 @@ pub(super) fn current_counts(
 ) -> EnvoyCounts {
     let group = gateway.to_string();
     let nodes = status.nodes(&group);
-    let refusals = status.refusals(&group);
-    let told = refusals
-        .iter()
-        .take(TOLD)
-        .map(|refusal| refusal_message(refusal, variables));
+    let refusals = status.refusals(&group, TOLD);
+    let told = refusals.iter().map(|refusal| refusal_message(refusal, variables));
     EnvoyCounts {
         connected: nodes.len(),
         settled: nodes.iter().filter(|node| node.settled).count(),

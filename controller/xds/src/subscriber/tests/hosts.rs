@@ -123,3 +123,41 @@ fn who_cannot_take_hosts_gets_them_inside() {
         assert_eq!(bed.settle(), ["RouteConfiguration web=1\u{12}\u{1}1\u{12}\u{3}two"]);
     }
 }
+
+/// How many resources are touched while a node gets so many route configurations with two hosts each.
+fn touched_by_routes(count: usize) -> usize {
+    let mut bed = Bed::new(ProtocolVariant::Delta);
+    bed.stream.takes_hosts = true;
+    let names: Vec<String> = (0..count).map(|number| format!("https-443/{number}")).collect();
+    let hosts = names
+        .iter()
+        .flat_map(|name| ["a", "b"].map(|host| format!("{name}/{host}")));
+    let hosts: Vec<String> = hosts.collect();
+    let hosts = hosts.iter().map(|host| (VirtualHost, host.as_str(), "1"));
+    let routes = names.iter().map(|name| (RouteConfiguration, name.as_str(), "1"));
+    bed.publish(&hosts.chain(routes).collect::<Vec<_>>());
+    crate::group::touched::take();
+    bed.ask(
+        RouteConfiguration,
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    bed.settle();
+    crate::group::touched::take()
+}
+
+#[test]
+fn each_route_configuration_looked_at_the_hosts_of_all() {
+    let [few, many] = [50, 500].map(touched_by_routes);
+    assert!(many <= 12 * few, "{few} {many}");
+}
+
+#[test]
+fn what_a_node_has_by_wildcard_counts() {
+    let mut bed = Bed::new(ProtocolVariant::Delta);
+    let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    let clusters = names.iter().map(|name| (Cluster, name.as_str(), "1"));
+    bed.publish(&clusters.collect::<Vec<_>>());
+    bed.ask(Cluster, &["*"]);
+    bed.settle();
+    assert_eq!(bed.stream.entries(), 100);
+}

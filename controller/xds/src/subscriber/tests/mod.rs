@@ -36,7 +36,7 @@ struct Bed {
 impl Bed {
     fn new(protocol: ProtocolVariant) -> Self {
         let mut group = ResourceGroup::default();
-        group.keep_wholes(true);
+        group.make_all_wholes();
         Self {
             group,
             stream: Subscriber::new(protocol, StreamService::Aggregated, NodeAbilities::default()),
