@@ -20,7 +20,7 @@ use limpet_model::short_hash::hash;
 use limpet_model::{Extent, Unsupported};
 
 use super::chain::written;
-use super::names::{IstioRouteNames, NamedRoutes, route_name};
+use super::names::{IstioRouteNames, NamedRoutes, RouteSelection, route_name};
 use super::{ENVOY_FILTER, IstioOptions, object_name, owned_by_gateway, target_refs};
 
 /// About as many bytes as fit into an object of the API server.
@@ -148,24 +148,7 @@ impl<'a> RulePatches<'a> {
             unsupported.push((Extent::Part, message.to_owned()));
         }
         let found = names.routes_of(rule, &self.name);
-        for (hostname, others) in &found.confused {
-            let extent = if found.which.is_empty() {
-                Extent::All
-            } else {
-                Extent::Part
-            };
-            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-            unsupported.push((
-                extent,
-                format!(
-                    "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that \
-                     differ (there are no sessions under \
-                     that hostname)",
-                    self.name,
-                    others.join(", ")
-                ),
-            ));
-        }
+        self.report_confused(&found, unsupported);
         if found.which.is_empty() {
             return None;
         }
@@ -190,14 +173,36 @@ impl<'a> RulePatches<'a> {
             return None;
         }
         self.check_labels(forward, unsupported);
+        let (graph, policy) = (self.source.graph, &used.policy);
         let hash = "a DestinationRule with consistentHash: {useSourceIp: true} is there for the Services";
-        let without_hash = without_hash(self.source.graph, &used.policy, hash);
-        let beginning = beginning_all_the_same(self.source.graph, forward);
-        unsupported.extend(beginning.map(|message| (Extent::Part, message)));
-        let without_budgets = without_budgets(self.source.graph, &used.policy);
-        unsupported.extend(without_budgets.map(|message| (Extent::Part, message)));
-        unsupported.extend(without_hash.map(|message| (Extent::Part, message)));
+        let parts = beginning_all_the_same(graph, forward);
+        let parts = parts
+            .chain(without_budgets(graph, policy))
+            .chain(without_hash(graph, policy, hash));
+        unsupported.extend(parts.map(|message| (Extent::Part, message)));
         Some(patches)
+    }
+
+    /// Reports the hostnames under which Istio gives routes of other rules the same name.
+    fn report_confused(&self, found: &RouteSelection<'_>, unsupported: &mut UnsupportedParts) {
+        let extent = || {
+            if found.which.is_empty() {
+                Extent::All
+            } else {
+                Extent::Part
+            }
+        };
+        for (hostname, others) in &found.confused {
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that \
+                 differ (there are no sessions under \
+                 that hostname)",
+                self.name,
+                others.join(", ")
+            );
+            unsupported.push((extent(), message));
+        }
     }
 
     /// A patch for the weighted routes, and one for each match and destination.
