@@ -443,26 +443,26 @@ impl Publisher {
         let (Some(objects), Some(manifests)) = (&self.target.objects, &made.manifests) else {
             return;
         };
-        self.generation += 1;
         let config = filter_config(BTreeMap::new(), &BTreeSet::new(), false, &made.inputs);
-        objects.desired.send_replace(Some(Arc::new(DesiredManifests {
-            generation: self.generation,
+        let desired = DesiredManifests {
+            generation: self.generation + 1,
             manifests: Arc::clone(manifests),
             gateways: made.gateways.clone(),
             variables: variables(&config).into_iter().collect(),
-        })));
+        };
+        self.generation = self.generation.max(desired.hand_over(&objects.desired));
     }
 
     /// Passes on what is wanted for the Envoys that the controller keeps.
     fn hand_over_envoys(&mut self, made: &BuildState) {
         if let (Some(envoys), Some(manifests)) = (&self.target.envoys, &made.envoys) {
-            self.generation += 1;
-            envoys.desired.send_replace(Some(Arc::new(DesiredManifests {
-                generation: self.generation,
+            let desired = DesiredManifests {
+                generation: self.generation + 1,
                 manifests: Arc::clone(manifests),
                 gateways: made.gateways.clone(),
                 variables: BTreeSet::new(),
-            })));
+            };
+            self.generation = self.generation.max(desired.hand_over(&envoys.desired));
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use limpet_api::ObjectName;
 use limpet_model::reports::Condition;
 use limpet_outputs::manifests::Manifests;
+use tokio::sync::watch;
 
 /// The objects to write, and what they need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +16,27 @@ pub(crate) struct DesiredManifests {
     pub(crate) gateways: BTreeSet<ObjectName>,
     /// The environment variables that proxies need.
     pub(crate) variables: BTreeSet<String>,
+}
+
+impl DesiredManifests {
+    /// Passes these on if they are others than before: each time, all that there are in the cluster are listed. Returns
+    /// their generation.
+    pub(crate) fn hand_over(mut self, to: &watch::Sender<Option<Arc<Self>>>) -> u64 {
+        let mut generation = self.generation;
+        to.send_if_modified(|before| {
+            if let Some(before) = before {
+                self.generation = before.generation;
+                if **before == self {
+                    generation = before.generation;
+                    return false;
+                }
+            }
+            self.generation = generation;
+            *before = Some(Arc::new(self));
+            true
+        });
+        generation
+    }
 }
 
 /// What has been written.
