@@ -70,10 +70,7 @@ fn reached<'a>(objects: &'a Objects, routes: &'a [RouteState<'_>], references: &
         let Some(refs) = objects.route(&route.object) else {
             continue;
         };
-        let referrer = Referrer {
-            kind: route.object.kind,
-            namespace: &route.object.name.namespace,
-        };
+        let referrer = refs.referrer();
         for reference in refs.reached() {
             let Some((backend, port)) = referred(referrer, reference, references) else {
                 continue;
@@ -91,11 +88,7 @@ fn referred(
     reference: &BackendRef,
     references: &References<'_>,
 ) -> Option<(RuleBackend, Option<u16>)> {
-    let namespace = reference.namespace.as_deref().unwrap_or(referrer.namespace);
-    let name = ObjectName::new(namespace, &reference.name);
-    if !references.permitted(referrer, &reference.group, &reference.kind, &name) {
-        return None;
-    }
+    let name = references.permitted_backend(referrer, reference)?;
     match Kind::find(&reference.group, &reference.kind)? {
         Kind::Service => Some((RuleBackend::Service(name), reference.port)),
         Kind::XBackend => Some((RuleBackend::XBackend(name), None)),

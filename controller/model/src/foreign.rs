@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::gateways::GatewayState;
+use super::references::References;
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{RouteState, gateway_name};
 use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor, notes_on};
@@ -79,8 +80,13 @@ pub(super) fn unsupported(
 
 /// Reports missing GatewayClasses on policies. No other controller reports them; a Gateway of an existing class is
 /// reported on by the controller of the class.
-pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, reports: &mut Reports) {
-    let nowhere = unknown_classes(objects);
+pub(super) fn report_unknown_classes(
+    objects: &Objects,
+    settings: &Settings,
+    references: &References<'_>,
+    reports: &mut Reports,
+) {
+    let nowhere = unknown_classes(objects, references);
     if nowhere.is_empty() {
         return;
     }
@@ -117,7 +123,10 @@ pub(super) fn report_unknown_classes(objects: &Objects, settings: &Settings, rep
 }
 
 /// The Gateways whose class is missing, and the Services that their routes lead to.
-fn unknown_classes(objects: &Objects) -> BTreeMap<&ObjectName, BTreeSet<ObjectName>> {
+fn unknown_classes<'a>(
+    objects: &'a Objects,
+    references: &References<'_>,
+) -> BTreeMap<&'a ObjectName, BTreeSet<ObjectName>> {
     let is_unknown =
         |gateway: &Object<GatewaySpec>| !objects.gateway_classes.contains_key(&gateway.spec.gateway_class_name);
     let mut unknown: BTreeMap<&ObjectName, BTreeSet<ObjectName>> = objects
@@ -136,7 +145,7 @@ fn unknown_classes(objects: &Objects) -> BTreeMap<&ObjectName, BTreeSet<ObjectNa
             .filter_map(|parent| gateway_name(&route.meta.namespace, parent));
         for gateway in gateways {
             if let Some(services) = unknown.get_mut(&gateway) {
-                services.extend(route.services());
+                services.extend(route.services(references));
             }
         }
     }

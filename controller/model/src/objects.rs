@@ -8,6 +8,7 @@ use super::certificate::{Authorities, Certificate};
 use super::endpoints::Readiness;
 use super::maps::{Map, changed};
 use super::memory::Memory;
+use super::references::{References, Referrer};
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec,
     GatewaySpec, GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef,
@@ -183,6 +184,7 @@ impl Objects {
 /// The references of a route of either kind.
 #[derive(Debug)]
 pub struct RouteReferences<'a> {
+    kind: Kind,
     /// The metadata of the route.
     pub meta: &'a Meta,
     /// What it attaches to.
@@ -197,22 +199,24 @@ impl<'a> RouteReferences<'a> {
     fn of_http(route: &'a Object<HttpRouteSpec>) -> Self {
         let rules = route.spec.rules.iter();
         let rules = rules.map(|rule| (rule.backend_refs.as_slice(), rule.filters.as_slice()));
-        Self::new(&route.meta, &route.spec.parent_refs, rules)
+        Self::new(Kind::HttpRoute, &route.meta, &route.spec.parent_refs, rules)
     }
 
     fn of_grpc(route: &'a Object<GrpcRouteSpec>) -> Self {
         let rules = route.spec.rules.iter();
         let rules = rules.map(|rule| (rule.backend_refs.as_slice(), rule.filters.as_slice()));
-        Self::new(&route.meta, &route.spec.parent_refs, rules)
+        Self::new(Kind::GrpcRoute, &route.meta, &route.spec.parent_refs, rules)
     }
 
     /// `rules`: the backends and the filters of each.
     fn new(
+        kind: Kind,
         meta: &'a Meta,
         parents: &'a [ParentRef],
         rules: impl Iterator<Item = (&'a [BackendRef], &'a [RouteFilter])> + Clone,
     ) -> Self {
         Self {
+            kind,
             meta,
             parents,
             backends: rules.clone().flat_map(|(backends, _)| backends).collect(),
@@ -225,14 +229,18 @@ impl<'a> RouteReferences<'a> {
         self.backends.into_iter().chain(self.mirrors)
     }
 
-    /// The Services among its backends, whether they exist or not.
-    pub(super) fn services(&self) -> impl Iterator<Item = ObjectName> {
+    pub(super) fn referrer(&self) -> Referrer<'a> {
+        Referrer {
+            kind: self.kind,
+            namespace: &self.meta.namespace,
+        }
+    }
+
+    /// The Services among its backends that it may refer to, whether they exist or not.
+    pub(super) fn services(&self, references: &References<'_>) -> impl Iterator<Item = ObjectName> {
         let services = self.backends.iter();
         let services = services.filter(|backend| Kind::find(&backend.group, &backend.kind) == Some(Kind::Service));
-        services.map(|backend| {
-            let namespace = backend.namespace.as_deref().unwrap_or(&self.meta.namespace);
-            ObjectName::new(namespace, &backend.name)
-        })
+        services.filter_map(|backend| references.permitted_backend(self.referrer(), backend))
     }
 }
 

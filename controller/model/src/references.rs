@@ -1,7 +1,7 @@
 //! References between objects: whether they are permitted, and what they refer to.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::Objects;
 use super::affinity;
@@ -54,35 +54,27 @@ type Grantee<'a> = (&'a str, Kind, &'a str);
 /// The group, the kind and the name of an object that may be referred to; without a name, all of the kind.
 type Granted<'a> = (&'a str, &'a str, Option<&'a str>);
 
+type Grants<'a> = HashMap<Grantee<'a>, HashSet<Granted<'a>>>;
+
 /// All objects, and the grants among them.
 #[derive(Debug)]
 pub struct References<'a> {
     objects: &'a Objects,
-    /// What may be referred to, by whom: one of many references looks at few of many grants.
-    grants: HashMap<Grantee<'a>, HashSet<Granted<'a>>>,
+    /// What may be referred to, by whom: one of many references looks at few of many grants. It is collected for the
+    /// first reference to another namespace.
+    grants: OnceLock<Grants<'a>>,
     tls: Option<&'a TlsPolicies<'a>>,
     /// Whether the affinity of Services counts.
     follows_affinity: bool,
 }
 
 impl<'a> References<'a> {
-    /// Collects the grants of these objects.
+    /// References among these objects.
     #[must_use]
     pub fn new(objects: &'a Objects) -> Self {
-        let mut grants: HashMap<Grantee<'_>, HashSet<Granted<'_>>> = HashMap::new();
-        for (name, grant) in &objects.reference_grants {
-            let to = grant.spec.to.iter();
-            let to = to.map(|to| (to.group.as_str(), to.kind.as_str(), to.name.as_deref()));
-            for from in &grant.spec.from {
-                if let Some(kind) = Kind::find(&from.group, &from.kind) {
-                    let grantee = (name.namespace.as_str(), kind, from.namespace.as_str());
-                    grants.entry(grantee).or_default().extend(to.clone());
-                }
-            }
-        }
         Self {
             objects,
-            grants,
+            grants: OnceLock::new(),
             tls: None,
             follows_affinity: false,
         }
@@ -109,7 +101,8 @@ impl<'a> References<'a> {
         if from.namespace == to.namespace {
             return true;
         }
-        let granted = self.grants.get(&(to.namespace.as_str(), from.kind, from.namespace));
+        let grants = self.grants.get_or_init(|| grants(self.objects));
+        let granted = grants.get(&(to.namespace.as_str(), from.kind, from.namespace));
         granted.is_some_and(|granted| {
             [None, Some(to.name.as_str())].into_iter().any(|name| {
                 #[cfg(test)]
@@ -117,6 +110,14 @@ impl<'a> References<'a> {
                 granted.contains(&(group, kind, name))
             })
         })
+    }
+
+    /// What a route's reference names, whether it exists or not, if the route may refer to it.
+    pub(super) fn permitted_backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Option<ObjectName> {
+        let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
+        let name = ObjectName::new(namespace, &reference.name);
+        self.permitted(from, &reference.group, &reference.kind, &name)
+            .then_some(name)
     }
 
     /// Resolves the backend reference of a route. For a gRPC route, the default protocol is HTTP/2.
@@ -230,6 +231,21 @@ impl<'a> References<'a> {
             object,
         })
     }
+}
+
+fn grants(objects: &Objects) -> Grants<'_> {
+    let mut grants = Grants::new();
+    for (name, grant) in &objects.reference_grants {
+        let to = grant.spec.to.iter();
+        let to = to.map(|to| (to.group.as_str(), to.kind.as_str(), to.name.as_deref()));
+        for from in &grant.spec.from {
+            if let Some(kind) = Kind::find(&from.group, &from.kind) {
+                let grantee = (name.namespace.as_str(), kind, from.namespace.as_str());
+                grants.entry(grantee).or_default().extend(to.clone());
+            }
+        }
+    }
+    grants
 }
 
 /// The port of a Service that a reference names, with its number.

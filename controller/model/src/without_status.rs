@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::affinity;
 use super::contour;
+use super::references::References;
 use super::reports::Condition;
 use super::routes::gateway_name;
 use super::sessions::service_problems;
@@ -17,8 +18,8 @@ type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
 /// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that
 /// permit nothing, and annotations that nobody reads. Leaves the policies of others to them.
-pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
-    leave_to_others(objects, settings, found);
+pub(super) fn add(objects: &Objects, settings: &Settings, references: &References<'_>, found: &mut WithoutStatus) {
+    leave_to_others(objects, settings, references, found);
     if settings.judges() {
         found.extend(affinity::problems(objects));
     }
@@ -71,8 +72,9 @@ pub(super) fn add(objects: &Objects, settings: &Settings, found: &mut WithoutSta
 }
 
 /// Removes policies on backends that routes of other controllers' Gateways lead to: these controllers report on them,
-/// and may support what Limpet does not, as other kinds of backends.
-fn leave_to_others(objects: &Objects, settings: &Settings, found: &mut WithoutStatus) {
+/// and may support what Limpet does not, as other kinds of backends. A route that may not refer to a backend does not
+/// lead there.
+fn leave_to_others(objects: &Objects, settings: &Settings, references: &References<'_>, found: &mut WithoutStatus) {
     if found.is_empty() {
         return;
     }
@@ -86,12 +88,9 @@ fn leave_to_others(objects: &Objects, settings: &Settings, found: &mut WithoutSt
     });
     let reached: BTreeSet<ObjectName> = of_others
         .flat_map(|route| {
-            let own = &route.meta.namespace;
-            let backends = route.reached().map(move |backend| {
-                let namespace = backend.namespace.as_deref().unwrap_or(own);
-                ObjectName::new(namespace, &backend.name)
-            });
-            backends.collect::<Vec<_>>()
+            let from = route.referrer();
+            let backends = route.reached();
+            backends.filter_map(move |backend| references.permitted_backend(from, backend))
         })
         .collect();
     let is_reached = |namespace: &str, target: &str| reached.contains(&ObjectName::new(namespace, target));

@@ -3,13 +3,15 @@
 //! A link may be more than a build needs, and then costs time. One that is missing makes the result wrong, so whoever
 //! lets one object of a build look at another one adds the link here.
 
-use limpet_api::{BackendTlsPolicySpec, GatewaySpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
+use limpet_api::{
+    BackendTlsPolicySpec, GatewayListener, GatewaySpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text,
+};
 
 use crate::contour;
 use crate::gateways::envoys_service;
 use crate::graph::Hostname;
-use crate::references::selector_service;
-use crate::routes::gateway_name;
+use crate::references::{References, selector_service};
+use crate::routes::{allows, gateway_name};
 use crate::session_fields::{ScopeName, SessionScope, scope};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
 
@@ -71,18 +73,24 @@ pub(super) enum Hold {
 /// In order, each link once.
 pub(super) type Links = Vec<(Link, Hold)>;
 
-/// The links of a member; `None` if it does not exist.
-pub(super) fn links(member: &Member, objects: &Objects, settings: &Settings) -> Option<Links> {
+/// The links of a member; `None` if it does not exist. Those of a route are others where grants, labels of namespaces or
+/// its Gateways change: what it may not refer or attach to joins nothing, because anybody may name it.
+pub(super) fn links(
+    member: &Member,
+    objects: &Objects,
+    settings: &Settings,
+    references: &References<'_>,
+) -> Option<Links> {
     let mut links = match member {
         Member::Classes => vec![(Link::Deployments, Hold::Reads)],
         Member::Contour => of_contour(objects, settings)?,
-        Member::Object(object) => of_object(object, objects, settings)?,
+        Member::Object(object) => of_object(object, objects, settings, references)?,
     };
     // What it said of its sessions before may be built in its place.
     if let Member::Object(object) = member
         && let Some(former) = objects.with_former(object)
     {
-        links.extend(of_object(object, &former, settings).unwrap_or_default());
+        links.extend(of_object(object, &former, settings, references).unwrap_or_default());
     }
     // The strongest hold of a link comes first.
     links.sort_unstable();
@@ -90,16 +98,16 @@ pub(super) fn links(member: &Member, objects: &Objects, settings: &Settings) -> 
     Some(links)
 }
 
-fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings) -> Option<Links> {
+fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings, references: &References<'_>) -> Option<Links> {
     let name = &object.name;
     Some(match object.kind {
         Kind::HttpRoute => {
             let hostnames = &objects.http_routes.get(name)?.spec.hostnames;
-            of_route(object, hostnames, objects, settings)?
+            of_route(object, hostnames, objects, settings, references)?
         }
         Kind::GrpcRoute => {
             let hostnames = &objects.grpc_routes.get(name)?.spec.hostnames;
-            of_route(object, hostnames, objects, settings)?
+            of_route(object, hostnames, objects, settings, references)?
         }
         Kind::Service => {
             objects.services.get(name)?;
@@ -119,7 +127,13 @@ fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings) -> Opti
     })
 }
 
-fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects, settings: &Settings) -> Option<Links> {
+fn of_route(
+    route: &ObjectRef,
+    hostnames: &[String],
+    objects: &Objects,
+    settings: &Settings,
+    permitted: &References<'_>,
+) -> Option<Links> {
     let references = objects.route(route)?;
     let namespace = &route.name.namespace;
     let mut links = vec![
@@ -136,17 +150,21 @@ fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects, settings
         match gateway_name(namespace, parent) {
             Some(name) => {
                 if let Some(gateway) = objects.gateways.get(&name) {
-                    links.extend(hosts(&name, gateway, parent, hostnames));
+                    let is_allowed = |listener: &_| allows(listener, &name.namespace, namespace, objects);
+                    links.extend(hosts(&name, gateway, parent, hostnames, is_allowed));
                 }
                 links.push((Link::Gateway(name), Hold::Reads));
             }
             None => links.push((Link::OthersGateways, Hold::Reads)),
         }
     }
+    let from = references.referrer();
     for backend in references.reached() {
         let of = backend.namespace.as_deref().unwrap_or(namespace);
-        links.push((Link::Backend(ObjectName::new(of, &backend.name)), Hold::Joins));
-        links.push((Link::AnyBackend(of.into()), Hold::MayBeJoined));
+        if let Some(name) = permitted.permitted_backend(from, backend) {
+            links.push((Link::Backend(name), Hold::Joins));
+            links.push((Link::AnyBackend(of.into()), Hold::MayBeJoined));
+        }
         if of != namespace {
             links.push((Link::Grants(of.into()), Hold::Reads));
         }
@@ -154,17 +172,19 @@ fn of_route(route: &ObjectRef, hostnames: &[String], objects: &Objects, settings
     Some(links)
 }
 
-/// The hosts that a route may have at a Gateway.
+/// The hosts that a route may have at a Gateway. `is_allowed`: whether it may attach to a listener.
 fn hosts<'a>(
     name: &'a ObjectName,
     gateway: &'a Object<GatewaySpec>,
     parent: &'a ParentRef,
     hostnames: &'a [String],
+    is_allowed: impl Fn(&GatewayListener) -> bool + 'a,
 ) -> impl Iterator<Item = (Link, Hold)> + 'a {
     let listeners = gateway.spec.listeners.iter();
     let named = listeners.filter(move |listener| {
         parent.section_name.as_ref().is_none_or(|name| *name == listener.name)
             && parent.port.is_none_or(|port| port == listener.port)
+            && is_allowed(listener)
     });
     named.flat_map(move |listener| {
         let of_listener = Hostname::parse(listener.hostname.as_deref());

@@ -26,6 +26,7 @@ use super::gone_classes;
 use super::graph::Graph;
 use super::memory::Memory;
 use super::memory_room::Room;
+use super::references::References;
 use super::reports::ListenerReport;
 use super::sessions::Context;
 use super::sessions::Limits;
@@ -152,10 +153,11 @@ impl Incremental {
                 settings: Some(settings.clone()),
                 ..Self::with_limits(self.limits)
             };
-            self.partition
-                .set(Member::Classes, links(&Member::Classes, objects, settings));
-            self.partition
-                .set(Member::Contour, links(&Member::Contour, objects, settings));
+            let references = References::new(objects);
+            for member in [Member::Classes, Member::Contour] {
+                let links = links(&member, objects, settings, &references);
+                self.partition.set(member, links);
+            }
         }
         let changes = Changes::between(&self.objects, objects, &self.merged.graph.memory);
         self.objects = objects.clone();
@@ -192,14 +194,15 @@ impl Incremental {
             self.partition.touch(&Link::OthersGateways);
         }
         for link in changes.links {
-            if link == Link::Deployments {
-                // They may name the Services of Gateways.
+            if matches!(link, Link::Deployments | Link::Grants(_) | Link::Namespace(_)) {
+                // Deployments may name the Services of Gateways; the others say what routes may refer and attach to.
                 members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
             }
             self.partition.touch(&link);
         }
+        let references = References::new(&self.objects);
         for member in members {
-            let links = links(&member, &self.objects, settings);
+            let links = links(&member, &self.objects, settings, &references);
             self.partition.set(member, links);
         }
     }

@@ -7,7 +7,7 @@ use crate::gateways::{GatewayState, ListenerState};
 use crate::graph::Hostname;
 use crate::reports::{Condition, UNSUPPORTED_VALUE};
 use crate::{Objects, Settings};
-use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
+use limpet_api::{GatewayListener, Kind, ObjectName, ObjectRef, ParentRef};
 
 /// A listener that a route attaches to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +107,21 @@ pub(super) fn attach(
     (attachments, parents)
 }
 
+/// Whether a listener of a Gateway in a namespace lets routes of this one attach.
+pub(crate) fn allows(listener: &GatewayListener, of_gateway: &str, namespace: &str, objects: &Objects) -> bool {
+    let namespaces = &listener.allowed_routes.namespaces;
+    match namespaces.from.as_deref() {
+        None | Some("Same") => namespace == of_gateway,
+        Some("All") => true,
+        Some("Selector") => {
+            let labels = objects.namespaces.get(namespace);
+            let selector = namespaces.selector.as_ref();
+            selector.is_some_and(|selector| labels.is_some_and(|labels| selector.matches(labels)))
+        }
+        Some(_) => false,
+    }
+}
+
 /// Why a route does not attach to a parent. The most specific one, which is the last, is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Obstacle {
@@ -160,20 +175,8 @@ fn meet(
     if !named || reference.port.is_some_and(|port| port != state.listener.port) {
         return Err(Obstacle::NoListener);
     }
-    let namespaces = &state.listener.allowed_routes.namespaces;
-    let namespace = match namespaces.from.as_deref() {
-        None | Some("Same") => route.meta.namespace == gateway.namespace,
-        Some("All") => true,
-        Some("Selector") => {
-            let labels = objects.namespaces.get(&route.meta.namespace);
-            namespaces
-                .selector
-                .as_ref()
-                .is_some_and(|selector| labels.is_some_and(|labels| selector.matches(labels)))
-        }
-        Some(_) => false,
-    };
-    if !namespace || !state.kinds.contains(&route.kind) {
+    let is_allowed = allows(state.listener, &gateway.namespace, &route.meta.namespace, objects);
+    if !is_allowed || !state.kinds.contains(&route.kind) {
         return Err(Obstacle::NotAllowed);
     }
     let mut common: Vec<Hostname> = if hostnames.is_empty() {

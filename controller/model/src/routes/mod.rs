@@ -29,7 +29,7 @@ use super::{InPlace, Objects, Quarantined, Settings};
 use limpet_api::{Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text};
 
 pub use attach::gateways_of;
-pub(super) use attach::{Attachment, Parent, gateway_name};
+pub(super) use attach::{Attachment, Parent, allows, gateway_name};
 pub(super) use rule::{RouteRule, RuleAction};
 
 /// A route that refers to one of our Gateways.

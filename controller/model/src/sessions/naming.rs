@@ -1,11 +1,13 @@
 //! Which Gateways have routes that name the targets of policies, whether a rule can have them as backends or not. The
-//! policy's status has a place for these Gateways.
+//! policy's status has a place for these Gateways, but not for those whose routes may not refer to the target: routes
+//! of other namespaces would take the places of the Gateways that lead there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::objects::PolicyObject;
 use super::rules::RuleChoice;
 use crate::Objects;
+use crate::references::References;
 use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, PolicyTarget};
 
 /// The routes of one Gateway that name a target of one policy.
@@ -47,6 +49,7 @@ pub(super) fn naming_gateways<'p>(
             }
         }
     }
+    let permitted = References::new(objects);
     for (route, OfRoute { valid, gateways }) in of_routes(chosen) {
         let mut add = |key: Key<'_>, gateways: &mut dyn Iterator<Item = &'p ObjectName>| {
             let Some(policies) = by_target.get(&key) else { return };
@@ -68,13 +71,13 @@ pub(super) fn naming_gateways<'p>(
         );
         add(key, &mut gateways.iter().copied());
         // Valid backends are in the outcomes of their rules.
-        let references = objects.route(route).map(|route| route.backends).unwrap_or_default();
-        if references.len() > valid {
-            for backend in references {
-                add(
-                    of_backend(&route.name.namespace, backend),
-                    &mut gateways.iter().copied(),
-                );
+        let Some(references) = objects.route(route).filter(|route| route.backends.len() > valid) else {
+            continue;
+        };
+        let from = references.referrer();
+        for backend in references.backends {
+            if permitted.permitted_backend(from, backend).is_some() {
+                add(of_backend(from.namespace, backend), &mut gateways.iter().copied());
             }
         }
     }

@@ -230,3 +230,12 @@ fn a_gateway_whose_class_is_not_there_is_named() {
     let (_, reports) = built(&format!("{}{route}", gateway("web", "limpet")));
     assert!(policy(&reports).ancestors.is_empty());
 }
+
+#[test]
+fn a_route_without_a_grant_put_its_gateway_into_the_status_of_anothers_policy() {
+    let route = route("{backendRefs: [{name: v1, namespace: shop, port: 80}]}");
+    let of_evil = format!("{}{route}", gateway("web", "missing"))
+        .replace("namespace: shop, name: web", "namespace: evil, name: web");
+    let of_evil = of_evil.replace("namespace: shop, name: shop", "namespace: evil, name: shop");
+    assert!(policy(&built(&of_evil).1).ancestors.is_empty());
+}

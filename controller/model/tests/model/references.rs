@@ -1,6 +1,6 @@
 use super::{SHOP, built, condition, expect, forward, routes, with_rules};
 use limpet_api::{ObjectName, Text};
-use limpet_model::graph::{Destination, Protocol, Target};
+use limpet_model::graph::{Destination, Protocol, Session, Target};
 use limpet_model::reports::ConditionStatus;
 use limpet_model::selector_service;
 
@@ -110,6 +110,46 @@ spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: till, names
         graph.clusters.keys().map(ToString::to_string).collect::<Vec<_>>(),
         ["service/pay/till/80"]
     );
+}
+
+/// The status of a policy has room for 16 Gateways, the oldest ones.
+#[test]
+fn a_route_without_a_grant_took_all_places_in_the_status_of_anothers_policy() {
+    let of_others = |name: usize| {
+        format!(
+            "kind: Gateway
+metadata: {{namespace: evil, name: g{name}, creationTimestamp: '2025-01-01T00:00:00Z'}}
+spec: {{gatewayClassName: limpet, listeners: [{{name: http, port: 80, protocol: HTTP}}]}}
+---
+"
+        )
+    };
+    let gateways: String = (0..16).map(of_others).collect();
+    let parents: Vec<String> = (0..16).map(|name| format!("{{name: g{name}}}")).collect();
+    let (graph, reports) = built(&format!(
+        "{gateways}kind: HTTPRoute
+metadata: {{namespace: evil, name: evil}}
+spec: {{parentRefs: [{}], rules: [{{backendRefs: [{{name: v1, namespace: shop, port: 80}}]}}]}}
+---
+kind: BackendLBPolicy
+metadata: {{namespace: shop, name: sticky}}
+spec: {{targetRefs: [{{group: '', kind: Service, name: v1}}], sessionPersistence: {{sessionName: s}}}}
+---
+{}
+kind: HTTPRoute
+metadata: {{namespace: shop, name: shop}}
+spec: {{parentRefs: [{{name: web}}], rules: [{{backendRefs: [{{name: v1, port: 80}}]}}]}}",
+        parents.join(", "),
+        SHOP.replace(
+            "name: web}\nspec",
+            "name: web, creationTimestamp: '2026-01-01T00:00:00Z'}\nspec"
+        ),
+    ));
+    let report = reports.session_policies.values().next().expect("a report");
+    let ancestors = report.ancestors.iter().map(|ancestor| &ancestor.ancestor_ref);
+    let ancestors: Vec<_> = ancestors.map(|of| (of.namespace.as_deref(), &*of.name)).collect();
+    assert_eq!(ancestors, [(Some("shop"), "web")]);
+    assert!(matches!(forward(&routes(&graph)[0]).session, Session::Rule(_)));
 }
 
 #[test]

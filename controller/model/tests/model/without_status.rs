@@ -244,6 +244,14 @@ spec: {parentRefs: [{name: other}], rules: [{backendRefs: [{name: v2, port: 80}]
         "hostname: v2.internal, wellKnownCACertificates: System",
     );
     assert_eq!(told(&with(&format!("{other}{tls}"))), told_of([]));
+    // A route that may not refer to the Service does not reach it.
+    let of_evil = other
+        .replace("namespace: shop, name: other", "namespace: evil, name: other")
+        .replace("{name: v2,", "{name: v2, namespace: shop,");
+    for policy in [policy("group: '', kind: Service, name: v2", "sessionName: s"), tls] {
+        let told = told(&with(&format!("{of_evil}{policy}")));
+        assert_eq!(told.len(), 1, "a policy that no route reaches is told: {told:?}");
+    }
 }
 
 fn tls_policy(target: &str, validation: &str) -> String {

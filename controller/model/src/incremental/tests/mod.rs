@@ -102,37 +102,107 @@ fn a_build_of_what_changed_is_one_of_everything_for_another_control_plane() {
     worlds(3);
 }
 
+const ROUTES: usize = 10;
+
+fn object(namespace: &str, name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})
+}
+
+fn add_gateway(objects: &mut Objects, allowed: &str) {
+    let listener = json!({
+        "name": "l", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {"from": allowed}},
+    });
+    let gateway = object(
+        "a",
+        "web",
+        &json!({"gatewayClassName": "limpet", "listeners": [listener]}),
+    );
+    let gateway = limpet_api::readable(&gateway);
+    objects.gateways.insert(ObjectName::new("a", "web"), gateway.into());
+}
+
+fn add_route(objects: &mut Objects, namespace: &str, name: &str, hosts: &[String], backends: &[String]) {
+    let backend = |backend: &String| json!({"namespace": "a", "name": backend, "port": 80});
+    let spec = json!({
+        "parentRefs": [{"namespace": "a", "name": "web"}],
+        "hostnames": hosts,
+        "rules": [{"backendRefs": backends.iter().map(backend).collect::<Vec<_>>()}],
+    });
+    let route = limpet_api::readable(&object(namespace, name, &spec));
+    objects
+        .http_routes
+        .insert(ObjectName::new(namespace, name), route.into());
+}
+
+/// A Gateway, and routes to it with a host and a backend each, which these are.
+fn with_routes() -> (Objects, Vec<String>, Vec<String>) {
+    let mut objects = Objects::default();
+    let class = object("", "limpet", &json!({"controllerName": "limpet.dev/controller"}));
+    let class = limpet_api::readable(&class);
+    objects.gateway_classes.insert("limpet".into(), class.into());
+    add_gateway(&mut objects, "Same");
+    let backends: Vec<String> = (0..ROUTES).map(|index| format!("r{index}")).collect();
+    let hosts: Vec<String> = backends.iter().map(|own| format!("{own}.x.com")).collect();
+    for (own, host) in backends.iter().zip(&hosts) {
+        let (own, host) = (std::slice::from_ref(own), std::slice::from_ref(host));
+        add_route(&mut objects, "a", &own[0], host, own);
+    }
+    (objects, hosts, backends)
+}
+
+/// How many members are built together at most.
+fn largest_island(incremental: &mut Incremental, objects: &Objects) -> usize {
+    let settings = Settings::default();
+    let (graph, reports) = incremental.build(objects, &settings);
+    let expected = build_within(objects, &settings, Context::default());
+    assert_eq!((graph, reports), (expected.graph, expected.reports));
+    let members = |island: &Island| incremental.partition.members(*island).len();
+    incremental.parts.keys().map(members).max().unwrap()
+}
+
 /// Whoever may write such a policy would otherwise make each change cost all routes of the Gateway.
 #[test]
 fn a_policy_for_a_gateway_joins_no_routes() {
-    const ROUTES: usize = 10;
-    let object = |name: &str, spec: Value| json!({"metadata": {"namespace": "a", "name": name}, "spec": spec});
-    let mut objects = Objects::default();
-    let name = |name: &str| ObjectName::new("a", name);
-    let listeners = json!({"gatewayClassName": "limpet", "listeners": [{"name": "l", "port": 80, "protocol": "HTTP"}]});
-    let gateway = limpet_api::readable(&object("web", listeners));
-    objects.gateways.insert(name("web"), gateway.into());
-    for index in 0..ROUTES {
-        let own = format!("r{index}");
-        let spec = json!({
-            "parentRefs": [{"name": "web"}],
-            "hostnames": [format!("{own}.x.com")],
-            "rules": [{"backendRefs": [{"name": own, "port": 80}]}],
-        });
-        let route = limpet_api::readable(&object(&own, spec));
-        objects.http_routes.insert(name(&own), route.into());
-    }
+    let (mut objects, ..) = with_routes();
     let target = json!([{"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"}]);
-    let policy = limpet_api::readable(&object("p", json!({"targetRefs": target, "sessionPersistence": {}})));
+    let spec = json!({"targetRefs": target, "sessionPersistence": {}});
+    let policy = limpet_api::readable(&object("a", "p", &spec));
     let key = SessionPolicyName {
         kind: SessionPolicyKind::BackendLbPolicy,
-        name: name("p"),
+        name: ObjectName::new("a", "p"),
     };
     objects.session_policies.insert(key, policy.into());
+    assert_eq!(largest_island(&mut Incremental::default(), &objects), 1);
+}
+
+#[test]
+fn a_route_that_named_backends_without_a_grant_joined_all_that_lead_to_them() {
+    let (mut objects, _, backends) = with_routes();
+    add_gateway(&mut objects, "All");
+    add_route(&mut objects, "b", "foreign", &["b.x.com".to_owned()], &backends);
     let mut incremental = Incremental::default();
-    let _ = incremental.build(&objects, &Settings::default());
-    // Besides the routes: the Gateway, the policy, and the classes.
-    assert_eq!(incremental.parts.len(), ROUTES + 3);
+    assert_eq!(largest_island(&mut incremental, &objects), 1);
+    let spec = json!({
+        "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "b"}],
+        "to": [{"group": "", "kind": "Service"}],
+    });
+    let grant = limpet_api::readable(&object("a", "g", &spec));
+    objects.reference_grants.insert(ObjectName::new("a", "g"), grant.into());
+    assert_eq!(largest_island(&mut incremental, &objects), ROUTES + 1);
+    objects.reference_grants.clear();
+    assert_eq!(largest_island(&mut incremental, &objects), 1);
+}
+
+#[test]
+fn a_route_that_may_not_attach_joined_all_whose_hosts_it_named() {
+    let (mut objects, hosts, _) = with_routes();
+    add_route(&mut objects, "b", "foreign", &hosts, &[]);
+    let mut incremental = Incremental::default();
+    assert_eq!(largest_island(&mut incremental, &objects), 1);
+    add_gateway(&mut objects, "All");
+    assert_eq!(largest_island(&mut incremental, &objects), ROUTES + 1);
+    add_gateway(&mut objects, "Same");
+    assert_eq!(largest_island(&mut incremental, &objects), 1);
 }
 
 #[test]

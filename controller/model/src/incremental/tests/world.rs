@@ -84,7 +84,7 @@ impl World {
                 }
             }};
         }
-        match random.below(42) {
+        match random.below(48) {
             0..=9 => put!(http_routes, "r", 6, route(random, true)),
             10..=12 => put!(grpc_routes, "r", 3, route(random, false)),
             13..=16 => {
@@ -119,7 +119,7 @@ impl World {
             }
             22..=23 => put!(backends, "s", 3, x_backend(random)),
             24..=25 => put!(backend_tls_policies, "t", 3, tls_policy(random)),
-            26 => put!(reference_grants, "g", 2, grant(random)),
+            26 | 42..=44 => put!(reference_grants, "g", 2, grant(random)),
             27..=28 => {
                 let name = ObjectName::new(namespace, random.of(&["web", "other", "contour"]));
                 if random.one_in(12) {
@@ -132,7 +132,7 @@ impl World {
                     put(&mut self.objects.gateways, name, &object, labels_alone);
                 }
             }
-            29 => {
+            29 | 45..=46 => {
                 let label = random.of(&["red", "blue"]);
                 let labels = [("colour".to_owned(), label.to_owned())].into();
                 self.objects.namespaces.insert(namespace.into(), labels);
@@ -281,7 +281,7 @@ fn backend_refs(random: &mut Random) -> Vec<Value> {
         if random.one_in(12) {
             backend["kind"] = "Other".into();
         }
-        if random.one_in(6) {
+        if random.one_in(3) {
             backend["namespace"] = random.of(&NAMESPACES).into();
         }
         backend
@@ -333,7 +333,10 @@ fn route(random: &mut Random, is_http: bool) -> Value {
                 rule["name"] = random.of(&["one", "two"]).into();
             }
             if random.one_in(10) {
-                let backend = json!({"name": format!("s{}", random.below(5)), "port": 80});
+                let mut backend = json!({"name": format!("s{}", random.below(5)), "port": 80});
+                if random.one_in(2) {
+                    backend["namespace"] = random.of(&NAMESPACES).into();
+                }
                 rule["filters"] = json!([{"type": "RequestMirror", "requestMirror": {"backendRef": backend}}]);
             }
             if random.one_in(16) {
@@ -411,11 +414,17 @@ fn tls_policy(random: &mut Random) -> Value {
 }
 
 fn grant(random: &mut Random) -> Value {
-    let from = match random.below(3) {
-        0 => json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": random.of(&NAMESPACES)}),
-        _ => json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": random.of(&NAMESPACES)}),
+    let kind = random.of(&["Gateway", "HTTPRoute", "HTTPRoute", "HTTPRoute", "GRPCRoute"]);
+    let from = json!({"group": "gateway.networking.k8s.io", "kind": kind, "namespace": random.of(&NAMESPACES)});
+    let mut to = match random.below(10) {
+        0..=1 => json!({"group": "", "kind": "Secret"}),
+        2 => json!({"group": "core", "kind": "Service"}),
+        3 => json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend"}),
+        _ => json!({"group": "", "kind": "Service"}),
     };
-    let to = json!({"group": random.of(&["", "", "core"]), "kind": random.of(&["Service", "Secret"])});
+    if random.one_in(3) {
+        to["name"] = format!("s{}", random.below(5)).into();
+    }
     json!({"from": [from], "to": [to]})
 }
 
@@ -435,9 +444,9 @@ fn gateway(random: &mut Random) -> Value {
                 listener["protocol"] = "HTTPS".into();
                 listener["tls"] = json!({"certificateRefs": [secret]});
             }
-            match random.below(6) {
-                0 => {}
-                1 => {
+            match random.below(8) {
+                0..=1 => {}
+                2..=3 => {
                     let selector = json!({"matchLabels": {"colour": "red"}});
                     listener["allowedRoutes"] = json!({"namespaces": {"from": "Selector", "selector": selector}});
                 }
