@@ -9,7 +9,7 @@ use super::partition::Island;
 use crate::few::FewMap;
 use crate::graph::Hostname;
 use crate::sessions::Elsewhere;
-use crate::sessions::{InCommon, PolicyId, WrittenCookie, wider};
+use crate::sessions::{CookiePlace, InCommon, PolicyId, WrittenCookie, wider_places};
 
 /// Of all islands.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Common {
     /// How many digits a short name of a policy has.
     digits: usize,
     /// By name and path.
-    cookies: HashMap<(String, String), BTreeMap<Hostname, Writers>>,
+    cookies: HashMap<(String, String), BTreeMap<CookiePlace, Writers>>,
     /// By short name, the digests, and who has such a policy.
     policies: HashMap<Text, BTreeMap<String, BTreeSet<Island>>>,
 }
@@ -28,7 +28,7 @@ type OwnedSince = (String, String);
 /// The oldest come first, each with how often it writes the cookie.
 type Scopes = FewMap<OwnedSince, usize>;
 
-/// Who writes a cookie for a host.
+/// Who writes a cookie at a place.
 #[derive(Debug, Default)]
 struct Writers {
     /// The scopes for this very host.
@@ -99,18 +99,18 @@ impl Common {
     fn count(&mut self, island: Island, cookie: &WrittenCookie, more: bool) {
         let key = (cookie.name.clone(), cookie.path.clone());
         let hosts = self.cookies.entry(key.clone()).or_default();
-        for host in wider(&cookie.host) {
+        for host in wider_places(&cookie.place) {
             let writers = hosts.entry(host.clone()).or_default();
             step(&mut writers.within, &cookie.since, more);
             if writers.is_empty() {
                 hosts.remove(&host);
             }
         }
-        let writers = hosts.entry(cookie.host.clone()).or_default();
+        let writers = hosts.entry(cookie.place.clone()).or_default();
         step(&mut writers.here, &cookie.since, more);
         step(&mut writers.islands, &island, more);
         if writers.is_empty() {
-            hosts.remove(&cookie.host);
+            hosts.remove(&cookie.place);
         }
         if hosts.is_empty() {
             self.cookies.remove(&key);
@@ -147,9 +147,9 @@ impl Common {
         mut oldest: impl FnMut(&'s Scopes) -> Option<&'s OwnedSince>,
     ) -> Option<&'s OwnedSince> {
         let hosts = self.cookies.get(&(cookie.name.clone(), cookie.path.clone()))?;
-        let here = hosts.get(&cookie.host).into_iter();
+        let here = hosts.get(&cookie.place).into_iter();
         let here = here.flat_map(|writers| [&writers.here, &writers.within]);
-        let wider = wider(&cookie.host).filter_map(|host| Some(&hosts.get(&host)?.here));
+        let wider = wider_places(&cookie.place).filter_map(|host| Some(&hosts.get(&host)?.here));
         let all = here.chain(wider).filter_map(&mut oldest);
         all.filter(|since| **since < cookie.since).min()
     }
@@ -158,23 +158,23 @@ impl Common {
     pub(super) fn concerned(&self, difference: &Difference) -> BTreeSet<Island> {
         let mut concerned = BTreeSet::new();
         // Changed hosts of which other hosts can be a part.
-        let mut wide: HashMap<&(String, String), HashSet<&Hostname>> = HashMap::new();
+        let mut wide: HashMap<&(String, String), HashSet<&CookiePlace>> = HashMap::new();
         for (cookie, _) in difference.cookies.iter().filter(|(_, count)| **count != 0) {
             let key = (cookie.name.clone(), cookie.path.clone());
             let Some((key, hosts)) = self.cookies.get_key_value(&key) else {
                 continue;
             };
-            let wider = wider(&cookie.host).filter_map(|host| hosts.get(&host));
-            for writers in hosts.get(&cookie.host).into_iter().chain(wider) {
+            let wider = wider_places(&cookie.place).filter_map(|host| hosts.get(&host));
+            for writers in hosts.get(&cookie.place).into_iter().chain(wider) {
                 concerned.extend(writers.islands.keys());
             }
-            if !matches!(cookie.host, Hostname::Exact(_)) {
-                wide.entry(key).or_default().insert(&cookie.host);
+            if !matches!(cookie.place.1, Hostname::Exact(_)) {
+                wide.entry(key).or_default().insert(&cookie.place);
             }
         }
         for (key, changed) in wide {
             let hosts = self.cookies.get(key).into_iter().flatten();
-            let within = hosts.filter(|(host, _)| wider(host).any(|host| changed.contains(&host)));
+            let within = hosts.filter(|(host, _)| wider_places(host).any(|host| changed.contains(&host)));
             within.for_each(|(_, writers)| concerned.extend(writers.islands.keys()));
         }
         for (short, was_crowded) in &difference.policies {
@@ -237,7 +237,7 @@ mod tests {
         WrittenCookie {
             name: "c".into(),
             path: "/".into(),
-            host: Hostname::Exact(host.into()),
+            place: (None, Hostname::Exact(host.into())),
             since: ("2026".into(), scope.into()),
         }
     }

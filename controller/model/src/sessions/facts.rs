@@ -99,6 +99,14 @@ impl RuleFacts<'_> {
         Some((self.name.last().into(), self.inline?.clone()))
     }
 
+    /// The hosts that it is served for at each Gateway. Those of `IngressRoute`s have one Gateway, which needs no name.
+    pub(super) fn hosts_of_gateways(&self) -> impl Iterator<Item = (ObjectName, &Hostname)> {
+        let of_routes = self.places.iter();
+        let of_routes = of_routes.map(|(gateway, host)| (gateway.clone(), host));
+        let of_contour = self.foreign.iter().flat_map(|_| &self.hosts);
+        of_routes.chain(of_contour.map(|host| (ObjectName::new("", ""), host)))
+    }
+
     pub(super) fn id(&self) -> RuleId<'_> {
         RuleId {
             route: &self.route,

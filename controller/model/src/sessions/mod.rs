@@ -53,7 +53,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::graph::{AskedBy, Hostname, PathMatch, Session, SessionUse};
+use super::graph::{AskedBy, PathMatch, Session, SessionUse};
 use super::problem::Problem;
 use super::reports::{Condition, PolicyReport};
 use super::stand_in::AllJudged;
@@ -72,7 +72,7 @@ pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{judged as judged_services, never_begins, problems as service_problems};
-pub(crate) use shared_names::{WrittenCookie, wider};
+pub(crate) use shared_names::{CookiePlace, WrittenCookie, wider_places};
 pub(super) use status::{Remarks, ancestor};
 
 use affinities::Affinities;
@@ -323,9 +323,7 @@ struct UsedBackend<'a> {
     /// Since when it may have its cookie.
     since: String,
     draft: &'a Draft,
-    /// The hosts of these rules.
-    hosts: BTreeSet<&'a Hostname>,
-    /// The same, by scheme.
+    /// The hosts of these rules, by scheme.
     schemes: Schemes,
     /// The same, at each Gateway.
     places: BTreeSet<&'a Place>,
@@ -357,11 +355,9 @@ fn used_backends<'a>(
                         .map(|object| since_of(&object.meta))
                         .unwrap_or_default(),
                     draft,
-                    hosts: BTreeSet::new(),
                     schemes: Schemes::default(),
                     places: BTreeSet::new(),
                 });
-                backend.hosts.extend(&rule.facts.hosts);
                 backend.schemes.extend(&rule.facts.schemes);
                 backend.places.extend(&*rule.facts.places);
             }

@@ -3,15 +3,14 @@
 //! A client keeps one cookie of a name, path and domain or host, so either would end the other's session. Those of the
 //! older objects keep the name: an object that comes later changes no name that is in use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::UsedBackend;
 use super::context::Context;
 use super::crowds::Crowds;
 use super::facts::RuleId;
 use super::rules::{RuleChoice, Source};
-use super::shared_names::{SharedNames, Since, WrittenCookie, ages};
-use crate::graph::Hostname;
+use super::shared_names::{CookiePlace, SharedNames, Since, WrittenCookie, ages, cookie_places};
 use limpet_api::{Meta, ObjectName};
 use limpet_core::config::schema::CookieConfig;
 
@@ -50,27 +49,31 @@ impl<'a> NamesInUse<'a> {
         let of_rules = of_rules.flat_map(|rule| {
             let scope = rule.scope.of_cookie.as_str();
             let since = (ages.get(scope).map_or("", String::as_str), scope);
-            let hosts: Vec<&Hostname> = rule.facts.hosts.iter().collect();
             let cookies = rule.named_cookies();
-            cookies.map(move |cookie| (Writer::Rule(rule.facts.id()), since, hosts.clone(), cookie))
+            cookies.map(move |cookie| {
+                let places = cookie_places(cookie, rule.facts.hosts_of_gateways());
+                (Writer::Rule(rule.facts.id()), since, places, cookie)
+            })
         });
         let of_backends = used.iter().filter_map(|(name, backend)| {
             let since = (backend.since.as_str(), backend.scope.as_str());
-            let hosts: Vec<&Hostname> = backend.hosts.iter().copied().collect();
-            Some((Writer::Backend(name), since, hosts, backend.draft.named_cookie()?))
+            let cookie = backend.draft.named_cookie()?;
+            let hosts = backend.places.iter().map(|(gateway, host)| (gateway.clone(), host));
+            Some((Writer::Backend(name), since, cookie_places(cookie, hosts), cookie))
         });
-        let all: Vec<(Writer<'a>, Since<'_>, Vec<&Hostname>, &CookieConfig)> = of_rules.chain(of_backends).collect();
+        let all: Vec<(Writer<'a>, Since<'_>, BTreeSet<CookiePlace>, &CookieConfig)> =
+            of_rules.chain(of_backends).collect();
         let mut names = SharedNames::default();
-        for (writer, since, hosts, cookie) in &all {
-            names.add(*writer, *since, hosts.iter().copied(), cookie);
+        for (writer, since, places, cookie) in &all {
+            names.add(*writer, *since, places.iter().cloned(), cookie);
         }
         let shared = names.shared().into_iter();
         let mut older: HashMap<Writer<'a>, (String, String)> = shared
             .map(|(writer, (since, scope))| (writer, (since.to_owned(), scope.to_owned())))
             .collect();
         if let Some(elsewhere) = context.elsewhere {
-            for (writer, since, hosts, cookie) in all {
-                for cookie in WrittenCookie::all(since, hosts, cookie) {
+            for (writer, since, places, cookie) in all {
+                for cookie in WrittenCookie::all(since, places, cookie) {
                     let found = elsewhere.older(&cookie);
                     if let Some(found) = &found {
                         let known = older.entry(writer).or_insert_with(|| found.clone());

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use crate::graph::Hostname;
+use limpet_api::ObjectName;
 use limpet_core::config::schema::CookieConfig;
 
 /// Cookies by name and path, and their hosts. A client tells cookies apart by name, path, and domain or host (RFC 6265,
 /// section 5.3).
 #[derive(Debug)]
 pub(crate) struct SharedNames<'a, W> {
-    cookies: HashMap<(&'a str, &'a str), HashMap<Hostname, Writers<'a, W>>>,
+    cookies: HashMap<(&'a str, &'a str), HashMap<CookiePlace, Writers<'a, W>>>,
 }
 
 /// Who writes a cookie for a host.
@@ -74,17 +75,17 @@ impl<W> Default for SharedNames<'_, W> {
 }
 
 impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
-    /// Adds a cookie that `writer` writes, for clients of these hosts.
+    /// Adds a cookie that `writer` writes at these places.
     pub(crate) fn add(
         &mut self,
         writer: W,
         since: Since<'a>,
-        hosts: impl IntoIterator<Item = &'a Hostname>,
+        places: impl IntoIterator<Item = CookiePlace>,
         cookie: &'a CookieConfig,
     ) {
         let cookies = self.cookies.entry((&cookie.name, &cookie.path)).or_default();
-        for host in cookie_hosts(cookie, hosts) {
-            let writers = cookies.entry(host).or_insert_with(|| Writers {
+        for place in places {
+            let writers = cookies.entry(place).or_insert_with(|| Writers {
                 all: Vec::new(),
                 oldest: Oldest::default(),
             });
@@ -98,16 +99,16 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     pub(crate) fn shared(&self) -> HashMap<W, Since<'a>> {
         let mut shared: HashMap<W, Since<'a>> = HashMap::new();
         for hosts in self.cookies.values() {
-            let mut within: HashMap<Hostname, Oldest<'a>> = HashMap::new();
+            let mut within: HashMap<CookiePlace, Oldest<'a>> = HashMap::new();
             for (host, writers) in hosts {
-                for wider in wider(host).filter(|wider| hosts.contains_key(wider)) {
+                for wider in wider_places(host).filter(|wider| hosts.contains_key(wider)) {
                     within.entry(wider).or_default().merge(&writers.oldest);
                 }
             }
             for (host, writers) in hosts {
                 let mut oldest = writers.oldest;
                 oldest.merge(&within.get(host).copied().unwrap_or_default());
-                for wider in wider(host).filter_map(|wider| hosts.get(&wider)) {
+                for wider in wider_places(host).filter_map(|wider| hosts.get(&wider)) {
                     oldest.merge(&wider.oldest);
                 }
                 for (writer, since) in &writers.all {
@@ -122,38 +123,56 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     }
 }
 
-/// The hosts of a cookie that is written for clients of these. With a domain, it is one cookie for all of the domain.
-fn cookie_hosts<'a>(
+/// Hosts that a cookie is written for: those of a Gateway, and a single one at any Gateway (`None`). Two Gateways may
+/// serve one host. But a wildcard has no hosts of other Gateways: a route could take the names of all cookies there.
+pub(crate) type CookiePlace = (Option<ObjectName>, Hostname);
+
+/// The places of a cookie that is written for clients of these hosts of Gateways. With a domain, it is one cookie for
+/// all of the domain.
+pub(super) fn cookie_places<'a>(
     cookie: &CookieConfig,
-    hosts: impl IntoIterator<Item = &'a Hostname>,
-) -> impl Iterator<Item = Hostname> {
+    hosts: impl IntoIterator<Item = (ObjectName, &'a Hostname)>,
+) -> BTreeSet<CookiePlace> {
     let domain = cookie.domain.as_ref();
     let domain = domain.map(|domain| Hostname::parse(Some(domain.trim_start_matches('.'))));
-    let hosts = hosts.into_iter().filter(|_| cookie.domain.is_none()).cloned();
-    domain.into_iter().chain(hosts)
+    let mut places = BTreeSet::new();
+    for (gateway, host) in hosts {
+        let host = domain.as_ref().unwrap_or(host);
+        if matches!(host, Hostname::Exact(_)) {
+            places.insert((None, host.clone()));
+        }
+        places.insert((Some(gateway), host.clone()));
+    }
+    places
 }
 
-/// A cookie that sessions of a scope write for clients of a host.
+/// The wildcards of the same Gateway that contain all of these hosts, without the set itself.
+pub(crate) fn wider_places((gateway, host): &CookiePlace) -> impl Iterator<Item = CookiePlace> + '_ {
+    let wider = gateway.iter().flat_map(move |_| wider(host));
+    wider.map(|wider| (gateway.clone(), wider))
+}
+
+/// A cookie that sessions of a scope write at a place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WrittenCookie {
     pub(crate) name: String,
     pub(crate) path: String,
-    pub(crate) host: Hostname,
+    pub(crate) place: CookiePlace,
     /// As [`Since`].
     pub(crate) since: (String, String),
 }
 
 impl WrittenCookie {
-    /// One for each of these hosts.
-    pub(super) fn all<'a>(
+    /// One for each of these places.
+    pub(super) fn all(
         (since, scope): Since<'_>,
-        hosts: impl IntoIterator<Item = &'a Hostname>,
+        places: BTreeSet<CookiePlace>,
         cookie: &CookieConfig,
     ) -> impl Iterator<Item = Self> {
-        cookie_hosts(cookie, hosts).map(move |host| Self {
+        places.into_iter().map(move |place| Self {
             name: cookie.name.clone(),
             path: cookie.path.clone(),
-            host,
+            place,
             since: (since.to_owned(), scope.to_owned()),
         })
     }
@@ -171,7 +190,7 @@ pub(super) fn have_common_host(one: &BTreeSet<Hostname>, other: &BTreeSet<Hostna
 }
 
 /// The wildcards that contain all of these hosts, without the set itself.
-pub(crate) fn wider(host: &Hostname) -> impl Iterator<Item = Hostname> + '_ {
+fn wider(host: &Hostname) -> impl Iterator<Item = Hostname> + '_ {
     let (text, is_any) = match host {
         Hostname::Exact(text) => (text.as_str(), false),
         Hostname::Suffix(text) => (text.get(1..).unwrap_or_default(), false),
@@ -200,7 +219,8 @@ mod tests {
         let mut names = SharedNames::default();
         for (index, (_, _, scope)) in writers.iter().enumerate() {
             let first = writers.iter().position(|(_, _, other)| other == scope).unwrap();
-            names.add(index, (&ages[first], scope), [&hosts[index]], &cookies[index]);
+            let places = cookie_places(&cookies[index], [(ObjectName::new("a", "web"), &hosts[index])]);
+            names.add(index, (&ages[first], scope), places, &cookies[index]);
         }
         let shared = names.shared().into_iter();
         let mut shared: Vec<_> = shared.map(|(writer, (_, scope))| (writer, scope.to_owned())).collect();

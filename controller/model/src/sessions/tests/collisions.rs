@@ -310,6 +310,26 @@ fn routes_of_one_host_do_not_overwrite_each_others_cookies() {
 }
 
 #[test]
+fn an_older_route_without_a_host_renamed_the_cookies_of_all_gateways() {
+    let rules = json!([inline(&["a"], &named("s"))]);
+    for (gateways, host, expected) in [
+        (&["other"][..], None, ["s", "s"]),
+        (&["other"], Some("*.example"), ["s", "s"]),
+        (&["other", "gw"], None, ["s", "s~"]),
+        (&["gw"], Some("*.example"), ["s", "s~"]),
+        // Two Gateways may serve one host.
+        (&["other"], Some("shop.example"), ["s", "s~"]),
+    ] {
+        let mut world = world(SERVICE_AND_ROUTE);
+        world.add(made(for_hosts("web", &["shop.example"], &rules), 2));
+        let mut older = route_at("older", gateways, &rules);
+        older["spec"]["hostnames"] = json!(host.into_iter().collect::<Vec<_>>());
+        world.add(made(older, 1));
+        assert_eq!(cookies(&world.sessions()), expected, "{gateways:?} {host:?}");
+    }
+}
+
+#[test]
 fn a_rule_gives_way_to_all_rules_of_a_policy() {
     let mut world = world(SERVICE_AND_ROUTE);
     world.add(policy("BackendLBPolicy", "p", &["a"], &named("s")));

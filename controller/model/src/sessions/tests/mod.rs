@@ -342,6 +342,13 @@ pub(super) fn policy(kind: &str, name: &str, services: &[&str], persistence: &Va
     })
 }
 
+/// A route with these parents.
+pub(super) fn route_at(name: &str, gateways: &[&str], rules: &Value) -> Value {
+    let mut route = route(name, rules);
+    route["spec"]["parentRefs"] = gateways.iter().map(|name| json!({"name": name})).collect();
+    route
+}
+
 /// The same, created on another day.
 pub(super) fn made(mut object: Value, day: u32) -> Value {
     object["metadata"]["creationTimestamp"] = json!(format!("2026-02-{day:02}T00:00:00Z"));

@@ -9,12 +9,6 @@ fn named(name: &str) -> Value {
 }
 
 /// A route that is attached to these Gateways.
-fn route_at(name: &str, gateways: &[&str], rules: &Value) -> Value {
-    let mut route = route(name, rules);
-    route["spec"]["parentRefs"] = gateways.iter().map(|name| json!({"name": name})).collect();
-    route
-}
-
 #[test]
 fn the_ancestors_are_the_gateways_of_the_rules() {
     let mut world = with_policy(&named("s"));
