@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Objects;
 use super::backend_tls::{Target, TlsPolicies, TlsPolicy, has_port};
+use super::grants::Referrer;
 use super::objects::RuleBackend;
-use super::references::{References, Referrer};
+use super::references::References;
 use super::reports::{Condition, PolicyReport};
 use super::routes::RouteState;
 use super::sessions::{MAX_ANCESTORS, Remarks, ancestor, keep_oldest};
@@ -88,7 +89,7 @@ fn referred(
     reference: &BackendRef,
     references: &References<'_>,
 ) -> Option<(RuleBackend, Option<u16>)> {
-    let name = references.permitted_backend(referrer, reference)?;
+    let name = references.granted.permitted_backend(referrer, reference)?;
     match Kind::find(&reference.group, &reference.kind)? {
         Kind::Service => Some((RuleBackend::Service(name), reference.port)),
         Kind::XBackend => Some((RuleBackend::XBackend(name), None)),

@@ -123,7 +123,7 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     let explained = decided.explained(context, contour.as_ref(), explained, &sessions);
     let (backend_tls_policies, tls_without_status) = backend_tls_status::reports(objects, &tls, &routes, &references);
     sessions.without_status.extend(tls_without_status);
-    without_status::add(objects, settings, &references, &mut sessions.without_status);
+    without_status::add(objects, settings, &references.granted, &mut sessions.without_status);
     let of_gateways = gateways.iter().filter(|_| settings.judges());
     let of_gateways = of_gateways.map(|(name, gateway)| ((*name).clone(), gateway.report()));
     let mut reports = Reports {
@@ -139,7 +139,7 @@ fn build_once(objects: &Objects, settings: &Settings, context: Context<'_>) -> B
     decided.report(objects, settings, &mut reports);
     if !settings.judges() {
         reports.add_unsupported(&graph, &foreign::unsupported(objects, &gateways, &routes));
-        foreign::report_unknown_classes(objects, settings, &references, &mut reports);
+        foreign::report_unknown_classes(objects, settings, &references.granted, &mut reports);
     }
     Built {
         graph,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::gateways::GatewayState;
-use super::references::References;
+use super::grants::GrantedReferences;
 use super::reports::{Condition, ParentReport, RouteReport, UNSUPPORTED_VALUE};
 use super::routes::{RouteState, gateway_name};
 use super::sessions::{MAX_ANCESTORS, RuleSession, ancestor, notes_on};
@@ -83,7 +83,7 @@ pub(super) fn unsupported(
 pub(super) fn report_unknown_classes(
     objects: &Objects,
     settings: &Settings,
-    references: &References<'_>,
+    references: &GrantedReferences<'_>,
     reports: &mut Reports,
 ) {
     let nowhere = unknown_classes(objects, references);
@@ -125,7 +125,7 @@ pub(super) fn report_unknown_classes(
 /// The Gateways whose class is missing, and the Services that their routes lead to.
 fn unknown_classes<'a>(
     objects: &'a Objects,
-    references: &References<'_>,
+    references: &GrantedReferences<'_>,
 ) -> BTreeMap<&'a ObjectName, BTreeSet<ObjectName>> {
     let is_unknown =
         |gateway: &Object<GatewaySpec>| !objects.gateway_classes.contains_key(&gateway.spec.gateway_class_name);

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::envoys::{ADMIN_PORT, Envoys, Layer, READY_PORT, envoys, of_class, speaks_http};
+use super::grants::Referrer;
 use super::graph::Hostname;
-use super::references::{References, Referrer};
+use super::references::References;
 use super::reports::{Address, ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
 use super::{Objects, Settings, addresses};

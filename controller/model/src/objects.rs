@@ -8,7 +8,6 @@ use super::certificate::{Authorities, Certificate};
 use super::endpoints::Readiness;
 use super::maps::{Map, changed};
 use super::memory::Memory;
-use super::references::{References, Referrer};
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec,
     GatewaySpec, GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef,
@@ -184,7 +183,8 @@ impl Objects {
 /// The references of a route of either kind.
 #[derive(Debug)]
 pub struct RouteReferences<'a> {
-    kind: Kind,
+    /// The kind of the route.
+    pub kind: Kind,
     /// The metadata of the route.
     pub meta: &'a Meta,
     /// What it attaches to.
@@ -227,20 +227,6 @@ impl<'a> RouteReferences<'a> {
     /// Everything that its requests or copies of them reach.
     pub fn reached(self) -> impl Iterator<Item = &'a BackendRef> {
         self.backends.into_iter().chain(self.mirrors)
-    }
-
-    pub(super) fn referrer(&self) -> Referrer<'a> {
-        Referrer {
-            kind: self.kind,
-            namespace: &self.meta.namespace,
-        }
-    }
-
-    /// The Services among its backends that it may refer to, whether they exist or not.
-    pub(super) fn services(&self, references: &References<'_>) -> impl Iterator<Item = ObjectName> {
-        let services = self.backends.iter();
-        let services = services.filter(|backend| Kind::find(&backend.group, &backend.kind) == Some(Kind::Service));
-        services.filter_map(|backend| references.permitted_backend(self.referrer(), backend))
     }
 }
 

@@ -1,11 +1,11 @@
 //! References between objects: whether they are permitted, and what they refer to.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::Objects;
 use super::affinity;
 use super::backend_tls::TlsPolicies;
+use super::grants::{GrantedReferences, Referrer};
 use super::graph::{BackendTls, Balance, Cluster, ClusterName, Protocol};
 use super::manager::{MANAGED_BY, MANAGER};
 use super::objects::RuleBackend;
@@ -16,15 +16,6 @@ use limpet_api::{BackendRef, Kind, Object, ObjectName, ServicePort, ServiceSpec,
 
 /// The reason of `ResolvedRefs` if the backend's policy for TLS cannot be followed. The Gateway API defines none.
 const INVALID_TLS_POLICY: &str = "InvalidBackendTLSPolicy";
-
-/// The object that has a reference.
-#[derive(Debug, Clone, Copy)]
-pub struct Referrer<'a> {
-    /// The kind of the referring object.
-    pub kind: Kind,
-    /// The namespace of the referring object.
-    pub namespace: &'a str,
-}
 
 /// The backend of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,21 +39,11 @@ pub(super) struct Unresolved {
     pub(super) refused: Option<Box<(ObjectName, String)>>,
 }
 
-/// The namespace of a grant, and the kind and the namespace that may refer to objects there.
-type Grantee<'a> = (&'a str, Kind, &'a str);
-
-/// The group, the kind and the name of an object that may be referred to; without a name, all of the kind.
-type Granted<'a> = (&'a str, &'a str, Option<&'a str>);
-
-type Grants<'a> = HashMap<Grantee<'a>, HashSet<Granted<'a>>>;
-
 /// All objects, and the grants among them.
 #[derive(Debug)]
-pub struct References<'a> {
+pub(super) struct References<'a> {
     objects: &'a Objects,
-    /// What may be referred to, by whom: one of many references looks at few of many grants. It is collected for the
-    /// first reference to another namespace.
-    grants: OnceLock<Grants<'a>>,
+    pub(super) granted: GrantedReferences<'a>,
     tls: Option<&'a TlsPolicies<'a>>,
     /// Whether the affinity of Services counts.
     follows_affinity: bool,
@@ -70,11 +51,10 @@ pub struct References<'a> {
 
 impl<'a> References<'a> {
     /// References among these objects.
-    #[must_use]
-    pub fn new(objects: &'a Objects) -> Self {
+    pub(super) fn new(objects: &'a Objects) -> Self {
         Self {
             objects,
-            grants: OnceLock::new(),
+            granted: GrantedReferences::new(objects),
             tls: None,
             follows_affinity: false,
         }
@@ -94,30 +74,9 @@ impl<'a> References<'a> {
         self.tls.map_or(Ok(None), |tls| tls.of(backend, port))
     }
 
-    /// Whether `from` may refer to an object: it is in the same namespace, or a ReferenceGrant in its namespace permits
-    /// it.
-    #[must_use]
-    pub fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
-        if from.namespace == to.namespace {
-            return true;
-        }
-        let grants = self.grants.get_or_init(|| grants(self.objects));
-        let granted = grants.get(&(to.namespace.as_str(), from.kind, from.namespace));
-        granted.is_some_and(|granted| {
-            [None, Some(to.name.as_str())].into_iter().any(|name| {
-                #[cfg(test)]
-                crate::looked::at_one();
-                granted.contains(&(group, kind, name))
-            })
-        })
-    }
-
-    /// What a route's reference names, whether it exists or not, if the route may refer to it.
-    pub(super) fn permitted_backend(&self, from: Referrer<'_>, reference: &BackendRef) -> Option<ObjectName> {
-        let namespace = reference.namespace.as_deref().unwrap_or(from.namespace);
-        let name = ObjectName::new(namespace, &reference.name);
-        self.permitted(from, &reference.group, &reference.kind, &name)
-            .then_some(name)
+    /// Whether a reference to an object is permitted: see [`GrantedReferences::permitted`].
+    pub(super) fn permitted(&self, from: Referrer<'_>, group: &str, kind: &str, to: &ObjectName) -> bool {
+        self.granted.permitted(from, group, kind, to)
     }
 
     /// Resolves the backend reference of a route. For a gRPC route, the default protocol is HTTP/2.
@@ -231,21 +190,6 @@ impl<'a> References<'a> {
             object,
         })
     }
-}
-
-fn grants(objects: &Objects) -> Grants<'_> {
-    let mut grants = Grants::new();
-    for (name, grant) in &objects.reference_grants {
-        let to = grant.spec.to.iter();
-        let to = to.map(|to| (to.group.as_str(), to.kind.as_str(), to.name.as_deref()));
-        for from in &grant.spec.from {
-            if let Some(kind) = Kind::find(&from.group, &from.kind) {
-                let grantee = (name.namespace.as_str(), kind, from.namespace.as_str());
-                grants.entry(grantee).or_default().extend(to.clone());
-            }
-        }
-    }
-    grants
 }
 
 /// The port of a Service that a reference names, with its number.

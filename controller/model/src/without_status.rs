@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::affinity;
 use super::contour;
-use super::references::References;
+use super::grants::GrantedReferences;
 use super::reports::Condition;
 use super::routes::gateway_name;
 use super::sessions::service_problems;
@@ -18,7 +18,12 @@ type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
 /// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that
 /// permit nothing, and annotations that nobody reads. Leaves the policies of others to them.
-pub(super) fn add(objects: &Objects, settings: &Settings, references: &References<'_>, found: &mut WithoutStatus) {
+pub(super) fn add(
+    objects: &Objects,
+    settings: &Settings,
+    references: &GrantedReferences<'_>,
+    found: &mut WithoutStatus,
+) {
     leave_to_others(objects, settings, references, found);
     if settings.judges() {
         found.extend(affinity::problems(objects));
@@ -74,7 +79,12 @@ pub(super) fn add(objects: &Objects, settings: &Settings, references: &Reference
 /// Removes policies on backends that routes of other controllers' Gateways lead to: these controllers report on them,
 /// and may support what Limpet does not, as other kinds of backends. A route that may not refer to a backend does not
 /// lead there.
-fn leave_to_others(objects: &Objects, settings: &Settings, references: &References<'_>, found: &mut WithoutStatus) {
+fn leave_to_others(
+    objects: &Objects,
+    settings: &Settings,
+    references: &GrantedReferences<'_>,
+    found: &mut WithoutStatus,
+) {
     if found.is_empty() {
         return;
     }

@@ -9,8 +9,9 @@ use limpet_api::{
 
 use crate::contour;
 use crate::gateways::envoys_service;
+use crate::grants::GrantedReferences;
 use crate::graph::Hostname;
-use crate::references::{References, selector_service};
+use crate::references::selector_service;
 use crate::routes::{allows, gateway_name};
 use crate::session_fields::{ScopeName, SessionScope, scope};
 use crate::{Objects, SessionPolicyKind, SessionPolicyName, Settings};
@@ -73,13 +74,13 @@ pub(super) enum Hold {
 /// In order, each link once.
 pub(super) type Links = Vec<(Link, Hold)>;
 
-/// The links of a member; `None` if it does not exist. Those of a route are others where grants, labels of namespaces or
-/// its Gateways change: what it may not refer or attach to joins nothing, because anybody may name it.
+/// The links of a member; `None` if it does not exist. Those of a route change with grants, labels of namespaces and
+/// its Gateways: what it may not refer or attach to joins nothing, because any route may name it.
 pub(super) fn links(
     member: &Member,
     objects: &Objects,
     settings: &Settings,
-    references: &References<'_>,
+    references: &GrantedReferences<'_>,
 ) -> Option<Links> {
     let mut links = match member {
         Member::Classes => vec![(Link::Deployments, Hold::Reads)],
@@ -98,7 +99,12 @@ pub(super) fn links(
     Some(links)
 }
 
-fn of_object(object: &ObjectRef, objects: &Objects, settings: &Settings, references: &References<'_>) -> Option<Links> {
+fn of_object(
+    object: &ObjectRef,
+    objects: &Objects,
+    settings: &Settings,
+    references: &GrantedReferences<'_>,
+) -> Option<Links> {
     let name = &object.name;
     Some(match object.kind {
         Kind::HttpRoute => {
@@ -132,7 +138,7 @@ fn of_route(
     hostnames: &[String],
     objects: &Objects,
     settings: &Settings,
-    permitted: &References<'_>,
+    permitted: &GrantedReferences<'_>,
 ) -> Option<Links> {
     let references = objects.route(route)?;
     let namespace = &route.name.namespace;

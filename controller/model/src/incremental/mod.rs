@@ -23,10 +23,10 @@ use limpet_api::{Kind, ObjectName};
 
 use super::build::{Built, MOST_BUILDS, build_with_stand_ins, build_within};
 use super::gone_classes;
+use super::grants::GrantedReferences;
 use super::graph::Graph;
 use super::memory::Memory;
 use super::memory_room::Room;
-use super::references::References;
 use super::reports::ListenerReport;
 use super::sessions::Context;
 use super::sessions::Limits;
@@ -153,7 +153,7 @@ impl Incremental {
                 settings: Some(settings.clone()),
                 ..Self::with_limits(self.limits)
             };
-            let references = References::new(objects);
+            let references = GrantedReferences::new(objects);
             for member in [Member::Classes, Member::Contour] {
                 let links = links(&member, objects, settings, &references);
                 self.partition.set(member, links);
@@ -200,7 +200,7 @@ impl Incremental {
             }
             self.partition.touch(&link);
         }
-        let references = References::new(&self.objects);
+        let references = GrantedReferences::new(&self.objects);
         for member in members {
             let links = links(&member, &self.objects, settings, &references);
             self.partition.set(member, links);

@@ -2,8 +2,9 @@
 
 use super::filters;
 use super::rule::{BadReference, RouteInput, RouteRule, RuleInput};
+use crate::grants::Referrer;
 use crate::graph::{Destination, HeaderChanges, Target};
-use crate::references::{Backend, References, Referrer};
+use crate::references::{Backend, References};
 use crate::reports::UNSUPPORTED_VALUE;
 use crate::sessions::Twins;
 use crate::unread::Unread;

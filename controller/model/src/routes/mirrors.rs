@@ -1,9 +1,10 @@
 //! Copies of a rule's requests.
 
 use super::rule::{BadReference, RouteInput, RouteRule};
+use crate::grants::Referrer;
 use crate::graph::Mirror;
 use crate::problem::Problem;
-use crate::references::{References, Referrer};
+use crate::references::References;
 use limpet_api::{Kind, RequestMirror};
 
 const MILLION: u64 = 1_000_000;

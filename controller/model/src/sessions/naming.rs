@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::objects::PolicyObject;
 use super::rules::RuleChoice;
 use crate::Objects;
-use crate::references::References;
+use crate::grants::GrantedReferences;
 use limpet_api::{BackendRef, Kind, ObjectName, ObjectRef, PolicyTarget};
 
 /// The routes of one Gateway that name a target of one policy.
@@ -49,7 +49,7 @@ pub(super) fn naming_gateways<'p>(
             }
         }
     }
-    let permitted = References::new(objects);
+    let permitted = GrantedReferences::new(objects);
     for (route, OfRoute { valid, gateways }) in of_routes(chosen) {
         let mut add = |key: Key<'_>, gateways: &mut dyn Iterator<Item = &'p ObjectName>| {
             let Some(policies) = by_target.get(&key) else { return };

@@ -11,7 +11,7 @@ use super::item::dynamic_resource;
 use super::named_object::{self, ObservedObject};
 use super::update::{StoreUpdate, UpdateSender};
 use limpet_api::{GatewayListener, Kind, Meta, ObjectName};
-use limpet_model::{Certificate, Objects, References, Referrer};
+use limpet_model::{Certificate, GrantedReferences, Objects, Referrer};
 
 const TLS: &str = "kubernetes.io/tls";
 
@@ -68,7 +68,7 @@ pub(super) fn read(secret: &RawSecret) -> Result<Certificate, String> {
 
 /// The Secrets that listeners of our Gateways name, and may name, each with the Gateway.
 pub(super) fn referenced<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
-    let references = References::new(objects);
+    let references = GrantedReferences::new(objects);
     let mut wanted = Vec::new();
     for (gateway, object) in &objects.gateways {
         let class = objects.gateway_classes.get(&object.spec.gateway_class_name);
