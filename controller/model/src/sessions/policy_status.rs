@@ -357,8 +357,12 @@ fn programmed(
     let governed = count(|outcome| outcome == Outcome::Governs);
     if governed == 0 {
         let is_refused = count(|outcome| matches!(outcome, Outcome::Sessionless(_))) == rules.len();
-        let reason = if is_refused { "Invalid" } else { "Overridden" };
-        return Some(Condition::fails("Programmed", reason, not_governed.to_string()));
+        let why = not_governed.to_string();
+        return Some(if is_refused {
+            Condition::fails("Programmed", "Invalid", why)
+        } else {
+            Condition::fails("Programmed", "Overridden", why)
+        });
     }
     let message = if governed < rules.len() {
         not_governed.to_string()
