@@ -1,7 +1,7 @@
 //! The handle that resources are published with. Publishers and servers share it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -45,9 +45,8 @@ pub(super) struct GroupCell {
     group: Mutex<ResourceGroup>,
     /// The number of the group's last change.
     pub(super) sequence: watch::Sender<u64>,
+    /// Locked for a moment only, also while the group is locked.
     streams: Mutex<BTreeMap<u64, Arc<StreamConnection>>>,
-    /// How many of them want whole route configurations.
-    wanting_wholes: AtomicUsize,
     /// Whether something is published. Written while the group is locked.
     is_published: AtomicBool,
     /// Counts what may change what the group's nodes say together to units of the preflight.
@@ -168,7 +167,8 @@ impl Snapshots {
         // The streams of a group may hold it for long, and the other groups do not wait for that.
         drop(groups);
         let mut group = cell.group();
-        if cell.wanting_wholes.load(Ordering::Acquire) == 0 {
+        // A node that comes again and again makes them once for each publication.
+        if !lock(&cell.streams).values().any(|stream| stream.wants_wholes) {
             group.drop_wholes();
         }
         let changed = change(&mut group);
@@ -227,7 +227,6 @@ impl SnapshotState {
         streams.insert(number, stream);
         drop((streams, groups));
         if wants_wholes {
-            cell.wanting_wholes.fetch_add(1, Ordering::AcqRel);
             cell.group().make_all_wholes();
         }
         self.status_changed();
@@ -236,11 +235,7 @@ impl SnapshotState {
 
     /// Removes a stream from its group.
     pub(super) fn disconnect(&self, cell: &GroupCell, number: u64) {
-        let stream = lock(&cell.streams).remove(&number);
-        if stream.is_some_and(|stream| stream.wants_wholes) {
-            // They go with the next publication: a node that comes again and again makes them no more often.
-            cell.wanting_wholes.fetch_sub(1, Ordering::AcqRel);
-        }
+        lock(&cell.streams).remove(&number);
         self.drop_unused(&cell.name);
         self.status_changed();
         self.judgements_changed(cell);
@@ -264,7 +259,6 @@ impl GroupCell {
             group: Mutex::default(),
             sequence: watch::Sender::default(),
             streams: Mutex::default(),
-            wanting_wholes: AtomicUsize::default(),
             is_published: AtomicBool::default(),
             judgements: watch::Sender::default(),
             overruled: Mutex::default(),
