@@ -109,7 +109,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changes_of_sizes_count(changes in prop::collection::vec((0..8_usize, 0..100_usize), 0..30), room in 0..500_usize) {
+        fn changes_of_sizes_count(
+            changes in prop::collection::vec((0..8_usize, 0..100_usize), 0..30),
+            room in 0..500_usize,
+        ) {
             let (mut sizes, mut wanted) = ([0; 8], WantedSizes::default());
             for (party, size) in changes {
                 wanted.change(std::mem::replace(&mut sizes[party], size), size);

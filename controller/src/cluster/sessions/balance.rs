@@ -417,6 +417,15 @@ mod tests {
         ([10, 0, 0, last], 80).into()
     }
 
+    /// A Service of which a pod has 100 sessions too many, and these have too few.
+    fn uneven(lack: &[(SocketAddr, u64)], level: f64) -> ServiceBalance {
+        let mut service = ServiceBalance::new();
+        service.excess = [(host(1), 100)].into();
+        service.lack = lack.iter().copied().collect();
+        service.bucket.level = level;
+        service
+    }
+
     fn over(counts: &[u64]) -> Vec<u64> {
         let counts: Vec<_> = (1..).map(host).zip(counts.iter().copied()).collect();
         let excess = excess(&counts);
@@ -504,10 +513,7 @@ mod tests {
 
     #[test]
     fn no_pod_is_filled_up_twice_between_two_counts() {
-        let mut service = ServiceBalance::new();
-        service.excess = [(host(1), 100)].into();
-        service.lack = [(host(9), 5)].into();
-        service.bucket.level = 2.0;
+        let mut service = uneven(&[(host(9), 5)], 2.0);
         let round = |_| {
             service.settle(1);
             service.grant(1, 1, Timestamp::from_unix_seconds(1_800_000_000));
@@ -518,10 +524,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_takes_nothing_blocks_no_other() {
-        let mut service = ServiceBalance::new();
-        service.excess = [(host(1), 100)].into();
-        service.lack = [(host(8), 90), (host(9), 5)].into();
-        service.bucket.level = 1.0;
+        let mut service = uneven(&[(host(8), 90), (host(9), 5)], 1.0);
         let round = |at| {
             service.grant(1, 1, Timestamp::from_unix_seconds(1_800_000_000 + 2 * at));
             service.budgets[&1].slots.keys().copied().collect::<Vec<_>>()
@@ -567,9 +570,7 @@ mod tests {
     #[test]
     fn a_bucket_is_divided_by_all_who_report() {
         let now = |seconds: u64| Timestamp::from_unix_seconds(1_800_000_000 + seconds);
-        let mut service = ServiceBalance::new();
-        service.excess = [(host(1), 100)].into();
-        service.lack = [(host(9), 100)].into();
+        let mut service = uneven(&[(host(9), 100)], 10.0);
         service.bucket.resize(700, 1);
         service.bucket.level = 10.0;
         let grant = |service: &mut ServiceBalance, id, all, at| {
@@ -603,10 +604,7 @@ mod tests {
 
     #[test]
     fn invented_reporters_were_kept_for_each_service() {
-        let mut service = ServiceBalance::new();
-        service.excess = [(host(1), 100)].into();
-        service.lack = [(host(9), 100)].into();
-        service.bucket.level = 10.0;
+        let mut service = uneven(&[(host(9), 100)], 10.0);
         for reporter in 0..4096 {
             service.grant(reporter, 4096, Timestamp::from_unix_seconds(1_800_000_000));
         }

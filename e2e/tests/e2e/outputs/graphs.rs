@@ -6,8 +6,8 @@ use std::sync::Arc;
 use limpet_api::ObjectName;
 use limpet_core::config::schema::{CookieConfig, PolicyConfig};
 use limpet_model::graph::{
-    Action, Balance, Cluster, ClusterLimits, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname,
-    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
+    Action, Cluster, ClusterName, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match, PathMatch,
+    Protocol, Route, RuleName, Session, SessionUse, Target, VirtualHost,
 };
 use limpet_model::{Graph, Map};
 
@@ -31,17 +31,8 @@ pub(crate) fn graph(routes: Vec<Route>) -> Graph {
 
 pub(crate) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
     let cluster = |name: &str| Cluster {
-        service: ObjectName::new("shop", name),
-        port: 80,
         port_name: "http".to_owned(),
-        protocol: Protocol::Http1,
-        tls: None,
-        balance: Balance::default(),
-        health_check: None,
-        external_name: None,
-        limits: ClusterLimits::default(),
-        never_begins: false,
-        session: None,
+        ..Cluster::new(ObjectName::new("shop", name), 80, Protocol::Http1)
     };
     let clusters = ["v1", "v2"].map(|name| (ClusterName(name.into()), Arc::new(cluster(name))));
     let policies = [("web", false), ("strict", true)];

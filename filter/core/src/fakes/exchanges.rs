@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{CLUSTER, Request, Response};
 use crate::census::report::{Answer, Shed, ShedHost};
+use crate::envoy::DESTINATION_HEADER;
 use crate::keyring::{Key, KeyId, KeyState, Keyring, Secret};
 use crate::time::Timestamp;
 use crate::token::{CarrierMode, Claims, Destination, Form, Realm, Unverified, is_token};
@@ -197,6 +198,20 @@ impl Exchanges {
             serde_json::to_string_pretty(&self.config)?,
             self.told
         ))
+    }
+}
+
+impl Done {
+    /// Takes the destination that was set in its header out of the changes, because the request is led there. It is
+    /// empty if none was set.
+    pub fn lead(&mut self) -> String {
+        let mut changes = self.request.iter();
+        let prefix = format!("set {DESTINATION_HEADER}: ");
+        let at = changes.position(|change| change.starts_with(&prefix));
+        let change = at.map(|at| self.request.remove(at)).unwrap_or_default();
+        let led = change.strip_prefix(&prefix).unwrap_or_default().to_owned();
+        self.led = Some(led.clone());
+        led
     }
 }
 

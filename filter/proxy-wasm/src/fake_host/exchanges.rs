@@ -71,10 +71,7 @@ impl Ongoing {
 
     /// The request is matched again, after the filter has returned, with this destination in its header.
     pub(super) fn lead(&mut self) {
-        let is_destination = |change: &String| change.starts_with("set x-limpet-destination");
-        let at = self.done.request.iter().position(is_destination).unwrap();
-        let change = self.done.request.remove(at);
-        self.done.led = change.split_once(": ").map(|(_, destination)| destination.to_owned());
+        self.done.lead();
     }
 
     /// Of a route that is not for the destination, the native filter does not get the host.

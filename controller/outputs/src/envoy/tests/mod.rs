@@ -22,8 +22,8 @@ use crate::json;
 use crate::{FilterInputs, FilterKeys};
 use limpet_api::ObjectName;
 use limpet_model::graph::{
-    Action, Balance, Cluster, ClusterLimits, ClusterName, Cors, Destination, Forward, Gateway, HeaderChanges, Hostname,
-    Listener, Match, PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
+    Action, Cluster, ClusterName, Cors, Destination, Forward, Gateway, HeaderChanges, Hostname, Listener, Match,
+    PathMatch, Protocol, Route, RuleName, Session, SessionUse, Target, ValueMatch, VirtualHost,
 };
 use limpet_model::{Graph, Map};
 use limpet_resources::ResourceType;
@@ -100,17 +100,8 @@ pub(super) fn listening(ports: BTreeMap<u16, Vec<Listener>>) -> Graph {
 
 pub(super) fn cluster(service: &str) -> Cluster {
     Cluster {
-        service: ObjectName::new("shop", service),
-        port: 80,
         port_name: "http".to_owned(),
-        protocol: Protocol::Http1,
-        tls: None,
-        balance: Balance::default(),
-        health_check: None,
-        external_name: None,
-        limits: ClusterLimits::default(),
-        never_begins: false,
-        session: None,
+        ..Cluster::new(ObjectName::new("shop", service), 80, Protocol::Http1)
     }
 }
 

@@ -214,14 +214,10 @@ extern "C" fn set_typed_filter_state(_: *mut c_void, key: Buffer, value: Buffer)
 extern "C" fn keep_route(_: *mut c_void) {
     called("http_clear_route_cache", |host| {
         let Some(done) = &mut host.done else { return };
-        let is_destination = |change: &String| change.starts_with("set x-limpet-destination");
-        let at = done.request.iter().position(is_destination).unwrap();
-        let change = done.request.remove(at);
-        let led = change.split_once(": ").unwrap().1.to_owned();
+        let led = done.lead();
         let is_led = |name: &&String| Destination::of_cluster(name.as_bytes()).to_string() == led;
         let cluster = host.destinations.iter().find(is_led).cloned();
         host.cluster = cluster.map_or(host.cluster, |name| Some(name.leak().as_bytes()));
-        done.led = Some(led);
     });
 }
 
