@@ -27,6 +27,11 @@ impl Propagation {
         Self { time, due }
     }
 
+    /// How long proxies need to get what was written.
+    pub(super) fn time(&self) -> Duration {
+        self.time
+    }
+
     /// Forgets all: another replica may write.
     pub(super) fn clear(&mut self) {
         self.due.clear();

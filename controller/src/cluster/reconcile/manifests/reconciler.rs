@@ -37,8 +37,6 @@ pub(crate) struct ManifestReconciler {
     client: Client,
     recipient: ManifestRecipient,
     label: String,
-    /// How long proxies need to get what was written.
-    propagation_time: Duration,
     propagation: Propagation,
     desired: watch::Receiver<Option<Arc<DesiredManifests>>>,
     leads: watch::Receiver<bool>,
@@ -134,7 +132,6 @@ impl ManifestReconciler {
             client,
             recipient,
             label: controller_label(controller_name),
-            propagation_time: propagation,
             propagation: Propagation::new(propagation),
             desired: wanted,
             leads,
@@ -177,7 +174,7 @@ impl ManifestReconciler {
         let mut complete = self.propagation.settled(&wanted.gateways, now);
         complete.retain(|gateway| !found.problems.contains_key(gateway) && !found.held.contains(gateway));
         let settling = &mut self.settling;
-        let time = self.propagation_time;
+        let settled_at = now + self.propagation.time();
         self.sender.send_if_modified(|written| {
             let before = written.clone();
             written.conditions = conditions;
@@ -187,7 +184,7 @@ impl ManifestReconciler {
             // Proxies do not have what could not be written.
             let last = settling.back().map_or(written.generation, |(last, _)| *last);
             if found.outdated.is_empty() && last != wanted.generation {
-                settling.push_back((wanted.generation, now + time));
+                settling.push_back((wanted.generation, settled_at));
             }
             let settled = settling.partition_point(|(_, due)| *due <= now);
             if let Some((generation, _)) = settling.drain(..settled).next_back() {
