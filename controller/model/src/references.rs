@@ -1,4 +1,4 @@
-//! References between objects: whether they are permitted, and what they refer to.
+//! References between objects: what they refer to.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ type OwnedSince = (String, String);
 /// The oldest come first, each with how often it writes the cookie.
 type Scopes = FewMap<OwnedSince, usize>;
 
-/// Who writes a cookie at a place.
+/// The scopes that write a cookie at a place.
 #[derive(Debug, Default)]
 struct Writers {
     /// The scopes for this very host.

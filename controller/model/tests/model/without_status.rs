@@ -250,7 +250,7 @@ spec: {parentRefs: [{name: other}], rules: [{backendRefs: [{name: v2, port: 80}]
         .replace("{name: v2,", "{name: v2, namespace: shop,");
     for policy in [policy("group: '', kind: Service, name: v2", "sessionName: s"), tls] {
         let told = told(&with(&format!("{of_evil}{policy}")));
-        assert_eq!(told.len(), 1, "a policy that no route reaches is told: {told:?}");
+        assert_eq!(told.len(), 1, "no Event for a policy that no route reaches: {told:?}");
     }
 }
 

@@ -188,7 +188,7 @@ async fn serve(mut config: Config, output: OutputKind, kubeconfig: Option<&Path>
         over.send_replace(true);
     }
     drop(reconcilers);
-    // These end by themselves: the Lease is released, the other replicas are told, and requests are answered.
+    // These end by themselves: they release the Lease, inform the other replicas and answer requests.
     while services.join_next().await.is_some() {}
     result.map_err(|error| failed(&error))?
 }

@@ -185,7 +185,7 @@ pub(super) fn own(content: &RegistryState, ip: IpAddr, namespace: Option<&str>, 
         let streams = content.ledger.streams_of(key);
         let of_host = content.ledger.summary(key, now);
         let (sessions, uncounted) = (count(&of_host), uncounted(&of_host));
-        // Who is gone and has nothing left is not known any more.
+        // A pod that is gone and has nothing left is not known any more.
         if !host.is_backend() && sessions == 0 && streams == 0 && uncounted.is_complete() {
             continue;
         }
