@@ -73,6 +73,21 @@ pub fn beyond_share<K, T: Ord>(all: BTreeMap<K, Vec<T>>, room: usize) -> Vec<T> 
     least.collect()
 }
 
+/// The first of what each of several parties has, with its size, as far as its share of `room` goes ([`fair_share`]).
+#[must_use]
+pub fn within_share<K, T>(all: BTreeMap<K, Vec<(T, usize)>>, room: usize) -> Vec<T> {
+    let sizes = all.values().map(|of| of.iter().map(|(_, size)| size).sum());
+    let share = fair_share(sizes, room);
+    let kept = all.into_values().flat_map(|of| {
+        let mut left = share;
+        of.into_iter().map_while(move |(one, size)| {
+            left = left.checked_sub(size)?;
+            Some(one)
+        })
+    });
+    kept.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -91,6 +106,17 @@ mod tests {
         ] {
             assert_eq!(fair_share(wanted.iter().copied(), room), share, "{wanted:?} {room}");
         }
+    }
+
+    #[test]
+    fn of_what_is_more_than_a_share_the_first_stays() {
+        let all = BTreeMap::from([
+            ("a", vec![("one", 3), ("two", 3), ("three", 1)]),
+            ("b", vec![("four", 2)]),
+        ]);
+        assert_eq!(within_share(all.clone(), 9), ["one", "two", "three", "four"]);
+        assert_eq!(within_share(all.clone(), 8), ["one", "two", "four"]);
+        assert_eq!(within_share(all, 5), ["one", "four"]);
     }
 
     #[test]

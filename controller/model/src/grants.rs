@@ -1,8 +1,8 @@
 //! Whether references to objects are permitted: in another namespace, by a ReferenceGrant there.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
+use super::grant_index::GrantIndex;
 use super::objects::{Objects, RouteReferences};
 use limpet_api::{BackendRef, Kind, ObjectName};
 
@@ -15,21 +15,13 @@ pub struct Referrer<'a> {
     pub namespace: &'a str,
 }
 
-/// The namespace of a grant, and the kind and the namespace that may refer to objects there.
-type Grantee<'a> = (&'a str, Kind, &'a str);
-
-/// The group, the kind and the name of an object that may be referred to; without a name, all of the kind.
-type Granted<'a> = (&'a str, &'a str, Option<&'a str>);
-
-type Grants<'a> = HashMap<Grantee<'a>, HashSet<Granted<'a>>>;
-
 /// Which references the grants among these objects permit.
 #[derive(Debug)]
 pub struct GrantedReferences<'a> {
     objects: &'a Objects,
-    /// What may be referred to, by whom: one of many references looks at few of many grants. It is collected for the
-    /// first reference to another namespace.
-    grants: OnceLock<Grants<'a>>,
+    /// One of many references looks at few of many grants. They are collected for the first reference to another
+    /// namespace, unless the objects have them.
+    grants: OnceLock<GrantIndex>,
 }
 
 impl<'a> GrantedReferences<'a> {
@@ -47,15 +39,13 @@ impl<'a> GrantedReferences<'a> {
         if from.namespace == to.namespace {
             return true;
         }
-        let grants = self.grants.get_or_init(|| grants(self.objects));
-        let granted = grants.get(&(to.namespace.as_str(), from.kind, from.namespace));
-        granted.is_some_and(|granted| {
-            [None, Some(to.name.as_str())].into_iter().any(|name| {
-                #[cfg(test)]
-                crate::looked::at_one();
-                granted.contains(&(group, kind, name))
-            })
-        })
+        let grants = match &self.objects.grants {
+            Some(known) => known,
+            None => self
+                .grants
+                .get_or_init(|| GrantIndex::of(&self.objects.reference_grants)),
+        };
+        grants.permits((from.kind, from.namespace), (group, kind), to)
     }
 
     /// What a route's reference names, whether it exists or not, if the route may refer to it.
@@ -81,19 +71,4 @@ impl<'a> RouteReferences<'a> {
         let services = services.filter(|backend| Kind::find(&backend.group, &backend.kind) == Some(Kind::Service));
         services.filter_map(|backend| granted.permitted_backend(self.referrer(), backend))
     }
-}
-
-fn grants(objects: &Objects) -> Grants<'_> {
-    let mut grants = Grants::new();
-    for (name, grant) in &objects.reference_grants {
-        let to = grant.spec.to.iter();
-        let to = to.map(|to| (to.group.as_str(), to.kind.as_str(), to.name.as_deref()));
-        for from in &grant.spec.from {
-            if let Some(kind) = Kind::find(&from.group, &from.kind) {
-                let grantee = (name.namespace.as_str(), kind, from.namespace.as_str());
-                grants.entry(grantee).or_default().extend(to.clone());
-            }
-        }
-    }
-    grants
 }

@@ -27,6 +27,7 @@ mod few;
 mod foreign;
 mod gateways;
 mod gone_classes;
+mod grant_index;
 mod grants;
 pub mod graph;
 mod incremental;
@@ -65,7 +66,7 @@ pub use envoys::{
     ADMIN_PORT, EnvoyDeployment, Envoys, GATEWAY_NAME, READY_PORT, check_envoy_defaults, envoys_certificate,
     envoys_keys, envoys_labels, envoys_name, envoys_uri,
 };
-pub use fair_share::{WantedSizes, beyond_share, fair_share};
+pub use fair_share::{WantedSizes, beyond_share, fair_share, within_share};
 pub use features::SUPPORTED_FEATURES;
 pub use few::{FewMap, FewSet};
 pub use grants::{GrantedReferences, Referrer};

@@ -1,11 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::Serialize;
 
 use super::certificate::{Authorities, Certificate};
 use super::endpoints::Readiness;
+use super::grant_index::GrantIndex;
 use super::maps::{Map, changed};
 use super::memory::Memory;
 use limpet_api::{
@@ -62,6 +64,8 @@ pub struct Objects {
     /// The objects that have what they said of their sessions before, because that cannot be followed now. A build
     /// finds them out.
     pub(crate) stand_ins: BTreeMap<ObjectRef, StandIn>,
+    /// What all grants permit, where `reference_grants` are not all.
+    pub(crate) grants: Option<Arc<GrantIndex>>,
 }
 
 /// A route that Envoys refused, although it passed all checks here.

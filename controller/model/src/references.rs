@@ -319,7 +319,11 @@ mod tests {
         }
         let references = References::new(&objects);
         let from = |kind, namespace| Referrer { kind, namespace };
+        // The first one collects the grants.
+        let to = ObjectName::new("shop", "0");
         looked::take();
+        assert!(!references.permitted(from(Kind::HttpRoute, "other"), "", "Service", &to));
+        assert_eq!(looked::take(), MANY);
         for index in 0..MANY {
             let to = ObjectName::new("shop", &index.to_string());
             assert!(references.permitted(from(Kind::HttpRoute, "web"), "", "Service", &to));

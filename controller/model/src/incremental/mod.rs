@@ -18,11 +18,13 @@ mod restrict;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use limpet_api::{Kind, ObjectName};
 
 use super::build::{Built, MOST_BUILDS, build_with_stand_ins, build_within};
 use super::gone_classes;
+use super::grant_index::GrantIndex;
 use super::grants::GrantedReferences;
 use super::graph::Graph;
 use super::memory::Memory;
@@ -49,6 +51,8 @@ pub struct Incremental {
     /// What all of this was built of.
     objects: Objects,
     settings: Option<Settings>,
+    /// What the grants among them permit.
+    grants: Arc<GrantIndex>,
     partition: Partition,
     common: Common,
     parts: HashMap<Island, Box<Part>>,
@@ -76,6 +80,7 @@ impl Incremental {
             limits,
             objects: Objects::default(),
             settings: None,
+            grants: Arc::default(),
             partition: Partition::default(),
             common: Common::new(limits.digits),
             parts: HashMap::new(),
@@ -194,13 +199,20 @@ impl Incremental {
             self.partition.touch(&Link::OthersGateways);
         }
         for link in changes.links {
+            if let Link::Grants(namespace) = &link {
+                Arc::make_mut(&mut self.grants).catch_up(namespace, &self.objects.reference_grants);
+            }
             if matches!(link, Link::Deployments | Link::Grants(_) | Link::Namespace(_)) {
                 // Deployments may name the Services of Gateways; the others say what routes may refer and attach to.
                 members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
             }
             self.partition.touch(&link);
         }
-        let references = GrantedReferences::new(&self.objects);
+        let indexed = Objects {
+            grants: Some(Arc::clone(&self.grants)),
+            ..self.objects.clone()
+        };
+        let references = GrantedReferences::new(&indexed);
         for member in members {
             let links = links(&member, &self.objects, settings, &references);
             self.partition.set(member, links);
@@ -256,7 +268,8 @@ impl Incremental {
 
     fn build_island(&mut self, island: Island, settings: &Settings, difference: &mut Difference) {
         let members = self.partition.members(island);
-        let objects = restricted(&self.objects, &self.partition, island, self.others.first());
+        let others = self.others.first();
+        let objects = restricted(&self.objects, &self.grants, &self.partition, island, others);
         let context = Context {
             limits: Limits {
                 most_bytes: usize::MAX,

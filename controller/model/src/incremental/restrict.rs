@@ -1,6 +1,5 @@
 //! The objects that a build of an island needs.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -8,10 +7,18 @@ use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::links::{Link, Member};
 use super::partition::{Island, Partition};
+use crate::grant_index::GrantIndex;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 
-/// The members of an island and what they read. `others`: a Gateway of another controller, if there is any.
-pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, others: Option<&ObjectName>) -> Objects {
+/// The members of an island and what they read. `grants`: what all grants permit. `others`: a Gateway of another
+/// controller, if there is any.
+pub(super) fn restricted(
+    all: &Objects,
+    grants: &Arc<GrantIndex>,
+    partition: &Partition,
+    island: Island,
+    others: Option<&ObjectName>,
+) -> Objects {
     let mut part = Objects {
         gateway_classes: all.gateway_classes.clone(),
         gone_classes: all.gone_classes.clone(),
@@ -23,6 +30,7 @@ pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, o
         namespaces: all.namespaces.clone(),
         memory: all.memory.clone(),
         quarantined: all.quarantined.clone(),
+        grants: Some(Arc::clone(grants)),
         ..Objects::default()
     };
     for member in partition.members(island) {
@@ -43,10 +51,8 @@ pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, o
             }
         }
         for link in partition.links_of(member) {
-            match link {
-                Link::Gateway(name) => add_gateway(&mut part, all, partition, name),
-                Link::Grants(namespace) => add_grants(&mut part, all, namespace),
-                _ => {}
+            if let Link::Gateway(name) = link {
+                copy(&mut part.gateways, &all.gateways, name);
             }
         }
     }
@@ -78,25 +84,6 @@ fn add_read_by_contour(part: &mut Objects, all: &Objects, partition: &Partition)
                 }
             }
         }
-    }
-}
-
-fn add_gateway(part: &mut Objects, all: &Objects, partition: &Partition, name: &ObjectName) {
-    copy(&mut part.gateways, &all.gateways, name);
-    let (kind, name) = (Kind::Gateway, name.clone());
-    for link in partition.links_of(&Member::Object(ObjectRef { kind, name })) {
-        if let Link::Grants(namespace) = link {
-            add_grants(part, all, namespace);
-        }
-    }
-}
-
-fn add_grants(part: &mut Objects, all: &Objects, namespace: &str) {
-    let first = ObjectName::new(namespace, "");
-    let grants = all.reference_grants.range((Bound::Included(first), Bound::Unbounded));
-    let grants = grants.take_while(|(name, _)| name.namespace == namespace);
-    for (name, grant) in grants {
-        part.reference_grants.insert(name.clone(), Arc::clone(grant));
     }
 }
 

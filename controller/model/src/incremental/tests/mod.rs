@@ -206,6 +206,39 @@ fn a_route_that_may_not_attach_joined_all_whose_hosts_it_named() {
 }
 
 #[test]
+fn each_route_looked_at_all_grants_of_a_namespace_when_one_of_them_changed() {
+    const GRANTS: usize = 300;
+    let (mut objects, _, backends) = with_routes();
+    add_gateway(&mut objects, "All");
+    let hosts = |route: usize| [format!("b{route}.x.com")];
+    for (route, backend) in backends.iter().enumerate() {
+        let backend = std::slice::from_ref(backend);
+        add_route(&mut objects, "b", &route.to_string(), &hosts(route), backend);
+    }
+    let grant = |index: usize, kind: &str| {
+        let spec = json!({
+            "from": [{"group": "gateway.networking.k8s.io", "kind": kind, "namespace": "b"}],
+            "to": [{"group": "", "kind": "Service", "name": format!("r{index}")}],
+        });
+        let name = format!("g{index}");
+        let grant = limpet_api::readable(&object("a", &name, &spec));
+        (ObjectName::new("a", &name), Arc::new(grant))
+    };
+    objects
+        .reference_grants
+        .extend((0..GRANTS).map(|index| grant(index, "HTTPRoute")));
+    let mut incremental = Incremental::default();
+    assert_eq!(largest_island(&mut incremental, &objects), 2);
+    let (name, changed) = grant(GRANTS - 1, "GRPCRoute");
+    objects.reference_grants.insert(name, changed);
+    looked::take();
+    let _ = incremental.build(&objects, &Settings::default());
+    let seen = looked::take();
+    assert!((GRANTS..2 * GRANTS).contains(&seen), "{seen}");
+    assert_eq!(largest_island(&mut incremental, &objects), 2);
+}
+
+#[test]
 fn each_route_that_shares_a_scope_looked_at_all_others() {
     const MANY: usize = 200;
     let member = |index: usize| {
