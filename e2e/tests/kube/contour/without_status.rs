@@ -41,8 +41,8 @@ async fn may_patch_objects(namespace: &Namespace) -> Result<()> {
 
 #[tokio::test]
 async fn a_status_in_the_object_starts_no_loop() -> Result<()> {
-    // No other test of this cluster has IngressRoutes: elsewhere, they share the definition that is shipped.
-    let cluster = Cluster::shared(Release::V1_6_1).await?;
+    // A cluster of its own: with each definition that another test adds, the controller builds again.
+    let cluster = Cluster::start(&Release::V1_7_0.definitions()?).await?;
     cluster.define(&bare()?.to_string()).await?;
     cluster.define(DELEGATIONS).await?;
     let namespace = cluster.namespace("bare").await?;

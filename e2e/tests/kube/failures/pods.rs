@@ -38,6 +38,8 @@ async fn a_pod_that_first_stops_serving_fails_no_request() -> Result<()> {
         );
         pod.report(false).await?;
         until_known(&address, false).await?;
+        // Workers follow the main thread, and requests that are on their way end: a `preStop` hook waits longer.
+        crowd.rounds(2).await?;
         pod.remove().await?;
         crowd.rounds(5).await?;
     }
