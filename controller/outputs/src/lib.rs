@@ -1,7 +1,7 @@
 //! A graph as Envoy resources, as JSON, or as objects for another control plane.
 //!
 //! - `filter`: the filter's configuration, which all outputs share. `used`: the part of a graph that the Envoys of one
-//!   Gateway need.
+//!   Gateway need. `policy_room`: the policies that their filter has room for.
 //! - `envoy`, `json`: resources for Envoys of our own GatewayClass, and messages as JSON.
 //! - `envoys`: the Envoys of our own GatewayClass, as objects of Kubernetes.
 //! - `istio`, `envoy_gateway`: objects for these control planes. `manifests`: what both share. `control_plane`: the
@@ -15,8 +15,10 @@ mod filter;
 pub mod istio;
 pub mod json;
 pub mod manifests;
+mod policy_room;
 mod used;
 
 pub use control_plane::ControlPlane;
 pub use filter::{FilterInputs, FilterKeys, RetainedConfig, filter_config, needed_variables, variables};
-pub use used::{GatewayReferences, all_policies, used_policies};
+pub use policy_room::{PolicyRoom, used_policies};
+pub use used::{GatewayReferences, all_policies};

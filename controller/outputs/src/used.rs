@@ -13,7 +13,8 @@ use limpet_core::time::GatewayDuration;
 use limpet_api::{ObjectName, Text};
 use limpet_model::Graph;
 use limpet_model::graph::{
-    Action, ClusterName, Forward, Gateway, Hostname, Session, SessionUse, Target, TrustedAuthorities, VirtualHost,
+    Action, ClusterName, Forward, Gateway, Hostname, Route, Session, SessionUse, Target, TrustedAuthorities,
+    VirtualHost,
 };
 
 /// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may have
@@ -54,12 +55,6 @@ pub(crate) fn without_budgets(graph: &Graph, policy: &str) -> Option<String> {
         "the annotation session.limpet.dev/rebalance has no effect, because nobody counts the sessions of these proxies"
             .to_owned()
     })
-}
-
-/// The policies that the routes of a Gateway use.
-#[must_use]
-pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
-    GatewayReferences::by(graph, gateway).policies_of(graph)
 }
 
 /// All policies of a graph.
@@ -111,8 +106,8 @@ pub(crate) enum VirtualHostReference {
     Session(ClusterName, Text),
     /// The authorities that vouch for a cluster, by the name of their secret.
     Authorities(String),
-    /// The namespace of sessions.
-    Namespace(Text),
+    /// The namespace of sessions, and a policy that they have.
+    NamespacePolicy(Text, Text),
 }
 
 /// Where a reference is, and the ends of all that are places.
@@ -205,24 +200,23 @@ impl GatewayReferences {
     /// Whether a virtual host has sessions of the namespace.
     #[must_use]
     pub fn has_namespace(&self, namespace: &str) -> bool {
-        self.has(&VirtualHostReference::Namespace(namespace.into()))
+        let mut policies = self.namespace_policies(namespace.into());
+        policies.next().is_some_and(|(of, _)| **of == *namespace)
     }
 
     /// The namespaces of sessions.
     pub(crate) fn namespaces(&self) -> BTreeSet<Text> {
-        let references = self.each(&VirtualHostReference::Namespace(Text::default()));
-        let namespaces = references.filter_map(|reference| match reference {
-            VirtualHostReference::Namespace(namespace) => Some(namespace.clone()),
-            _ => None,
-        });
-        namespaces.collect()
+        let policies = self.namespace_policies(Text::default());
+        policies.map(|(namespace, _)| namespace.clone()).collect()
     }
 
-    /// The policies with their content.
-    pub(crate) fn policies_of(&self, graph: &Graph) -> BTreeMap<String, PolicyConfig> {
-        let used = self.policies().filter_map(|name| graph.policies.get_key_value(name));
-        used.map(|(name, policy)| (name.to_string(), PolicyConfig::clone(policy)))
-            .collect()
+    /// The namespaces of sessions from this one on, each with each policy that they have.
+    pub(crate) fn namespace_policies(&self, first: Text) -> impl Iterator<Item = (&Text, &Text)> {
+        let references = self.each(&VirtualHostReference::NamespacePolicy(first, Text::default()));
+        references.map_while(|reference| match reference {
+            VirtualHostReference::NamespacePolicy(namespace, policy) => Some((namespace, policy)),
+            _ => None,
+        })
     }
 
     /// The policies that the sessions of a cluster have.
@@ -262,6 +256,12 @@ impl GatewayReferences {
         bounds.collect()
     }
 
+    /// Whether these are other policies than those of `before`, or those of other namespaces.
+    pub(crate) fn has_other_policies(&self, before: &Self) -> bool {
+        let mut changed = self.changes(before);
+        changed.any(|reference| matches!(reference, VirtualHostReference::NamespacePolicy(..)))
+    }
+
     /// The clusters to which virtual hosts refer otherwise than in `before`.
     #[must_use]
     pub fn changed_clusters(&self, before: &Self) -> BTreeSet<ClusterName> {
@@ -274,24 +274,28 @@ impl GatewayReferences {
         changed.collect()
     }
 
-    /// The policies that virtual hosts of `before` refer to, and none of these.
+    /// The policies that virtual hosts of `before` refer to, and none of these, each with a namespace of its sessions.
     #[must_use]
-    pub fn dropped_policies(&self, before: &Self) -> BTreeSet<Text> {
+    pub fn dropped_policies(&self, before: &Self) -> BTreeMap<Text, Text> {
         let dropped = self.dropped(before).filter_map(|reference| match reference {
-            VirtualHostReference::Policy(policy) => Some(policy.clone()),
+            VirtualHostReference::NamespacePolicy(namespace, policy) => Some((policy, namespace)),
             _ => None,
         });
-        dropped.collect()
+        let dropped = dropped.filter(|(policy, _)| !self.has_policy(policy));
+        dropped
+            .map(|(policy, namespace)| (policy.clone(), namespace.clone()))
+            .collect()
     }
 
     /// The namespaces of sessions that virtual hosts of `before` have, and none of these.
     #[must_use]
     pub fn dropped_namespaces(&self, before: &Self) -> BTreeSet<Text> {
         let dropped = self.dropped(before).filter_map(|reference| match reference {
-            VirtualHostReference::Namespace(namespace) => Some(namespace.clone()),
+            VirtualHostReference::NamespacePolicy(namespace, _) => Some(namespace),
             _ => None,
         });
-        dropped.collect()
+        let dropped = dropped.filter(|namespace| !self.has_namespace(namespace));
+        dropped.cloned().collect()
     }
 
     fn dropped<'u>(&'u self, before: &'u Self) -> impl Iterator<Item = &'u VirtualHostReference> {
@@ -360,26 +364,32 @@ pub(crate) fn references(graph: &Graph, host: &VirtualHost) -> BTreeSet<VirtualH
 
 /// The sessions of the routes of a virtual host.
 pub(crate) fn sessions<'g>(graph: &'g Graph, host: &'g VirtualHost) -> impl Iterator<Item = &'g SessionUse> {
-    let forwards = host.routes.iter().filter_map(|route| match &route.action {
-        Action::Forward(forward) => Some(forward),
-        Action::Redirect(_) | Action::Respond { .. } => None,
-    });
-    forwards.flat_map(|forward| {
-        let (of_rule, clusters) = match &forward.session {
+    host.routes.iter().flat_map(|route| route_sessions(graph, route))
+}
+
+/// The sessions of a route.
+pub(crate) fn route_sessions<'g>(graph: &'g Graph, route: &'g Route) -> impl Iterator<Item = &'g SessionUse> {
+    let (of_rule, clusters) = match &route.action {
+        Action::Forward(forward) => match &forward.session {
             Session::None => (None, None),
             Session::Rule(session) | Session::EachDestination(session) => (Some(session), None),
             Session::Destinations => (None, Some(forward.clusters())),
-        };
-        let clusters = clusters.into_iter().flatten();
-        let of_clusters = clusters.filter_map(|cluster| graph.clusters.get(cluster)?.session.as_ref());
-        of_rule.into_iter().chain(of_clusters)
-    })
+        },
+        Action::Redirect(_) | Action::Respond { .. } => (None, None),
+    };
+    let clusters = clusters.into_iter().flatten();
+    let of_clusters = clusters.filter_map(|cluster| graph.clusters.get(cluster)?.session.as_ref());
+    of_rule.into_iter().chain(of_clusters)
 }
 
 /// `<kind>/<namespace>/<route>` of a rule's name. Routes of no object have no name.
 pub(crate) fn object_of(rule: &str) -> Option<&str> {
     let (end, _) = rule.match_indices('/').nth(2)?;
     rule.get(..end)
+}
+
+fn namespace_policy(session: &SessionUse) -> VirtualHostReference {
+    VirtualHostReference::NamespacePolicy(session.namespace(), session.policy.clone())
 }
 
 fn add_forward(all: &mut BTreeSet<VirtualHostReference>, graph: &Graph, forward: &Forward) {
@@ -393,7 +403,7 @@ fn add_forward(all: &mut BTreeSet<VirtualHostReference>, graph: &Graph, forward:
         Session::None => {}
         Session::Rule(session) | Session::EachDestination(session) => {
             all.insert(VirtualHostReference::Policy(session.policy.clone()));
-            all.insert(VirtualHostReference::Namespace(session.namespace()));
+            all.insert(namespace_policy(session));
             all.extend(
                 clusters().map(|cluster| VirtualHostReference::Session(cluster.clone(), session.policy.clone())),
             );
@@ -403,7 +413,7 @@ fn add_forward(all: &mut BTreeSet<VirtualHostReference>, graph: &Graph, forward:
                 let session = graph.clusters.get(cluster).and_then(|cluster| cluster.session.as_ref());
                 if let Some(session) = session {
                     all.insert(VirtualHostReference::Policy(session.policy.clone()));
-                    all.insert(VirtualHostReference::Namespace(session.namespace()));
+                    all.insert(namespace_policy(session));
                     all.insert(VirtualHostReference::Session(cluster.clone(), session.policy.clone()));
                 }
             }

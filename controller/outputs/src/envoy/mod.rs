@@ -46,12 +46,13 @@ pub use elsewhere::RoutesElsewhere;
 pub use filter::extension_config;
 use filter::reports;
 pub use managed::{EnvoyEnvironment, EnvoysNamespace, ManagedOptions};
-pub use moving::{HostNames, MovingFilter, host_names};
+pub use moving::{ClusterHosts, HostNames, MovingFilter, host_names, hosts_left_out};
 pub use options::{EnvoyOptions, FilterBuild, ModuleFilter, RemoteFile, Splits, WasmFilter};
 pub use served::{GatewayResources, ReplacedPolicy};
 pub use standalone::static_bootstrap;
 
 use crate::filter::{FilterInputs, filter_config};
+use crate::policy_room::MOST_BYTES;
 use crate::used::GatewayReferences;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
@@ -143,9 +144,19 @@ fn filter_resource(
     options: &EnvoyOptions,
     inputs: &FilterInputs,
 ) -> Resource {
-    let mut filter = filter_config(used.policies_of(graph), &used.namespaces(), options.access_log, inputs);
+    let mut filter = filter_config(
+        used.policies_within(graph, MOST_BYTES),
+        &used.namespaces(),
+        options.access_log,
+        inputs,
+    );
     match options.elsewhere(gateway) {
-        Some(elsewhere) => filter.routes = elsewhere.table(graph, gateway),
+        Some(elsewhere) => {
+            filter.routes = elsewhere.table(graph, gateway);
+            filter
+                .routes
+                .retain(|route| filter.policies.contains_key(&route.policy));
+        }
         None => filter.report_sessions = reports(gateway, inputs),
     }
     let filter = extension_config(&filter, options);

@@ -9,15 +9,29 @@ use super::filter::{extension_config, reports};
 use super::options::EnvoyOptions;
 use super::resource;
 use crate::filter::{FilterInputs, filter_config};
+use crate::policy_room::MOST_BYTES;
 use crate::used::GatewayReferences;
 use limpet_api::ObjectName;
-use limpet_model::Graph;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
+use limpet_model::{Graph, within_share};
 use limpet_resources::{Resource, ResourceType};
 
 /// The names of a cluster's hosts, by their addresses; empty for a host without a name.
 pub type HostNames = BTreeMap<String, String>;
+
+/// The most hosts in the filter's configuration of a Gateway. Where it has more, each namespace of Services has a fair
+/// share.
+const MOST_HOSTS: usize = 20_000;
+
+/// The hosts of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterHosts {
+    /// The Service of the cluster.
+    pub service: ObjectName,
+    /// The hosts.
+    pub names: HostNames,
+}
 
 /// What applications may call these endpoints.
 #[must_use]
@@ -60,7 +74,12 @@ impl MovingFilter {
         Some(Self {
             config: FilterConfig {
                 report_sessions: reports(gateway, inputs),
-                ..filter_config(used.policies_of(graph), &used.namespaces(), options.access_log, inputs)
+                ..filter_config(
+                    used.policies_within(graph, MOST_BYTES),
+                    &used.namespaces(),
+                    options.access_log,
+                    inputs,
+                )
             },
             clusters,
             options: Arc::new(options.into_owned()),
@@ -79,12 +98,11 @@ impl MovingFilter {
         self.clusters.contains(cluster)
     }
 
-    /// The filter with these hosts, by cluster.
+    /// The filter with the hosts of these clusters for which there is room.
     #[must_use]
-    pub fn with(&self, hosts: &BTreeMap<ClusterName, HostNames>) -> Resource {
-        let hosts = hosts
-            .iter()
-            .map(|(cluster, names)| (cluster.to_string(), names.clone()));
+    pub fn with(&self, clusters: &BTreeMap<ClusterName, ClusterHosts>) -> Resource {
+        let hosts = with_room(clusters).into_iter();
+        let hosts = hosts.map(|(cluster, hosts)| (cluster.to_string(), hosts.names.clone()));
         let config = FilterConfig {
             hosts: hosts.collect(),
             ..self.config.clone()
@@ -92,4 +110,23 @@ impl MovingFilter {
         let filter = extension_config(&config, &self.options);
         resource(ResourceType::ExtensionConfig, &filter.name, &filter)
     }
+}
+
+/// The Services of the clusters for whose hosts a filter has no room.
+#[must_use]
+pub fn hosts_left_out(clusters: &BTreeMap<ClusterName, ClusterHosts>) -> BTreeSet<ObjectName> {
+    let kept = with_room(clusters);
+    let left_out = clusters.iter().filter(|(cluster, _)| !kept.contains_key(cluster));
+    left_out.map(|(_, hosts)| hosts.service.clone()).collect()
+}
+
+/// The clusters for whose hosts there is room. Of the namespaces with more than their share, the first ones by their
+/// names.
+fn with_room(clusters: &BTreeMap<ClusterName, ClusterHosts>) -> BTreeMap<&ClusterName, &ClusterHosts> {
+    let mut namespaces: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for (cluster, hosts) in clusters {
+        let of_namespace = namespaces.entry(&hosts.service.namespace).or_default();
+        of_namespace.push(((cluster, hosts), hosts.names.len()));
+    }
+    within_share(namespaces, MOST_HOSTS).into_iter().collect()
 }

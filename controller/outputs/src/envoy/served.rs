@@ -114,7 +114,10 @@ impl GatewayResources {
         let swapped: BTreeSet<&VirtualHostReference> = swapped.collect();
         change.patch_clusters(&swapped, &used, &options, &mut resources);
         let is_filters = |of: &&VirtualHostReference| {
-            matches!(of, VirtualHostReference::Policy(_) | VirtualHostReference::Namespace(_))
+            matches!(
+                of,
+                VirtualHostReference::Policy(_) | VirtualHostReference::NamespacePolicy(..)
+            )
         };
         let policies = || changes(&self.graph.policies, &graph.policies).map(|(name, ..)| name);
         let other_filter =

@@ -24,6 +24,8 @@ use limpet_model::{Extent, Unsupported};
 
 use super::envoy::{FilterBuild, WasmFilter};
 use super::manifests::{ManifestInputs, ManifestKind, ManifestOwner, Manifests, ProxyPods};
+use super::policy_room::MOST_BYTES_OF_OBJECT;
+use super::used::GatewayReferences;
 
 pub use rules::PERSISTENT_SESSION;
 
@@ -102,7 +104,10 @@ pub(super) fn manifests(source: &ManifestInputs<'_>, options: &IstioOptions) -> 
         return manifests;
     };
     for gateway in source.graph.gateways.keys() {
-        if let Some(plugin) = plugin::manifest(source, options, gateway, &module) {
+        let used = GatewayReferences::by(source.graph, gateway);
+        let lost = used.without_policies(source.graph, gateway, MOST_BYTES_OF_OBJECT);
+        manifests.unsupported.extend(lost);
+        if let Some(plugin) = plugin::manifest(source, options, gateway, &used, &module) {
             manifests.objects.push(Arc::new(plugin));
             manifests.objects.push(Arc::new(chain::manifest(source, gateway)));
             rules::add(&mut manifests, source, options, gateway);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::filter::{FilterInputs, filter_config, variables};
 use crate::manifests::{Manifest, ManifestInputs, WriteStage};
+use crate::policy_room::MOST_BYTES_OF_OBJECT;
 use crate::used::GatewayReferences;
 use limpet_api::ObjectName;
 
@@ -16,10 +17,10 @@ pub(super) fn manifest(
     source: &ManifestInputs<'_>,
     options: &IstioOptions,
     gateway: &ObjectName,
+    used: &GatewayReferences,
     module: &WasmModule,
 ) -> Option<Manifest> {
-    let used = GatewayReferences::by(source.graph, gateway);
-    let policies = used.policies_of(source.graph);
+    let policies = used.policies_within(source.graph, MOST_BYTES_OF_OBJECT);
     let retained = source.retained.get(gateway).cloned().unwrap_or_default();
     if policies.is_empty() && retained.policies.is_empty() {
         return None;

@@ -13,7 +13,7 @@ use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Se
 use limpet_outputs::envoy::{EnvoyOptions, GatewayResources, ManagedOptions, MovingFilter};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{ManifestInputs, Manifests};
-use limpet_outputs::{ControlPlane, FilterInputs, all_policies};
+use limpet_outputs::{ControlPlane, FilterInputs, PolicyRoom, all_policies};
 use limpet_resources::{Name, ResourceVersion, Resources};
 
 /// The result of a build.
@@ -44,6 +44,7 @@ pub(crate) struct BuildStages {
     model: Incremental,
     graph: Arc<Graph>,
     used: UsedByGateway,
+    policy_room: PolicyRoom,
     served: BTreeMap<ObjectName, GatewayResources>,
     envoys: envoys::EnvoyObjects,
     /// Of these policies and inputs.
@@ -178,8 +179,12 @@ impl Builder {
         let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
         let managed = self.managed.as_ref();
         let envoys = managed.map(|managed| Arc::new(self.stages.envoys.catch_up(&source, managed)));
-        if let Some(manifests) = &manifests {
-            reports.add_unsupported(&graph, &manifests.unsupported);
+        let lost = match &manifests {
+            Some(manifests) => manifests.unsupported.clone(),
+            None => self.stages.policy_room.catch_up(&graph, &used),
+        };
+        if !lost.is_empty() {
+            reports.add_unsupported(&graph, &lost);
         }
         let made = BuildState {
             graph,

@@ -68,6 +68,12 @@ pub(crate) struct ControlReceivers {
     pub(crate) published_filter: watch::Receiver<Option<PublishedFilter>>,
 }
 
+const LEFT_OUT: &str = "the Services of the namespace have more endpoints than their share, so some of this one are left \
+                        out: they get no requests, or no fences with another control plane";
+const WITHOUT_MOVES: &str = "the Services of the namespace whose sessions are moved have more endpoints than their share, \
+                             so filters do not know those of this one: a response can name a backend by its address, \
+                             and not by its pod";
+
 impl ControlSenders {
     pub(crate) fn channels() -> (Self, ControlReceivers) {
         let (reported, reported_receiver) = watch::channel(None);
@@ -335,6 +341,7 @@ impl ControlLoop {
         self.senders
             .published_filter
             .send_replace(self.publisher.published_filter().cloned());
+        self.report_left_out_endpoints();
     }
 
     /// Releases addresses that need not be held back any more.
@@ -345,10 +352,10 @@ impl ControlLoop {
         self.report_left_out_endpoints();
     }
 
-    /// Tells of Services with endpoints that there is no room for.
+    /// Reports Services with endpoints that there is no room for.
     fn report_left_out_endpoints(&self) {
         let objects = self.store.objects();
-        let diagnostic = |service: ObjectName| Diagnostic {
+        let diagnostic = |service: ObjectName, message: &str| Diagnostic {
             kind: Kind::Service.as_str(),
             uid: objects
                 .services
@@ -358,12 +365,13 @@ impl ControlLoop {
             namespace: Some(service.namespace.to_string()),
             name: service.name.to_string(),
             reason: DiagnosticReason::EndpointsLeftOut,
-            message:
-                "the Services of the namespace have more endpoints than their share, so some of this one are left \
-                      out: they get no requests, or no fences with another control plane"
-                    .to_owned(),
+            message: message.to_owned(),
         };
-        let all = self.guard.services_left_out().into_iter().map(diagnostic).collect();
+        let left_out = self.guard.services_left_out().into_iter();
+        let left_out = left_out.map(|service| diagnostic(service, LEFT_OUT));
+        let without_moves = self.publisher.services_without_moves().into_iter();
+        let without_moves = without_moves.map(|service| diagnostic(service, WITHOUT_MOVES));
+        let all = left_out.chain(without_moves).collect();
         self.diagnostics.set_and_log("endpoints", all);
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use limpet_api::ObjectName;
 use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::ClusterName;
-use limpet_outputs::envoy::{HostNames, MovingFilter, host_names};
+use limpet_outputs::envoy::{ClusterHosts, MovingFilter, host_names, hosts_left_out};
 use limpet_resources::Resource;
 
 /// The Gateways that have such sessions.
@@ -18,9 +18,11 @@ pub(super) struct MovingGateways(BTreeMap<ObjectName, MovingGateway>);
 #[derive(Debug)]
 struct MovingGateway {
     filter: Arc<MovingFilter>,
-    hosts: BTreeMap<ClusterName, HostNames>,
+    hosts: BTreeMap<ClusterName, ClusterHosts>,
     /// Whether the hosts are others than those that were published last.
     has_changed: bool,
+    /// The Services whose hosts had no room in those.
+    left_out: BTreeSet<ObjectName>,
 }
 
 impl MovingGateways {
@@ -35,6 +37,7 @@ impl MovingGateways {
                 .is_none_or(|former| !Arc::ptr_eq(&former.filter, &filter));
             let mut gateway = MovingGateway {
                 has_changed: has_changed || former.as_ref().is_some_and(|former| former.has_changed),
+                left_out: BTreeSet::new(),
                 hosts: former.map(|former| former.hosts).unwrap_or_default(),
                 filter,
             };
@@ -52,14 +55,17 @@ impl MovingGateways {
         unknown
     }
 
-    /// Takes in the endpoints of a cluster.
-    pub(super) fn observe(&mut self, cluster: &ClusterName, endpoints: &[Endpoint]) {
+    /// Takes in the endpoints of a Service's cluster.
+    pub(super) fn observe(&mut self, service: &ObjectName, cluster: &ClusterName, endpoints: &[Endpoint]) {
         let concerned = self.0.values_mut().filter(|gateway| gateway.filter.needs(cluster));
-        let mut names = None;
+        let mut hosts = None;
         for gateway in concerned {
-            let names = names.get_or_insert_with(|| host_names(endpoints));
-            if gateway.hosts.get(cluster) != Some(names) {
-                gateway.hosts.insert(cluster.clone(), names.clone());
+            let hosts = hosts.get_or_insert_with(|| ClusterHosts {
+                service: service.clone(),
+                names: host_names(endpoints),
+            });
+            if gateway.hosts.get(cluster) != Some(hosts) {
+                gateway.hosts.insert(cluster.clone(), hosts.clone());
                 gateway.has_changed = true;
             }
         }
@@ -70,12 +76,18 @@ impl MovingGateways {
         self.0.values().any(|gateway| gateway.has_changed)
     }
 
+    /// The Services whose hosts the filter of a Gateway has no room for.
+    pub(super) fn services_left_out(&self) -> impl Iterator<Item = &ObjectName> {
+        self.0.values().flat_map(|gateway| &gateway.left_out)
+    }
+
     /// The filters of Gateways whose hosts have changed.
     pub(super) fn changed(&mut self) -> Vec<(ObjectName, Arc<Resource>)> {
         let changed = self.0.iter_mut().filter(|(_, gateway)| gateway.has_changed);
         changed
             .map(|(name, gateway)| {
                 gateway.has_changed = false;
+                gateway.left_out = hosts_left_out(&gateway.hosts);
                 (name.clone(), Arc::new(gateway.filter.with(&gateway.hosts)))
             })
             .collect()

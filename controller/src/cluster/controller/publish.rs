@@ -379,7 +379,7 @@ impl Publisher {
         let encoded = EncodedEndpoints::new(&endpoints);
         let served = published.clusters.iter().filter(|(_, gateways)| !gateways.is_empty());
         for (cluster, gateways) in served.filter(|(name, _)| !is_as_many || lacks(name)) {
-            self.moving.observe(cluster, &endpoints);
+            self.moving.observe(&port.0, cluster, &endpoints);
             let assignment = Arc::new(encoded.of(cluster));
             for gateway in gateways {
                 if let Some(sent) = self.sent.get_mut(gateway) {
@@ -547,6 +547,11 @@ impl Publisher {
     /// Whether hosts that filters know are others than those that are published.
     pub(crate) fn has_new_hosts(&self) -> bool {
         self.moving.has_changed()
+    }
+
+    /// The Services whose hosts the filter of a Gateway has no room for.
+    pub(crate) fn services_without_moves(&self) -> BTreeSet<ObjectName> {
+        self.moving.services_left_out().cloned().collect()
     }
 
     /// Publishes the filters whose hosts have changed.

@@ -3,8 +3,9 @@
 //! A policy's name is a hash of its content, so a policy that changes gets another name. Envoy gets the filter's
 //! configuration before the routes that name the new policy. Without the old policy, the routes that it still has would
 //! lose their sessions for that moment. So the policies of the last published routes are retained until all connected
-//! Envoys of the Gateway have the new routes. One that acknowledges nothing makes no configuration grow without end:
-//! beyond [`MOST`], only what the changes of the last minute have left is retained, and [`MOST_YOUNG`] of that.
+//! Envoys of the Gateway have the new routes. One that acknowledges nothing makes no configuration grow without end: at
+//! most [`MOST`] are retained besides what the changes of the last minute have left, and [`MOST_YOUNG`] in all. Each
+//! namespace has a fair share of both.
 //!
 //! The same holds for namespaces that no route has sessions of any more: their fences are for the former routes, too.
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::PolicyConfig;
 use limpet_core::time::{GatewayDuration, Timestamp};
-use limpet_model::Graph;
+use limpet_model::{Graph, beyond_share};
 use limpet_outputs::GatewayReferences;
 
 use super::former_lags::FormerLags;
@@ -22,7 +23,7 @@ use crate::time_format;
 
 /// How many policies of earlier changes a Gateway retains, besides those of the last minute.
 pub(super) const MOST: usize = 64;
-/// How many it retains in all. The oldest ones go.
+/// How many it retains in all.
 const MOST_YOUNG: usize = 1000;
 /// Longer than Envoys that answer need for new routes, and than these wait for the answers of others.
 pub(super) const YOUNG: Duration = Duration::from_secs(60);
@@ -43,6 +44,8 @@ pub(super) struct RetainedState {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RetainedPolicy {
     pub(super) policy: PolicyConfig,
+    /// One whose sessions had it.
+    pub(super) namespace: Text,
     pub(super) since: Instant,
 }
 
@@ -113,18 +116,19 @@ pub(super) fn retained_policies(
         let mut retained = kept.get(gateway).cloned().unwrap_or_default();
         let policies = &mut retained.policies;
         policies.retain(|name, _| !used.has_policy(name));
-        if policies.len() > MOST {
-            policies.retain(|_, retained| at.instant.duration_since(retained.since) < YOUNG);
-        }
-        for name in used.dropped_policies(before) {
+        drop_oldest(policies, MOST, |retained| {
+            at.instant.duration_since(retained.since) >= YOUNG
+        });
+        for (name, namespace) in used.dropped_policies(before) {
             let policy = was.policies.get(&name);
             let retain = |policy| RetainedPolicy {
                 policy: PolicyConfig::clone(policy),
+                namespace,
                 since: at.instant,
             };
             policies.extend(policy.map(|policy| (name.to_string(), retain(policy))));
         }
-        drop_oldest(policies, MOST_YOUNG);
+        drop_oldest(policies, MOST_YOUNG, |_| true);
         retained.namespaces.extend(used.dropped_namespaces(before));
         retained.namespaces.retain(|namespace| !used.has_namespace(namespace));
         let replaced = before.replaced_policies(gateway, was, is);
@@ -141,17 +145,15 @@ pub(super) fn retained_policies(
     all
 }
 
-fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize) {
-    let more = policies.len().saturating_sub(most);
-    if more == 0 {
-        return;
+/// Drops the oldest ones of the namespaces that have more than their share of so many of these.
+fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize, is_one: impl Fn(&RetainedPolicy) -> bool) {
+    let mut by_namespace: BTreeMap<&Text, Vec<(Instant, &String)>> = BTreeMap::new();
+    for (name, retained) in policies.iter().filter(|(_, retained)| is_one(retained)) {
+        let of_namespace = by_namespace.entry(&retained.namespace).or_default();
+        of_namespace.push((retained.since, name));
     }
-    let mut by_age: Vec<(Instant, String)> = policies
-        .iter()
-        .map(|(name, retained)| (retained.since, name.clone()))
-        .collect();
-    by_age.sort_unstable();
-    for (_, name) in by_age.into_iter().take(more) {
+    let oldest = beyond_share(by_namespace, most).into_iter();
+    for name in oldest.map(|(_, name)| name.clone()).collect::<Vec<_>>() {
         policies.remove(&name);
     }
 }
@@ -160,20 +162,50 @@ fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize) {
 mod tests {
     use super::*;
 
+    fn retained(namespace: &str, since: Instant) -> RetainedPolicy {
+        RetainedPolicy {
+            policy: serde_json::from_value(serde_json::json!({"cookie": {"name": "c"}})).unwrap(),
+            namespace: namespace.into(),
+            since,
+        }
+    }
+
     #[test]
     fn changes_within_a_minute_left_policies_without_end() {
-        let policy: PolicyConfig = serde_json::from_value(serde_json::json!({"cookie": {"name": "c"}})).unwrap();
         let start = Instant::now();
-        let retained = |number: u64| RetainedPolicy {
-            policy: policy.clone(),
-            since: start + Duration::from_secs(number),
-        };
+        let retained = |number| retained("shop", start + Duration::from_secs(number));
         // The names are in another order than the times.
         let name = |number: u64| format!("{}", 9 - number);
         let mut policies: BTreeMap<_, _> = (0..5).map(|number| (name(number), retained(number))).collect();
-        drop_oldest(&mut policies, 5);
+        drop_oldest(&mut policies, 5, |_| true);
         assert_eq!(policies.len(), 5);
-        drop_oldest(&mut policies, 2);
+        drop_oldest(&mut policies, 2, |_| true);
         assert_eq!(policies.keys().collect::<Vec<_>>(), [&name(4), &name(3)]);
+    }
+
+    #[test]
+    fn policies_that_changed_all_the_time_took_the_places_of_those_that_others_retained() {
+        let start = Instant::now();
+        let at = |number| start + Duration::from_secs(number);
+        let own = |number: u64| (format!("own-{number}"), retained("shop", at(number)));
+        let churned = |number: u64| (format!("churned-{number}"), retained("busy", at(100 + number)));
+        let mut policies: BTreeMap<_, _> = (0..3).map(own).chain((0..50).map(churned)).collect();
+        drop_oldest(&mut policies, 10, |_| true);
+        let of_shop = policies
+            .values()
+            .filter(|retained| &*retained.namespace == "shop")
+            .count();
+        assert_eq!((of_shop, policies.len()), (3, 10));
+        assert!(policies.contains_key("churned-49") && !policies.contains_key("churned-42"));
+    }
+
+    #[test]
+    fn what_is_older_than_a_minute_went_with_what_is_young() {
+        let start = Instant::now();
+        let old = |number: u64| (format!("old-{number}"), retained("shop", start));
+        let young = |number: u64| (format!("young-{number}"), retained("busy", start + YOUNG));
+        let mut policies: BTreeMap<_, _> = (0..4).map(old).chain((0..80).map(young)).collect();
+        drop_oldest(&mut policies, MOST, |retained| retained.since == start);
+        assert_eq!(policies.len(), 84);
     }
 }

@@ -27,7 +27,7 @@ use limpet_outputs::envoy::{EnvoyOptions, load_assignment, resources};
 use limpet_outputs::envoy_gateway::EnvoyGatewayOptions;
 use limpet_outputs::istio::IstioOptions;
 use limpet_outputs::manifests::{ManifestInputs, controller_label};
-use limpet_outputs::{ControlPlane, FilterInputs, envoys, json};
+use limpet_outputs::{ControlPlane, FilterInputs, GatewayReferences, PolicyRoom, envoys, json};
 use limpet_resources::{Resource, ResourceType};
 
 pub(crate) use command::run;
@@ -104,6 +104,11 @@ pub fn render(
         .map(|managed| envoys::manifests(&source, managed))
         .unwrap_or_default();
     reports.add_unsupported(&graph, &manifests.unsupported);
+    if plane.is_none() {
+        let used = |gateway: &ObjectName| (gateway.clone(), GatewayReferences::by(&graph, gateway));
+        let used = graph.gateways.keys().map(used).collect();
+        reports.add_unsupported(&graph, &PolicyRoom::default().catch_up(&graph, &used));
+    }
     let label = controller_label(&settings.controller_name);
     let of_gateway = |gateway: &ObjectName| {
         let all = resources(&graph, gateway, options, inputs);

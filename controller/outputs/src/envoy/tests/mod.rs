@@ -7,6 +7,7 @@ mod filter;
 mod listeners;
 mod moving;
 mod paths;
+mod policy_room;
 mod routes;
 mod served;
 mod sessions;

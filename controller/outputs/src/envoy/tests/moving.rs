@@ -7,7 +7,8 @@ use limpet_core::Filter;
 use serde_json::{Value, json};
 
 use super::{acting, cluster, forward, gateway, graph, inputs, module, only, to, with_session};
-use crate::envoy::{EnvoyOptions, MovingFilter, host_names};
+use crate::envoy::{ClusterHosts, EnvoyOptions, MovingFilter, host_names, hosts_left_out};
+use limpet_api::ObjectName;
 use limpet_model::Graph;
 use limpet_model::endpoints::{Endpoint, EndpointState};
 use limpet_model::graph::{Action, ClusterName, Session, SessionUse};
@@ -77,7 +78,11 @@ fn the_filter_reads_the_hosts_and_nothing_else_is_new() {
         endpoint("[2001:db8::7]:8080", Some("web-0")),
         endpoint("10.0.0.9:8080", None),
     ];
-    let hosts = BTreeMap::from([(name("v1"), host_names(&endpoints))]);
+    let hosts = ClusterHosts {
+        service: ObjectName::new("shop", "v1"),
+        names: host_names(&endpoints),
+    };
+    let hosts = BTreeMap::from([(name("v1"), hosts)]);
     for options in [EnvoyOptions::default(), module()] {
         let moving = MovingFilter::of(&graph, &gateway(), &options, &inputs()).unwrap();
         let resource = moving.with(&hosts);
@@ -94,4 +99,28 @@ fn the_filter_reads_the_hosts_and_nothing_else_is_new() {
         // The same name, so it takes the other's place.
         assert_eq!(without["name"], resource.name().to_string());
     }
+}
+
+#[test]
+fn a_namespace_with_many_hosts_took_the_room_of_those_of_others() {
+    let hosts = |service: &str, namespace: &str, count: u32| {
+        let endpoint = |host| endpoint(&format!("{}:80", std::net::Ipv4Addr::from(host)), None);
+        let names = host_names(&(0..count).map(endpoint).collect::<Vec<_>>());
+        let service = ObjectName::new(namespace, service);
+        (name(&service.name), ClusterHosts { service, names })
+    };
+    let many = (0..9).map(|number| hosts(&format!("a-{number}"), "a", 8000));
+    let clusters: BTreeMap<_, _> = many.chain([hosts("b", "b", 2)]).collect();
+    let moving = filter(&graph(vec![with_session(forward(vec![to("v1", 1)]), "moving")])).unwrap();
+    let resource = crate::json::resource(&moving.with(&clusters)).unwrap();
+    let filter = text(&resource, &EnvoyOptions::default());
+    assert_eq!(
+        filter["hosts"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["a-0", "a-1", "b"]
+    );
+    let left_out = hosts_left_out(&clusters).into_iter().map(|service| service.to_string());
+    assert_eq!(
+        left_out.collect::<Vec<_>>(),
+        (2..9).map(|number| format!("a/a-{number}")).collect::<Vec<_>>()
+    );
 }

@@ -1,0 +1,100 @@
+//! Gateways with more policies than their filter has room for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{forward, gateway, graph, module, only, policy, to, with_session};
+use crate::PolicyRoom;
+use crate::used::GatewayReferences;
+use limpet_api::ObjectName;
+use limpet_model::graph::{Action, Match, PathMatch, Route, RuleName, Session, SessionUse};
+use limpet_model::{Extent, Graph, Unsupported};
+use limpet_resources::ResourceType;
+
+/// A rule of a namespace, whose session has a policy with a cookie path of so many bytes for each of these paths.
+fn rule(graph: &mut Graph, namespace: &str, name: &str, paths: &[&str], bytes: usize) -> Vec<Route> {
+    let route = |path: &&str| {
+        let called = format!("{namespace}-{name}-{path}");
+        let content = policy(json!({"cookie": {"name": called, "path": format!("/{}", "p".repeat(bytes))}}));
+        graph.policies.insert(called.as_str().into(), Arc::new(content));
+        let mut route = with_session(forward(vec![to("v1", 1)]), &called);
+        route.rule = RuleName(format!("HTTPRoute/{namespace}/web/{name}").into());
+        route.matches = Match {
+            path: PathMatch::Prefix(format!("/{path}")),
+            ..Match::default()
+        };
+        if let Action::Forward(forward) = &mut route.action {
+            forward.session = Session::Rule(SessionUse {
+                policy: called.into(),
+                scope: route.rule.0.clone(),
+            });
+        }
+        route
+    };
+    paths.iter().map(route).collect()
+}
+
+/// A Gateway with a rule of `b`, and two of `a`, the first of them with two paths.
+fn shared(bytes: usize) -> Graph {
+    let mut policies = graph(Vec::new());
+    let mut routes = rule(&mut policies, "a", "one", &["x", "y"], bytes);
+    routes.extend(rule(&mut policies, "a", "two", &["x"], bytes));
+    routes.extend(rule(&mut policies, "b", "one", &["x"], 0));
+    Graph {
+        policies: policies.policies,
+        ..graph(routes)
+    }
+}
+
+fn kept(graph: &Graph, most_bytes: usize) -> Vec<String> {
+    let used = GatewayReferences::by(graph, &gateway());
+    used.policies_within(graph, most_bytes).into_keys().collect()
+}
+
+#[test]
+fn a_namespace_with_many_policies_took_the_room_of_those_of_others() {
+    let graph = shared(1000);
+    assert_eq!(kept(&graph, 10_000).len(), 4);
+    assert_eq!(kept(&graph, 2500), ["a-one-x", "a-one-y", "b-one-x"]);
+    assert_eq!(kept(&graph, 1500), ["a-one-x", "b-one-x"]);
+}
+
+fn lost(graph: &Graph, room: &mut PolicyRoom) -> Vec<(String, Extent)> {
+    let used = BTreeMap::from([(gateway(), GatewayReferences::by(graph, &gateway()))]);
+    let lost = room.catch_up(graph, &used).into_iter();
+    let lost = lost.inspect(|lost| assert!(lost.message.contains("namespace a "), "{}", lost.message));
+    let lost = lost.inspect(|lost| assert_eq!(lost.gateway, Some(gateway())));
+    lost.map(|Unsupported { rule, extent, .. }| (rule.to_string(), extent))
+        .collect()
+}
+
+#[test]
+fn policies_without_room_were_lost_in_silence() {
+    let mut room = PolicyRoom::default();
+    let large = shared(1_500_000);
+    let [one, two] = ["one", "two"].map(|name| format!("HTTPRoute/a/web/{name}"));
+    assert_eq!(lost(&shared(10), &mut room), []);
+    assert_eq!(lost(&shared(10), &mut room), []);
+    // For the first rule's paths there is room, and then for no more.
+    assert_eq!(lost(&large, &mut room), [(two.clone(), Extent::All)]);
+    assert_eq!(
+        lost(&shared(2_500_000), &mut room),
+        [(one, Extent::Part), (two, Extent::All)]
+    );
+    assert_eq!(lost(&shared(10), &mut room), []);
+
+    let other = ObjectName::new("shop", "other");
+    let used = BTreeMap::from([(other, GatewayReferences::default())]);
+    assert_eq!(room.catch_up(&large, &used), []);
+}
+
+#[test]
+fn the_filter_has_the_policies_with_room_alone() {
+    let filter = only(&shared(1_500_000), &module(), ResourceType::ExtensionConfig);
+    let text = filter["typed_config"]["filter_config"]["value"].as_str().unwrap();
+    let config: serde_json::Value = serde_json::from_str(text).unwrap();
+    let policies: Vec<&String> = config["policies"].as_object().unwrap().keys().collect();
+    assert_eq!(policies, ["a-one-x", "a-one-y", "b-one-x"]);
+}

@@ -1,0 +1,137 @@
+//! Which policies the filter of a Gateway has room for.
+//!
+//! One configuration has the policies of all namespaces whose routes are at the Gateway, and its Envoys read it again
+//! with each change. If all policies together are larger than there is room for, each namespace has a fair share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limpet_api::{ObjectName, Text};
+use limpet_core::config::schema::PolicyConfig;
+use limpet_model::graph::{RuleName, VirtualHost};
+use limpet_model::{Extent, Graph, Map, Unsupported, within_share};
+use limpet_resources::changes;
+
+use crate::used::{GatewayReferences, hosts, route_sessions};
+
+/// The most bytes of JSON of the policies of a Gateway: about 16,000 policies, which take 110 MB in an Envoy.
+pub(crate) const MOST_BYTES: usize = 4 << 20;
+
+/// The same in an object for another control plane, which has to fit into the API server.
+pub(crate) const MOST_BYTES_OF_OBJECT: usize = 512 << 10;
+
+/// The policies that the filter of a Gateway has.
+#[must_use]
+pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, PolicyConfig> {
+    GatewayReferences::by(graph, gateway).policies_within(graph, MOST_BYTES)
+}
+
+/// The Gateways whose filters have room for all policies, with what that was found of.
+#[derive(Debug, Default)]
+pub struct PolicyRoom(BTreeMap<ObjectName, (GatewayReferences, Map<Text, PolicyConfig>)>);
+
+impl PolicyRoom {
+    /// The rules that lose sessions because there is no room for their policies. `used`: what each Gateway uses.
+    pub fn catch_up(&mut self, graph: &Graph, used: &BTreeMap<ObjectName, GatewayReferences>) -> Vec<Unsupported> {
+        let mut lost = Vec::new();
+        let mut known = std::mem::take(&mut self.0);
+        for (gateway, used) in used {
+            let has_room = known.remove(gateway).is_some_and(|(before, policies)| {
+                changes(&policies, &graph.policies).next().is_none() && !used.has_other_policies(&before)
+            });
+            let lost_here = if has_room {
+                Vec::new()
+            } else {
+                used.without_policies(graph, gateway, MOST_BYTES)
+            };
+            if lost_here.is_empty() {
+                let found_of = (used.clone(), graph.policies.clone());
+                self.0.insert(gateway.clone(), found_of);
+            }
+            lost.extend(lost_here);
+        }
+        lost
+    }
+}
+
+impl GatewayReferences {
+    /// The policies for which there is room, with their content.
+    #[must_use]
+    pub fn policies_within(&self, graph: &Graph, most_bytes: usize) -> BTreeMap<String, PolicyConfig> {
+        let known = |name| graph.policies.get_key_value(name);
+        let used = self.kept_policies(graph, most_bytes).into_iter().filter_map(known);
+        used.map(|(name, policy)| (name.to_string(), PolicyConfig::clone(policy)))
+            .collect()
+    }
+
+    /// Of the namespaces with more than their share, the first ones by their names.
+    fn kept_policies(&self, graph: &Graph, most_bytes: usize) -> BTreeSet<&Text> {
+        let mut namespaces: BTreeMap<&Text, Vec<(&Text, usize)>> = BTreeMap::new();
+        for (namespace, policy) in self.namespace_policies(Text::default()) {
+            let bytes = graph.policies.get(policy).map_or(0, |policy| bytes(policy));
+            namespaces.entry(namespace).or_default().push((policy, bytes));
+        }
+        within_share(namespaces, most_bytes).into_iter().collect()
+    }
+
+    /// The rules that lose sessions at the Gateway because there is no room for their policies.
+    #[must_use]
+    pub fn without_policies(&self, graph: &Graph, gateway: &ObjectName, most_bytes: usize) -> Vec<Unsupported> {
+        let kept = self.kept_policies(graph, most_bytes);
+        let Some(content) = graph.gateways.get(gateway) else {
+            return Vec::new();
+        };
+        if kept.len() == self.policies().count() {
+            return Vec::new();
+        }
+        let mut rules: BTreeMap<&RuleName, RuleSessions<'_>> = BTreeMap::new();
+        for (_, host) in hosts(content) {
+            count_sessions(graph, host, &kept, &mut rules);
+        }
+        let lost = rules.into_iter().filter_map(|(rule, sessions)| {
+            let namespace = sessions.lost?;
+            Some(Unsupported {
+                rule: rule.clone(),
+                gateway: Some(gateway.clone()),
+                extent: if sessions.is_kept { Extent::Part } else { Extent::All },
+                message: format!(
+                    "the session policies of the namespace {namespace} take more than their share of the \
+                     {most_bytes} bytes that a Gateway has for all, so some of these requests have no sessions: \
+                     expected fewer or shorter policies"
+                ),
+            })
+        });
+        lost.collect()
+    }
+}
+
+/// The sessions of a rule at a Gateway.
+#[derive(Debug, Default)]
+struct RuleSessions<'g> {
+    /// Whether there is room for the policy of any.
+    is_kept: bool,
+    /// The namespace of one without.
+    lost: Option<&'g str>,
+}
+
+fn count_sessions<'g>(
+    graph: &'g Graph,
+    host: &'g VirtualHost,
+    kept: &BTreeSet<&Text>,
+    rules: &mut BTreeMap<&'g RuleName, RuleSessions<'g>>,
+) {
+    for route in &host.routes {
+        for session in route_sessions(graph, route) {
+            let sessions = rules.entry(&route.rule).or_default();
+            if kept.contains(&session.policy) {
+                sessions.is_kept = true;
+            } else {
+                sessions.lost = session.scope.split('/').nth(1);
+            }
+        }
+    }
+}
+
+fn bytes(policy: &PolicyConfig) -> usize {
+    // All keys of its maps are strings, so it serializes.
+    serde_json::to_string(policy).unwrap_or_default().len()
+}
