@@ -19,8 +19,11 @@ use crate::variants::{COUNTING, EMPTY, HAPROXY, NATIVE, NO_FILTER};
 const BUSY: &str = "**This run was on a busy machine.** Its latencies are those of the machine, and its CPU times are \
     rough:\nneither is a result.\n\n";
 
-/// Where the page and the plot are, from the root of the checkout.
-const PAGE: &str = "docs/background/benchmarks.md";
+/// Where the pages and the plot are, from the root of the checkout.
+const PAGES: [(&str, &str); 2] = [
+    ("docs/background/benchmarks.md", include_str!("benchmarks.template")),
+    ("design/benchmarks.md", include_str!("benchmarks-in-full.template")),
+];
 const PLOT: &str = "docs/background/benchmarks.svg";
 
 /// The median and the 99th percentile of one slice, in microseconds.
@@ -203,7 +206,7 @@ impl Results {
         table
     }
 
-    /// Writes everything into `dist`, and with `UPDATE_BENCHMARKS` the page with its plot into docs.
+    /// Writes everything into `dist`, and with `UPDATE_BENCHMARKS` the pages with their plot.
     pub(crate) fn write(&self) -> Result<()> {
         let root = tools::checkout();
         let about: serde_json::Map<String, Value> = self
@@ -218,20 +221,22 @@ impl Results {
         fs::write(root.join("dist/bench.svg"), &plot)?;
         println!("\nWrote dist/bench.json and dist/bench.svg");
         if std::env::var_os(UPDATE).is_some() {
-            fs::write(root.join(PAGE), self.page())?;
+            for (page, template) in PAGES {
+                fs::write(root.join(page), self.page(template))?;
+                println!("Wrote {page}");
+            }
             fs::write(root.join(PLOT), plot)?;
-            println!("Wrote {PAGE} and its plot");
         }
         Ok(())
     }
 
-    fn page(&self) -> String {
+    fn page(&self, template: &str) -> String {
         let mut about = String::from("| | |\n|---|---|\n");
         for (name, value) in &self.about {
             let _ = writeln!(about, "| {name} | {value} |");
         }
         let times = |name| self.find(name, Kind::Steady).map_or(f64::NAN, |of| of.times[1]);
-        include_str!("benchmarks.template")
+        template
             .replace("{{about}}", about.trim_end())
             .replace("{{busy}}", if self.was_busy { BUSY } else { "" })
             .replace("{{table}}", self.table().trim_end())

@@ -19,14 +19,14 @@ pub fn checkout() -> PathBuf {
     root.canonicalize().unwrap_or(root)
 }
 
-/// The pages for users: README.md, and those of `docs/` and `envoy-configs/`.
+/// The pages whose blocks are tested: README.md, and those of `docs/`, `design/` and `envoy-configs/`.
 ///
 /// # Errors
 /// If a folder cannot be read.
-pub fn for_users() -> io::Result<Vec<PathBuf>> {
+pub fn with_tested_blocks() -> io::Result<Vec<PathBuf>> {
     let mut pages = markdown_files(&checkout())?;
-    pages
-        .retain(|page| page == Path::new("README.md") || page.starts_with("docs") || page.starts_with("envoy-configs"));
+    let folders = ["docs", "design", "envoy-configs"];
+    pages.retain(|page| page == Path::new("README.md") || folders.iter().any(|folder| page.starts_with(folder)));
     Ok(pages)
 }
 

@@ -1,11 +1,11 @@
-//! The pages of the repository: README.md, `docs/` and all others.
+//! The pages of the repository: README.md, `docs/`, `design/` and all others.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet_repo_tests::{Page, broken_links, checkout, files, for_users, markdown_files};
+use limpet_repo_tests::{Page, broken_links, checkout, files, with_tested_blocks, markdown_files};
 
 fn read(path: &str) -> String {
     fs::read_to_string(checkout().join(path)).unwrap()
@@ -45,9 +45,10 @@ fn broken_links_are_found_with_page_and_line() {
     assert_eq!(broken_links(folder.path()).unwrap(), expected);
 }
 
-/// The pages that a text names, as `docs/reference/token.md`.
+/// The pages that a text names, as `docs/reference/token.md` or `design/measurements.md`.
 fn named_pages(text: &str) -> Vec<&str> {
-    let behind = text.match_indices("docs/").filter_map(|(at, _)| text.get(at..));
+    let starts = ["docs/", "design/"].into_iter().flat_map(|folder| text.match_indices(folder));
+    let behind = starts.filter_map(|(at, _)| text.get(at..));
     let paths = behind.map(|rest| {
         let is_part = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
         let end = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
@@ -103,12 +104,24 @@ fn the_index_of_docs_names_every_page() {
     }
 }
 
+#[test]
+fn the_index_of_design_names_every_page_once() {
+    let index = Page::parse(&read("design/README.md"));
+    let is_design = |target: &&str| !target.starts_with("../");
+    let mut named: Vec<&str> = index.links.iter().map(|link| link.target.as_str()).filter(is_design).collect();
+    named.sort_unstable();
+    let there = markdown_files(&checkout().join("design")).unwrap();
+    let there: Vec<&str> = there.iter().filter_map(|path| path.to_str()).collect();
+    let there: Vec<&str> = there.into_iter().filter(|path| *path != "README.md").collect();
+    assert_eq!(named, there);
+}
+
 /// `controller/tests/pages` runs or checks each block by its language.
 #[test]
 fn every_block_says_what_it_is() {
     let known = ["console", "console,run", "json", "sh", "text", "yaml", "yaml,excerpt"];
     let mut problems = Vec::new();
-    for path in for_users().unwrap() {
+    for path in with_tested_blocks().unwrap() {
         let blocks = Page::parse(&fs::read_to_string(checkout().join(&path)).unwrap()).blocks;
         let unknown = blocks.iter().filter(|block| !known.contains(&block.language.as_str()));
         problems.extend(unknown.map(|block| format!("{}:{}: {:?}", path.display(), block.line, block.language)));
@@ -180,8 +193,8 @@ fn the_tests_that_pages_name_exist() {
             sources.iter().any(|source| source.contains(&test))
         })
     };
-    for page in ["reliability", "security"] {
-        let page = read(&format!("docs/background/{page}.md"));
+    for page in ["design/reliability.md", "docs/background/security.md"] {
+        let page = read(page);
         let rows: Vec<&str> = rows_with_tests(&page).collect();
         assert!(rows.len() > 20, "{rows:#?}");
         for row in rows {

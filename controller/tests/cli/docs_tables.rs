@@ -1,4 +1,4 @@
-//! Tables of `docs/` that name what is elsewhere in the checkout: tests, and the reasons of conditions.
+//! Tables of pages that name what is elsewhere in the checkout: tests, and the reasons of conditions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn sources(folder: &Path) -> Vec<String> {
 
 /// A section of a page, from its heading to the next one of the same level.
 fn section(page: &str, heading: &str) -> String {
-    let page = read(&checkout().join("docs").join(page));
+    let page = read(&checkout().join(page));
     let (_, section) = page
         .split_once(&format!("\n{heading}\n"))
         .unwrap_or_else(|| panic!("no heading {heading:?}"));
@@ -55,7 +55,7 @@ fn the_gateway_api_page_names_each_check_and_no_other() {
         ("## What the GEP asks, and how it is met", "e2e/tests/e2e/gateway_api"),
         ("## Checks in a cluster", "e2e/tests/kube/checks"),
     ] {
-        let section = section("background/gateway-api.md", heading);
+        let section = section("design/gateway-api.md", heading);
         let named: BTreeSet<String> = code(&section)
             .filter(|code| code.starts_with("check_"))
             .map(str::to_owned)
@@ -70,7 +70,7 @@ type Reason = (String, &'static str, String);
 
 /// The rows of the page's table of the conditions of policies.
 fn documented_reasons() -> BTreeSet<Reason> {
-    let section = section("reference/annotations.md", "## Status");
+    let section = section("docs/reference/annotations.md", "## Status");
     let rows = section.lines().filter_map(|line| {
         let mut cells = code(line.strip_prefix("| `").map(|_| line)?);
         let (condition, reason) = (cells.next()?, cells.next()?);

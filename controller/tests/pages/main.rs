@@ -1,4 +1,4 @@
-//! What the pages for users show: each block of YAML is checked, each command is parsed by the program that it is for,
+//! What pages show: each block of YAML is checked, each command is parsed by the program that it is for,
 //! and each transcript that says so is run.
 #![cfg(feature = "controller")]
 #![expect(
@@ -33,9 +33,9 @@ fn checkout() -> PathBuf {
     limpet_repo_tests::checkout()
 }
 
-/// The pages for users, with their paths relative to the checkout.
+/// The pages with tested blocks, with their paths relative to the checkout.
 fn pages() -> Vec<(String, Page)> {
-    let pages = limpet_repo_tests::for_users().unwrap();
+    let pages = limpet_repo_tests::with_tested_blocks().unwrap();
     let parsed = pages.iter().map(|path| {
         let text = fs::read_to_string(checkout().join(path)).unwrap();
         (path.display().to_string(), Page::parse(&text))

@@ -66,7 +66,7 @@ say() { echo "$PAGE:$PAGE_LINE: $name $arguments: $*" >>"$PROBLEMS"; }
 arguments=$*
 for argument in "$@"; do
   case $argument in
-    envoy-configs/* | controller/* | docs/* | e2e/* | filter/*)
+    envoy-configs/* | controller/* | design/* | docs/* | e2e/* | filter/*)
       [[ -e $CHECKOUT/$argument ]] || say "there is no $argument" ;;
   esac
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # measure.sh ENVOY [CALLBACK...]: what Envoy's side of each callback of the dynamic module costs, in instructions. Needs
-# valgrind, curl and a C compiler. docs/upstream.md has the figures.
+# valgrind, curl and a C compiler. design/upstream.md has the figures.
 set -euo pipefail
 envoy=$(realpath -e "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -177,7 +177,7 @@ fn refused_tokens_growth_and_unplanned_ends_are_faults() {
 /// `UPDATE_GOLDEN=1` writes it, after a change of its text.
 #[test]
 fn the_page_is_what_the_runs_say() -> anyhow::Result<()> {
-    let folder = crate::tools::checkout().join("docs/background");
+    let folder = crate::tools::checkout().join("design");
     let mut runs = Vec::new();
     for file in ["chaos/wasm.json", "chaos/module.json"] {
         runs.push(serde_json::from_str(&std::fs::read_to_string(folder.join(file))?)?);

@@ -1,4 +1,4 @@
-//! What docs/how-to/release.md says of signing, as it stands there: by the genuine cosign with a key of its own, in a
+//! What docs/how-to/images.md says of signing, as it stands there: by the genuine cosign with a key of its own, in a
 //! network without any other service than the registry.
 
 use std::fs;
@@ -17,7 +17,7 @@ const REGISTRY: &str = "registry.example.com";
 
 /// The blocks of commands below "Sign and verify": sign files, verify them, sign an image, verify it.
 fn blocks() -> Result<[String; 4]> {
-    let page = fs::read_to_string(tools::checkout().join("docs/how-to/release.md"))?;
+    let page = fs::read_to_string(tools::checkout().join("docs/how-to/images.md"))?;
     let heading = page.find("\n## Sign and verify").context("no such heading")?;
     let (_, section) = page.split_at(heading);
     let blocks = Page::parse(section).blocks;

@@ -9,14 +9,14 @@ use limpet_e2e::tools;
 use serde_json::Value;
 
 /// Where the results of a whole run are; those of a shorter one are in `target`.
-const DOCS: &str = "docs/background";
+const PAGES: &str = "design";
 
 /// Writes the results, and prints them for people.
 pub(crate) fn write(report: &Report, is_whole: bool) -> Result<()> {
     let run = report.json();
     let filter = run["about"]["filter"].as_str().unwrap_or_default();
     println!("{}", summary(&run));
-    let parent = tools::checkout().join(if is_whole { DOCS } else { "target" });
+    let parent = tools::checkout().join(if is_whole { PAGES } else { "target" });
     let folder = parent.join("chaos");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join(format!("{filter}.json")), format!("{run:#}\n"))?;

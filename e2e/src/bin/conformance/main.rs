@@ -1,5 +1,5 @@
 //! `make conformance`: runs the Gateway API's own conformance suite on a genuine node, in which Helm has installed
-//! Limpet, and writes the suite's report into docs/conformance. Before it, on a node with a newer release of the API, it
+//! Limpet, and writes the suite's report into design/conformance. Before it, on a node with a newer release of the API, it
 //! runs tests of session persistence in the suite's form.
 
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ async fn run() -> Result<()> {
         what: "the tests of session persistence (2 minutes)",
         arguments: Vec::new(),
     };
-    let report = tools::checkout().join("docs/conformance").join(file);
+    let report = tools::checkout().join("design/conformance").join(file);
     let mut arguments = vec![
         "-conformance-profiles=GATEWAY-HTTP,GATEWAY-GRPC".to_owned(),
         "-organization=limpet".to_owned(),

@@ -1,5 +1,5 @@
 //! What the Gateway API requires of session persistence (GEP-1619), tested in Envoy with a configuration written by
-//! hand. `docs/background/gateway-api.md` says how each requirement is met. Other tests cover most of them in more
+//! hand. `design/gateway-api.md` says how each requirement is met. Other tests cover most of them in more
 //! detail.
 //!
 //! The requirements, in the GEP's words, with their numbers and tests:

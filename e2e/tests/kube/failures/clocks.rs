@@ -155,7 +155,7 @@ async fn a_controller_an_hour_behind_fails_no_request() -> Result<()> {
     let mut site = KeyringSite::start_at("behind", "1m", "2h", [-HOUR, 0]).await?;
     ensure!(is_about(clock_of_controller(&site).await?, -HOUR));
     let [fenced, _] = reused(&mut site).await?;
-    assert_eq!(fenced, 0, "docs/background/reliability.md says otherwise");
+    assert_eq!(fenced, 0, "design/reliability.md says otherwise");
     Ok(())
 }
 
