@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limpet_repo_tests::{Page, broken_links, checkout, files, with_tested_blocks, markdown_files};
+use limpet_repo_tests::{Page, broken_links, checkout, files, markdown_files, with_tested_blocks};
 
 fn read(path: &str) -> String {
     fs::read_to_string(checkout().join(path)).unwrap()
@@ -47,7 +47,9 @@ fn broken_links_are_found_with_page_and_line() {
 
 /// The pages that a text names, as `docs/reference/token.md` or `design/measurements.md`.
 fn named_pages(text: &str) -> Vec<&str> {
-    let starts = ["docs/", "design/"].into_iter().flat_map(|folder| text.match_indices(folder));
+    let starts = ["docs/", "design/"]
+        .into_iter()
+        .flat_map(|folder| text.match_indices(folder));
     let behind = starts.filter_map(|(at, _)| text.get(at..));
     let paths = behind.map(|rest| {
         let is_part = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
@@ -108,7 +110,12 @@ fn the_index_of_docs_names_every_page() {
 fn the_index_of_design_names_every_page_once() {
     let index = Page::parse(&read("design/README.md"));
     let is_design = |target: &&str| !target.starts_with("../");
-    let mut named: Vec<&str> = index.links.iter().map(|link| link.target.as_str()).filter(is_design).collect();
+    let mut named: Vec<&str> = index
+        .links
+        .iter()
+        .map(|link| link.target.as_str())
+        .filter(is_design)
+        .collect();
     named.sort_unstable();
     let there = markdown_files(&checkout().join("design")).unwrap();
     let there: Vec<&str> = there.iter().filter_map(|path| path.to_str()).collect();
