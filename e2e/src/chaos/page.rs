@@ -31,10 +31,10 @@ stream open for ever, in which each message that comes back counts as a request)
 a Service whose pods kube-proxy chooses.
 
 Limpet is what the Helm chart installs, with three Envoys for the Gateway and phases of 5 seconds for keys. The
-application ends as [Drain a backend](../docs/how-to/drain.md#what-a-pod-must-do-to-end-well) asks for. Processes are
-killed only while three of their kind are ready, because `kubectl drain` may take one at the same time, and of Envoys
-one after the other. There is one node: what `kubectl drain` evicts comes back when it is uncordoned, so the budgets of
-the Deployments decide how many pods go, and the command ends with those that stay.
+application ends as [What a pod must do](../docs/how-to/rollouts.md#what-a-pod-must-do-to-end-well) asks for. Processes
+are killed only while three of their kind are ready, because `kubectl drain` may take one at the same time, and of
+Envoys one after the other. There is one node: what `kubectl drain` evicts comes back when it is uncordoned, so the
+budgets of the Deployments decide how many pods go, and the command ends with those that stay.
 
 ";
 

@@ -1,5 +1,5 @@
-//! Pods that wait for their last session in a preStop hook, as docs/how-to/wait-for-the-last-session.md has them, and
-//! the commands of docs/how-to/drain-a-pod.md through the API server.
+//! Pods that wait for their last session in a preStop hook, and the commands that drain one pod through the API server,
+//! as docs/how-to/rollouts.md has them.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 
 use crate::site::{Site, pods, until_rolled_out};
 
-const HOOK_PAGE: &str = "docs/how-to/wait-for-the-last-session.md";
-const COMMANDS_PAGE: &str = "docs/how-to/drain-a-pod.md";
+const PAGE: &str = "docs/how-to/rollouts.md";
 const CONTROLLER: &str = "limpet-controller";
 const DEPLOYMENT: &str = "apps/v1/Deployment";
 
@@ -25,8 +24,8 @@ const FAREWELL: Duration = Duration::from_secs(15);
 const SOON: Duration = Duration::from_secs(35);
 
 /// The block of the page that has these words.
-fn block(page: &str, words: &str) -> Result<Value> {
-    let page = Page::parse(&fs::read_to_string(tools::checkout().join(page))?);
+fn block(words: &str) -> Result<Value> {
+    let page = Page::parse(&fs::read_to_string(tools::checkout().join(PAGE))?);
     let block = page.blocks.into_iter().find(|block| block.text.contains(words));
     Ok(serde_saphyr::from_str(
         &block.with_context(|| format!("no {words}"))?.text,
@@ -52,7 +51,7 @@ impl Shop {
         let site = Site::shared().await?;
         let client = site.default();
         let mut deployment = kube::application(name);
-        let mut pod = block(HOOK_PAGE, "initContainers")?["spec"].take();
+        let mut pod = block("initContainers")?["spec"].take();
         let application = deployment["spec"]["template"]["spec"]["containers"][0].take();
         let container = &mut pod["containers"][0];
         ensure!(container["image"] == "shop", "{container}");
@@ -270,7 +269,7 @@ struct Operator {
 impl Operator {
     async fn new(site: &Site) -> Result<Self> {
         let user = site.server().service_account("default", "operator").await?;
-        let reads = block(COMMANDS_PAGE, "kind: Role")?;
+        let reads = block("kind: Role")?;
         let bind = |role: Value| {
             json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1",

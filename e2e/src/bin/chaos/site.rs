@@ -112,8 +112,8 @@ pub(crate) async fn until_rolled_out(client: &Client, deployment: &str) -> Resul
     kube::until_rolled_out(client, deployment, ROLLOUT).await
 }
 
-/// It ends as docs/how-to/drain.md says: it serves on for a while, says that it is not ready, serves on until everybody
-/// knows, and finishes what it has.
+/// It ends as docs/how-to/rollouts.md says: it serves for a while, says that it is not ready, serves until all Envoys
+/// know, and finishes its requests.
 fn application() -> Value {
     let mut application = kube::application(WEB);
     let container = &mut application["spec"]["template"]["spec"]["containers"][0];

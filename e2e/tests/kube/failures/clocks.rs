@@ -63,7 +63,7 @@ async fn reused(site: &mut KeyringSite) -> Result<[u64; 2]> {
     Ok([fenced, of_a.len() as u64])
 }
 
-/// Ends the first pod as `docs/how-to/drain.md` says, so that no request fails. Returns its address.
+/// Ends the first pod as `docs/how-to/rollouts.md` says, so that no request fails. Returns its address.
 pub(super) async fn end(site: &mut KeyringSite) -> Result<IpAddr> {
     let pod = site.pods.remove(0);
     let address = pod.address().to_string();

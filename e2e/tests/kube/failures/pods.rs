@@ -6,7 +6,7 @@ use limpet_e2e::poll;
 
 use super::{ControlledSite, WEB};
 
-/// The way of `docs/how-to/drain.md`: drain, then fail the readiness probe, then end.
+/// The way of `docs/how-to/rollouts.md`: drain, then fail the readiness probe, then end.
 #[tokio::test]
 async fn a_pod_that_first_stops_serving_fails_no_request() -> Result<()> {
     let cluster = Cluster::shared(Release::V1_2_1).await?;
