@@ -57,6 +57,15 @@ fn every_counter_is_described() {
 }
 
 #[test]
+fn the_page_of_troubles_has_each_refusal_once() {
+    let page = page("how-to/troubleshoot.md");
+    for refusal in limpet_core::token::Refusal::ALL {
+        let row = format!("| `{}` |", RequestOutcome::Refused(refusal).word());
+        assert_eq!(page.matches(&row).count(), 1, "{row}");
+    }
+}
+
+#[test]
 #[cfg(feature = "controller")]
 fn every_field_of_the_controllers_configuration_is_described() {
     let page = page("reference/controller-configuration.md");
