@@ -49,7 +49,7 @@ fn words(text: &str, start: &str) -> BTreeSet<String> {
 
 #[test]
 fn metrics_of_the_controller_are_in_the_reference_and_the_code() {
-    let reference = words(&read("docs/reference/controller-metrics.md"), "limpet_");
+    let reference = words(&read("docs/reference/metrics.md"), "limpet_");
     let code =
         ["metrics.rs", "session_metrics.rs"].map(|file| read(&format!("controller/src/cluster/controller/{file}")));
     let code = code.concat() + &read("controller/src/cluster/reconcile/status/metrics.rs");

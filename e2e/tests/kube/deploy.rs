@@ -372,7 +372,7 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
     .await?;
 
     // The page documents each metric.
-    let page = fs::read_to_string(tools::checkout().join("docs/reference/controller-metrics.md"))?;
+    let page = fs::read_to_string(tools::checkout().join("docs/reference/metrics.md"))?;
     let metrics = controller.page("/metrics").await?.body;
     let metrics = String::from_utf8_lossy(&metrics).into_owned();
     let families = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
@@ -382,7 +382,7 @@ async fn the_deployed_envoy_is_configured_over_mutual_tls() -> Result<()> {
         let suffix = if kind == "counter" { "_total" } else { "" };
         ensure!(
             page.contains(&format!("`{name}{suffix}`")),
-            "{name} ({kind}) is not in docs/reference/controller-metrics.md"
+            "{name} ({kind}) is not in docs/reference/metrics.md"
         );
         told += 1;
     }
