@@ -1,4 +1,4 @@
-//! Sessions as a real browser keeps and loses them, on real Envoy with TLS: docs/background/browsers.md.
+//! Sessions as a real browser keeps and loses them, on real Envoy with TLS: docs/background/modes.md.
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod ends;

@@ -1,11 +1,11 @@
 //! Ways from another site to the shop, and what becomes of the session. What is expected stands in the table of
-//! docs/background/browsers.md.
+//! docs/background/modes.md.
 
 use limpet_e2e::poll;
 
 use super::*;
 
-const PAGE: &str = include_str!("../../../docs/background/browsers.md");
+const PAGE: &str = include_str!("../../../docs/background/modes.md");
 
 /// The columns of the table: a value, and whether the browser blocks cookies of third parties.
 const COLUMNS: [(&str, bool); 4] = [("Strict", false), ("Lax", false), ("None", false), ("None", true)];

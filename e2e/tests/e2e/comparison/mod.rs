@@ -203,12 +203,12 @@ fn native_bytes(cookie: &SetCookie) -> Result<Vec<u8>> {
 }
 
 #[test]
-fn docs_and_modules_have_the_same_rows() {
+fn the_page_and_modules_have_the_same_rows() {
     let modules: BTreeSet<_> = include_str!("mod.rs")
         .lines()
         .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
         .collect();
-    let explained: BTreeSet<_> = include_str!("../../../../docs/background/comparison.md")
+    let explained: BTreeSet<_> = include_str!("../../../../design/comparison.md")
         .lines()
         .filter_map(|line| line.strip_prefix("### ")?.split_once(": `")?.1.strip_suffix('`'))
         .collect();
