@@ -1,6 +1,6 @@
 //! A backend of the tests as a program, for pods. The environment names it (`POD_NAME`). It listens at port 8000 until
-//! it is told to end. Then it ends as docs/how-to/rollouts.md says: it is not ready any more, serves until everybody
-//! knows, and finishes what it has.
+//! SIGTERM. Then it ends as docs/how-to/rollouts.md says: it is not ready any more, serves until all Envoys know, and
+//! finishes its requests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
