@@ -32,6 +32,9 @@ pub(super) enum Member {
 pub(super) enum Link {
     /// What has this name among what rules lead to and policies target, of whatever kind.
     Backend(ObjectName),
+    /// The Service of this name and its policies of TLS, as `IngressRoute`s read them: routes that lead there as well do
+    /// not concern these.
+    Reached(ObjectName),
     /// Routes of this name, as targets of policies.
     Route(ObjectName),
     /// A Gateway, as a parent and as a target of policies. It is built before all others.
@@ -117,7 +120,9 @@ fn of_object(
         }
         Kind::Service => {
             objects.services.get(name)?;
-            vec![(Link::Backend(name.clone()), Hold::Joins)]
+            let reached = settings.contour.is_some().then(|| Link::Reached(name.clone()));
+            let links = [Link::Backend(name.clone())].into_iter().chain(reached);
+            links.map(|link| (link, Hold::Joins)).collect()
         }
         Kind::XBackend => {
             objects.backends.get(name)?;
@@ -127,7 +132,7 @@ fn of_object(
         }
         Kind::BackendLbPolicy => of_policy(SessionPolicyKind::BackendLbPolicy, name, objects)?,
         Kind::XBackendTrafficPolicy => of_policy(SessionPolicyKind::XBackendTrafficPolicy, name, objects)?,
-        Kind::BackendTlsPolicy => of_tls_policy(name, &objects.backend_tls_policies.get(name)?.spec),
+        Kind::BackendTlsPolicy => of_tls_policy(name, &objects.backend_tls_policies.get(name)?.spec, settings),
         Kind::Gateway => of_gateway(objects.gateways.get(name)?, objects, settings),
         _ => return None,
     })
@@ -235,11 +240,16 @@ fn of_policy(kind: SessionPolicyKind, policy: &ObjectName, objects: &Objects) ->
     Some(links)
 }
 
-fn of_tls_policy(policy: &ObjectName, spec: &BackendTlsPolicySpec) -> Links {
+fn of_tls_policy(policy: &ObjectName, spec: &BackendTlsPolicySpec, settings: &Settings) -> Links {
     let namespace = &policy.namespace;
     let targets = spec.target_refs.iter().map(|target| &target.name);
     let targets = targets.chain(spec.unclear_targets.iter().flatten());
-    let targets = targets.map(|name| (Link::Backend(ObjectName::new(namespace, name)), Hold::Joins));
+    let targets = targets.flat_map(|name| {
+        let name = ObjectName::new(namespace, name);
+        let reached = settings.contour.is_some().then(|| Link::Reached(name.clone()));
+        reached.into_iter().chain([Link::Backend(name)])
+    });
+    let targets = targets.map(|link| (link, Hold::Joins));
     let unreadable = spec.unclear_targets.contains(&None);
     let unreadable = unreadable.then(|| (Link::AnyBackend(namespace.clone()), Hold::Joins));
     let authorities = spec.validation.ca_certificate_refs.iter();
@@ -279,7 +289,7 @@ fn of_contour(objects: &Objects, settings: &Settings) -> Option<Links> {
     for (name, route) in contour::ours(objects, contour) {
         for service in route.spec.routes.iter().flat_map(|route| &route.services) {
             let service = ObjectName::new(&name.namespace, &service.name);
-            links.push((Link::Backend(service), Hold::Reads));
+            links.push((Link::Reached(service), Hold::Reads));
             links.push((Link::AnyBackend(name.namespace.clone()), Hold::Reads));
         }
     }

@@ -72,10 +72,10 @@ fn backends<'p>(partition: &'p Partition, member: &Member) -> impl Iterator<Item
 /// Its Services, and the policies that say how they are reached.
 fn add_read_by_contour(part: &mut Objects, all: &Objects, partition: &Partition) {
     for link in partition.links_of(&Member::Contour) {
-        if let Link::Backend(name) = link {
+        if let Link::Reached(name) = link {
             copy(&mut part.services, &all.services, name);
         }
-        if let Link::Backend(_) | Link::AnyBackend(_) = link {
+        if let Link::Reached(_) | Link::AnyBackend(_) = link {
             for holder in partition.holders(link) {
                 if let Member::Object(object) = &**holder
                     && object.kind == Kind::BackendTlsPolicy

@@ -206,6 +206,44 @@ fn a_route_that_may_not_attach_joined_all_whose_hosts_it_named() {
 }
 
 #[test]
+fn a_route_that_changed_had_all_ingress_routes_of_its_services_built() {
+    const INGRESS_ROUTES: usize = 100;
+    let (mut objects, hosts, backends) = with_routes();
+    let add_service = |objects: &mut Objects, name: &str, port: u16| {
+        let service = limpet_api::readable(&object("a", name, &json!({"ports": [{"port": port}]})));
+        objects.services.insert(ObjectName::new("a", name), service.into());
+    };
+    for backend in &backends {
+        add_service(&mut objects, backend, 80);
+    }
+    let services: Vec<Value> = backends.iter().map(|name| json!({"name": name, "port": 80})).collect();
+    for index in 0..INGRESS_ROUTES {
+        let name = format!("root-{index}");
+        let spec = json!({
+            "virtualhost": {"fqdn": format!("{name}.x.com")},
+            "routes": [{"match": "/", "services": services}],
+        });
+        let root = limpet_api::readable(&object("a", &name, &spec));
+        objects.ingress_routes.insert(ObjectName::new("a", &name), root.into());
+    }
+    let settings = settings(2);
+    let mut incremental = Incremental::default();
+    let mut looks_at = |objects: &Objects| {
+        looked::take();
+        let built = incremental.build(objects, &settings);
+        let looked = looked::take();
+        let expected = build_within(objects, &settings, Context::default());
+        assert_eq!(built, (expected.graph, expected.reports));
+        looked
+    };
+    assert!(looks_at(&objects) >= INGRESS_ROUTES);
+    add_route(&mut objects, "a", "r0", &hosts[1..2], &backends[2..3]);
+    assert!(looks_at(&objects) < INGRESS_ROUTES, "a route changed");
+    add_service(&mut objects, "r2", 81);
+    assert!(looks_at(&objects) >= INGRESS_ROUTES, "a Service changed");
+}
+
+#[test]
 fn each_route_looked_at_all_grants_of_a_namespace_when_one_of_them_changed() {
     const GRANTS: usize = 300;
     let (mut objects, _, backends) = with_routes();
