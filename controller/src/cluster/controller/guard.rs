@@ -39,8 +39,6 @@ pub(crate) struct EndpointGuard {
     release_due: Instant,
     /// When to look for what has expired.
     expiry_due: Instant,
-    /// Whether an address was held back since `newly_held` was called last.
-    holds_new_address: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +70,6 @@ impl EndpointGuard {
             settle_due: Instant::now(),
             release_due: Instant::now(),
             expiry_due: Instant::now(),
-            holds_new_address: false,
         }
     }
 
@@ -109,7 +106,6 @@ impl EndpointGuard {
                 namespace: Arc::clone(namespace),
             };
             if self.fences.observe(&port, &all, now) {
-                self.holds_new_address = true;
                 self.release_due = Instant::now();
             }
         }
@@ -140,13 +136,10 @@ impl EndpointGuard {
         self.fences.watch(services, is_watched, time_format::now());
     }
 
-    /// The Services with addresses that are held back, if any address was added since the last call. Another Service
-    /// may have the same address, and has to be published without it.
+    /// The Services with addresses that are held back since the last call. Another Service may have the same address,
+    /// and has to be published without it.
     pub(crate) fn newly_held(&mut self) -> BTreeSet<ObjectName> {
-        if !std::mem::take(&mut self.holds_new_address) {
-            return BTreeSet::new();
-        }
-        self.fences.incomplete()
+        self.fences.newly_held()
     }
 
     /// When to call `release` again.
@@ -182,7 +175,7 @@ impl EndpointGuard {
         let turns = self.fences.late().values().map(|turn| Instant::now() + turn.since(now));
         let turns = turns.chain(self.room.has_unsettled().then_some(self.settle_due));
         // The leader, which writes the wanted list, waits for nothing here.
-        let holds = !self.fences.held_back().is_empty();
+        let holds = self.fences.holds_any();
         let look = Instant::now() + if holds { LOOK } else { CLEAN };
         self.release_due = turns.chain([look]).fold(self.expiry_due, Instant::min);
         services
@@ -223,7 +216,7 @@ impl EndpointGuard {
     pub(crate) fn figures(&self) -> FenceFigures {
         FenceFigures {
             fences: self.fences.list().len(),
-            held_back: self.fences.held_back().len(),
+            held_back: self.fences.held_back(),
             unacknowledged: self.fences.unacknowledged(),
             left_out: self.room.left_out(),
         }

@@ -51,6 +51,9 @@ pub(crate) struct FenceTracker {
     changes: BTreeMap<RoutedAddress, OwnerChange>,
     /// Those of them whose address is held back.
     held: BTreeSet<RoutedAddress>,
+    /// Those that are held back since `newly_held` was called last, each with the namespace of the Services that are
+    /// published without it.
+    newly_held: BTreeSet<(Arc<str>, SocketAddr)>,
     pace: NamespacePace,
     /// Whether anything has changed since `desired_list` was called last.
     changed: bool,
@@ -143,6 +146,7 @@ impl FenceTracker {
             // Another namespace, which may say anything, must not keep a Service from its pods.
             if same_keeper {
                 self.held.insert(at.clone());
+                self.newly_held.insert((Arc::clone(&keeper), at.address));
             } else {
                 self.held.remove(&at);
             }
@@ -177,12 +181,20 @@ impl FenceTracker {
         held.filter_map(|at| self.changes.get(at))
     }
 
-    /// The addresses that are held back.
-    pub(crate) fn held_back(&self) -> BTreeSet<SocketAddr> {
-        self.held.iter().map(|at| at.address).collect()
+    /// How many addresses are held back.
+    pub(crate) fn held_back(&self) -> usize {
+        let mut addresses: Vec<SocketAddr> = self.held.iter().map(|at| at.address).collect();
+        // They are in their order.
+        addresses.dedup();
+        addresses.len()
     }
 
-    /// The same, each with the namespace of the Services that are published without it.
+    /// Whether any address is held back.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// The addresses that are held back, each with the namespace of the Services that are published without it.
     pub(crate) fn held_from(&self) -> BTreeSet<(Arc<str>, SocketAddr)> {
         let from = |(at, change): (&RoutedAddress, &OwnerChange)| (Arc::clone(&change.keeper), at.address);
         self.held().map(from).collect()
@@ -192,9 +204,10 @@ impl FenceTracker {
         self.held.iter().filter_map(|at| self.changes.get_key_value(at))
     }
 
-    /// The Services with addresses that are held back.
-    pub(crate) fn incomplete(&self) -> BTreeSet<ObjectName> {
-        self.owners.services(&self.held_from())
+    /// The Services with addresses that are held back since the last call.
+    pub(crate) fn newly_held(&mut self) -> BTreeSet<ObjectName> {
+        let newly_held = std::mem::take(&mut self.newly_held);
+        self.owners.services(&newly_held)
     }
 
     /// Releases the addresses whose fence has begun and is on all Envoys, and those that have waited for too long.

@@ -113,7 +113,7 @@ fn an_address_with_a_new_owner_waits_for_its_fence() {
     assert!(fences.release(None, at(4000)).is_empty(), "nothing is published");
     assert!(release(&mut fences, true, 4000));
     assert!(!held(&fences, A));
-    assert_eq!((fences.held_back().len(), fences.unacknowledged()), (0, 0));
+    assert_eq!((fences.held_back(), fences.unacknowledged()), (0, 0));
     assert!(fences.desired_list(LIFE, at(4000)).is_none());
 }
 
@@ -272,9 +272,9 @@ fn a_change_without_room_is_forgotten_with_its_release() {
     assert_eq!((list.len(), dropped), (5000, 1));
     fences.set_list(list, at(0));
     assert!(fences.desired_list(LIFE, at(0)).is_none(), "there is no room for more");
-    assert_eq!(fences.held_back().len(), 5001);
+    assert_eq!(fences.held_back(), 5001);
     release(&mut fences, false, 5000);
-    assert!(fences.held_back().is_empty());
+    assert!(!fences.holds_any());
     looked::take_count();
     assert!(fences.desired_list(LIFE, at(5000)).is_none());
     assert_eq!(looked::take_count(), 0, "it is forgotten");
@@ -360,9 +360,9 @@ fn many_pods_at_once_take_one_turn() {
         let millis = 3000 * u64::try_from(turn).unwrap();
         fences.observe(&port, &many(0, owner), at(millis));
         assert!(publish(&mut fences, millis));
-        assert_eq!(fences.held_back().len(), 1000);
+        assert_eq!(fences.held_back(), 1000);
         release(&mut fences, true, millis + 2500);
-        assert_eq!((fences.held_back().len(), fences.unacknowledged()), (0, 0));
+        assert_eq!((fences.held_back(), fences.unacknowledged()), (0, 0));
     }
     // The first turn was taken at 0.
     fences.observe(&port, &many(0, "11"), at(30_000));
@@ -373,7 +373,7 @@ fn many_pods_at_once_take_one_turn() {
         "addresses wait as long as for an Envoy"
     );
     assert!(release(&mut fences, true, 35_000));
-    assert_eq!((fences.held_back().len(), fences.unacknowledged()), (0, 1000));
+    assert_eq!((fences.held_back(), fences.unacknowledged()), (0, 1000));
     assert!(!fences.is_due(at(59_999)) && fences.is_due(at(60_000)));
     assert!(
         publish(&mut fences, 60_000),
@@ -595,8 +595,9 @@ fn each_address_that_was_held_back_looked_at_all_ports_and_fences() {
         }
     }
     looked::take_count();
-    assert_eq!(fences.incomplete().len(), MANY);
+    assert_eq!(fences.newly_held().len(), MANY);
     assert!((1..=2 * MANY).contains(&looked::take_count()));
+    assert!(fences.newly_held().is_empty(), "all Services are published again");
     let list = keep(&mut fences, 0).config();
     let published = PublishedFences {
         fences: &list,
