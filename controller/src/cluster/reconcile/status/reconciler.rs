@@ -305,6 +305,10 @@ impl StatusReconciler {
         for of in &equal {
             self.unequal.remove(of);
             self.failed.remove(of);
+            let observed = self.observed.objects.get(&of.0);
+            if observed.is_none_or(|observed| !observed.contains_key(&of.1)) {
+                self.written.remove(of);
+            }
         }
         jobs
     }
