@@ -1,25 +1,19 @@
 //! What the sessions of islands have in common with those of others although nothing joins them: cookies of which a
-//! client keeps one alone, and the first digits of the hashes of policies.
+//! client keeps only one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-
-use limpet_api::Text;
 
 use super::partition::Island;
 use crate::few::FewMap;
 use crate::graph::Hostname;
 use crate::sessions::Elsewhere;
-use crate::sessions::{CookiePlace, InCommon, PolicyId, WrittenCookie, wider_places};
+use crate::sessions::{CookiePlace, InCommon, WrittenCookie, wider_places};
 
 /// Of all islands.
 #[derive(Debug, Default)]
 pub(super) struct Common {
-    /// How many digits a short name of a policy has.
-    digits: usize,
     /// By name and path.
     cookies: HashMap<(String, String), BTreeMap<CookiePlace, Writers>>,
-    /// By short name, the digests, and who has such a policy.
-    policies: HashMap<Text, BTreeMap<String, BTreeSet<Island>>>,
 }
 
 /// As `Since` in `shared_names.rs`.
@@ -44,56 +38,21 @@ struct Writers {
 pub(super) struct Difference {
     /// How often each cookie was added, less how often it was removed.
     cookies: BTreeMap<WrittenCookie, isize>,
-    /// Whether the policies with a short name were several.
-    policies: BTreeMap<Text, bool>,
 }
 
 impl Common {
-    pub(super) fn new(digits: usize) -> Self {
-        Self {
-            digits,
-            ..Self::default()
-        }
-    }
-
     pub(super) fn put_in(&mut self, island: Island, all: &InCommon, difference: &mut Difference) {
-        for (cookie, _) in &all.cookies {
+        for (cookie, _) in all {
             self.count(island, cookie, true);
             *difference.cookies.entry(cookie.clone()).or_default() += 1;
-        }
-        for (id, _) in &all.policies {
-            let short = id.with_digits(self.digits);
-            difference.note(&short, self.is_crowded(&short));
-            let of_digest = self.policies.entry(short).or_default().entry(id.digest.clone());
-            of_digest.or_default().insert(island);
         }
     }
 
     pub(super) fn take_out(&mut self, island: Island, all: &InCommon, difference: &mut Difference) {
-        for (cookie, _) in &all.cookies {
+        for (cookie, _) in all {
             self.count(island, cookie, false);
             *difference.cookies.entry(cookie.clone()).or_default() -= 1;
         }
-        for (id, _) in &all.policies {
-            let short = id.with_digits(self.digits);
-            difference.note(&short, self.is_crowded(&short));
-            let Some(digests) = self.policies.get_mut(&short) else {
-                continue;
-            };
-            if let Some(islands) = digests.get_mut(&id.digest) {
-                islands.remove(&island);
-                if islands.is_empty() {
-                    digests.remove(&id.digest);
-                }
-            }
-            if digests.is_empty() {
-                self.policies.remove(&short);
-            }
-        }
-    }
-
-    fn is_crowded(&self, short: &str) -> bool {
-        self.policies.get(short).is_some_and(|digests| digests.len() > 1)
     }
 
     fn count(&mut self, island: Island, cookie: &WrittenCookie, more: bool) {
@@ -119,7 +78,7 @@ impl Common {
 
     /// Whether what these sessions have in common with others is still what it was when they were built.
     pub(super) fn agrees(&self, all: &InCommon) -> bool {
-        let own: HashSet<&str> = all.cookies.iter().map(|(cookie, _)| &*cookie.since.1).collect();
+        let own: HashSet<&str> = all.iter().map(|(cookie, _)| &*cookie.since.1).collect();
         self.agrees_without(|scope| own.contains(scope), all)
     }
 
@@ -133,11 +92,7 @@ impl Common {
             });
             known.as_ref() == oldest
         };
-        let is_named = |(id, name): &(PolicyId, Text)| {
-            let short = id.with_digits(self.digits);
-            (*name == short) != self.is_crowded(&short)
-        };
-        all.cookies.iter().all(&mut is_same) && all.policies.iter().all(is_named)
+        all.iter().all(&mut is_same)
     }
 
     /// The oldest scope that writes the cookie and is older than its own, of the oldest among those at each host.
@@ -177,12 +132,6 @@ impl Common {
             let within = hosts.filter(|(host, _)| wider_places(host).any(|host| changed.contains(&host)));
             within.for_each(|(_, writers)| concerned.extend(writers.islands.keys()));
         }
-        for (short, was_crowded) in &difference.policies {
-            if self.is_crowded(short) != *was_crowded {
-                let digests = self.policies.get(short).into_iter().flat_map(BTreeMap::values);
-                concerned.extend(digests.flatten());
-            }
-        }
         concerned
     }
 }
@@ -192,19 +141,6 @@ impl Elsewhere for Common {
     fn older(&self, cookie: &WrittenCookie) -> Option<(String, String)> {
         let is_other = |since: &&OwnedSince| since.1 != cookie.since.1;
         self.oldest(cookie, |scopes| scopes.keys().find(is_other)).cloned()
-    }
-
-    fn has_policy(&self, short: &str, digest: &str) -> bool {
-        let digests = self.policies.get(short).into_iter().flat_map(BTreeMap::keys);
-        { digests }.any(|other| other != digest)
-    }
-}
-
-impl Difference {
-    fn note(&mut self, short: &str, is_crowded: bool) {
-        if !self.policies.contains_key(short) {
-            self.policies.insert(short.into(), is_crowded);
-        }
     }
 }
 
@@ -245,10 +181,10 @@ mod tests {
     #[test]
     fn many_rules_with_one_cookie_each_read_the_scopes_of_all() {
         const RULES: usize = 500;
-        let mut common = Common::new(8);
+        let mut common = Common::default();
         let mut all = InCommon::default();
         for rule in 0..RULES {
-            all.cookies.push((written("a.example", &format!("m/{rule:04}")), None));
+            all.push((written("a.example", &format!("m/{rule:04}")), None));
         }
         common.put_in(1, &all, &mut Difference::default());
         let reads = Cell::new(0);

@@ -54,6 +54,7 @@ struct OfGateway {
 pub(super) struct Part {
     pub(super) in_common: InCommon,
     members: Box<[Arc<Member>]>,
+    policies: Box<[Text]>,
     clusters: Box<[ClusterName]>,
     rules: Box<[RuleName]>,
     hosts: Box<[(ListenerId, Hostname)]>,
@@ -111,7 +112,7 @@ impl Merged {
             }
             self.join_led_from(service);
         }
-        for (_, policy) in &part.in_common.policies {
+        for policy in &part.policies {
             if less(&mut self.policies, policy) {
                 self.graph.policies.remove(policy);
             }
@@ -248,6 +249,7 @@ impl Merged {
         self.graph.clusters.extend(graph.clusters.clone());
         part.rules = graph.rules.keys().cloned().collect();
         self.graph.rules.extend(graph.rules.clone());
+        part.policies = graph.policies.keys().cloned().collect();
         for (name, policy) in &graph.policies {
             let islands = self.policies.entry(name.clone()).or_default();
             *islands += 1;

@@ -3,7 +3,7 @@
 //! Objects fall into islands: what has to do with each other in any way (`links`) is in one (`partition`). An island is
 //! built as all objects are, by the same code, of its own objects and of those that it reads (`restrict`). What an
 //! island makes is put in the place of what it made before (`merge`). What islands have in common although nothing
-//! joins them, a build asks for (`common`): names of policies, and cookies of which a client keeps one alone.
+//! joins them, a build asks for (`common`): cookies of which a client keeps only one.
 //!
 //! So a build costs what changed (`changes`) with the islands around it. Some changes concern all islands: of the
 //! settings and of GatewayClasses. Those of a Gateway concern all of its routes.
@@ -40,8 +40,8 @@ use merge::{Merged, Part};
 use partition::{Island, Partition, Settled};
 use restrict::restricted;
 
-/// How often islands are built at most until they agree about what they have in common. More than three times are not
-/// needed: which cookies an island writes does not depend on others, and names of policies depend on cookies alone.
+/// How often islands are built at most until they agree about what they have in common. More than twice is not needed:
+/// which cookies an island writes does not depend on others.
 const MOST_ROUNDS: usize = 8;
 
 /// Builds as [`build`](super::build) does, and keeps the results of its parts for the next time.
@@ -82,7 +82,7 @@ impl Incremental {
             settings: None,
             grants: Arc::default(),
             partition: Partition::default(),
-            common: Common::new(limits.digits),
+            common: Common::default(),
             parts: HashMap::new(),
             merged: Merged::default(),
             room: None,

@@ -5,16 +5,11 @@ use super::crowds::MANY;
 use crate::memory::MOST_BYTES;
 use limpet_api::ObjectRef;
 
-/// How many digits of the hash a name has, unless two names would be equal.
-const DIGITS: usize = 8;
-
 /// Numbers that tests change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// The greatest size of the memory.
     pub(crate) most_bytes: usize,
-    /// How many digits of the hash of a policy are in its name, unless two names would be equal.
-    pub(crate) digits: usize,
     /// How many cookies a host may have before a status says so.
     pub(crate) most_cookies: usize,
 }
@@ -23,7 +18,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             most_bytes: MOST_BYTES,
-            digits: DIGITS,
             most_cookies: MANY,
         }
     }
@@ -43,6 +37,4 @@ pub(crate) struct Context<'a> {
 pub(crate) trait Elsewhere {
     /// The oldest scope that writes this cookie as well and is older, with the time.
     fn older(&self, cookie: &WrittenCookie) -> Option<(String, String)>;
-    /// Whether a policy with another digest has this short name.
-    fn has_policy(&self, short: &str, digest: &str) -> bool;
 }

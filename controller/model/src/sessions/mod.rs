@@ -68,7 +68,6 @@ pub use defaults::check as check_defaults;
 pub(crate) use explain::Explained;
 pub(crate) use facts::{Place, RuleFacts, Schemes, Sessionless, Twins};
 pub use former::{LIFETIME as PRUNED_LIFETIME, NAME as PRUNED_NAME};
-pub(crate) use names::PolicyId;
 pub(super) use policy_status::{MAX_ANCESTORS, keep_oldest};
 pub use service_annotations::costs_of_deletion;
 pub(super) use service_annotations::{judged as judged_services, never_begins, problems as service_problems};
@@ -80,7 +79,7 @@ use backends::Backends;
 use crowds::Crowds;
 use explain::Explainer;
 use facts::services;
-use names::{Names, Policies};
+use names::Policies;
 use names_in_use::{CookieNotes, NamesInUse, since_of};
 use objects::{PolicyTargets, ValidPolicy};
 use policy::Draft;
@@ -112,22 +111,9 @@ pub(crate) struct Sessions {
     pub(crate) in_common: InCommon,
 }
 
-/// What sessions have in common with those of objects elsewhere, and what came of it. Not known where there are none.
-#[derive(Debug, Default)]
-pub(crate) struct InCommon {
-    /// The cookies that they write, and the oldest scope elsewhere that writes them as well and is older.
-    pub(crate) cookies: Vec<(WrittenCookie, Option<(String, String)>)>,
-    /// Their policies, each with its name.
-    pub(crate) policies: Vec<(PolicyId, Text)>,
-}
-
-impl InCommon {
-    /// Gives room back: it is kept for as long as the objects.
-    fn shrink(&mut self) {
-        self.cookies.shrink_to_fit();
-        self.policies.shrink_to_fit();
-    }
-}
+/// The cookies that sessions write, and the oldest scope elsewhere that writes them as well and is older. Not known
+/// where there are no other objects.
+pub(crate) type InCommon = Vec<(WrittenCookie, Option<(String, String)>)>;
 
 /// The session of one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,7 +168,9 @@ pub(crate) fn sessions(
 
     let used = used_backends(objects, &chosen, &backends);
     let mut in_common = InCommon::default();
-    let names_in_use = NamesInUse::find(&chosen, &used, context, &mut in_common.cookies);
+    let names_in_use = NamesInUse::find(&chosen, &used, context, &mut in_common);
+    // It is kept for as long as the objects.
+    in_common.shrink_to_fit();
     let per_scope = per_scope(&chosen, &names_in_use);
     let crowds = Crowds::find(&chosen, &per_scope, &used, context.limits.most_cookies);
     let cookie_notes = CookieNotes::new(&names_in_use, &crowds);
@@ -191,12 +179,10 @@ pub(crate) fn sessions(
     let of_rules = emit_rules(&chosen, &per_scope, &mut emitted);
     let of_backends = emit_backends(&used, &names_in_use, &mut emitted);
     let of_services = emit_affinities(&chosen, &affinities, &mut emitted);
-    let (names, policies_by_name) = emitted.named(context, &mut in_common.policies);
-    in_common.shrink();
 
     let of_rule = |(rule, emitted): (&RuleChoice<'_>, Emitted)| RuleSession {
-        session: emitted.session(rule, &backends, &names),
-        by_path: emitted.by_path(rule, &names),
+        session: emitted.session(rule, &backends),
+        by_path: emitted.by_path(rule),
         asked_by: asked_by(rule, &backends),
         problems: rule.problems.clone(),
         notes: notes(objects, settings, rule, &cookie_notes),
@@ -209,16 +195,16 @@ pub(crate) fn sessions(
     let explainer = Explainer {
         chooser: &chooser,
         used: &used,
-        policies: &policies_by_name,
+        policies: &emitted.by_name,
         stand_ins: &objects.stand_ins,
     };
     Sessions {
         explained: explainer.rules(context.explained, &chosen, &of_rules),
         judged: judged::judged(objects, &policies, &backends, &chosen),
         rules: of_rules,
-        destinations: destinations(of_backends, &names),
-        affinities: affinity_policies(of_services, &names),
-        policies: policies_by_name,
+        destinations: destinations(of_backends),
+        affinities: affinity_policies(of_services),
+        policies: emitted.by_name,
         session_policies: statuses.reports(&chosen, &cookie_notes),
         backends: reports,
         without_status,
@@ -294,14 +280,14 @@ pub(crate) fn notes_on(rules: &[RuleSession]) -> impl Iterator<Item = &str> {
 
 /// The policies of a rule.
 struct Emitted {
-    all: Option<PolicyId>,
-    each: BTreeMap<PathMatch, PolicyId>,
+    all: Option<Text>,
+    each: BTreeMap<PathMatch, Text>,
 }
 
 impl Emitted {
-    fn session(&self, rule: &RuleChoice<'_>, backends: &Backends, names: &Names) -> Session {
+    fn session(&self, rule: &RuleChoice<'_>, backends: &Backends) -> Session {
         match (&self.all, rule.source) {
-            (Some(policy), _) => rule.scope.session(names.of(policy)),
+            (Some(policy), _) => rule.scope.session(policy.clone()),
             (None, Source::Destinations) if !rule.is_without() && !backends.with_sessions(rule.facts).is_empty() => {
                 Session::Destinations
             }
@@ -310,9 +296,9 @@ impl Emitted {
         }
     }
 
-    fn by_path(&self, rule: &RuleChoice<'_>, names: &Names) -> BTreeMap<PathMatch, Session> {
+    fn by_path(&self, rule: &RuleChoice<'_>) -> BTreeMap<PathMatch, Session> {
         let each = self.each.iter();
-        each.map(|(path, policy)| (path.clone(), rule.scope.session(names.of(policy))))
+        each.map(|(path, policy)| (path.clone(), rule.scope.session(policy.clone())))
             .collect()
     }
 }
@@ -390,7 +376,7 @@ fn emit_backends<'a>(
     used: &BTreeMap<&'a ObjectName, UsedBackend<'a>>,
     names_in_use: &NamesInUse<'_>,
     emitted: &mut Policies,
-) -> Vec<(&'a ObjectName, PolicyId)> {
+) -> Vec<(&'a ObjectName, Text)> {
     let emit = |(name, backend): (&&'a ObjectName, &UsedBackend<'_>)| {
         let shares_name = names_in_use.older_than_backend(name).is_some();
         (
@@ -405,24 +391,24 @@ fn emit_affinities<'a>(
     chosen: &'a [RuleChoice<'a>],
     affinities: &Affinities,
     emitted: &mut Policies,
-) -> Vec<(&'a ObjectName, PolicyId)> {
+) -> Vec<(&'a ObjectName, Text)> {
     let used = used_affinities(chosen, affinities).into_iter();
     used.map(|(name, timeout)| (name, emitted.add(affinity::policy(timeout))))
         .collect()
 }
 
 /// The sessions of XBackends, with the names of their policies.
-fn destinations(emitted: Vec<(&ObjectName, PolicyId)>, names: &Names) -> BTreeMap<ObjectName, SessionUse> {
-    let session = |(name, policy): (&ObjectName, PolicyId)| {
-        let (policy, scope) = (names.of(&policy), backends::scope(name).into());
+fn destinations(emitted: Vec<(&ObjectName, Text)>) -> BTreeMap<ObjectName, SessionUse> {
+    let session = |(name, policy): (&ObjectName, Text)| {
+        let scope = backends::scope(name).into();
         (name.clone(), SessionUse { policy, scope })
     };
     emitted.into_iter().map(session).collect()
 }
 
 /// The names of the policies of Services.
-fn affinity_policies(emitted: Vec<(&ObjectName, PolicyId)>, names: &Names) -> BTreeMap<ObjectName, Text> {
-    let affinity = |(name, policy): (&ObjectName, PolicyId)| (name.clone(), names.of(&policy));
+fn affinity_policies(emitted: Vec<(&ObjectName, Text)>) -> BTreeMap<ObjectName, Text> {
+    let affinity = |(name, policy): (&ObjectName, Text)| (name.clone(), policy);
     emitted.into_iter().map(affinity).collect()
 }
 

@@ -41,11 +41,10 @@ fn settings(seed: u64) -> Settings {
     }
 }
 
-/// So few digits that names of policies collide, and sometimes so little room that something is forgotten.
+/// Sometimes so little room that something is forgotten.
 fn context(seed: u64) -> Context<'static> {
     Context {
         limits: Limits {
-            digits: 1,
             most_bytes: if seed.is_multiple_of(3) { 1_000 } else { MOST_BYTES },
             most_cookies: 2,
         },
