@@ -1,5 +1,5 @@
-//! Each target that `make help` lists is part of what runs without a person, or CONTRIBUTING.md says who runs it. What
-//! a target starts ends with make.
+//! Each target that `make help` lists is part of what runs without a person, or design/testing.md says when to run it.
+//! A target ends what it starts when make ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,8 +14,9 @@ use limpet_repo_tests::checkout;
 
 /// What CI and a release run.
 const RUN: [&str; 4] = ["check", "test", "test-all", "e2e-node"];
-/// The heading in CONTRIBUTING.md below which the others are.
-const BY_HAND: &str = "### By hand";
+/// The page that lists the others, and the heading above them.
+const PAGE: &str = "design/testing.md";
+const BY_HAND: &str = "## By hand";
 
 /// The targets, each with what it names, and those that `make help` lists.
 fn targets(makefile: &str) -> (BTreeMap<&str, String>, BTreeSet<&str>) {
@@ -78,7 +79,7 @@ fn a_target_that_no_run_covers_rots() {
         .unwrap()
         .replace("\\\n", " ");
     let left_out = left_out(&makefile).unwrap();
-    let page = fs::read_to_string(checkout().join("CONTRIBUTING.md")).unwrap();
+    let page = fs::read_to_string(checkout().join(PAGE)).unwrap();
     let (_, list) = page.split_once(BY_HAND).unwrap();
     let list = list.split("\n## ").next().unwrap_or_default();
     let by_hand = list
@@ -87,7 +88,7 @@ fn a_target_that_no_run_covers_rots() {
     assert_eq!(
         left_out,
         by_hand.collect(),
-        "left: targets that no run covers; right: those that CONTRIBUTING.md lists"
+        "left: targets that no run covers; right: those that design/testing.md lists"
     );
 }
 
