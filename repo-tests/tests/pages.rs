@@ -141,9 +141,88 @@ fn every_block_says_what_it_is() {
 }
 
 #[test]
-fn the_readme_has_at_most_150_lines() {
-    let lines = read("README.md").lines().count();
-    assert!(lines <= 150, "README.md has {lines} lines");
+fn a_page_that_people_begin_with_has_over_150_lines() {
+    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let lines = read(page).lines().count();
+        assert!(lines <= 150, "{page} has {lines} lines");
+    }
+}
+
+/// The words in code of a page, without those in blocks.
+fn code_words(page: &str) -> BTreeSet<&str> {
+    let mut in_block = false;
+    let prose = page.lines().filter(|line| {
+        let is_fence = line.starts_with("```");
+        in_block ^= is_fence;
+        !in_block && !is_fence
+    });
+    prose.flat_map(|line| line.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn architecture_names_a_type_that_is_gone() {
+    let page = read("ARCHITECTURE.md");
+    let (_, terms) = page.split_once("\n## Terms\n").unwrap();
+    let terms = terms.split("\n## ").next().unwrap();
+    let is_type = |word: &&str| {
+        word.starts_with(|first: char| first.is_ascii_uppercase())
+            && word.chars().all(|character| character.is_ascii_alphanumeric())
+    };
+    let named: BTreeSet<&str> = code_words(terms).into_iter().filter(is_type).collect();
+    assert!(named.len() > 50, "{named:?}");
+    let root = checkout();
+    let mut defined = BTreeSet::new();
+    for path in files(&root).unwrap() {
+        let is_source = path.starts_with("filter") || path.starts_with("controller");
+        if !is_source || path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let source = fs::read_to_string(root.join(&path)).unwrap();
+        for kind in ["struct ", "enum ", "trait ", "type "] {
+            for (at, _) in source.match_indices(kind) {
+                let name = source.get(at + kind.len()..).unwrap_or_default();
+                let end = name.find(|character: char| !character.is_ascii_alphanumeric());
+                defined.extend(end.and_then(|end| name.get(..end)).map(str::to_owned));
+            }
+        }
+    }
+    let gone: Vec<&str> = named.into_iter().filter(|name| !defined.contains(*name)).collect();
+    assert!(gone.is_empty(), "no type has the name {gone:?}");
+}
+
+#[test]
+fn a_page_for_engineers_names_a_file_that_is_gone() {
+    let root = checkout();
+    let folders: BTreeSet<PathBuf> = files(&root)
+        .unwrap()
+        .iter()
+        .filter_map(|path| path.iter().next().map(PathBuf::from))
+        .collect();
+    let mut gone = Vec::new();
+    let mut named = 0;
+    for name in [
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "design/recipes.md",
+        "design/good-first-issues.md",
+    ] {
+        let page = read(name);
+        for word in code_words(&page) {
+            // Words in angle brackets and asterisks stand for several files.
+            let is_one = !word.contains(['<', ' ', '*']) && word.contains('/');
+            let is_ours = is_one
+                && Path::new(word)
+                    .iter()
+                    .next()
+                    .is_some_and(|first| folders.contains(Path::new(first)));
+            named += usize::from(is_ours);
+            if is_ours && !root.join(word).exists() {
+                gone.push(format!("{name}: {word}"));
+            }
+        }
+    }
+    assert!(gone.is_empty(), "{gone:#?}");
+    assert!(named > 80, "only {named} files were found");
 }
 
 /// The end-to-end tests hold that page to the real products.
