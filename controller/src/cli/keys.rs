@@ -102,7 +102,7 @@ pub(crate) struct LifeArgs {
     /// a token under its policies
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<String>,
-    /// The longest life of a token [default: that of the default `maxIdle`: 168h, a tenth of it, and a minute]
+    /// The longest life of a token [default: 184h49m, for the default `maxIdle`]
     #[arg(long, value_name = "DURATION", conflicts_with = "config")]
     pub(crate) longest_life: Option<GatewayDuration>,
 }
