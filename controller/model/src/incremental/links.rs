@@ -32,8 +32,8 @@ pub(super) enum Member {
 pub(super) enum Link {
     /// What has this name among what rules lead to and policies target, of whatever kind.
     Backend(ObjectName),
-    /// The Service of this name and its policies of TLS, as `IngressRoute`s read them: routes that lead there as well do
-    /// not concern these.
+    /// The Service of this name and its policies of TLS, as `IngressRoute`s read them: routes that lead there do not
+    /// concern these.
     Reached(ObjectName),
     /// Routes of this name, as targets of policies.
     Route(ObjectName),

@@ -11,8 +11,8 @@ const MAX_STEM: usize = 111;
 /// The bytes of the hash in a name: so many that no policy can be made which has the name of another one.
 const BYTES: usize = 8;
 
-/// Policies by their names, each once: `<session name>-<16 hexadecimal digits of a hash of its content>`. A name does not
-/// depend on other policies.
+/// Policies by their names, each once: `<session name>-<16 hexadecimal digits of a hash of its content>`. A name does
+/// not depend on other policies.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     pub(super) by_name: BTreeMap<Text, PolicyConfig>,
