@@ -188,7 +188,7 @@ impl Metrics {
         );
         registry.register(
             "xds_certificate_expiry_seconds",
-            "Seconds until the first certificate ends that the xDS server shows, trusts or is shown",
+            "Seconds until the earliest certificate of xDS expires",
             self.certificates.clone(),
         );
         registry.register(
