@@ -13,6 +13,9 @@ use limpet_api::{BackendTlsPolicySpec, BackendValidation, CaCertificateRef, Kind
 /// The longest hostname, by the definition.
 const MAX_HOSTNAME: usize = 253;
 
+/// The most bytes of PEM of several references together. Envoys have each combination as a secret of its own.
+const MOST_OF_SEVERAL: usize = 256 << 10;
+
 pub(super) fn read(objects: &Objects, name: &ObjectName, object: &Object<BackendTlsPolicySpec>) -> Content {
     let problems = problems(object);
     if !problems.is_empty() {
@@ -133,10 +136,11 @@ fn resolve(
     policy: &ObjectName,
     refs: &[CaCertificateRef],
 ) -> (Result<TrustedAuthorities, Condition>, Condition) {
-    let mut found = Vec::new();
+    let mut found: Vec<&Authorities> = Vec::new();
     let mut bad: Vec<(&str, String)> = Vec::new();
     for (index, reference) in refs.iter().enumerate() {
-        match authorities(objects, policy, reference) {
+        let read = authorities(objects, policy, reference);
+        match read.and_then(|read| with_room(read, &found)) {
             Ok(authorities) => found.push(authorities),
             Err((reason, field, message)) => bad.push((
                 reason,
@@ -149,7 +153,7 @@ fn resolve(
         None => Condition::holds("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
         Some((reason, _)) => Condition::fails("ResolvedRefs", reason, messages.join("; ")),
     };
-    let trusted = match Authorities::joined(&found) {
+    let trusted = match Authorities::joined(found) {
         Some(authorities) => Ok(TrustedAuthorities::Certificates(authorities)),
         None => Err(Condition::fails(
             "Accepted",
@@ -160,12 +164,30 @@ fn resolve(
     (trusted, resolved)
 }
 
-/// The error has the reason, the field below the reference, and the message.
+/// The reason, the field below the reference, and the message.
+type BadReference = (&'static str, &'static str, String);
+
+/// These authorities, if there is room for them beside those of the references before.
+fn with_room<'a>(authorities: &'a Authorities, before: &[&Authorities]) -> Result<&'a Authorities, BadReference> {
+    let others = before.iter().filter(|other| **other != authorities);
+    let bytes = others
+        .map(|other| other.bytes())
+        .fold(authorities.bytes(), usize::saturating_add);
+    if before.is_empty() || bytes <= MOST_OF_SEVERAL {
+        return Ok(authorities);
+    }
+    let message = format!(
+        "expected at most {MOST_OF_SEVERAL} bytes of certificates in all ConfigMaps of caCertificateRefs, found {bytes} \
+         up to this one, which is left out: put the certificates into one ConfigMap"
+    );
+    Err(("InvalidCACertificateRef", ".name", message))
+}
+
 fn authorities<'a>(
     objects: &'a Objects,
     policy: &ObjectName,
     reference: &CaCertificateRef,
-) -> Result<&'a Authorities, (&'static str, &'static str, String)> {
+) -> Result<&'a Authorities, BadReference> {
     let CaCertificateRef { group, kind, name } = reference;
     if !group.is_empty() || kind != "ConfigMap" {
         let message = format!("expected a ConfigMap, found {kind} of group {group:?}");

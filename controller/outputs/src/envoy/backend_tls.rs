@@ -5,6 +5,8 @@
 //! refuses the secret, or does not have it yet, the backend cannot be reached. The name of the secret is made from its
 //! content, so a cluster never meets authorities of another time.
 
+use std::collections::BTreeMap;
+
 use envoy_types::pb::envoy::config::core::v3::{DataSource, TransportSocket, data_source, transport_socket};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
     CombinedCertificateValidationContext, ValidationContextType,
@@ -75,14 +77,20 @@ fn matcher(name: &SubjectAltName) -> SubjectAltNameMatcher {
     }
 }
 
-/// The secret that a cluster needs.
-pub(super) fn secret(cluster: &Cluster, options: &EnvoyOptions) -> Option<Secret> {
-    let authorities = &cluster.tls.as_ref()?.authorities;
+/// The secrets that clusters need, each once: many clusters have the same, which can be large.
+pub(super) fn secrets<'c>(clusters: impl Iterator<Item = &'c Cluster>, options: &EnvoyOptions) -> Vec<Secret> {
+    let authorities = clusters.filter_map(|cluster| Some(&cluster.tls.as_ref()?.authorities));
+    let by_name: BTreeMap<_, _> = authorities.map(|one| (authorities_secret(one), one)).collect();
+    let secrets = by_name.into_iter();
+    secrets
+        .map(|(name, authorities)| secret(name, authorities, options))
+        .collect()
+}
+
+fn secret(name: String, authorities: &TrustedAuthorities, options: &EnvoyOptions) -> Secret {
     let source = match authorities {
         TrustedAuthorities::System => data_source::Specifier::Filename(options.system_authorities.clone()),
-        TrustedAuthorities::Certificates(authorities) => {
-            data_source::Specifier::InlineString(authorities.pem().to_owned())
-        }
+        TrustedAuthorities::Certificates(authorities) => data_source::Specifier::InlineString(authorities.pem()),
     };
     let context = CertificateValidationContext {
         trusted_ca: Some(DataSource {
@@ -91,8 +99,8 @@ pub(super) fn secret(cluster: &Cluster, options: &EnvoyOptions) -> Option<Secret
         }),
         ..CertificateValidationContext::default()
     };
-    Some(Secret {
-        name: authorities_secret(authorities),
+    Secret {
+        name,
         r#type: Some(secret::Type::ValidationContext(context)),
-    })
+    }
 }

@@ -33,7 +33,7 @@ pub(super) mod routes;
 mod served;
 mod standalone;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source};
 use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
@@ -103,16 +103,10 @@ fn live(
     if options.elsewhere(gateway).is_some() {
         return (all, Vec::new());
     }
-    let mut secrets = BTreeMap::new();
-    for name in used.clusters() {
-        if let Some(cluster) = graph.clusters.get(name) {
-            all.push(cluster_resource(name, cluster, options));
-            let secret = backend_tls::secret(cluster, options);
-            secrets.extend(secret.map(|secret| (secret.name.clone(), secret)));
-        }
-    }
-    let secrets = secrets.into_iter();
-    all.extend(secrets.map(|(name, secret)| resource(ResourceType::Secret, &name, &secret)));
+    let clusters = || used.clusters().filter_map(|name| graph.clusters.get_key_value(name));
+    all.extend(clusters().map(|(name, cluster)| cluster_resource(name, cluster, options)));
+    let secrets = backend_tls::secrets(clusters().map(|(_, cluster)| &**cluster), options).into_iter();
+    all.extend(secrets.map(|secret| resource(ResourceType::Secret, &secret.name, &secret)));
     if let Some(cluster) = code::cluster(&options.filter) {
         all.push(resource(ResourceType::Cluster, &cluster.name, &cluster));
     }

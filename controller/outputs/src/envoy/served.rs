@@ -381,15 +381,17 @@ impl<'g> VirtualHostChange<'g> {
             }
         }
         clusters.extend(changes(&self.before.clusters, &self.after.clusters).map(|(name, ..)| name));
+        let mut made = Vec::new();
         for name in clusters {
             let Some(cluster) = self.after.clusters.get(name).filter(|_| used.has_cluster(name)) else {
                 resources.remove(ResourceType::Cluster, &name.0);
                 continue;
             };
             resources.insert(cluster_resource(name, cluster, options));
-            if let Some(secret) = backend_tls::secret(cluster, options) {
-                resources.insert(resource(ResourceType::Secret, &secret.name, &secret));
-            }
+            made.push(&**cluster);
+        }
+        for secret in backend_tls::secrets(made.into_iter(), options) {
+            resources.insert(resource(ResourceType::Secret, &secret.name, &secret));
         }
     }
 }

@@ -112,10 +112,11 @@ impl Authority {
             .then(|| authority(secret, NEXT_CERTIFICATE, NEXT_KEY))
             .transpose()?;
         let next = next.map(|(pair, _)| pair);
-        let trusted =
-            kube::authorities(&text(secret, TRUSTED)?).map_err(|error| BrokenAuthority(format!("data: {error}")))?;
+        let trusted = kube::authorities(&text(secret, TRUSTED)?)
+            .map_err(|error| BrokenAuthority(format!("data: {error}")))?
+            .pem();
         for (field, pair) in [(CERTIFICATE, Some(&signing)), (NEXT_CERTIFICATE, next.as_ref())] {
-            if pair.is_some_and(|pair| !trusted.pem().contains(&pair.certificate)) {
+            if pair.is_some_and(|pair| !trusted.contains(&pair.certificate)) {
                 return Err(BrokenAuthority(format!(
                     "data[{TRUSTED}]: expected the certificate in {field} among others"
                 )));
@@ -125,7 +126,7 @@ impl Authority {
             signing,
             validity,
             next,
-            trusted: trusted.pem().to_owned(),
+            trusted,
             rotation_request: own_secret::rotation_request(secret),
         })
     }
@@ -236,7 +237,7 @@ fn authority(
     let expected = |what: &str| BrokenAuthority(format!("data[{certificate}]: expected {what}"));
     let one = || expected("the certificate of one authority");
     let (chain, key_text) = (text(secret, certificate)?, text(secret, key)?);
-    let pem = kube::authorities(&chain).map_err(|_| one())?.pem().to_owned();
+    let pem = kube::authorities(&chain).map_err(|_| one())?.pem();
     let ders: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).flatten().collect();
     let [der] = ders.as_slice() else {
         return Err(one());
