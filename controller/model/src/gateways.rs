@@ -1,10 +1,12 @@
 //! `GatewayClass` and `Gateway`: which listeners serve, and why the others do not.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::envoys::{ADMIN_PORT, Envoys, Layer, READY_PORT, envoys, of_class, speaks_http};
 use super::grants::Referrer;
 use super::graph::Hostname;
+use super::parameters_room::ParametersRoom;
 use super::references::References;
 use super::reports::{Address, ClassReport, Condition, GatewayReport, ListenerReport};
 use super::unread::{Unread, no_effect};
@@ -102,9 +104,15 @@ pub(super) fn gateways<'a>(
         .gateways
         .iter()
         .filter(|(_, gateway)| classes.contains(gateway.spec.gateway_class_name.as_str()));
+    let room = objects.parameters_room.clone().unwrap_or_else(|| {
+        let mut room = ParametersRoom::default();
+        let is_ours = |class: &str| settings.managed.is_some() && classes.contains(class);
+        room.catch_up(&objects.gateways, &objects.envoy_deployments, is_ours);
+        Arc::new(room)
+    });
     let read = |object| {
         if settings.judges() {
-            gateway(object, objects, references, settings)
+            gateway(object, objects, references, (settings, &room))
         } else {
             somebody_elses(object)
         }
@@ -148,7 +156,7 @@ fn gateway<'a>(
     object: &'a Object<GatewaySpec>,
     objects: &Objects,
     references: &References<'_>,
-    settings: &Settings,
+    (settings, room): (&Settings, &ParametersRoom),
 ) -> GatewayState<'a> {
     let unread = Unread::new(&object.unread);
     // A listener that asks for client certificates must not be served without checking them.
@@ -163,7 +171,14 @@ fn gateway<'a>(
     let malformed = object.malformed.as_ref();
     let malformed = malformed.map(|error| Condition::fails("Accepted", "Invalid", error.to_string()));
     let refused = malformed.or(tls).or_else(|| addresses::unsupported(&object.spec));
-    let (mut envoys, wrong) = envoys(object, class_layer(object, objects), objects, settings);
+    let (mut envoys, mut wrong) = envoys(object, class_layer(object, objects), objects, settings);
+    if envoys.deployment.is_some()
+        && let Some(lacks) = room.lacks(&object.meta.object_name())
+    {
+        wrong = Some(lacks);
+        envoys.deployment = None;
+        envoys.unchanged = true;
+    }
     // What is there stays until the mistake is mended.
     envoys.unchanged |= object.malformed.is_some();
     let parameters = wrong.map(|message| Condition::fails("Accepted", "InvalidParameters", message));

@@ -37,6 +37,7 @@ mod maps;
 mod memory;
 mod memory_room;
 mod objects;
+mod parameters_room;
 mod pod_labels;
 mod problem;
 mod references;

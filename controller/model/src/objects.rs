@@ -10,6 +10,7 @@ use super::endpoints::Readiness;
 use super::grant_index::GrantIndex;
 use super::maps::{Map, changed};
 use super::memory::Memory;
+use super::parameters_room::ParametersRoom;
 use limpet_api::{
     BackendRef, BackendTlsPolicySpec, CertificateDelegationSpec, DecodeError, EnvoyDeploymentSpec, GatewayClassSpec,
     GatewaySpec, GrpcRouteSpec, HttpRouteSpec, IngressRouteSpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef,
@@ -66,6 +67,8 @@ pub struct Objects {
     pub(crate) stand_ins: BTreeMap<ObjectRef, StandIn>,
     /// What all grants permit, where `reference_grants` are not all.
     pub(crate) grants: Option<Arc<GrantIndex>>,
+    /// For which parameters there is room, where `gateways` are not all.
+    pub(crate) parameters_room: Option<Arc<ParametersRoom>>,
 }
 
 /// A route that Envoys refused, although it passed all checks here.

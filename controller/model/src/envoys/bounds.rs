@@ -11,6 +11,8 @@ use serde_json::ser::Formatter;
 const BYTES: usize = 64 << 10;
 /// The most items of all lists of a part together. Most Pods with many sidecars have less than 100.
 const ITEMS: usize = 1000;
+/// The most keys of all maps of a part together. Each takes much more memory than its bytes.
+const KEYS: usize = 2000;
 
 /// Refuses a part that is too large, and looks no further than to the bound. `field` is its name.
 ///
@@ -18,7 +20,11 @@ const ITEMS: usize = 1000;
 /// With the field.
 pub(super) fn check(field: &str, part: &impl Serialize) -> Result<(), String> {
     let rest = Rest { bytes: BYTES };
-    let mut serializer = Serializer::with_formatter(rest, Items { rest: ITEMS });
+    let items = Items {
+        rest: ITEMS,
+        keys: KEYS,
+    };
+    let mut serializer = Serializer::with_formatter(rest, items);
     let written = part.serialize(&mut serializer);
     written.map_err(|error| {
         format!(
@@ -45,15 +51,22 @@ impl Write for Rest {
     }
 }
 
-/// How many items may follow.
+/// How many items and keys may follow.
 struct Items {
     rest: usize,
+    keys: usize,
 }
 
 impl Formatter for Items {
     fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         let rest = self.rest.checked_sub(1);
         self.rest = rest.ok_or_else(|| io::Error::other(format!("{ITEMS} items in all its lists together")))?;
+        if first { Ok(()) } else { writer.write_all(b",") }
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        let keys = self.keys.checked_sub(1);
+        self.keys = keys.ok_or_else(|| io::Error::other(format!("{KEYS} keys in all its maps together")))?;
         if first { Ok(()) } else { writer.write_all(b",") }
     }
 }
@@ -80,5 +93,16 @@ mod tests {
         let part = |items: usize| json!({"a": [[], vec![1; items - 3]], "b": {"c": [1]}});
         assert_eq!(check("spec.pod", &part(ITEMS)), Ok(()));
         refused(&part(ITEMS + 1), "1000 items in all its lists together");
+    }
+
+    #[test]
+    fn keys_of_maps_were_not_counted() {
+        let map = |keys: usize| {
+            (0..keys)
+                .map(|key| (key.to_string(), json!({"a": 1})))
+                .collect::<Value>()
+        };
+        assert_eq!(check("spec.pod", &map(KEYS / 2)), Ok(()));
+        refused(&map(KEYS / 2 + 1), "2000 keys in all its maps together");
     }
 }

@@ -20,7 +20,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use limpet_api::{Kind, ObjectName};
+use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::build::{Built, MOST_BUILDS, build_with_stand_ins, build_within};
 use super::gone_classes;
@@ -164,8 +164,25 @@ impl Incremental {
                 self.partition.set(member, links);
             }
         }
-        let changes = Changes::between(&self.objects, objects, &self.merged.graph.memory);
-        self.objects = objects.clone();
+        let mut changes = Changes::between(&self.objects, objects, &self.merged.graph.memory);
+        let is_ours = |class: &str| {
+            let class = objects
+                .gateway_classes
+                .get(class)
+                .filter(|_| settings.managed.is_some());
+            class.is_some_and(|class| settings.reads(&class.spec.controller_name))
+        };
+        let mut room = self.objects.parameters_room.take().unwrap_or_default();
+        let gateways = Arc::make_mut(&mut room).catch_up(&objects.gateways, &objects.envoy_deployments, is_ours);
+        let kind = Kind::Gateway;
+        let gateways = gateways.into_iter();
+        changes
+            .members
+            .extend(gateways.map(|name| Member::Object(ObjectRef { kind, name })));
+        self.objects = Objects {
+            parameters_room: Some(room),
+            ..objects.clone()
+        };
         self.note(changes, settings);
         let mut is_settled = false;
         for _ in 0..MOST_ROUNDS {

@@ -31,6 +31,7 @@ pub(super) fn restricted(
         memory: all.memory.clone(),
         quarantined: all.quarantined.clone(),
         grants: Some(Arc::clone(grants)),
+        parameters_room: all.parameters_room.clone(),
         ..Objects::default()
     };
     for member in partition.members(island) {

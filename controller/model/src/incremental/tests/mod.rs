@@ -1,5 +1,6 @@
 //! The same from a build of what changed as from a build of everything, after each of many random changes.
 
+mod parameters;
 mod world;
 
 use std::collections::BTreeSet;
