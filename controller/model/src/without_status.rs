@@ -17,7 +17,7 @@ use limpet_api::{
 type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
 /// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that
-/// permit nothing, and annotations that nobody reads. Leaves the policies of others to them.
+/// permit nothing, delegations that are too long, and annotations that nobody reads. Leaves the policies of others to them.
 pub(super) fn add(
     objects: &Objects,
     settings: &Settings,
@@ -55,6 +55,10 @@ pub(super) fn add(
         let message = "contour.gateway of the controller's configuration: expected a name that no Gateway has, found \
                        that of this one; it is served, and no IngressRoute is";
         add(Kind::Gateway, &taken.gateway, "Invalid", vec![message.to_owned()]);
+    }
+    let delegations = settings.contour.iter().flat_map(|_| contour::long_delegations(objects));
+    for (name, problem) in delegations {
+        add(Kind::TlsCertificateDelegation, name, "Invalid", vec![problem]);
     }
     for (name, route) in &objects.http_routes {
         let mut problems = missing_parents(objects, settings, name, &route.spec.parent_refs);

@@ -36,6 +36,8 @@ use roots::Host;
 use services::Services;
 use tree::{Edge, Tree, Vertex};
 
+pub(super) use roots::too_long as long_delegations;
+
 /// The objects of our class.
 type Ours<'a> = BTreeMap<&'a ObjectName, &'a Object<IngressRouteSpec>>;
 /// What each of them says by itself.

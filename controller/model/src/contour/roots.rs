@@ -1,9 +1,9 @@
 //! Which objects have a host of their own, and its certificate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use limpet_api::{IngressRouteSpec, Object, ObjectName};
+use limpet_api::{CertificateDelegationSpec, IngressRouteSpec, Object, ObjectName};
 
 use super::go::quoted;
 use super::services::is_host_name;
@@ -54,6 +54,7 @@ pub(super) fn roots<'a>(
             (host.as_str(), joined(names.into_iter(), ", "))
         })
         .collect();
+    let delegated = Delegated::of(objects);
     let roots = ours.iter().filter_map(|(name, object)| {
         let fqdn = &object.spec.virtualhost.as_ref()?.fqdn;
         let host = if !may_be_root(name) {
@@ -64,7 +65,7 @@ pub(super) fn roots<'a>(
                 quoted(fqdn)
             ))
         } else {
-            host(name, object, objects, settings)
+            host(name, object, (objects, &delegated), settings)
         };
         Some((*name, host.map_err(Arc::from)))
     });
@@ -74,7 +75,7 @@ pub(super) fn roots<'a>(
 fn host(
     name: &ObjectName,
     object: &Object<IngressRouteSpec>,
-    objects: &Objects,
+    objects: (&Objects, &Delegated<'_>),
     settings: &ContourSettings,
 ) -> Result<Host, String> {
     let virtualhost = object.spec.virtualhost.as_ref();
@@ -101,7 +102,7 @@ fn host(
 fn tls(
     name: &ObjectName,
     object: &Object<IngressRouteSpec>,
-    objects: &Objects,
+    (objects, delegated): (&Objects, &Delegated<'_>),
     settings: &ContourSettings,
 ) -> Result<Option<Tls>, String> {
     let Some(tls) = object.spec.virtualhost.as_ref().and_then(|host| host.tls.as_ref()) else {
@@ -115,7 +116,7 @@ fn tls(
     if !matches!(objects.certificates.get(&secret), Some(Ok(_))) {
         return Err(format!("TLS Secret [{written}] not found or is malformed"));
     }
-    if secret.namespace != name.namespace && !is_delegated(objects, &secret, &name.namespace) {
+    if secret.namespace != name.namespace && !delegated.permits(&secret, &name.namespace) {
         return Err(format!("{written}: certificate delegation not permitted"));
     }
     let minimum = match tls.minimum_protocol_version.as_str() {
@@ -147,15 +148,148 @@ pub(super) fn secret(object: &ObjectName, written: &str) -> ObjectName {
     }
 }
 
-/// Whether a `TLSCertificateDelegation` beside the Secret permits its use in this namespace.
-fn is_delegated(objects: &Objects, secret: &ObjectName, namespace: &str) -> bool {
-    let first = ObjectName::new(&secret.namespace, "");
-    let of_namespace = objects.certificate_delegations.range(first..);
-    let of_namespace = of_namespace.take_while(|(name, _)| name.namespace == secret.namespace);
-    let mut delegations = of_namespace.flat_map(|(_, object)| &object.spec.delegations);
-    delegations.any(|delegation| {
+/// The most namespaces of all entries of a `TLSCertificateDelegation` that count. Every build reads them.
+const MOST_TARGETS: usize = 1000;
+
+/// Which Secrets may be used in which other namespaces: the namespace and the name of the Secret, and the other
+/// namespace. `*` means all. The objects are read once for all roots.
+struct Delegated<'a>(HashSet<(&'a str, &'a str, &'a str)>);
+
+impl<'a> Delegated<'a> {
+    fn of(objects: &'a Objects) -> Self {
+        let all = objects.certificate_delegations.iter();
+        Self(
+            all.flat_map(|(name, object)| targets(object).map(|(secret, target)| (&*name.namespace, secret, target)))
+                .collect(),
+        )
+    }
+
+    fn permits(&self, secret: &ObjectName, namespace: &str) -> bool {
+        ["*", namespace].iter().any(|target| {
+            #[cfg(test)]
+            crate::looked::at_one();
+            self.0.contains(&(&*secret.namespace, &*secret.name, *target))
+        })
+    }
+}
+
+/// The Secrets of a delegation, each with a namespace that may use it. `*` counts only by itself.
+fn targets(object: &Object<CertificateDelegationSpec>) -> impl Iterator<Item = (&str, &str)> {
+    let all = object.spec.delegations.iter().flat_map(|delegation| {
         let targets = &delegation.target_namespaces;
-        delegation.secret_name == secret.name
-            && (matches!(&**targets, [all] if all == "*") || targets.iter().any(|target| target == namespace))
+        let is_all = targets.len() == 1;
+        let targets = targets.iter().filter(move |target| is_all || *target != "*");
+        targets.map(|target| (&*delegation.secret_name, &**target))
+    });
+    all.take(MOST_TARGETS).inspect(|_| {
+        #[cfg(test)]
+        crate::looked::at_one();
     })
+}
+
+/// The delegations of which a part does not count.
+pub(crate) fn too_long(objects: &Objects) -> impl Iterator<Item = (&ObjectName, String)> {
+    objects.certificate_delegations.iter().filter_map(|(name, object)| {
+        let delegations = object.spec.delegations.iter();
+        let found: usize = delegations.map(|delegation| delegation.target_namespaces.len()).sum();
+        let message = || {
+            format!(
+                "spec.delegations: expected at most {MOST_TARGETS} targetNamespaces of all delegations together, found \
+                 {found}, of which only the first {MOST_TARGETS} count: write several TLSCertificateDelegations, or \
+                 targetNamespaces: [\"*\"]"
+            )
+        };
+        (found > MOST_TARGETS).then(|| (name, message()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::reports::IngressRouteStatus;
+    use crate::{Certificate, Reports, Settings, build, looked};
+
+    /// The Secret `certs/tls`, and a delegation of it to so many other namespaces and then to `shop`.
+    fn objects(others: usize) -> Objects {
+        let mut objects = Objects::default();
+        let certificate = Certificate {
+            chain: b"chain".to_vec().into(),
+            key: Arc::new(b"key".to_vec().into()),
+        };
+        let secret = ObjectName::new("certs", "tls");
+        objects.certificates.insert(secret, Ok(certificate));
+        let namespaces = (0..others).map(|index| format!("n{index}"));
+        let namespaces: Vec<String> = namespaces.chain(["shop".to_owned()]).collect();
+        let delegation = limpet_api::readable(&json!({
+            "metadata": {"namespace": "certs", "name": "d"},
+            "spec": {"delegations": [{"secretName": "tls", "targetNamespaces": namespaces}]},
+        }));
+        let name = ObjectName::new("certs", "d");
+        objects.certificate_delegations.insert(name, Arc::new(delegation));
+        objects
+    }
+
+    fn add_roots(objects: &mut Objects, number: usize) {
+        for index in 0..number {
+            let name = format!("r{index}");
+            let root = limpet_api::readable(&json!({
+                "metadata": {"namespace": "shop", "name": name},
+                "spec": {
+                    "virtualhost": {"fqdn": format!("{name}.example"), "tls": {"secretName": "certs/tls"}},
+                    "routes": [{"match": "/", "services": [{"name": "web", "port": 80}]}],
+                },
+            }));
+            objects
+                .ingress_routes
+                .insert(ObjectName::new("shop", &name), Arc::new(root));
+        }
+        let service = limpet_api::readable(&json!({
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"ports": [{"port": 80}]},
+        }));
+        let name = ObjectName::new("shop", "web");
+        objects.services.insert(name, Arc::new(service));
+    }
+
+    fn built(objects: &Objects) -> Reports {
+        let contour = serde_json::from_value(json!({"gateway": "limpet/contour"})).unwrap();
+        let settings = Settings {
+            contour: Some(contour),
+            ..Settings::default()
+        };
+        build(objects, &settings).1
+    }
+
+    #[test]
+    fn each_root_looked_at_all_delegations_of_a_namespace() {
+        const MANY: usize = 300;
+        let mut objects = objects(MANY);
+        add_roots(&mut objects, MANY);
+        looked::take();
+        let reports = built(&objects);
+        assert!((MANY..=10 * MANY).contains(&looked::take()));
+        let mut roots = reports.ingress_routes.values();
+        assert!(roots.all(|root| root.status == IngressRouteStatus::Valid));
+    }
+
+    #[test]
+    fn a_delegation_had_entries_without_end() {
+        let status = |others: usize| {
+            let mut objects = objects(others);
+            add_roots(&mut objects, 1);
+            let reports = built(&objects);
+            let told = reports.without_status.values().next().map(|one| one.message.clone());
+            (reports.ingress_routes.values().next().unwrap().status, told)
+        };
+        assert_eq!(status(MOST_TARGETS - 1), (IngressRouteStatus::Valid, None));
+        let (status, told) = status(MOST_TARGETS);
+        assert_eq!(status, IngressRouteStatus::Invalid);
+        let told = told.unwrap();
+        assert!(
+            told.starts_with("spec.delegations: expected at most 1000 targetNamespaces"),
+            "{told}"
+        );
+        assert!(told.contains("found 1001"), "{told}");
+    }
 }
