@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::graph::{AskedBy, Graph, RuleName};
+use super::graph::{AskedBy, Graph, RuleName, RuleOrigin};
 use super::reports::{Condition, PolicyReport, Reports, UNSUPPORTED_VALUE};
 use limpet_api::{Kind, ObjectName, ObjectRef, ParentRef};
 
@@ -39,22 +39,24 @@ impl Reports {
         }
         let mut of_policies: BTreeMap<(&AskedBy, &ObjectName), Told> = BTreeMap::new();
         for (rule, origin) in &graph.rules {
+            let of_rule = by_rule.get(rule).map_or(&[][..], Vec::as_slice);
+            if of_rule.is_empty() && origin.asked_by == AskedBy::Rule {
+                continue;
+            }
             for gateway in origin.gateways.iter() {
-                let told = of_policies.entry((&origin.asked_by, gateway)).or_default();
                 let here = |entry: &&&Unsupported| entry.gateway.as_ref().is_none_or(|of| of == gateway);
-                let entries: Vec<&&Unsupported> = by_rule.get(rule).into_iter().flatten().filter(here).collect();
+                let entries: Vec<&&Unsupported> = of_rule.iter().filter(here).collect();
+                let messages: Vec<String> = entries.iter().map(|entry| origin.message(entry)).collect();
+                if origin.asked_by == AskedBy::Rule {
+                    if !messages.is_empty() {
+                        self.add_unsupported_inline(&origin.route, gateway, &messages.join("; "));
+                    }
+                    continue;
+                }
+                let told = of_policies.entry((&origin.asked_by, gateway)).or_default();
                 told.rules += 1;
                 told.without_sessions += usize::from(entries.iter().any(|entry| entry.extent == Extent::All));
-                let field = format!("{} spec.rules[{}]", origin.route, origin.index);
-                let message = |entry: &&&Unsupported| format!("{field}: {}", entry.message);
-                told.messages.extend(entries.iter().map(message));
-                if origin.asked_by == AskedBy::Rule && !entries.is_empty() {
-                    self.add_unsupported_inline(
-                        &origin.route,
-                        gateway,
-                        &entries.iter().map(message).collect::<Vec<_>>().join("; "),
-                    );
-                }
+                told.messages.extend(messages);
             }
         }
         for ((asked_by, gateway), told) in of_policies {
@@ -109,6 +111,14 @@ impl Reports {
     }
 }
 
+impl RuleOrigin {
+    fn message(&self, unsupported: &Unsupported) -> String {
+        #[cfg(test)]
+        crate::looked::at_one();
+        format!("{} spec.rules[{}]: {}", self.route, self.index, unsupported.message)
+    }
+}
+
 fn is_gateway(reference: &ParentRef, gateway: &ObjectName) -> bool {
     Kind::find(&reference.group, &reference.kind) == Some(Kind::Gateway)
         && reference.namespace.as_deref() == Some(&gateway.namespace)
@@ -138,5 +148,39 @@ impl Told {
             },
             None => Condition::holds("Programmed", "PartiallyProgrammed", message),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looked;
+
+    #[test]
+    fn every_rule_of_the_graph_had_words_for_what_one_of_them_lacks() {
+        let mut graph = Graph::default();
+        let name = |index: usize| RuleName(format!("httproute/shop/web/{index}").into());
+        for index in 0..100 {
+            let origin = RuleOrigin {
+                route: ObjectRef {
+                    kind: Kind::HttpRoute,
+                    name: ObjectName::new("shop", "web"),
+                },
+                index,
+                name: None,
+                gateways: [ObjectName::new("shop", "web")].into_iter().collect(),
+                asked_by: AskedBy::Rule,
+            };
+            graph.rules.insert(name(index), Arc::new(origin));
+        }
+        let unsupported = Unsupported {
+            rule: name(7),
+            gateway: None,
+            extent: Extent::All,
+            message: "lost".to_owned(),
+        };
+        looked::take();
+        Reports::default().add_unsupported(&graph, &[unsupported]);
+        assert_eq!(looked::take(), 1);
     }
 }

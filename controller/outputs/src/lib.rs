@@ -22,3 +22,22 @@ pub use control_plane::ControlPlane;
 pub use filter::{FilterInputs, FilterKeys, RetainedConfig, filter_config, needed_variables, variables};
 pub use policy_room::{PolicyRoom, used_policies};
 pub use used::{GatewayReferences, all_policies};
+
+/// How many policies and routes this thread has looked at for the room of policies, for tests of what many cost.
+#[cfg(test)]
+mod looked {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COUNT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(crate) fn at_one() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    /// How many since the last call.
+    pub(crate) fn take() -> usize {
+        COUNT.replace(0)
+    }
+}

@@ -4,10 +4,11 @@
 //! with each change. If all policies together are larger than there is room for, each namespace has a fair share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use limpet_api::{ObjectName, Text};
 use limpet_core::config::schema::PolicyConfig;
-use limpet_model::graph::{RuleName, VirtualHost};
+use limpet_model::graph::{Gateway, RuleName, VirtualHost};
 use limpet_model::{Extent, Graph, Map, Unsupported, within_share};
 use limpet_resources::changes;
 
@@ -25,9 +26,19 @@ pub fn used_policies(graph: &Graph, gateway: &ObjectName) -> BTreeMap<String, Po
     GatewayReferences::by(graph, gateway).policies_within(graph, MOST_BYTES)
 }
 
-/// The Gateways whose filters have room for all policies, with what that was found of.
+/// The policies that the filters of Gateways have no room for. What a Gateway loses is found again only when its
+/// routes or their policies change: other Gateways with many policies delay no build.
 #[derive(Debug, Default)]
-pub struct PolicyRoom(BTreeMap<ObjectName, (GatewayReferences, Map<Text, PolicyConfig>)>);
+pub struct PolicyRoom(BTreeMap<ObjectName, FoundRoom>);
+
+/// What a Gateway loses, with what that was found of.
+#[derive(Debug)]
+struct FoundRoom {
+    used: GatewayReferences,
+    policies: Map<Text, PolicyConfig>,
+    gateway: Option<Arc<Gateway>>,
+    lost: Vec<Unsupported>,
+}
 
 impl PolicyRoom {
     /// The rules that lose sessions because there is no room for their policies. `used`: what each Gateway uses.
@@ -35,21 +46,31 @@ impl PolicyRoom {
         let mut lost = Vec::new();
         let mut known = std::mem::take(&mut self.0);
         for (gateway, used) in used {
-            let has_room = known.remove(gateway).is_some_and(|(before, policies)| {
-                changes(&policies, &graph.policies).next().is_none() && !used.has_other_policies(&before)
-            });
-            let lost_here = if has_room {
-                Vec::new()
-            } else {
-                used.without_policies(graph, gateway, MOST_BYTES)
+            let known = known.remove(gateway);
+            let known = known.filter(|found| found.holds(graph, gateway, used));
+            let lost_here = known.map_or_else(|| used.without_policies(graph, gateway, MOST_BYTES), |found| found.lost);
+            lost.extend(lost_here.iter().cloned());
+            let found = FoundRoom {
+                used: used.clone(),
+                policies: graph.policies.clone(),
+                gateway: graph.gateways.get(gateway).cloned(),
+                lost: lost_here,
             };
-            if lost_here.is_empty() {
-                let found_of = (used.clone(), graph.policies.clone());
-                self.0.insert(gateway.clone(), found_of);
-            }
-            lost.extend(lost_here);
+            self.0.insert(gateway.clone(), found);
         }
         lost
+    }
+}
+
+impl FoundRoom {
+    fn holds(&self, graph: &Graph, gateway: &ObjectName, used: &GatewayReferences) -> bool {
+        let mut policies = changes(&self.policies, &graph.policies);
+        if used.has_other_policies(&self.used) || policies.any(|(policy, ..)| used.has_policy(policy)) {
+            return false;
+        }
+        // Where nothing is lost, it does not matter which rules have the policies.
+        self.lost.is_empty()
+            || (used.changes(&self.used).next().is_none() && graph.gateways.get(gateway) == self.gateway.as_ref())
     }
 }
 
@@ -120,6 +141,8 @@ fn count_sessions<'g>(
     rules: &mut BTreeMap<&'g RuleName, RuleSessions<'g>>,
 ) {
     for route in &host.routes {
+        #[cfg(test)]
+        crate::looked::at_one();
         for session in route_sessions(graph, route) {
             let sessions = rules.entry(&route.rule).or_default();
             if kept.contains(&session.policy) {
@@ -132,6 +155,8 @@ fn count_sessions<'g>(
 }
 
 fn bytes(policy: &PolicyConfig) -> usize {
+    #[cfg(test)]
+    crate::looked::at_one();
     // All keys of its maps are strings, so it serializes.
     serde_json::to_string(policy).unwrap_or_default().len()
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{forward, gateway, graph, module, only, policy, to, with_session};
-use crate::PolicyRoom;
 use crate::used::GatewayReferences;
+use crate::{PolicyRoom, looked};
 use limpet_api::ObjectName;
 use limpet_model::graph::{Action, Match, PathMatch, Route, RuleName, Session, SessionUse};
 use limpet_model::{Extent, Graph, Unsupported};
@@ -88,6 +88,37 @@ fn policies_without_room_were_lost_in_silence() {
     let other = ObjectName::new("shop", "other");
     let used = BTreeMap::from([(other, GatewayReferences::default())]);
     assert_eq!(room.catch_up(&large, &used), []);
+}
+
+#[test]
+fn a_gateway_without_room_was_read_again_in_each_build() {
+    let mut room = PolicyRoom::default();
+    let mut graph = shared(2_500_000);
+    let mut looks = |graph: &Graph| {
+        looked::take();
+        let found = lost(graph, &mut room);
+        let looks = looked::take();
+        assert_eq!(found, lost(graph, &mut PolicyRoom::default()));
+        looks
+    };
+    assert_eq!(looks(&graph), 4 + 4, "policies and routes");
+    assert_eq!(looks(&graph), 0);
+    let other = policy(json!({"cookie": {"name": "c"}}));
+    graph.policies.insert("of another Gateway".into(), Arc::new(other));
+    assert_eq!(looks(&graph), 0);
+    let host = |graph: &mut Graph, change: fn(&mut Vec<Route>)| {
+        let gateway = Arc::make_mut(graph.gateways.get_mut(&gateway()).unwrap());
+        let listener = gateway.ports.values_mut().flatten().next().unwrap();
+        let name = listener.virtual_hosts.keys().next().unwrap().clone();
+        let host = listener.virtual_hosts.get_mut(&name).unwrap();
+        change(&mut Arc::make_mut(host).routes);
+    };
+    host(&mut graph, |routes| {
+        routes[2].rule = RuleName("HTTPRoute/a/web/three".into());
+    });
+    assert_eq!(looks(&graph), 4 + 4, "another rule has a policy");
+    host(&mut graph, |routes| drop(routes.remove(3)));
+    assert_eq!(looks(&graph), 3 + 3, "a policy less");
 }
 
 #[test]
