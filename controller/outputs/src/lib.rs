@@ -20,7 +20,7 @@ mod used;
 
 pub use control_plane::ControlPlane;
 pub use filter::{FilterInputs, FilterKeys, RetainedConfig, filter_config, needed_variables, variables};
-pub use policy_room::{PolicyRoom, used_policies};
+pub use policy_room::{MOST_BYTES, MOST_BYTES_OF_OBJECT, PolicyRoom, used_policies};
 pub use used::{GatewayReferences, all_policies};
 
 /// How many policies and routes this thread has looked at for the room of policies, for tests of what many cost.

@@ -15,10 +15,10 @@ use limpet_resources::changes;
 use crate::used::{GatewayReferences, hosts, route_sessions};
 
 /// The most bytes of JSON of the policies of a Gateway: about 16,000 policies, which take 110 MB in an Envoy.
-pub(crate) const MOST_BYTES: usize = 4 << 20;
+pub const MOST_BYTES: usize = 4 << 20;
 
 /// The same in an object for another control plane, which has to fit into the API server.
-pub(crate) const MOST_BYTES_OF_OBJECT: usize = 512 << 10;
+pub const MOST_BYTES_OF_OBJECT: usize = 512 << 10;
 
 /// The policies that the filter of a Gateway has.
 #[must_use]
@@ -84,14 +84,42 @@ impl GatewayReferences {
             .collect()
     }
 
-    /// Of the namespaces with more than their share, the first ones by their names.
-    fn kept_policies(&self, graph: &Graph, most_bytes: usize) -> BTreeSet<&Text> {
-        let mut namespaces: BTreeMap<&Text, Vec<(&Text, usize)>> = BTreeMap::new();
+    /// The names of those. Of the namespaces with more than their share, they are the first ones.
+    #[must_use]
+    pub fn kept_policies(&self, graph: &Graph, most_bytes: usize) -> BTreeSet<&Text> {
+        let namespaces = self.sizes(graph, Some);
+        within_share(namespaces, most_bytes).into_iter().flatten().collect()
+    }
+
+    /// Those of these retained policies for which there is room, too. They come in the order in which they count, each
+    /// with its namespace. A namespace has the same share of room for them and for the policies that it uses.
+    #[must_use]
+    pub fn retained_within<'r>(
+        &'r self,
+        graph: &Graph,
+        retained: impl IntoIterator<Item = (&'r Text, &'r str, &'r PolicyConfig)>,
+        most_bytes: usize,
+    ) -> BTreeSet<&'r str> {
+        let mut namespaces = self.sizes(graph, |_| None);
+        for (namespace, name, policy) in retained {
+            let of_namespace = namespaces.entry(namespace).or_default();
+            of_namespace.push((Some(name), bytes(policy)));
+        }
+        within_share(namespaces, most_bytes).into_iter().flatten().collect()
+    }
+
+    /// The bytes of the policies of each namespace.
+    fn sizes<'u, T>(
+        &'u self,
+        graph: &Graph,
+        of: impl Fn(&'u Text) -> Option<T>,
+    ) -> BTreeMap<&'u Text, Vec<(Option<T>, usize)>> {
+        let mut namespaces: BTreeMap<&Text, Vec<_>> = BTreeMap::new();
         for (namespace, policy) in self.namespace_policies(Text::default()) {
             let bytes = graph.policies.get(policy).map_or(0, |policy| bytes(policy));
-            namespaces.entry(namespace).or_default().push((policy, bytes));
+            namespaces.entry(namespace).or_default().push((of(policy), bytes));
         }
-        within_share(namespaces, most_bytes).into_iter().collect()
+        namespaces
     }
 
     /// The rules that lose sessions at the Gateway because there is no room for their policies.

@@ -13,7 +13,7 @@ use limpet_model::{FewSet, Graph, Incremental, Map, Memory, Objects, Reports, Se
 use limpet_outputs::envoy::{EnvoyOptions, GatewayResources, ManagedOptions, MovingFilter};
 use limpet_outputs::envoys;
 use limpet_outputs::manifests::{ManifestInputs, Manifests};
-use limpet_outputs::{ControlPlane, FilterInputs, PolicyRoom, all_policies};
+use limpet_outputs::{ControlPlane, FilterInputs, MOST_BYTES, MOST_BYTES_OF_OBJECT, PolicyRoom, all_policies};
 use limpet_resources::{Name, ResourceVersion, Resources};
 
 /// The result of a build.
@@ -227,7 +227,11 @@ impl Builder {
             }
         }
         let graphs = [(&*published.graph, &published.used), (graph, used)];
-        retained_policies(&kept, graphs, self.inputs.max_idle, self.now)
+        let most_bytes = match &self.plane {
+            Some(_) => MOST_BYTES_OF_OBJECT,
+            None => MOST_BYTES,
+        };
+        retained_policies(&kept, graphs, (self.inputs.max_idle, most_bytes), self.now)
     }
 
     /// Empty if a control plane gets objects instead.

@@ -5,10 +5,12 @@
 //! lose their sessions for that moment. So the policies of the last published routes are retained until all connected
 //! Envoys of the Gateway have the new routes. One that acknowledges nothing makes no configuration grow without end: at
 //! most [`MOST`] are retained besides what the changes of the last minute have left, and [`MOST_YOUNG`] in all. Each
-//! namespace has a fair share of both.
+//! namespace has a fair share of both, and of the bytes of all policies: with those that are used, a Gateway has at most
+//! twice as many as there is room for.
 //!
 //! The same holds for namespaces that no route has sessions of any more: their fences are for the former routes, too.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -100,11 +102,11 @@ pub(super) fn for_filters(all: &RetainedByGateway) -> BTreeMap<ObjectName, limpe
 
 /// What the routes of the published graph, and of what it retains in `kept`, need and the Gateways of another graph do
 /// not use, and how old tokens of their sessions may be. `graphs`: the published one and the other one, each with what
-/// its Gateways use. `at`: the time.
+/// its Gateways use. `most_bytes`: of the policies of a Gateway. `at`: the time.
 pub(super) fn retained_policies(
     kept: &RetainedByGateway,
     graphs: [(&Graph, &UsedByGateway); 2],
-    max_idle: GatewayDuration,
+    (max_idle, most_bytes): (GatewayDuration, usize),
     at: Moment,
 ) -> RetainedByGateway {
     let mut all = RetainedByGateway::new();
@@ -119,8 +121,16 @@ pub(super) fn retained_policies(
         drop_oldest(policies, MOST, |retained| {
             at.instant.duration_since(retained.since) >= YOUNG
         });
-        for (name, namespace) in used.dropped_policies(before) {
-            let policy = was.policies.get(&name);
+        let dropped = used.dropped_policies(before);
+        let has_dropped = !dropped.is_empty();
+        let had = if has_dropped {
+            before.kept_policies(was, most_bytes)
+        } else {
+            BTreeSet::new()
+        };
+        for (name, namespace) in dropped {
+            // Envoys never had what there was no room for.
+            let policy = was.policies.get(&name).filter(|_| had.contains(&name));
             let retain = |policy| RetainedPolicy {
                 policy: PolicyConfig::clone(policy),
                 namespace,
@@ -129,6 +139,9 @@ pub(super) fn retained_policies(
             policies.extend(policy.map(|policy| (name.to_string(), retain(policy))));
         }
         drop_oldest(policies, MOST_YOUNG, |_| true);
+        if has_dropped {
+            drop_without_room(policies, used, is, most_bytes);
+        }
         retained.namespaces.extend(used.dropped_namespaces(before));
         retained.namespaces.retain(|namespace| !used.has_namespace(namespace));
         let replaced = before.replaced_policies(gateway, was, is);
@@ -156,6 +169,23 @@ fn drop_oldest(policies: &mut BTreeMap<String, RetainedPolicy>, most: usize, is_
     for name in oldest.map(|(_, name)| name.clone()).collect::<Vec<_>>() {
         policies.remove(&name);
     }
+}
+
+/// Drops the oldest ones of the namespaces with more bytes of policies, used and retained, than their share.
+fn drop_without_room(
+    policies: &mut BTreeMap<String, RetainedPolicy>,
+    used: &GatewayReferences,
+    graph: &Graph,
+    most_bytes: usize,
+) {
+    let mut youngest_first: Vec<_> = policies.iter().collect();
+    youngest_first.sort_by_key(|(_, retained)| Reverse(retained.since));
+    let all = youngest_first
+        .into_iter()
+        .map(|(name, retained)| (&retained.namespace, &**name, &retained.policy));
+    let kept = used.retained_within(graph, all, most_bytes);
+    let kept: BTreeSet<String> = kept.into_iter().map(str::to_owned).collect();
+    policies.retain(|name, _| kept.contains(name));
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Gateways with more policies than their filter has room for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::json;
@@ -59,6 +59,23 @@ fn a_namespace_with_many_policies_took_the_room_of_those_of_others() {
     assert_eq!(kept(&graph, 10_000).len(), 4);
     assert_eq!(kept(&graph, 2500), ["a-one-x", "a-one-y", "b-one-x"]);
     assert_eq!(kept(&graph, 1500), ["a-one-x", "b-one-x"]);
+}
+
+#[test]
+fn retained_policies_had_any_number_of_bytes() {
+    let graph = shared(1000);
+    let used = GatewayReferences::by(&graph, &gateway());
+    let (a, b) = ("a".into(), "b".into());
+    let config = policy(json!({"cookie": {"name": "c", "path": format!("/{}", "p".repeat(1000))}}));
+    let retained = |most_bytes: usize| {
+        let all = [(&a, "a1"), (&b, "b1"), (&b, "b2"), (&b, "b3")];
+        let all = all.map(|(namespace, name)| (namespace, name, &config));
+        used.retained_within(&graph, all, most_bytes)
+    };
+    assert_eq!(retained(10_000), ["a1", "b1", "b2", "b3"].into());
+    // Of equal parts, each has 3,000: `a` uses as much, and `b` next to nothing.
+    assert_eq!(retained(6000), ["b1", "b2"].into());
+    assert_eq!(retained(2000), BTreeSet::new());
 }
 
 fn lost(graph: &Graph, room: &mut PolicyRoom) -> Vec<(String, Extent)> {

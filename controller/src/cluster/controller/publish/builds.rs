@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::tests::publisher;
 use super::*;
-use crate::cluster::controller::retained_policies::{MOST, YOUNG};
+use crate::cluster::controller::retained_policies::{MOST, RetainedByGateway, UsedByGateway, YOUNG, retained_policies};
 use limpet_core::config::schema::FenceConfig;
 use limpet_core::time::Timestamp;
 use limpet_model::Settings;
 use limpet_model::endpoints::EndpointState;
-use limpet_outputs::FilterKeys;
+use limpet_outputs::{FilterKeys, GatewayReferences};
 
 const NAMES: usize = 4;
 
@@ -225,6 +225,40 @@ fn policies_went_by_what_envoys_had_before_the_last_routes() {
     snapshots.forget(&inside.to_string());
     world.publish(&mut publisher);
     assert_eq!(retained(&publisher), [(inside, 2)].into());
+}
+
+#[test]
+fn policies_were_retained_whatever_room_they_took() {
+    let mut world = World::new();
+    world.change(&Step::Service(0, 80));
+    let mut with = |session: usize| {
+        with_session(&mut world, session);
+        let graph = limpet_model::build(&world.objects, &Settings::default()).0;
+        let gateways = graph.gateways.keys();
+        let used = gateways.map(|gateway| (gateway.clone(), GatewayReferences::by(&graph, gateway)));
+        let used: UsedByGateway = used.collect();
+        (graph, used)
+    };
+    let mut before = with(0);
+    let policy = before.0.policies.values().next().unwrap();
+    let bytes = serde_json::to_string(&**policy).unwrap().len();
+    let mut retained = RetainedByGateway::new();
+    let mut change = |session: usize, most_bytes: usize| {
+        let after = with(session);
+        let graphs = [(&before.0, &before.1), (&after.0, &after.1)];
+        let limits = (
+            FilterInputs::with_keys(FilterKeys::Listed(Vec::new())).max_idle,
+            most_bytes,
+        );
+        retained = retained_policies(&retained, graphs, limits, Moment::now());
+        before = after;
+        let of_gateways = retained.values().map(|retained| retained.policies.len());
+        of_gateways.max().unwrap_or_default()
+    };
+    assert_eq!(change(1, 5 * bytes), 1);
+    assert_eq!(change(2, 5 * bytes), 2);
+    assert_eq!(change(3, 5 * bytes / 2), 1, "with the one that is used, two have room");
+    assert_eq!(change(4, bytes / 2), 0, "the one before was in no filter");
 }
 
 #[test]
