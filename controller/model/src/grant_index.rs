@@ -1,50 +1,44 @@
 //! What `ReferenceGrant`s permit, by the namespace that they are in. One of many references looks at few grants.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::maps::Map;
 use limpet_api::{Kind, Object, ObjectName, ReferenceGrantSpec, Text};
 
 type ReferenceGrants = Map<ObjectName, Object<ReferenceGrantSpec>>;
 
-/// What the grants of each namespace permit.
+/// What the grants of each namespace permit. A copy costs nothing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct GrantIndex(HashMap<Text, Granted>);
+pub(crate) struct GrantIndex(Map<Text, Granted>);
 
 /// Which references into a namespace are permitted: by the kind and the namespace of the referrer, the group, the kind
-/// and the name of what it may refer to; without a name, all of the kind.
-type Granted = HashMap<(Kind, String), HashSet<(String, String, Option<String>)>>;
+/// and the name of what it may refer to; without a name, all of the kind. A grant has one text for all its referrers.
+type Granted = HashMap<(Kind, String), HashSet<Arc<GrantTarget>>>;
+type GrantTarget = (String, String, Option<String>);
 
 impl GrantIndex {
     pub(crate) fn of(grants: &ReferenceGrants) -> Self {
         let mut index = Self::default();
-        for (name, grant) in grants {
-            index.add(&name.namespace, grant);
+        let namespaces: BTreeSet<&Text> = grants.keys().map(|name| &name.namespace).collect();
+        for namespace in namespaces {
+            index.catch_up(namespace, grants);
         }
         index
     }
 
-    fn add(&mut self, namespace: &Text, grant: &Object<ReferenceGrantSpec>) {
-        #[cfg(test)]
-        crate::looked::at_one();
-        let granted = self.0.entry(namespace.clone()).or_default();
-        let to = grant.spec.to.iter();
-        let to = to.map(|to| (to.group.clone(), to.kind.clone(), to.name.clone()));
-        for from in &grant.spec.from {
-            if let Some(kind) = Kind::find(&from.group, &from.kind) {
-                let of = granted.entry((kind, from.namespace.clone())).or_default();
-                of.extend(to.clone());
-            }
-        }
-    }
-
     /// Takes in the grants of a namespace, which have changed.
     pub(crate) fn catch_up(&mut self, namespace: &Text, grants: &ReferenceGrants) {
-        self.0.remove(namespace);
         let first = ObjectName::new(namespace, "");
         let here = grants.range(first..);
+        let mut granted = Granted::new();
         for (_, grant) in here.take_while(|(name, _)| name.namespace == *namespace) {
-            self.add(namespace, grant);
+            add(&mut granted, &grant.spec);
+        }
+        if granted.is_empty() {
+            self.0.remove(namespace);
+        } else {
+            self.0.insert(namespace.clone(), Arc::new(granted));
         }
     }
 
@@ -59,5 +53,19 @@ impl GrantIndex {
                 granted.contains(&(group.to_owned(), kind.to_owned(), name))
             })
         })
+    }
+}
+
+fn add(granted: &mut Granted, grant: &ReferenceGrantSpec) {
+    #[cfg(test)]
+    crate::looked::at_one();
+    let to = grant.to.iter();
+    let to = to.map(|to| Arc::new((to.group.clone(), to.kind.clone(), to.name.clone())));
+    let to: Vec<Arc<GrantTarget>> = to.collect();
+    for from in &grant.from {
+        if let Some(kind) = Kind::find(&from.group, &from.kind) {
+            let of = granted.entry((kind, from.namespace.clone())).or_default();
+            of.extend(to.iter().cloned());
+        }
     }
 }

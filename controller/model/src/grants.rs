@@ -72,3 +72,54 @@ impl<'a> RouteReferences<'a> {
         services.filter_map(|backend| granted.permitted_backend(self.referrer(), backend))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Incremental, Settings, looked};
+
+    #[test]
+    fn one_grant_that_changed_had_all_grants_looked_at() {
+        const MANY: usize = 200;
+        let mut objects = Objects::default();
+        let put = |objects: &mut Objects, index: usize, to: &str| {
+            let (namespace, from) = (index.to_string(), "gateway.networking.k8s.io");
+            let grant = json!({
+                "metadata": {"namespace": namespace, "name": "a"},
+                "spec": {
+                    "from": [{"group": from, "kind": "Gateway", "namespace": "web"}],
+                    "to": [{"group": "", "kind": "Secret", "name": to}],
+                },
+            });
+            let grant = limpet_api::readable(&grant);
+            let name = ObjectName::new(&namespace, "a");
+            objects.reference_grants.insert(name, grant.into());
+        };
+        (0..MANY).for_each(|index| put(&mut objects, index, "a"));
+        let changed = BTreeSet::from(["7".into()]);
+        objects.catch_up_grants(&changed);
+        let mut incremental = Incremental::default();
+        let _ = incremental.build(&objects, &Settings::default());
+        let gateway = Referrer {
+            kind: Kind::Gateway,
+            namespace: "web",
+        };
+        let permits = |objects: &Objects, namespace: &str, name: &str| {
+            GrantedReferences::new(objects).permitted(gateway, "", "Secret", &ObjectName::new(namespace, name))
+        };
+        assert!(permits(&objects, "7", "a") && permits(&objects, "8", "a") && !permits(&objects, "7", "b"));
+        let before = objects.clone();
+        put(&mut objects, 7, "b");
+        looked::take();
+        objects.catch_up_grants(&changed);
+        assert_eq!(looked::take(), 1);
+        assert!(permits(&objects, "7", "b") && permits(&objects, "8", "a") && !permits(&objects, "7", "a"));
+        assert!(permits(&before, "7", "a"), "a build has the objects as they were");
+        let _ = incremental.build(&objects, &Settings::default());
+        assert!(looked::take() < 20);
+    }
+}

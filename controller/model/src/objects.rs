@@ -65,7 +65,7 @@ pub struct Objects {
     /// The objects that have what they said of their sessions before, because that cannot be followed now. A build
     /// finds them out.
     pub(crate) stand_ins: BTreeMap<ObjectRef, StandIn>,
-    /// What all grants permit, where `reference_grants` are not all.
+    /// What all grants permit, where `reference_grants` are not all, and where it is kept over their changes.
     pub(crate) grants: Option<Arc<GrantIndex>>,
     /// For which parameters there is room, where `gateways` are not all.
     pub(crate) parameters_room: Option<Arc<ParametersRoom>>,
@@ -117,6 +117,19 @@ impl fmt::Display for StandIn {
 }
 
 impl Objects {
+    /// Takes in the grants of these namespaces, which have changed. From then on, nothing looks at all grants, and each
+    /// further change of them has to be taken in.
+    pub fn catch_up_grants(&mut self, namespaces: &BTreeSet<Text>) {
+        let Some(grants) = &mut self.grants else {
+            self.grants = Some(Arc::new(GrantIndex::of(&self.reference_grants)));
+            return;
+        };
+        let index = Arc::make_mut(grants);
+        for namespace in namespaces {
+            index.catch_up(namespace, &self.reference_grants);
+        }
+    }
+
     /// The objects that could not be read, with the path of the field and what was expected there.
     #[must_use]
     pub fn malformed(&self) -> BTreeMap<ObjectRef, &DecodeError> {
@@ -203,13 +216,17 @@ pub struct RouteReferences<'a> {
 }
 
 impl<'a> RouteReferences<'a> {
-    fn of_http(route: &'a Object<HttpRouteSpec>) -> Self {
+    /// Those of an `HTTPRoute`.
+    #[must_use]
+    pub fn of_http(route: &'a Object<HttpRouteSpec>) -> Self {
         let rules = route.spec.rules.iter();
         let rules = rules.map(|rule| (rule.backend_refs.as_slice(), rule.filters.as_slice()));
         Self::new(Kind::HttpRoute, &route.meta, &route.spec.parent_refs, rules)
     }
 
-    fn of_grpc(route: &'a Object<GrpcRouteSpec>) -> Self {
+    /// Those of a `GRPCRoute`.
+    #[must_use]
+    pub fn of_grpc(route: &'a Object<GrpcRouteSpec>) -> Self {
         let rules = route.spec.rules.iter();
         let rules = rules.map(|rule| (rule.backend_refs.as_slice(), rule.filters.as_slice()));
         Self::new(Kind::GrpcRoute, &route.meta, &route.spec.parent_refs, rules)
@@ -229,6 +246,12 @@ impl<'a> RouteReferences<'a> {
             backends: rules.clone().flat_map(|(backends, _)| backends).collect(),
             mirrors: rules.flat_map(|(_, filters)| mirrors(filters)).collect(),
         }
+    }
+
+    /// Whether it attaches to the same as another route, and reaches the same.
+    #[must_use]
+    pub fn leads_like(&self, other: &Self) -> bool {
+        (self.parents, &self.backends, &self.mirrors) == (other.parents, &other.backends, &other.mirrors)
     }
 
     /// Everything that its requests or copies of them reach.

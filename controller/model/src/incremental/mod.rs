@@ -215,8 +215,13 @@ impl Incremental {
         if had_others == self.others.is_empty() {
             self.partition.touch(&Link::OthersGateways);
         }
+        if let Some(kept) = &self.objects.grants {
+            self.grants = Arc::clone(kept);
+        }
         for link in changes.links {
-            if let Link::Grants(namespace) = &link {
+            if let Link::Grants(namespace) = &link
+                && self.objects.grants.is_none()
+            {
                 Arc::make_mut(&mut self.grants).catch_up(namespace, &self.objects.reference_grants);
             }
             if matches!(link, Link::Deployments | Link::Grants(_) | Link::Namespace(_)) {

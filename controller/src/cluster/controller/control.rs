@@ -151,11 +151,9 @@ impl Reconcile for ControlLoop {
     async fn changed(&mut self) -> Result<(), Closed> {
         tokio::select! {
             update = self.reader.next() => {
-                let mut change = self.store.apply(update.ok_or(Closed)?);
-                for _ in 1..BATCH {
-                    let Some(update) = self.reader.ready() else { break };
-                    change.merge(self.store.apply(update));
-                }
+                let first = std::iter::once(update.ok_or(Closed)?);
+                let further = std::iter::from_fn(|| self.reader.ready()).take(BATCH - 1);
+                let change = self.store.apply_all(first.chain(further));
                 self.apply_change(&change);
             }
             built = ended(self.building.as_mut()) => {

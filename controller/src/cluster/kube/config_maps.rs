@@ -49,8 +49,13 @@ pub(super) fn read(config_map: &RawConfigMap) -> Result<Authorities, String> {
     certificate::authorities(text.ok_or("expected data.ca.crt")?)
 }
 
-/// The ConfigMaps that policies name whose targets the routes of our Gateways lead to, each with the policy.
-pub(super) fn referenced<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a Meta, ObjectName)> {
+/// The ConfigMaps that policies name whose targets the routes of our Gateways lead to, each with the policy. `led_to`:
+/// what these routes lead to, which is found out if it is not known.
+pub(super) fn referenced<'a>(
+    objects: &'a Objects,
+    controller: &str,
+    led_to: &mut Option<BTreeSet<(Kind, ObjectName)>>,
+) -> Vec<(&'a Meta, ObjectName)> {
     let policies = &objects.backend_tls_policies;
     if policies
         .values()
@@ -58,7 +63,7 @@ pub(super) fn referenced<'a>(objects: &'a Objects, controller: &str) -> Vec<(&'a
     {
         return Vec::new();
     }
-    let backends = backends(objects, controller);
+    let backends = led_to.get_or_insert_with(|| backends(objects, controller));
     let is_used = |name: &ObjectName, target: &limpet_api::TlsPolicyTarget| {
         let kind = Kind::find(&target.group, &target.kind);
         let name = ObjectName::new(&name.namespace, &target.name);
@@ -93,9 +98,11 @@ fn backends(objects: &Objects, controller: &str) -> BTreeSet<(Kind, ObjectName)>
         });
         names.any(|name| gateways.contains(&name))
     };
-    let routes = objects
-        .routes()
-        .filter(|route| names_ours(&route.meta.namespace, route.parents));
+    let routes = objects.routes().filter(|route| {
+        #[cfg(test)]
+        crate::cluster::looked::at_one();
+        names_ours(&route.meta.namespace, route.parents)
+    });
     routes
         .flat_map(|route| {
             let meta = route.meta;

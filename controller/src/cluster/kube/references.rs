@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{config_maps, nodes, secrets};
-use limpet_api::{Meta, ObjectName};
+use limpet_api::{Kind, Meta, ObjectName};
 use limpet_model::{ContourSettings, Objects, contour_secrets, fair_share};
 
 /// An object that another one names, and that is watched by its name.
@@ -48,13 +48,19 @@ pub(super) struct AllWanted {
 }
 
 /// What the objects of our Gateways name, and Contour's roots, if they are read.
-pub(super) fn all_references(objects: &Objects, controller: &str, contour: Option<&ContourSettings>) -> AllWanted {
+/// `led_to`: see [`config_maps::referenced`].
+pub(super) fn all_references(
+    objects: &Objects,
+    controller: &str,
+    contour: Option<&ContourSettings>,
+    led_to: &mut Option<BTreeSet<(Kind, ObjectName)>>,
+) -> AllWanted {
     let of_roots = contour
         .into_iter()
         .flat_map(|contour| contour_secrets(objects, contour));
     let secrets = secrets::referenced(objects, controller).into_iter().chain(of_roots);
     let secrets = secrets.map(|(by, name)| (by, ReferencedObject::Secret(name)));
-    let config_maps = config_maps::referenced(objects, controller).into_iter();
+    let config_maps = config_maps::referenced(objects, controller, led_to).into_iter();
     let config_maps = config_maps.map(|(by, name)| (by, ReferencedObject::ConfigMap(name)));
     let mut all = within_shares(secrets.chain(config_maps).collect());
     all.watched

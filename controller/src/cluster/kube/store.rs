@@ -17,7 +17,7 @@ use super::references::{self, AllWanted, ReferenceChoice, ReferencedObject};
 use super::update::StoreUpdate;
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
-use limpet_model::{Map, Memory, Objects, SessionPolicyKind, SessionPolicyName};
+use limpet_model::{Map, Memory, Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
 pub(crate) use slices::{PodDeletions, SliceIndex};
 
 /// What the API server has now, as far as the watches have told.
@@ -47,6 +47,10 @@ pub(crate) struct Store {
     choice: ReferenceChoice,
     /// Whether anything has changed that they depend on.
     may_want: bool,
+    /// What the routes of our Gateways lead to; `None`: that was not found out since it may have changed.
+    led_to: Option<BTreeSet<(Kind, ObjectName)>>,
+    /// The namespaces whose grants have changed.
+    granting: BTreeSet<Text>,
     answered: BTreeSet<ReferencedObject>,
     /// The Services that lead to Envoys.
     followed: BTreeSet<ObjectName>,
@@ -86,16 +90,6 @@ pub(crate) struct StoreChange {
     pub(crate) pods: bool,
 }
 
-impl StoreChange {
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.objects |= other.objects;
-        self.statuses |= other.statuses;
-        self.references |= other.references;
-        self.pods |= other.pods;
-        self.services.extend(other.services);
-    }
-}
-
 impl Store {
     /// An empty store.
     pub(crate) fn new(watched: WatchSettings) -> Self {
@@ -124,6 +118,8 @@ impl Store {
             beyond: BTreeMap::new(),
             choice: ReferenceChoice::default(),
             may_want: false,
+            led_to: None,
+            granting: BTreeSet::new(),
             answered: BTreeSet::new(),
             followed: BTreeSet::new(),
         }
@@ -147,7 +143,11 @@ impl Store {
     fn settle_classes(&mut self) -> bool {
         let controller = &self.watched.controller;
         let may_settle = self.watched.serves && self.objects.has_gone_classes();
-        may_settle && Arc::make_mut(&mut self.objects).settle_classes(controller)
+        let are_others = may_settle && Arc::make_mut(&mut self.objects).settle_classes(controller);
+        if are_others {
+            self.led_to = None;
+        }
+        are_others
     }
 
     /// Sets the Services that lead to Envoys: where their pods are ready is part of the objects.
@@ -244,7 +244,20 @@ impl Store {
     }
 
     pub(crate) fn apply(&mut self, update: StoreUpdate) -> StoreChange {
+        self.apply_all([update])
+    }
+
+    /// Takes in a batch of updates. What follows from them is decided on once, because that looks at many objects.
+    pub(crate) fn apply_all(&mut self, updates: impl IntoIterator<Item = StoreUpdate>) -> StoreChange {
         let mut change = StoreChange::default();
+        for update in updates {
+            self.take_in(update, &mut change);
+        }
+        self.settle(&mut change);
+        change
+    }
+
+    fn take_in(&mut self, update: StoreUpdate, change: &mut StoreChange) {
         match update {
             StoreUpdate::Served(kind, resource) => {
                 self.unserved.remove(&kind);
@@ -261,25 +274,25 @@ impl Store {
             StoreUpdate::NotServed(kind) => {
                 self.served.remove(&kind);
                 self.awaited.retain(|(awaited, _)| *awaited != kind);
-                self.replace(kind, None, Vec::new(), &mut change);
+                self.replace(kind, None, Vec::new(), change);
             }
             StoreUpdate::Listed(kind, namespace, entries) => {
-                self.replace(kind, namespace.as_deref(), entries, &mut change);
+                self.replace(kind, namespace.as_deref(), entries, change);
                 self.awaited.remove(&(kind, namespace));
             }
-            StoreUpdate::Applied(kind, entry) => self.insert(kind, *entry, &mut change),
-            StoreUpdate::Deleted(kind, name) => self.remove(kind, &name, &mut change),
+            StoreUpdate::Applied(kind, entry) => self.insert(kind, *entry, change),
+            StoreUpdate::Deleted(kind, name) => self.remove(kind, &name, change),
             StoreUpdate::Secret(name, found) => {
                 let object = ReferencedObject::Secret(name);
-                change.objects = self.answer(object, |all| &all.certificates, |all| &mut all.certificates, found);
+                change.objects |= self.answer(object, |all| &all.certificates, |all| &mut all.certificates, found);
             }
             StoreUpdate::ConfigMap(name, found) => {
                 let object = ReferencedObject::ConfigMap(name);
-                change.objects = self.answer(object, |all| &all.authorities, |all| &mut all.authorities, found);
+                change.objects |= self.answer(object, |all| &all.authorities, |all| &mut all.authorities, found);
             }
             StoreUpdate::Node(name, found) => {
                 let object = ReferencedObject::Node(name);
-                change.objects = self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
+                change.objects |= self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
             }
             StoreUpdate::Pods(namespace, pods) => {
                 Arc::make_mut(&mut self.slices).set_pods(namespace.as_deref(), pods, &mut change.services);
@@ -294,11 +307,9 @@ impl Store {
             // What was read before stays in use.
             StoreUpdate::NoPods(namespace) => drop(self.awaited_pods.remove(&namespace)),
         }
-        self.settle(&mut change);
-        change
     }
 
-    /// Decides on what follows from a change.
+    /// Decides on what follows from changes.
     fn settle(&mut self, change: &mut StoreChange) {
         if self.record_readiness(&change.services) {
             change.objects = true;
@@ -342,7 +353,14 @@ impl Store {
         if !self.watched.serves {
             return false;
         }
-        let all = references::all_references(&self.objects, &self.watched.controller, self.watched.contour.as_ref());
+        let granting = std::mem::take(&mut self.granting);
+        if !granting.is_empty() {
+            Arc::make_mut(&mut self.objects).catch_up_grants(&granting);
+        }
+        let WatchSettings {
+            controller, contour, ..
+        } = &self.watched;
+        let all = references::all_references(&self.objects, controller, contour.as_ref(), &mut self.led_to);
         let AllWanted {
             watched: wanted,
             beyond,
@@ -444,7 +462,9 @@ impl Store {
     }
 
     fn insert_content(&mut self, kind: Kind, name: ObjectName, content: ObjectContent, change: &mut StoreChange) {
-        let can_want = self.can_want(kind, &name);
+        let leads_elsewhere = self.leads_elsewhere(&name, &content);
+        let can_want = self.can_want(kind, &name, leads_elsewhere);
+        let namespace = name.namespace.clone();
         let mut count = |is_new: bool| *self.counts.entry(kind).or_default() += usize::from(is_new);
         /// Whether that changed anything.
         macro_rules! put {
@@ -495,18 +515,55 @@ impl Store {
                 false
             }
         };
-        change.objects |= changed;
-        self.may_want |= changed && can_want;
+        if changed {
+            change.objects = true;
+            self.note_change(kind, &namespace, can_want, leads_elsewhere);
+        }
+    }
+
+    /// Notes what follows from a change of an object of this kind and namespace.
+    fn note_change(&mut self, kind: Kind, namespace: &Text, can_want: bool, leads_elsewhere: bool) {
+        self.may_want |= can_want;
+        if leads_elsewhere {
+            self.led_to = None;
+        }
+        if kind == Kind::ReferenceGrant {
+            self.granting.insert(namespace.clone());
+        }
+    }
+
+    /// Whether routes of our Gateways may lead to others with this object than before.
+    fn leads_elsewhere(&self, name: &ObjectName, content: &ObjectContent) -> bool {
+        let objects = &self.objects;
+        match content {
+            ObjectContent::GatewayClass(_) => true,
+            ObjectContent::Gateway(object) => {
+                let class = &object.spec.gateway_class_name;
+                let known = objects.gateways.get(name);
+                known.is_none_or(|known| known.spec.gateway_class_name != *class)
+            }
+            ObjectContent::HttpRoute(object) => {
+                let now = RouteReferences::of_http(object);
+                let known = objects.http_routes.get(name);
+                known.is_none_or(|known| !RouteReferences::of_http(known).leads_like(&now))
+            }
+            ObjectContent::GrpcRoute(object) => {
+                let now = RouteReferences::of_grpc(object);
+                let known = objects.grpc_routes.get(name);
+                known.is_none_or(|known| !RouteReferences::of_grpc(known).leads_like(&now))
+            }
+            _ => false,
+        }
     }
 
     /// Whether the single objects that are wanted may depend on this one.
-    fn can_want(&self, kind: Kind, name: &ObjectName) -> bool {
+    fn can_want(&self, kind: Kind, name: &ObjectName, leads_elsewhere: bool) -> bool {
         match kind {
             Kind::GatewayClass | Kind::Gateway | Kind::ReferenceGrant | Kind::BackendTlsPolicy | Kind::IngressRoute => {
                 true
             }
             // Policies count whose targets routes lead to.
-            Kind::HttpRoute | Kind::GrpcRoute => !self.objects.backend_tls_policies.is_empty(),
+            Kind::HttpRoute | Kind::GrpcRoute => leads_elsewhere && !self.objects.backend_tls_policies.is_empty(),
             // Nodes count for Services that lead to Envoys.
             Kind::Service => self.objects.readiness.contains_key(name),
             _ => false,
@@ -514,7 +571,11 @@ impl Store {
     }
 
     fn remove_content(&mut self, kind: Kind, name: &ObjectName, change: &mut StoreChange) {
-        let can_want = self.can_want(kind, name);
+        let leads_elsewhere = matches!(
+            kind,
+            Kind::GatewayClass | Kind::Gateway | Kind::HttpRoute | Kind::GrpcRoute
+        );
+        let can_want = self.can_want(kind, name, leads_elsewhere);
         let mut uncount = || {
             if let Some(count) = self.counts.get_mut(&kind) {
                 *count -= 1;
@@ -566,8 +627,10 @@ impl Store {
                 false
             }
         };
-        change.objects |= changed;
-        self.may_want |= changed && can_want;
+        if changed {
+            change.objects = true;
+            self.note_change(kind, &name.namespace, can_want, leads_elsewhere);
+        }
     }
 
     /// The names of all objects of a kind, in a namespace or in all of them.

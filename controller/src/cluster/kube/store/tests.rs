@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cluster::kube::pod::PodMeta;
 use crate::cluster::kube::{config_map_from_manifest, from_manifest, secret_from_manifest};
+use crate::cluster::looked;
 
 const OURS: &str = "limpet.dev/controller";
 
@@ -711,4 +712,106 @@ fn an_object_that_cannot_be_read_was_logged_with_each_write() {
         }
         assert_eq!(*lines.0.lock().unwrap(), 5);
     });
+}
+
+/// A store whose routes, one for each number, lead to Services with a policy that names a ConfigMap.
+fn with_routes(number: usize) -> Store {
+    let mut store = with_class();
+    let gateway = json!({"spec": {"gatewayClassName": "limpet"}});
+    applied(
+        &mut store,
+        Kind::Gateway,
+        entry(Kind::Gateway, "shop", "web", "1", &gateway),
+    );
+    let spec = json!({
+        "targetRefs": [{"kind": "Service", "name": "web"}],
+        "validation": {"hostname": "a", "caCertificateRefs": [{"kind": "ConfigMap", "name": "a"}]},
+    });
+    let policy = entry(Kind::BackendTlsPolicy, "shop", "a", "1", &json!({"spec": spec}));
+    let routes = (0..number).map(|number| route_to(&number.to_string(), "web", ""));
+    store.apply(StoreUpdate::Listed(Kind::HttpRoute, None, routes.collect()));
+    applied(&mut store, Kind::BackendTlsPolicy, policy);
+    assert_eq!(store.references().len(), 1);
+    looked::take_count();
+    store
+}
+
+fn route_to(name: &str, service: &str, hostname: &str) -> DecodedObject {
+    let rules = json!([{"backendRefs": [{"name": service, "port": 80}]}]);
+    let spec = json!({"parentRefs": [{"name": "web"}], "hostnames": [hostname], "rules": rules});
+    entry(Kind::HttpRoute, "shop", name, "1", &json!({"spec": spec}))
+}
+
+fn update(kind: Kind, entry: DecodedObject) -> StoreUpdate {
+    StoreUpdate::Applied(kind, Box::new(entry))
+}
+
+#[test]
+fn each_update_of_a_batch_looked_at_all_routes() {
+    let mut store = with_routes(50);
+    let batch = (0..20).map(|number| update(Kind::HttpRoute, route_to("0", &format!("other-{number}"), "")));
+    assert!(store.apply_all(batch).objects);
+    assert_eq!(looked::take_count(), 50);
+    // Until the end of the batch, it is not known what is named.
+    let none = [route_to("1", "web", "")].into_iter();
+    let others = (1..50).map(|number| route_to(&number.to_string(), "other", ""));
+    let batch = others.chain(none).map(|entry| update(Kind::HttpRoute, entry));
+    assert!(!store.apply_all(batch).references);
+    let last = update(Kind::HttpRoute, route_to("1", "other", ""));
+    assert!(store.apply_all([last]).references && store.references().is_empty());
+}
+
+#[test]
+fn what_config_maps_do_not_depend_on_looked_at_all_routes() {
+    let mut store = with_routes(50);
+    let route = |hostname: &str| update(Kind::HttpRoute, route_to("0", "web", hostname));
+    assert!(store.apply_all([route("a"), route("b")]).objects);
+    let from = json!([{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "shop"}]);
+    let grant = json!({"spec": {"from": from, "to": [{"group": "", "kind": "Secret"}]}});
+    let grant = entry(Kind::ReferenceGrant, "tls", "a", "1", &grant);
+    assert!(store.apply_all([update(Kind::ReferenceGrant, grant)]).objects);
+    let listeners = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
+    let gateway = json!({"spec": {"gatewayClassName": "limpet", "listeners": listeners}});
+    let gateway = entry(Kind::Gateway, "shop", "web", "2", &gateway);
+    assert!(store.apply_all([update(Kind::Gateway, gateway)]).objects);
+    assert_eq!(looked::take_count(), 0);
+    // The policy's ConfigMap is another one.
+    let spec = json!({
+        "targetRefs": [{"kind": "Service", "name": "web"}],
+        "validation": {"hostname": "a", "caCertificateRefs": [{"kind": "ConfigMap", "name": "b"}]},
+    });
+    let policy = entry(Kind::BackendTlsPolicy, "shop", "a", "2", &json!({"spec": spec}));
+    assert!(store.apply_all([update(Kind::BackendTlsPolicy, policy)]).references);
+    assert_eq!(looked::take_count(), 0);
+    store.apply_all([StoreUpdate::Deleted(Kind::Gateway, ObjectName::new("shop", "web"))]);
+    assert_eq!((looked::take_count(), store.references().len()), (50, 0));
+}
+
+#[test]
+fn a_secret_of_another_namespace_is_read_while_a_grant_permits_it() {
+    let mut store = with_class();
+    let tls = json!({"certificateRefs": [{"name": "a", "namespace": "tls"}]});
+    let listeners = json!([{"name": "https", "port": 443, "protocol": "HTTPS", "tls": tls}]);
+    let spec = json!({"gatewayClassName": "limpet", "listeners": listeners});
+    let gateway = entry(Kind::Gateway, "shop", "web", "1", &json!({"spec": spec}));
+    applied(&mut store, Kind::Gateway, gateway);
+    assert!(store.references().is_empty());
+    let grant = |namespace: &str, from: &str| {
+        let from = json!([{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": from}]);
+        let spec = json!({"from": from, "to": [{"group": "", "kind": "Secret"}]});
+        entry(Kind::ReferenceGrant, namespace, "a", "1", &json!({"spec": spec}))
+    };
+    let a = ReferencedObject::Secret(ObjectName::new("tls", "a"));
+    let permits = |store: &Store| store.references().contains_key(&a);
+    applied(&mut store, Kind::ReferenceGrant, grant("other", "shop"));
+    assert!(!permits(&store));
+    assert!(applied(&mut store, Kind::ReferenceGrant, grant("tls", "shop")).references && permits(&store));
+    assert!(applied(&mut store, Kind::ReferenceGrant, grant("tls", "pay")).references && !permits(&store));
+    applied(&mut store, Kind::ReferenceGrant, grant("tls", "shop"));
+    store.apply(StoreUpdate::Deleted(Kind::ReferenceGrant, ObjectName::new("tls", "a")));
+    assert!(!permits(&store));
+    let again = [update(Kind::ReferenceGrant, grant("tls", "shop"))];
+    assert!(store.apply_all(again).references && permits(&store));
+    let none = StoreUpdate::Listed(Kind::ReferenceGrant, None, Vec::new());
+    assert!(store.apply(none).references && !permits(&store));
 }
