@@ -51,6 +51,8 @@ pub(crate) struct Store {
     led_to: Option<BTreeSet<(Kind, ObjectName)>>,
     /// The namespaces whose grants have changed.
     granting: BTreeSet<Text>,
+    /// The pods that began or ended to drain.
+    changed_pods: BTreeSet<ObjectName>,
     answered: BTreeSet<ReferencedObject>,
     /// The Services that lead to Envoys.
     followed: BTreeSet<ObjectName>,
@@ -120,6 +122,7 @@ impl Store {
             may_want: false,
             led_to: None,
             granting: BTreeSet::new(),
+            changed_pods: BTreeSet::new(),
             answered: BTreeSet::new(),
             followed: BTreeSet::new(),
         }
@@ -295,13 +298,14 @@ impl Store {
                 change.objects |= self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
             }
             StoreUpdate::Pods(namespace, pods) => {
-                Arc::make_mut(&mut self.slices).set_pods(namespace.as_deref(), pods, &mut change.services);
+                let slices = Arc::make_mut(&mut self.slices);
+                slices.set_pods(namespace.as_deref(), pods, &mut self.changed_pods);
                 self.awaited_pods.remove(&namespace);
                 self.unlisted_pods.remove(&namespace);
                 change.pods = true;
             }
             StoreUpdate::Pod(name, pod) => {
-                Arc::make_mut(&mut self.slices).set_pod(name, pod, &mut change.services);
+                Arc::make_mut(&mut self.slices).set_pod(name, pod, &mut self.changed_pods);
                 change.pods = true;
             }
             // What was read before stays in use.
@@ -311,6 +315,8 @@ impl Store {
 
     /// Decides on what follows from changes.
     fn settle(&mut self, change: &mut StoreChange) {
+        let pods = std::mem::take(&mut self.changed_pods);
+        change.services.extend(self.slices.services_of(&pods));
         if self.record_readiness(&change.services) {
             change.objects = true;
             self.may_want = true;

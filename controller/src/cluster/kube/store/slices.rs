@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::pod::{PodDeletion, PodMeta};
-use limpet_api::ObjectName;
+use limpet_api::{ObjectName, Text};
 use limpet_model::FewMap;
 use limpet_model::endpoints::{self, Endpoint, EndpointSlice, SliceEndpoint};
 
@@ -75,7 +75,7 @@ impl SliceIndex {
         endpoints::endpoints(self.of(service), port_name, drains)
     }
 
-    /// Sets all pods of a namespace, or of all namespaces.
+    /// Sets all pods of a namespace, or of all namespaces. Adds to `changed` those that begin or end to drain.
     pub(super) fn set_pods(
         &mut self,
         namespace: Option<&str>,
@@ -94,11 +94,11 @@ impl SliceIndex {
         }
     }
 
-    /// Sets what a pod says.
+    /// Sets what a pod says. Adds it to `changed` if it begins or ends to drain.
     pub(super) fn set_pod(&mut self, name: ObjectName, pod: Option<PodMeta>, changed: &mut BTreeSet<ObjectName>) {
         let known = self.pods.get(&name).and_then(PodMeta::draining);
         if known != pod.as_ref().and_then(PodMeta::draining) {
-            changed.extend(self.services_of(&name));
+            changed.insert(name.clone());
         }
         let deletion = pod.as_ref().and_then(PodMeta::deletion);
         if self.deletions.get(&name) != deletion.as_ref() {
@@ -119,16 +119,27 @@ impl SliceIndex {
         &self.deletions
     }
 
-    /// The Services that lead to a pod.
-    fn services_of(&self, pod: &ObjectName) -> Vec<ObjectName> {
-        let leads = |slice: &EndpointSlice| {
-            let mut pods = slice.endpoints.iter().filter_map(|endpoint| endpoint.pod.as_deref());
-            pods.any(|name| name == pod.name)
-        };
-        let services = self.by_service.range(ObjectName::new(&pod.namespace, "")..);
-        let here = services.take_while(|(service, _)| service.namespace == pod.namespace);
-        let leading = here.filter(|(_, slices)| slices.values().any(leads));
-        leading.map(|(service, _)| service.clone()).collect()
+    /// The Services that lead to one of these pods. Looks at all endpoints of a namespace, once for all its pods: an
+    /// index of all pods would take memory for each.
+    pub(super) fn services_of(&self, pods: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
+        let mut by_namespace: BTreeMap<&Text, BTreeSet<&str>> = BTreeMap::new();
+        for pod in pods {
+            by_namespace.entry(&pod.namespace).or_default().insert(&pod.name);
+        }
+        let mut leading = Vec::new();
+        for (namespace, pods) in by_namespace {
+            let leads = |slice: &EndpointSlice| {
+                #[cfg(test)]
+                crate::cluster::looked::at_one();
+                let mut names = slice.endpoints.iter().filter_map(|endpoint| endpoint.pod.as_deref());
+                names.any(|name| pods.contains(name))
+            };
+            let services = self.by_service.range(ObjectName::new(namespace, "")..);
+            let here = services.take_while(|(service, _)| service.namespace == *namespace);
+            let of_pods = here.filter(|(_, slices)| slices.values().any(leads));
+            leading.extend(of_pods.map(|(service, _)| service.clone()));
+        }
+        leading
     }
 }
 
@@ -136,8 +147,6 @@ impl SliceIndex {
 mod tests {
     use limpet_model::endpoints::EndpointState::{self, Draining, Ready};
     use serde_json::json;
-
-    use limpet_api::Text;
 
     use super::*;
     use crate::cluster::kube::pod::RawPod;
@@ -191,7 +200,8 @@ mod tests {
     fn set(slices: &mut SliceIndex, pod: &str, says: Option<PodMeta>) -> Vec<Text> {
         let mut changed = BTreeSet::new();
         slices.set_pod(name(pod), says, &mut changed);
-        changed.into_iter().map(|service| service.name).collect()
+        let services = slices.services_of(&changed).into_iter();
+        services.map(|service| service.name).collect()
     }
 
     #[test]
@@ -230,7 +240,8 @@ mod tests {
         let mut list = |namespace: Option<&str>, pods: Vec<(ObjectName, PodMeta)>| {
             let mut changed = BTreeSet::new();
             slices.set_pods(namespace, pods, &mut changed);
-            changed.into_iter().map(|service| service.name).collect::<Vec<_>>()
+            let services = slices.services_of(&changed).into_iter();
+            services.map(|service| service.name).collect::<Vec<_>>()
         };
         assert!(list(Some("pay"), Vec::new()).is_empty());
         let b = draining("u-2").map(|pod| (name("b"), pod));

@@ -815,3 +815,26 @@ fn a_secret_of_another_namespace_is_read_while_a_grant_permits_it() {
     let none = StoreUpdate::Listed(Kind::ReferenceGrant, None, Vec::new());
     assert!(store.apply(none).references && !permits(&store));
 }
+
+#[test]
+fn each_pod_of_a_batch_looked_at_all_slices_of_its_namespace() {
+    let mut store = store(&[]);
+    for number in 0..20 {
+        let name = format!("pod-{number}");
+        applied(&mut store, Kind::EndpointSlice, slice(&name, &name, "10.0.0.1"));
+    }
+    let drains = |namespace: &str, number: usize| {
+        let annotations = json!({endpoints::DRAIN: "2026-11-23T06:00:00Z"});
+        let pod = json!({"metadata": {"uid": "u", "annotations": annotations}});
+        let pod = PodMeta::read(&serde_json::from_value(pod).unwrap(), "limpet");
+        StoreUpdate::Pod(ObjectName::new(namespace, &format!("pod-{number}")), pod)
+    };
+    looked::take_count();
+    let batch = (0..10).flat_map(|number| [drains("shop", number), drains("pay", number)]);
+    let change = store.apply_all(batch);
+    assert_eq!(looked::take_count(), 20);
+    let names: BTreeSet<_> = (0..10)
+        .map(|number| ObjectName::new("shop", &format!("pod-{number}")))
+        .collect();
+    assert_eq!(change.services, names);
+}
