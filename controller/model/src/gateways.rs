@@ -43,6 +43,8 @@ pub(super) struct ListenerState<'a> {
     pub(super) certificates: Option<Vec<ObjectName>>,
     pub(super) accepted: Condition,
     pub(super) resolved: Condition,
+    /// Whether it serves without `resolved`: with the last valid certificate of a Secret.
+    keeps_certificate: bool,
     pub(super) conflicted: Option<Condition>,
     /// The number of routes that are attached.
     pub(super) attached: i32,
@@ -50,9 +52,13 @@ pub(super) struct ListenerState<'a> {
 
 impl ListenerState<'_> {
     pub(super) fn serves(&self) -> bool {
-        self.accepted.is_true() && self.resolved.is_true() && self.conflicted.is_none()
+        let has_refs = self.resolved.is_true() || self.keeps_certificate;
+        self.accepted.is_true() && has_refs && self.conflicted.is_none()
     }
 }
+
+/// Of a Secret whose content cannot be read any more.
+pub(super) const KEPT_CERTIFICATE: &str = "its last valid certificate stays in use";
 
 /// Of a Gateway or a listener that asks for them.
 const CLIENT_CERTIFICATES: &str = "client certificates (validation of the frontend) are not supported";
@@ -134,6 +140,7 @@ fn somebody_elses(object: &Object<GatewaySpec>) -> GatewayState<'_> {
                 Condition::fails("Accepted", "UnsupportedProtocol", "It has no sessions")
             },
             resolved: Condition::holds("ResolvedRefs", "ResolvedRefs", ""),
+            keeps_certificate: false,
             conflicted: None,
             attached: 0,
         }
@@ -295,13 +302,17 @@ fn read_listener<'a>(
         );
         resolved = Condition::fails("ResolvedRefs", "InvalidRouteKinds", message);
     }
+    let kept = kept_certificates(&field, certificates.as_deref().unwrap_or_default(), objects);
+    let kept = kept.filter(|_| resolved.is_true());
+    let keeps_certificate = kept.is_some();
     ListenerState {
         listener,
         hostname: Hostname::parse(listener.hostname.as_deref()),
         kinds,
         certificates,
         accepted,
-        resolved,
+        resolved: kept.unwrap_or(resolved),
+        keeps_certificate,
         conflicted: None,
         attached: 0,
     }
@@ -352,6 +363,18 @@ fn tls(
         })
     });
     names.collect()
+}
+
+/// Of a listener with these Secrets, of which some only have a certificate from before.
+fn kept_certificates(field: &str, names: &[ObjectName], objects: &Objects) -> Option<Condition> {
+    let kept = names.iter().enumerate().filter_map(|(index, name)| {
+        let why = objects.kept_certificates.get(name)?;
+        Some(format!(
+            "{field}.tls.certificateRefs[{index}]: Secret {name}: {why}; {KEPT_CERTIFICATE}"
+        ))
+    });
+    let messages: Vec<String> = kept.collect();
+    (!messages.is_empty()).then(|| Condition::fails("ResolvedRefs", "InvalidCertificateRef", messages.join("; ")))
 }
 
 /// The Secret of a certificate that a Gateway of this namespace refers to.
@@ -521,5 +544,6 @@ fn listener_report(state: &ListenerState<'_>) -> ListenerReport {
             state.conflicted.clone().unwrap_or_else(distinct),
             state.resolved.clone(),
         ],
+        keeps_certificate: state.keeps_certificate,
     }
 }

@@ -43,6 +43,8 @@ pub struct Objects {
     /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are
     /// none.
     pub authorities: OrdMap<ObjectName, Result<Authorities, String>>,
+    /// Those of them that are known from before: why they cannot be read now.
+    pub kept_authorities: OrdMap<ObjectName, String>,
     /// `EnvoyDeployment`.
     pub envoy_deployments: Map<ObjectName, Object<EnvoyDeploymentSpec>>,
     /// `IngressRoute`.
@@ -51,6 +53,8 @@ pub struct Objects {
     pub certificate_delegations: Map<ObjectName, Object<CertificateDelegationSpec>>,
     /// The Secrets that listeners and `IngressRoute`s name: their certificates, or why they are not valid certificates.
     pub certificates: OrdMap<ObjectName, Result<Certificate, String>>,
+    /// Those of them that are known from before: why they cannot be read now.
+    pub kept_certificates: OrdMap<ObjectName, String>,
     /// Where the pods are ready that a Service leads to which leads to Envoys. A Service that is missing here was not
     /// looked at yet.
     pub readiness: OrdMap<ObjectName, Readiness>,

@@ -201,6 +201,22 @@ pub struct ListenerReport {
     pub attached_routes: i32,
     /// Its conditions, without `Programmed`.
     pub conditions: Vec<Condition>,
+    /// Whether it serves without `ResolvedRefs`: with the last valid certificate of a Secret.
+    #[serde(skip)]
+    pub keeps_certificate: bool,
+}
+
+impl ListenerReport {
+    /// Whether it serves if its Gateway does.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.all(|condition| match condition.kind {
+            "Conflicted" => !condition.is_true(),
+            "ResolvedRefs" => condition.is_true() || self.keeps_certificate,
+            _ => condition.is_true(),
+        })
+    }
 }
 
 /// Of a route.

@@ -140,8 +140,17 @@ fn resolve(
     let mut bad: Vec<(&str, String)> = Vec::new();
     for (index, reference) in refs.iter().enumerate() {
         let read = authorities(objects, policy, reference);
-        match read.and_then(|read| with_room(read, &found)) {
-            Ok(authorities) => found.push(authorities),
+        match read.and_then(|(read, kept)| Ok((with_room(read, &found)?, kept))) {
+            Ok((authorities, kept)) => {
+                found.push(authorities);
+                bad.extend(kept.map(|why| {
+                    let message = format!("{why}; its last valid certificates stay in use");
+                    (
+                        "InvalidCACertificateRef",
+                        format!("spec.validation.caCertificateRefs[{index}].name: {message}"),
+                    )
+                }));
+            }
             Err((reason, field, message)) => bad.push((
                 reason,
                 format!("spec.validation.caCertificateRefs[{index}]{field}: {message}"),
@@ -183,11 +192,12 @@ fn with_room<'a>(authorities: &'a Authorities, before: &[&Authorities]) -> Resul
     Err(("InvalidCACertificateRef", ".name", message))
 }
 
+/// The authorities, and why they are those from before.
 fn authorities<'a>(
     objects: &'a Objects,
     policy: &ObjectName,
     reference: &CaCertificateRef,
-) -> Result<&'a Authorities, BadReference> {
+) -> Result<(&'a Authorities, Option<String>), BadReference> {
     let CaCertificateRef { group, kind, name } = reference;
     if !group.is_empty() || kind != "ConfigMap" {
         let message = format!("expected a ConfigMap, found {kind} of group {group:?}");
@@ -196,7 +206,10 @@ fn authorities<'a>(
     let name = ObjectName::new(&policy.namespace, name);
     let invalid = |message: String| ("InvalidCACertificateRef", ".name", message);
     match objects.authorities.get(&name) {
-        Some(Ok(authorities)) => Ok(authorities),
+        Some(Ok(authorities)) => {
+            let kept = objects.kept_authorities.get(&name);
+            Ok((authorities, kept.map(|why| format!("ConfigMap {name}: {why}"))))
+        }
         Some(Err(why)) => Err(invalid(format!("ConfigMap {name}: {why}"))),
         None => Err(invalid(format!("expected ConfigMap {name}, which does not exist"))),
     }

@@ -11,6 +11,7 @@ use super::read::{Content, Does, Mistake};
 use super::roots::{FORBIDDEN, Host};
 use super::tree::{Fault, MOST_IN_ALL, MOST_ROUTES, Place, Tree};
 use crate::Objects;
+use crate::gateways::KEPT_CERTIFICATE;
 use crate::reports::{IngressRouteReport, IngressRouteStatus};
 
 /// The most notes of an object: its fields may be anything.
@@ -151,8 +152,16 @@ impl Inputs<'_> {
             )),
             Does::Forward(_) => None,
         });
+        let host = self.roots.get(name).and_then(|root| root.as_ref().ok());
+        let kept = host.and_then(|host| {
+            let secret = &host.tls.as_ref()?.secret;
+            let why = self.objects.kept_certificates.get(secret)?;
+            Some(format!(
+                "spec.virtualhost.tls.secretName: Secret {secret}: {why}; {KEPT_CERTIFICATE}"
+            ))
+        });
         let overruled = self.hosts.overruled.get(name).into_iter().flatten().cloned();
-        let mut notes: Vec<String> = own.chain(dangling).chain(overruled).collect();
+        let mut notes: Vec<String> = kept.into_iter().chain(own).chain(dangling).chain(overruled).collect();
         let more = notes.len().saturating_sub(MOST_NOTES);
         notes.truncate(MOST_NOTES);
         if more > 0 {

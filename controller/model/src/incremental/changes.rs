@@ -49,7 +49,9 @@ impl Changes {
         links!(namespaces, |name| Link::Namespace(name.clone()));
         links!(reference_grants, |name| Link::Grants(name.namespace.clone()));
         links!(certificates, |name| Link::Secret(name.clone()));
+        links!(kept_certificates, |name| Link::Secret(name.clone()));
         links!(authorities, |name| Link::Authorities(name.clone()));
+        links!(kept_authorities, |name| Link::Authorities(name.clone()));
         links!(readiness, |name| Link::Readiness(name.clone()));
         links!(nodes, |_| Link::Nodes);
         links!(envoy_deployments, |_| Link::Deployments);
@@ -60,6 +62,7 @@ impl Changes {
             || before.certificate_delegations != after.certificate_delegations
             // Of the policies of its Services, which say so, and not the objects here.
             || before.authorities != after.authorities
+            || before.kept_authorities != after.kept_authorities
         {
             changes.members.insert(Member::Contour);
         }

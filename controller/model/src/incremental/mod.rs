@@ -318,11 +318,7 @@ impl Incremental {
 }
 
 fn serving(name: &ObjectName, built: &Built) -> Serving {
-    let serves = |listener: &ListenerReport| {
-        let mut conditions = listener.conditions.iter();
-        conditions.all(|condition| condition.is_true() != (condition.kind == "Conflicted"))
-    };
     let report = built.reports.gateways.get(name);
-    let listeners = report.map(|report| report.listeners.iter().map(serves).collect());
+    let listeners = report.map(|report| report.listeners.iter().map(ListenerReport::serves).collect());
     (built.graph.gateways.contains_key(name), listeners)
 }

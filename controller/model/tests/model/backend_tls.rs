@@ -594,3 +594,22 @@ fn another_control_plane_follows_the_policies_itself() {
     assert_eq!((graph.clusters.len(), tls(&graph)), (1, None));
     assert!(reports.backend_tls_policies.is_empty());
 }
+
+/// The targets answered 500 with the right to read the ConfigMap.
+#[test]
+fn a_backend_is_verified_by_the_last_valid_authorities() {
+    let all = format!("{CLASS}{SHOP}{AUTHORITIES}{}", policy("tls", 1, "name: v1", VALID));
+    let mut objects = objects::read_any(&all);
+    let (before, _) = build(&objects, &Settings::default());
+    let why = "no right".to_owned();
+    objects.kept_authorities.insert(ObjectName::new("shop", "ca"), why);
+    let (graph, reports) = build(&objects, &Settings::default());
+    assert!(tls(&graph).is_some() && graph == before);
+    let accepted = status(&reports, "tls", "Accepted");
+    expect(accepted, ConditionStatus::True, "Accepted", &[]);
+    let words = ["ConfigMap shop/ca: no right; its last valid certificates stay in use"];
+    let resolved = status(&reports, "tls", "ResolvedRefs");
+    expect(resolved, ConditionStatus::False, "InvalidCACertificateRef", &words);
+    let route = condition(&reports, "ResolvedRefs");
+    expect(route, ConditionStatus::True, "ResolvedRefs", &[]);
+}

@@ -460,3 +460,29 @@ fn the_routes_of_an_object_are_explained() {
     assert!(sticky.destinations[0].never_begins);
     assert_eq!(sticky.destinations[1].hash.as_deref().map(str::len), Some(8));
 }
+
+/// The host was `not found` with the right to read its Secret.
+#[test]
+fn a_host_is_served_with_the_last_valid_certificate() {
+    let manifests = "
+kind: Secret
+metadata: {namespace: shop, name: good}
+---
+kind: IngressRoute
+metadata: {namespace: shop, name: web}
+spec:
+  virtualhost: {fqdn: web.example, tls: {secretName: good}}
+  routes: [{match: /, services: [{name: web, port: 80}]}]
+";
+    let mut objects = objects(manifests);
+    let (before, reports) = build(&objects, &settings());
+    assert!(report(&reports, "web").notes.is_empty());
+    let why = "no right".to_owned();
+    objects.kept_certificates.insert(ObjectName::new("shop", "good"), why);
+    let (graph, reports) = build(&objects, &settings());
+    assert_eq!(graph, before);
+    let report = report(&reports, "web");
+    assert_eq!(report.status, IngressRouteStatus::Valid);
+    let note = "spec.virtualhost.tls.secretName: Secret shop/good: no right; its last valid certificate stays in use";
+    assert_eq!(report.notes, [note]);
+}

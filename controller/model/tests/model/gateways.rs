@@ -1,7 +1,7 @@
-use super::{built, expect, of_type, web};
+use super::{CLASS, built, expect, objects, of_type, web};
 use limpet_api::ObjectName;
-use limpet_model::reports::{ConditionStatus, GatewayReport};
-use limpet_model::{Graph, Reports};
+use limpet_model::reports::{ConditionStatus, GatewayReport, ListenerReport};
+use limpet_model::{Graph, Reports, Settings, build};
 
 /// Builds a Gateway `shop/web` with these listeners, and the Secrets `shop/good`, `shop/broken` and `certs/good`.
 fn with_listeners(listeners: &str) -> (Graph, Reports) {
@@ -410,5 +410,51 @@ spec:
             "spec.infrastructure",
             "spec.allowedListeners (no ListenerSet is served)",
         ],
+    );
+}
+
+/// The listener went with the right to read its Secret.
+#[test]
+fn a_listener_serves_with_the_last_valid_certificate() {
+    let manifests = format!(
+        "{CLASS}
+kind: Secret
+metadata: {{namespace: shop, name: good}}
+---
+kind: Gateway
+metadata: {{namespace: shop, name: web}}
+spec:
+  gatewayClassName: limpet
+  listeners:
+  - {{name: https, port: 443, protocol: HTTPS, tls: {{certificateRefs: [{{name: good}}]}}}}
+  - name: kinds
+    port: 444
+    protocol: HTTPS
+    tls: {{certificateRefs: [{{name: good}}]}}
+    allowedRoutes: {{kinds: [{{kind: TCPRoute}}]}}"
+    );
+    let mut objects = objects::read_any(&manifests);
+    let (before, _) = build(&objects, &Settings::default());
+    let why = "no right".to_owned();
+    objects.kept_certificates.insert(ObjectName::new("shop", "good"), why);
+    let (graph, reports) = build(&objects, &Settings::default());
+    assert_eq!(graph, before);
+    assert_eq!(ports(&graph), [443]);
+    let report = report(&reports);
+    let words = [
+        "spec.listeners[0].tls.certificateRefs[0]: Secret shop/good: no right; its last valid certificate stays in use",
+    ];
+    let resolved = of_type(&report.listeners[0].conditions, "ResolvedRefs");
+    expect(resolved, ConditionStatus::False, "InvalidCertificateRef", &words);
+    let kinds = of_type(&report.listeners[1].conditions, "ResolvedRefs");
+    expect(kinds, ConditionStatus::False, "InvalidRouteKinds", &[]);
+    let serve: Vec<bool> = report.listeners.iter().map(ListenerReport::serves).collect();
+    assert_eq!(serve, [true, false]);
+    let accepted = of_type(&report.conditions, "Accepted");
+    expect(
+        accepted,
+        ConditionStatus::True,
+        "ListenersNotValid",
+        &["do not serve: kinds"],
     );
 }

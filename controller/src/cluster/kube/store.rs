@@ -17,7 +17,9 @@ use super::references::{self, AllWanted, ReferenceChoice, ReferencedObject};
 use super::update::StoreUpdate;
 use limpet_api::{Kind, ObjectName, ObjectRef, Text};
 use limpet_model::endpoints::{self, Endpoint};
-use limpet_model::{Map, Memory, Objects, RouteReferences, SessionPolicyKind, SessionPolicyName};
+use limpet_model::{
+    Authorities, Certificate, Map, Memory, Objects, RouteReferences, SessionPolicyKind, SessionPolicyName,
+};
 pub(crate) use slices::{PodDeletions, SliceIndex};
 
 /// What the API server has now, as far as the watches have told.
@@ -285,17 +287,11 @@ impl Store {
             }
             StoreUpdate::Applied(kind, entry) => self.insert(kind, *entry, change),
             StoreUpdate::Deleted(kind, name) => self.remove(kind, &name, change),
-            StoreUpdate::Secret(name, found) => {
-                let object = ReferencedObject::Secret(name);
-                change.objects |= self.answer(object, |all| &all.certificates, |all| &mut all.certificates, found);
-            }
-            StoreUpdate::ConfigMap(name, found) => {
-                let object = ReferencedObject::ConfigMap(name);
-                change.objects |= self.answer(object, |all| &all.authorities, |all| &mut all.authorities, found);
-            }
+            StoreUpdate::Secret(name, found) => change.objects |= self.answer_secret(name, found),
+            StoreUpdate::ConfigMap(name, found) => change.objects |= self.answer_config_map(name, found),
             StoreUpdate::Node(name, found) => {
                 let object = ReferencedObject::Node(name);
-                change.objects |= self.answer(object, |all| &all.nodes, |all| &mut all.nodes, found);
+                change.objects |= self.answer(&object, |all| &all.nodes, |all| &mut all.nodes, found);
             }
             StoreUpdate::Pods(namespace, pods) => {
                 let slices = Arc::make_mut(&mut self.slices);
@@ -330,16 +326,42 @@ impl Store {
         }
     }
 
-    /// Takes in what a single object holds. Returns whether that says anything new.
+    /// Takes in what a Secret holds. Returns whether that says anything new.
+    fn answer_secret(&mut self, name: ObjectName, found: Option<Result<Certificate, String>>) -> bool {
+        let (found, why) = or_known(self.objects.certificates.get(&name), found);
+        let object = ReferencedObject::Secret(name);
+        let is_new = self.answer(&object, |all| &all.certificates, |all| &mut all.certificates, found);
+        self.answer(
+            &object,
+            |all| &all.kept_certificates,
+            |all| &mut all.kept_certificates,
+            why,
+        ) || is_new
+    }
+
+    /// The same of a ConfigMap.
+    fn answer_config_map(&mut self, name: ObjectName, found: Option<Result<Authorities, String>>) -> bool {
+        let (found, why) = or_known(self.objects.authorities.get(&name), found);
+        let object = ReferencedObject::ConfigMap(name);
+        let is_new = self.answer(&object, |all| &all.authorities, |all| &mut all.authorities, found);
+        self.answer(
+            &object,
+            |all| &all.kept_authorities,
+            |all| &mut all.kept_authorities,
+            why,
+        ) || is_new
+    }
+
+    /// Takes in what is known of a single object. Returns whether that says anything new.
     fn answer<T: Clone + PartialEq>(
         &mut self,
-        object: ReferencedObject,
+        object: &ReferencedObject,
         known: impl Fn(&Objects) -> &OrdMap<ObjectName, T>,
         kept: impl Fn(&mut Objects) -> &mut OrdMap<ObjectName, T>,
         found: Option<T>,
     ) -> bool {
         // An update of an object that is not wanted any more may still be on its way.
-        if !self.references.contains_key(&object) {
+        if !self.references.contains_key(object) {
             return false;
         }
         let name = object.name();
@@ -351,7 +373,7 @@ impl Store {
                 None => kept.remove(name),
             };
         }
-        self.answered.insert(object) || changed
+        self.answered.insert(object.clone()) || changed
     }
 
     /// Chooses the single objects to watch. Returns whether they are others than before.
@@ -380,8 +402,14 @@ impl Store {
         let gone = former.filter(|object| !wanted.contains(*object) || self.beyond.contains_key(*object));
         for object in gone {
             match object {
-                ReferencedObject::Secret(name) => drop(objects.certificates.remove(name)),
-                ReferencedObject::ConfigMap(name) => drop(objects.authorities.remove(name)),
+                ReferencedObject::Secret(name) => {
+                    objects.certificates.remove(name);
+                    objects.kept_certificates.remove(name);
+                }
+                ReferencedObject::ConfigMap(name) => {
+                    objects.authorities.remove(name);
+                    objects.kept_authorities.remove(name);
+                }
                 ReferencedObject::Node(name) => drop(objects.nodes.remove(name)),
             }
         }
@@ -672,5 +700,17 @@ impl Store {
         };
         names.retain(|name| namespace.is_none_or(|namespace| name.namespace == namespace));
         names
+    }
+}
+
+/// What a single object is taken to hold, and why it does not count that this cannot be read now: after valid content,
+/// only that the object is gone ends it.
+fn or_known<T: Clone>(
+    known: Option<&Result<T, String>>,
+    found: Option<Result<T, String>>,
+) -> (Option<Result<T, String>>, Option<String>) {
+    match (known, found) {
+        (Some(Ok(valid)), Some(Err(why))) => (Some(Ok(valid.clone())), Some(why)),
+        (_, found) => (found, None),
     }
 }

@@ -74,11 +74,15 @@ async fn a_certificate_needs_a_right_and_may_change() -> Result<()> {
     poll::until("the other certificate", async || ask(&controller, &new).await.ok()).await?;
     assert!(ask(&controller, &old).await.is_err());
 
-    // A Secret that is not a certificate does not affect the other listener.
+    // A Secret that is not a certificate affects no listener, until it is gone.
     let garbage = json!({"stringData": {"tls.crt": "none"}});
     namespace.merge("v1/Secret", "shop", &garbage).await?;
     let words = until_resolved(&namespace, "False/InvalidCertificateRef").await?;
     assert!(words.contains("tls.crt: expected a certificate in PEM"), "{words}");
+    ask(&controller, &new).await.context("the last valid certificate")?;
+    namespace.delete("v1/Secret", "shop").await?;
+    let refuses = async || ask(&controller, &new).await.is_err().then_some(());
+    poll::until("no certificate", refuses).await?;
     assert!(!controller.log()?.contains("PRIVATE KEY"));
     nothing_happened(crowd).await
 }

@@ -144,18 +144,28 @@ impl World {
                     key: Arc::default(),
                 };
                 let found = [Ok(certificate), Err("no certificate".to_owned())][random.below(2)].clone();
+                self.objects.kept_certificates.remove(&name);
                 if gone {
                     self.objects.certificates.remove(&name);
                 } else {
+                    if found.is_ok() && random.one_in(3) {
+                        let why = "no right".to_owned();
+                        self.objects.kept_certificates.insert(name.clone(), why);
+                    }
                     self.objects.certificates.insert(name, found);
                 }
             }
             31 => {
                 let name = ObjectName::new(namespace, random.of(&["ca", "cb"]));
                 let found = [Ok(Authorities::of_pem("pem")), Err("none".to_owned())][random.below(2)].clone();
+                self.objects.kept_authorities.remove(&name);
                 if gone {
                     self.objects.authorities.remove(&name);
                 } else {
+                    if found.is_ok() && random.one_in(3) {
+                        let why = "no right".to_owned();
+                        self.objects.kept_authorities.insert(name.clone(), why);
+                    }
                     self.objects.authorities.insert(name, found);
                 }
             }

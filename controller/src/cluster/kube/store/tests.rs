@@ -838,3 +838,64 @@ fn each_pod_of_a_batch_looked_at_all_slices_of_its_namespace() {
         .collect();
     assert_eq!(change.services, names);
 }
+
+/// A valid certificate.
+fn certificate() -> Certificate {
+    Certificate {
+        chain: b"chain".as_slice().into(),
+        key: Arc::default(),
+    }
+}
+
+/// Its listener, or its backends, went at once.
+#[test]
+fn without_the_right_what_is_known_of_an_object_was_lost() {
+    let mut store = store_with_gateway();
+    applied(&mut store, Kind::GatewayClass, class_of(OURS));
+    let a = ObjectName::new("shop", "a");
+    let says = |store: &mut Store, found: Option<Result<Certificate, String>>| {
+        let change = store.apply(StoreUpdate::Secret(a.clone(), found));
+        let objects = store.objects();
+        let known = objects.certificates.get(&a).cloned();
+        (change.objects, known, objects.kept_certificates.get(&a).cloned())
+    };
+    let refused = || Some(Err("no right".to_owned()));
+    let broken = || Some(secret_from_manifest(json!({"type": "Opaque"})));
+    let valid = || Some(Ok(certificate()));
+    assert_eq!(says(&mut store, refused()), (true, refused(), None), "nothing is known");
+    assert_eq!(says(&mut store, valid()), (true, valid(), None));
+    let why = || Some("no right".to_owned());
+    assert_eq!(says(&mut store, refused()), (true, valid(), why()));
+    assert_eq!(says(&mut store, refused()), (false, valid(), why()));
+    let (changes, known, why) = says(&mut store, broken());
+    assert!(changes && known == valid(), "its content is wrong");
+    assert_eq!(
+        why.as_deref(),
+        Some("expected the type kubernetes.io/tls, found Opaque")
+    );
+    assert_eq!(says(&mut store, valid()), (true, valid(), None));
+    says(&mut store, refused());
+    assert_eq!(says(&mut store, None), (true, None, None), "it is gone");
+    says(&mut store, valid());
+    says(&mut store, refused());
+    applied(&mut store, Kind::Gateway, gateway_of("other"));
+    let objects = store.objects();
+    assert!(objects.certificates.is_empty() && objects.kept_certificates.is_empty());
+}
+
+#[test]
+fn without_the_right_backends_lost_their_authorities() {
+    let mut store = with_routes(1);
+    let a = ObjectName::new("shop", "a");
+    let says = |store: &mut Store, found: Option<Result<Authorities, String>>| {
+        store.apply(StoreUpdate::ConfigMap(a.clone(), found));
+        let objects = store.objects();
+        let known = objects.authorities.get(&a).cloned();
+        (known, objects.kept_authorities.get(&a).cloned())
+    };
+    let valid = || Some(Ok(Authorities::of_pem("one")));
+    assert_eq!(says(&mut store, valid()), (valid(), None));
+    let why = "no right".to_owned();
+    assert_eq!(says(&mut store, Some(Err(why.clone()))), (valid(), Some(why)));
+    assert_eq!(says(&mut store, None), (None, None));
+}

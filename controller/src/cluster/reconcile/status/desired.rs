@@ -156,16 +156,10 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &StatusFacts) -> Option<
     let report = reports.gateways.get(name)?;
     let programmed = facts.programmed.get(name)?;
     let refused = || Condition::fails("Programmed", "Invalid", "It is not accepted, so it is not served");
-    let is_bad = |condition: &Condition| match condition.kind {
-        "Accepted" | "ResolvedRefs" => !condition.is_true(),
-        "Conflicted" => condition.is_true(),
-        _ => false,
-    };
+    let is_bad = |condition: &Condition| condition.kind == "Accepted" && !condition.is_true();
     let is_refused = report.conditions.iter().any(is_bad);
-    let with_programmed = |conditions: &[Condition], programmed: &Condition| {
+    let with_programmed = |conditions: &[Condition], programmed: &Condition, bad: bool| {
         let mut all = conditions.to_vec();
-        // A valid listener of a Gateway that is not accepted is not served, either.
-        let bad = is_refused || conditions.iter().any(is_bad);
         if all.iter().all(|condition| condition.kind != "Programmed") {
             all.push(if bad { refused() } else { programmed.clone() });
         }
@@ -173,11 +167,13 @@ fn gateway(reports: &Reports, name: &ObjectName, facts: &StatusFacts) -> Option<
     };
     let mut listeners = report.listeners.clone();
     for listener in &mut listeners {
-        listener.conditions = with_programmed(&listener.conditions, programmed);
+        // A valid listener of a Gateway that is not accepted is not served, either.
+        let bad = is_refused || !listener.serves();
+        listener.conditions = with_programmed(&listener.conditions, programmed, bad);
     }
     // What Envoys refuse comes first: it may be the reason why none is ready.
     let unready = report.unready.as_ref().filter(|_| programmed.is_true());
-    let mut conditions = with_programmed(&report.conditions, unready.unwrap_or(programmed));
+    let mut conditions = with_programmed(&report.conditions, unready.unwrap_or(programmed), is_refused);
     // It is the reason why there is no address, and why no Envoy is connected. Pods are looked at now and then: an
     // Envoy that is connected and ready came later.
     let is_without = |without: &&Condition| without.reason != NO_RESOURCES || is_without_envoys(&conditions);
@@ -275,7 +271,6 @@ mod tests {
         unready: Option<Condition>,
         programmed: Condition,
     ) -> (Vec<Condition>, Vec<Condition>) {
-        let name = ObjectName::new("shop", "web");
         let listener = ListenerReport {
             conditions: vec![Condition::holds("Accepted", "Accepted", "")],
             ..ListenerReport::default()
@@ -286,6 +281,22 @@ mod tests {
             unready,
             ..GatewayReport::default()
         };
+        wanted_of(report, programmed)
+    }
+
+    /// Of an accepted Gateway with this listener.
+    fn wanted_with(listener: ListenerReport) -> (Vec<Condition>, Vec<Condition>) {
+        let report = GatewayReport {
+            conditions: vec![Condition::holds("Accepted", "Accepted", "")],
+            listeners: vec![listener],
+            ..GatewayReport::default()
+        };
+        wanted_of(report, Condition::holds("Programmed", "Programmed", ""))
+    }
+
+    /// The conditions of the Gateway `web` and of its listener.
+    fn wanted_of(report: GatewayReport, programmed: Condition) -> (Vec<Condition>, Vec<Condition>) {
+        let name = ObjectName::new("shop", "web");
         let reports = Reports {
             gateways: Map::unit(name.clone(), report.into()),
             ..Reports::default()
@@ -321,6 +332,21 @@ mod tests {
         let (gateway, listener) = wanted(Condition::holds("Accepted", "Accepted", ""));
         assert_eq!(programmed(&gateway), Some((true, "Programmed")));
         assert_eq!(programmed(&listener), Some((true, "Programmed")));
+    }
+
+    #[test]
+    fn a_listener_with_its_last_valid_certificate_is_programmed() {
+        let resolved = Condition::fails("ResolvedRefs", "InvalidCertificateRef", "");
+        let mut listener = ListenerReport {
+            conditions: vec![Condition::holds("Accepted", "Accepted", ""), resolved],
+            ..ListenerReport::default()
+        };
+        for keeps_certificate in [false, true] {
+            listener.keeps_certificate = keeps_certificate;
+            let (_, conditions) = wanted_with(listener.clone());
+            let programmed = conditions.iter().find(|condition| condition.kind == "Programmed");
+            assert_eq!(programmed.map(Condition::is_true), Some(keeps_certificate));
+        }
     }
 
     #[test]
