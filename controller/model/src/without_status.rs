@@ -17,7 +17,7 @@ use limpet_api::{
 type WithoutStatus = BTreeMap<ObjectRef, Condition>;
 
 /// Adds Gateways without a class or with the name of Contour's, routes to Gateways that do not exist, grants that
-/// permit nothing, delegations that are too long, and annotations that nobody reads. Leaves the policies of others to them.
+/// permit nothing, delegations that are too long, and annotations without any reader. Leaves others their policies.
 pub(super) fn add(
     objects: &Objects,
     settings: &Settings,
