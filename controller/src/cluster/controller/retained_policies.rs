@@ -5,8 +5,8 @@
 //! lose their sessions for that moment. So the policies of the last published routes are retained until all connected
 //! Envoys of the Gateway have the new routes. One that acknowledges nothing makes no configuration grow without end: at
 //! most [`MOST`] are retained besides what the changes of the last minute have left, and [`MOST_YOUNG`] in all. Each
-//! namespace has a fair share of both, and of the bytes of all policies: with the used ones, a Gateway has at most twice
-//! as many as there is room for.
+//! namespace has a fair share of both, and of the bytes of all policies: with the used ones, a Gateway has at most
+//! twice as many as there is room for.
 //!
 //! The same holds for namespaces that no route has sessions of any more: their fences are for the former routes, too.
 
