@@ -1,0 +1,184 @@
+//! Sentences that stop readers: in pages for users and newcomers none, in comments no more than there are.
+
+use std::fs;
+use std::path::Path;
+
+use limpet_repo_tests::{checkout, files};
+
+/// A pattern, what to write in its place, and how often comments outside tests have it. A count that is lower now
+/// replaces this one.
+struct Pattern {
+    name: &'static str,
+    is_in: fn(&str) -> usize,
+    instead: &'static str,
+    in_comments: usize,
+}
+
+const PATTERNS: [Pattern; 7] = [
+    Pattern {
+        name: "a sentence that begins with Who or Whoever",
+        is_in: |text| {
+            sentences(text)
+                .filter(|words| begins(words, &["who", "whoever"]))
+                .count()
+        },
+        instead: "name them: \"A client without a token goes …\" in place of \"Who has no token goes …\"",
+        in_comments: 85,
+    },
+    Pattern {
+        name: "is what",
+        is_in: |text| phrases(text, &[&["is", "what"], &["are", "what"]]),
+        instead: "the noun: \"A namespace in turn …\" in place of \"What is in turn is what a namespace has\"",
+        in_comments: 37,
+    },
+    Pattern {
+        name: "is told",
+        is_in: |text| {
+            phrases(
+                text,
+                &[&["is", "told"], &["are", "told"], &["was", "told"], &["be", "told"]],
+            )
+        },
+        instead: "who does it: \"Envoy learns\", \"the controller sends\"",
+        in_comments: 61,
+    },
+    Pattern {
+        name: "anew",
+        is_in: |text| phrases(text, &[&["anew"]]),
+        instead: "again, or a verb: \"rebuilt\", \"restarts\"",
+        in_comments: 52,
+    },
+    Pattern {
+        name: "nobody, somebody, everybody, whoever",
+        is_in: |text| phrases(text, &[&["nobody"], &["somebody"], &["everybody"], &["whoever"]]),
+        instead: "name them: \"no client\", \"another controller\", \"each replica\"",
+        in_comments: 196,
+    },
+    Pattern {
+        name: "alone for only",
+        is_in: |text| phrases(text, &[&["alone"]]),
+        instead: "only, in front of what it is about",
+        in_comments: 68,
+    },
+    Pattern {
+        name: "that of, those of",
+        is_in: |text| phrases(text, &[&["that", "of"], &["those", "of"]]),
+        instead: "the noun again: \"the Gateway's limit\" in place of \"that of the Gateway\"",
+        in_comments: 248,
+    },
+];
+
+/// The sentences of a text, each as its words in lower case.
+fn sentences(text: &str) -> impl Iterator<Item = Vec<String>> {
+    let ends = |c: char| matches!(c, '.' | '!' | '?' | ':' | '|');
+    let text = text.replace("\n\n", ".").replace("\n- ", ".");
+    let all: Vec<Vec<String>> = text.split(ends).map(|sentence| words(sentence).collect()).collect();
+    all.into_iter()
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+fn begins(words: &[String], with: &[&str]) -> bool {
+    words.first().is_some_and(|first| with.contains(&first.as_str()))
+}
+
+/// How often any of these phrases is there.
+fn phrases(text: &str, phrases: &[&[&str]]) -> usize {
+    let words: Vec<String> = words(text).collect();
+    let count = |phrase: &&[&str]| words.windows(phrase.len()).filter(|window| window == phrase).count();
+    phrases.iter().map(count).sum()
+}
+
+/// The head of a table of such sentences, with better ones.
+const EXAMPLES: &str = "| Not | But |";
+
+/// The prose of a page: without code and quotations.
+fn prose_of_page(text: &str) -> String {
+    let (mut in_fence, mut in_examples) = (false, false);
+    let lines = text.lines().filter(|line| {
+        let borders = line.trim_start().starts_with("```");
+        in_fence ^= borders;
+        in_examples = line.starts_with('|') && (in_examples || *line == EXAMPLES);
+        !in_fence && !borders && !in_examples && !line.starts_with('>')
+    });
+    let prose: Vec<&str> = lines.collect();
+    let prose = prose.join("\n");
+    let parts = prose.split('`').enumerate();
+    parts
+        .filter(|(index, _)| index % 2 == 0)
+        .map(|(_, part)| part)
+        .collect()
+}
+
+/// The comments of a file, without those of its tests.
+fn comments(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = code.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    let lines = lines.map(|line| line.trim_start_matches(['/', '!']));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn is_for_users(path: &Path) -> bool {
+    let first_pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
+    let is_page = path.extension().is_some_and(|extension| extension == "md");
+    is_page && (path.starts_with("docs") || first_pages.iter().any(|page| path == Path::new(page)))
+}
+
+/// A program's own source, not its tests.
+fn is_source(path: &Path) -> bool {
+    let is_test = path
+        .iter()
+        .any(|part| part == "tests" || part == "tests.rs" || part == "e2e" || part == "repo-tests");
+    path.extension().is_some_and(|extension| extension == "rs") && !is_test
+}
+
+#[test]
+fn pages_for_users_have_no_sentence_that_stops_readers() {
+    let root = checkout();
+    let mut problems = Vec::new();
+    for path in files(&root).unwrap().into_iter().filter(|path| is_for_users(path)) {
+        let prose = prose_of_page(&fs::read_to_string(root.join(&path)).unwrap());
+        for pattern in &PATTERNS {
+            let count = (pattern.is_in)(&prose);
+            if count > 0 {
+                let (name, instead) = (pattern.name, pattern.instead);
+                problems.push(format!("{}: {name}, {count} times; write {instead}", path.display()));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn comments_have_more_sentences_that_stop_readers_than_before() {
+    let root = checkout();
+    let sources = files(&root).unwrap().into_iter().filter(|path| is_source(path));
+    let texts: Vec<String> = sources
+        .map(|path| comments(&fs::read_to_string(root.join(path)).unwrap()))
+        .collect();
+    assert!(texts.len() > 300, "only {} files were found", texts.len());
+    for pattern in &PATTERNS {
+        let found: usize = texts.iter().map(|text| (pattern.is_in)(text)).sum();
+        assert_eq!(
+            found, pattern.in_comments,
+            "{}: write {}; if there are fewer than before, lower the count in this test",
+            pattern.name, pattern.instead
+        );
+    }
+}
+
+#[test]
+fn patterns_are_found_in_prose_only() {
+    let page =
+        "Who asks.\n\nThis is what it is. `is told` and\n```sh\nwho\n```\n> anew\nIt stands alone: whoever comes.\n";
+    let prose = prose_of_page(page);
+    let found: Vec<usize> = PATTERNS.iter().map(|pattern| (pattern.is_in)(&prose)).collect();
+    assert_eq!(found, [2, 1, 0, 0, 1, 1, 0]);
+    let source = "//! Those of all.\nlet who = 1;\n    // is told\n#[cfg(test)]\nmod tests {\n// anew\n}\n";
+    let comments = comments(source);
+    let found: Vec<usize> = PATTERNS.iter().map(|pattern| (pattern.is_in)(&comments)).collect();
+    assert_eq!(found, [0, 0, 1, 0, 0, 0, 1]);
+}
