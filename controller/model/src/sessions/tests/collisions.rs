@@ -344,7 +344,7 @@ fn policies_are_called_by_session_and_content() {
     let sessions = world.sessions();
     let (name, policy) = sessions.policies.first_key_value().unwrap();
     let (stem, digest) = name.rsplit_once('-').unwrap();
-    assert_eq!((stem, digest.len()), ("s", 8));
+    assert_eq!((stem, digest.len()), ("s", 16));
     let name = name.clone();
     assert_eq!(policy.cookie.as_ref().unwrap().name, "s");
     // Objects with equal content have the same policy.
