@@ -305,7 +305,7 @@ impl Scheduler {
 impl Drop for Scheduler {
     fn drop(&mut self) {
         if let Some(callbacks) = CALL_CALLBACKS.get() {
-            // SAFETY: Envoy made it, and nobody uses it after this.
+            // SAFETY: Envoy made it, and it is not used after this.
             unsafe { (callbacks.http_filter_config_scheduler_delete)(self.0.as_ptr()) };
         }
     }
@@ -407,7 +407,7 @@ pub(crate) enum RouteConfig<'a> {
 /// A request and its response during a hook.
 pub(crate) struct Exchange<'a> {
     handle: *mut c_void,
-    /// Those of the request and those of the response, once they were asked for. Until something is set.
+    /// The fields of request and response, once they were asked for. Until something is set.
     fields: [OnceCell<Fields>; 2],
     hook: PhantomData<&'a ()>,
 }
@@ -483,7 +483,7 @@ impl Exchange<'_> {
         accepted(did, "a change of a header")
     }
 
-    /// Appends a field to those of this name.
+    /// Adds a field. Others of its name stay.
     pub(crate) fn add_header(&mut self, of: Headers, name: &str, value: &[u8]) -> Result<(), HostError> {
         let callbacks = self.setting()?;
         let (name, value) = (Buffer::lend(name.as_bytes()), Buffer::lend(value));
@@ -636,7 +636,7 @@ impl Choosing<'_> {
         let found = unsafe {
             (self.callbacks.cluster_specifier_get_dynamic_metadata)(self.handle, namespace, key, &raw mut answer)
         };
-        // SAFETY: Envoy has filled it, and nobody sets dynamic metadata while a cluster is chosen (rule 2).
+        // SAFETY: Envoy has filled it, and dynamic metadata is not set while a cluster is chosen (rule 2).
         found.then(|| unsafe { answer.bytes() })
     }
 

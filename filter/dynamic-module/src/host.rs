@@ -23,7 +23,7 @@ thread_local! {
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Larger memory is given back, so that a client with a long header does not fill that of every worker.
+/// Larger memory is given back, so that a client with a long header does not fill every worker's.
 const MAX_ROOM: usize = 16 * 1024;
 
 /// Keeps the memory of a changed header for the next one.

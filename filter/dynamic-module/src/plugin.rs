@@ -22,7 +22,7 @@ static TABLES: Tables = Tables::new();
 /// The warnings that are in Envoy's log.
 static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// How many warnings are remembered. They name policies, and a control plane may name each change of one anew.
+/// How many warnings are remembered. They name policies, and a control plane may rename one with each change.
 const REMEMBERED: usize = 1024;
 
 /// Writes a warning into Envoy's log, unless an earlier configuration did.
@@ -45,7 +45,7 @@ pub(crate) struct Plugin {
     pub(crate) filter: Filter,
     discovered: Option<Discovered>,
     pub(crate) counters: Counters<Counter>,
-    /// `None` if nobody is told of sessions.
+    /// `None` if sessions are not reported.
     reporter: Option<Reporter>,
 }
 

@@ -98,7 +98,7 @@ impl Reporter {
         }
     }
 
-    /// Sends what is to be told, unless a report is under way.
+    /// Sends pending changes, unless a report is under way.
     pub(crate) fn report(&self, configured: &Configuring<'_>) {
         let mut state = state();
         let Some(report) = CENSUS.next_report(&self.node_cluster, &mut state.idle, host::now()) else {

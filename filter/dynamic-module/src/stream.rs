@@ -81,7 +81,7 @@ impl Stream {
         }
     }
 
-    /// A hook has panicked. The filter leaves the rest of the exchange alone.
+    /// A hook has panicked. The filter does not touch the rest of the exchange.
     pub(crate) fn give_up(&mut self, exchange: &Exchange<'_>) {
         self.session = None;
         exchange.count(self.plugin.counters.host_errors());

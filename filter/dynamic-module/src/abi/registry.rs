@@ -42,7 +42,7 @@ impl<T> Registry<T> {
             let block = self.blocks.iter().position(|block| block.get().is_none())?;
             let size = FIRST << block;
             let places: Box<[Place<T>]> = (0..size).map(|_| AtomicPtr::default()).collect();
-            // It was empty, and whoever fills one holds the lock.
+            // It was empty, and only the lock's holder fills one.
             let _ = self.blocks.get(block)?.set(places);
             vacant.extend((0..size).rev().map(|index| (block, index)));
         }
