@@ -198,7 +198,7 @@ fn header(site: &Site, fields: &[&[u8]]) {
     let Some(answered) = answered else { return };
     // The field `""` gets no token and is not part of the session.
     let sent: Vec<Vec<u8>> = answered.into_iter().filter(|field| field != b"\"\"").collect();
-    // A field with a token in front of its second value did not come from an application alone.
+    // A field with a token in front of its second value did not come only from an application.
     let has_inner = |field: &&&[u8]| {
         let mut elements = field.split(|byte| *byte == b',').skip(1).map(<[u8]>::trim_ascii_start);
         elements.any(starts_with_token)

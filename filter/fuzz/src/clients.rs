@@ -1,4 +1,4 @@
-//! Addresses of clients as Envoy, or whoever Envoy trusts, writes them, and a table of them.
+//! Addresses of clients as Envoy, or a proxy that it trusts, writes them, and a table of them.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ const CONFIG: &[u8] = br#"{
 /// Takes each line as the address of the next client, which visits a second later and is answered by one backend.
 ///
 /// # Panics
-/// If somebody is steered who was not there, or to another backend.
+/// If a client is steered that was not there, or to another backend.
 pub fn clients(data: &[u8]) {
     let (filter, _) = Filter::from_json(CONFIG, &|_| None).expect("a valid configuration");
     let host = HOST.parse().expect("an address");

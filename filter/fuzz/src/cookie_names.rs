@@ -1,4 +1,4 @@
-//! Cookie names from a client, some with the name of a scope behind that of the session.
+//! Cookie names from a client, some with a scope's name behind the session's.
 
 use limpet_core::carrier::cookie_name::{CookieNames, Whose};
 

@@ -1,4 +1,4 @@
-//! EndpointSlices of a Service, as somebody may write them who may write slices.
+//! EndpointSlices of a Service, with anything that their authors may write.
 
 use std::collections::BTreeSet;
 

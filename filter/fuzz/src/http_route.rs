@@ -195,7 +195,7 @@ impl Choices<'_> {
 
     fn changed_path(&mut self) -> Value {
         let path = self.mostly(&["/", "/a", "/a/b/"]);
-        // The other type needs a rule that matches prefixes alone.
+        // The other type needs a rule that matches only prefixes.
         match self.below(4) {
             0 => json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": path}),
             _ => json!({"type": "ReplaceFullPath", "replaceFullPath": path}),

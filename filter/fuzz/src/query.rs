@@ -50,7 +50,7 @@ fn as_path(path: &[u8]) {
     assert!(!has_parameter(&rest), "nothing of ours is left");
 }
 
-/// By the URL Standard: the name is what is in front of `=`, with escapes.
+/// By the URL Standard: the name is in front of `=`, with escapes.
 fn is_ours(parameter: &[u8]) -> bool {
     let raw = parameter.split(|byte| *byte == b'=').next().unwrap_or_default();
     let mut name = Vec::new();
