@@ -1,4 +1,4 @@
-//! How many sessions may begin anew: what the controller gave this process, in Envoy's shared data. Workers take one by
+//! How many sessions may restart: what the controller gave this process, in Envoy's shared data. Workers take one by
 //! one, so all of them together never take more.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ struct Budgets {
     since: u64,
     #[prost(message, repeated, tag = "2")]
     given: Vec<Shed>,
-    /// What nobody has taken yet, in the same order.
+    /// What is not taken yet, in the same order.
     #[prost(message, repeated, tag = "3")]
     left: Vec<Shed>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Untold {
 }
 
 impl Untold {
-    /// Takes back what nobody has taken, because a report is about to be sent.
+    /// Takes back what is not taken, because a report is about to be sent.
     pub(crate) fn settle(&mut self) {
         self.rotate(change(|budgets| {
             let taken = budgets.taken();
@@ -84,7 +84,7 @@ impl Untold {
         }
     }
 
-    /// What the workers may take of what the controller gives. Who was let go before the last report, and is not in it,
+    /// What the workers may take of what the controller gives. A session let go before the last report, and not in it,
     /// has stayed: the other backend was not there, and load balancing chose the same one. What others lack is as the
     /// controller says: it holds back what this process had before.
     pub(crate) fn withhold(&self, mut sheds: Vec<Shed>) -> Vec<Shed> {
@@ -131,7 +131,7 @@ pub(crate) fn give(sheds: &[Shed], now: Timestamp) {
     let _: Result<(), Status> = hostcalls::set_shared_data(NAME, Some(&budgets.encode_to_vec()), None);
 }
 
-/// What nobody has taken yet, and since when it was there.
+/// What is not taken yet, and since when it was there.
 pub(crate) fn left() -> (Vec<Shed>, Timestamp) {
     let kept = hostcalls::get_shared_data(NAME).ok().and_then(|(bytes, _)| bytes);
     let budgets = kept.and_then(|bytes| Budgets::decode(bytes.as_slice()).ok());

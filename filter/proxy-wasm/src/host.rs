@@ -135,8 +135,8 @@ impl RequestView for Request {
         hostcalls::set_map_value(MapType::HttpRequestHeaders, DESTINATION_HEADER, Some(&destination))
             .map_err(failed("the destination"))?;
         hostcalls::call_foreign_function("clear_route_cache", None).map_err(failed("clear_route_cache"))?;
-        // Envoy matches the request when the next filter asks for its route. Until then, properties are those of the
-        // old route.
+        // Envoy matches the request when the next filter asks for its route. Until then, properties are the old
+        // route's.
         Ok(None)
     }
 

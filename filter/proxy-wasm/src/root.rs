@@ -26,7 +26,7 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Root {
     plugin: Option<Rc<Plugin>>,
-    /// `None` if nobody is told of sessions.
+    /// `None` if sessions are not reported.
     reporter: Option<Reporter>,
 }
 

@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 16;
 
 const SEED: &str = "limpet.source.seed";
 
-/// What the hashes of all workers begin with, so that nobody outside knows which clients share a place.
+/// What the hashes of all workers begin with, so that it is not known outside which clients share a place.
 pub(crate) type Seed = [u8; 16];
 
 /// Takes the seed that a worker has set before, or sets one.
@@ -33,7 +33,7 @@ pub(crate) fn seed() -> Result<Seed, ViewError> {
     }
     let mut seed = Seed::default();
     getrandom::fill(&mut seed).map_err(|_| host::failed("random bytes")(Status::InternalFailure))?;
-    // Envoy tries a configuration on its main thread before workers get it, so nobody sets another seed meanwhile.
+    // Envoy tries a configuration on its main thread before workers get it, so no worker sets another seed meanwhile.
     hostcalls::set_shared_data(SEED, Some(&seed), None).map_err(host::failed("shared data"))?;
     Ok(seed)
 }

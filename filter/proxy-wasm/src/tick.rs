@@ -35,7 +35,7 @@ pub(crate) fn tick() {
     hand_over();
 }
 
-/// No more ticks come from this configuration. Those of another one go on.
+/// No more ticks come from this configuration. Ticks of another one continue.
 pub(crate) fn stop() {
     // Envoy's timer does not end with the configuration that has set it: it would go on to wake the thread.
     let _: Result<(), Status> = hostcalls::set_tick_period(Duration::ZERO);

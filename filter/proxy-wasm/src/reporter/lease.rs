@@ -1,9 +1,9 @@
 //! Which VM of the process reports for all.
 //!
-//! Envoy has a VM for each worker and one for its main thread, whose connections are those of xDS. All of them take
-//! turns. One VM holds a lease in shared data and renews it with each turn. Who serves requests gives way to who does
-//! not, so that it is the main thread's soon. For a moment there may be two holders: then both report, and nothing is
-//! told twice, because what is handed over has one taker.
+//! Envoy has a VM for each worker and one for its main thread, which has the xDS connections. All of them take turns.
+//! One VM holds a lease in shared data and renews it with each turn. A VM that serves requests yields it to one that
+//! does not, so that it is the main thread's soon. For a moment there may be two holders: then both report, and nothing
+//! is reported twice, because what is handed over has one taker.
 
 use std::cell::Cell;
 
@@ -50,7 +50,7 @@ impl Holder {
 /// What a VM does with its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It reports those of all VMs.
+    /// It reports all VMs' sessions.
     Reports,
     /// It hands them over to this VM.
     HandsOver(u64),
@@ -90,7 +90,7 @@ impl Lease {
         self.is_held
     }
 
-    /// Who else holds the lease; `None` if this VM may take it.
+    /// The lease's other holder; `None` if this VM may take it.
     fn other(&mut self, own: Holder, holder: Option<Holder>, version: Option<u32>) -> Option<u64> {
         let is_same = self.version == version;
         self.unchanged = if is_same { self.unchanged + 1 } else { 0 };

@@ -13,7 +13,7 @@ const MOST: usize = 1024;
 pub(super) struct Queue(u32);
 
 impl Queue {
-    /// The queue of the process. Who comes first makes it.
+    /// The queue of the process. The first VM makes it.
     pub(super) fn open() -> Result<Self, Status> {
         hostcalls::register_shared_queue(NAME).map(Self)
     }
