@@ -87,7 +87,7 @@ fn lookup_of_all(bencher: Bencher<'_, '_>, entries: u32) {
     lookups(bencher, entries, entries);
 }
 
-/// Requests of a thousand clients, which the caches hold: what is left is what the search among all of them costs.
+/// Requests of a thousand clients, which the caches hold: the rest is the cost of searching among all of them.
 #[divan::bench(args = SIZES, threads = THREADS, sample_size = 1000)]
 fn lookup_of_1000_among(bencher: Bencher<'_, '_>, entries: u32) {
     lookups(bencher, entries, 1000);

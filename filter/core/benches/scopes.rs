@@ -43,7 +43,7 @@ fn requests_of_all(bencher: Bencher<'_, '_>, scopes: usize) {
     requests(bencher, scopes, scopes);
 }
 
-/// Requests of 500 scopes only, which the caches hold: what is left is what the search among all of them costs.
+/// Requests of 500 scopes only, which the caches hold: the rest is the cost of searching among all of them.
 #[divan::bench(args = SCOPES, threads = [1, 2, 8], sample_size = 1000)]
 fn requests_of_500_among(bencher: Bencher<'_, '_>, scopes: usize) {
     requests(bencher, scopes, 500);

@@ -18,7 +18,7 @@ pub trait Actions {
     fn remove_header(&mut self, name: &str) -> Result<(), ViewError>;
     /// Replaces every field of the header by one.
     fn set_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError>;
-    /// Appends a field to those of the header.
+    /// Adds a field. Others of its name stay.
     fn add_header(&mut self, name: &str, value: &[u8]) -> Result<(), ViewError>;
     /// Gets the memory of a header field that was set, for the next [`RequestView::room`](crate::view::RequestView).
     fn keep_room(&mut self, _room: Vec<u8>) {}
@@ -34,7 +34,7 @@ pub trait Actions {
     fn warn(&mut self, line: &str);
     /// Writes a warning into the log, unless it is there already.
     fn warn_once(&mut self, line: String);
-    /// Notes outcomes for the access log: that of the request is `None` if it is known already, or not yet.
+    /// Notes outcomes for the access log: the request's is `None` if it is known already, or not yet.
     fn note(&mut self, request: Option<RequestOutcome>, response: ResponseOutcome) -> Result<(), ViewError>;
 }
 

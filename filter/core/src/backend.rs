@@ -18,7 +18,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Stands for all backends beyond those that are told apart.
+    /// Stands for all backends that are not counted separately.
     pub const OTHERS: Self = Self {
         destination: Destination([0; 4]),
         host: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),

@@ -28,7 +28,7 @@ impl Begin {
         match &self.sign {
             None => Ok(true),
             Some(Sign::Cookie(name)) => Ok(cookies.say(name, now)? == Some(Said::Set)),
-            // An empty value is no session, as that of a cookie.
+            // An empty value is no session, as with a cookie.
             Some(Sign::Header(name)) => Ok(cookies.response().fields(name)?.iter().any(|field| !field.is_empty())),
         }
     }

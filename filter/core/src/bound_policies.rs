@@ -1,11 +1,11 @@
 //! The policies that are bound to a scope, kept for the next request of that scope.
 //!
-//! Scopes come from routes, so their number is known to nobody but Envoy, and clients cannot add to it. Routes come and
-//! go while a filter lives, so there is a limit, and beyond it each new scope takes the place of one that was not used
-//! for a while. Workers share a filter: each part has a lock of its own, and in the steady state they only read.
+//! Scopes come from routes, so only Envoy knows their number, and clients cannot add to it. Routes come and go while a
+//! filter lives, so there is a limit, and beyond it each new scope takes the place of one that was not used for a
+//! while. Workers share a filter: each part has a lock of its own, and in the steady state they only read.
 //!
-//! The hash is a quick one with a random seed. Whoever found out names with equal hashes would have to write routes,
-//! and fill one part with them, in which a search is short at its worst.
+//! The hash is a quick one with a random seed. To slow it down, names with equal hashes would have to be in routes and
+//! fill one part, in which a search is short at its worst.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -215,7 +215,7 @@ impl BoundPolicy {
         self.limits.fences.refuse(namespace, host, issued_at)
     }
 
-    /// A session of this policy that a backend answered; `None` where nobody counts.
+    /// A session of this policy that a backend answered; `None` if it is not counted.
     pub(crate) fn seen(&self, claims: &Claims, session: Identity, at: Timestamp) -> Option<Seen> {
         self.limits.counts.then(|| Seen {
             backend: self.backend(claims),
@@ -225,8 +225,8 @@ impl BoundPolicy {
         })
     }
 
-    /// Whether a session was unused for so long that it may begin anew on another backend. One that moves has not
-    /// arrived yet.
+    /// Whether a session was unused for so long that it may restart on another backend. One that moves has not arrived
+    /// yet.
     pub(crate) fn is_long_unused(&self, claims: &Claims, now: Timestamp) -> bool {
         let Some(Rebalance { unseen }) = self.policy.rebalance else {
             return false;

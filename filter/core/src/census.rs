@@ -35,13 +35,13 @@ pub use window::{SUB_WINDOWS, is_alive, sub_window};
 /// A backend answered a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Who answered.
+    /// The backend that answered.
     pub backend: Backend,
     /// What tells the session from others.
     pub session: Identity,
     /// When the session on this backend started.
     pub began: Timestamp,
-    /// When the session was used last: when its token was made anew, or the request came.
+    /// When the session was used last: when its token was renewed, or the request came.
     pub at: Timestamp,
 }
 
@@ -50,7 +50,7 @@ pub struct Seen {
 pub enum Identity {
     /// The nonce of its token, which all Envoys know.
     Token([u8; 4]),
-    /// Its place in the table of this Envoy alone.
+    /// Its place in the table of only this Envoy.
     Client(Key),
 }
 
@@ -59,7 +59,7 @@ pub enum Identity {
 pub enum Left {
     /// Its backend did not answer: it is gone, or not available.
     Backend(Backend),
-    /// It began anew although this backend is there, which has more than its share. When it was last seen here.
+    /// It restarted although this backend is there, which has more than its share. When it was last seen here.
     Rebalanced(Backend, Timestamp),
     /// The same, but another host answered than the one that it was sent to, at this time.
     Astray(Backend, Timestamp, SocketAddr, Timestamp),
@@ -73,7 +73,7 @@ pub enum Left {
 const PARTS: usize = 16;
 /// How many bytes a report may have, and one backend more. The rest comes with the next one.
 const REPORT_LEN: usize = 512 * 1024;
-/// What was told to a controller that ended so long ago has reached the others.
+/// Reports to a controller that ended so long ago have reached the others.
 const UNCERTAIN: Duration = Duration::from_secs(10);
 
 /// The sessions that an Envoy has seen, by backend. All workers share it.
@@ -90,7 +90,7 @@ pub struct Census {
     answered: Mutex<Option<(u64, u64)>>,
     /// How many sessions may move, and where to.
     budgets: Mutex<Budgets>,
-    /// For what has no nonce. What is random differs between processes, so nobody finds out an address by its hash.
+    /// For what has no nonce. It is random for each process, so no hash gives an address away.
     seed: [u8; 16],
     by_backend: RandomState,
 }
@@ -125,7 +125,7 @@ impl Census {
         }
     }
 
-    /// Changes how many backends are told apart. Those that are known stay.
+    /// Changes how many backends are counted separately. Known ones stay.
     pub fn limit(&self, max_backends: usize) {
         self.max_backends.store(max_backends, Ordering::Relaxed);
     }
@@ -234,7 +234,7 @@ impl Census {
         if report == Report::default() {
             return None;
         }
-        // Whoever takes the report has back what is left of the budgets.
+        // The report's receiver has back what is left of the budgets.
         locked(&self.budgets).give(&[], now);
         Some(report)
     }
@@ -331,8 +331,8 @@ impl Census {
         self.follow(answer, now);
     }
 
-    /// Follows an answer to reports. If the controller has forgotten the former ones, everything is told
-    /// again; if another process of it answers, what may have been lost with the one before.
+    /// Follows an answer to reports. If the controller has forgotten the former ones, everything is reported again; if
+    /// another process of it answers, what may have been lost with the one before.
     pub fn follow(&self, answer: &report::Answer, now: Timestamp) {
         locked(&self.budgets).give(&answer.sheds, now);
         let before = locked(&self.answered).replace((answer.memory, answer.process));

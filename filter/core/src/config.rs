@@ -60,7 +60,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a configuration is refused: every problem of it, as far as they can be told apart.
+/// Why a configuration is refused: every problem of it, as far as they can be separated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     /// At least one.

@@ -196,12 +196,12 @@ impl Filter {
         self.config.access_log
     }
 
-    /// The session that a request belongs to; `None` if its route has no sessions. The adapter leaves such a request
-    /// alone.
+    /// The session that a request belongs to; `None` if its route has no sessions. The adapter does not touch such a
+    /// request.
     ///
     /// # Errors
-    /// If the proxy does not answer, the keyring has not arrived, or the metadata names no policy. The adapter leaves
-    /// such a request alone, too.
+    /// If the proxy does not answer, the keyring has not arrived, or the metadata names no policy. The adapter does not
+    /// touch such a request, either.
     pub fn session(&self, request: &impl RequestView) -> Result<Option<Session>, SessionError> {
         let mut split = None;
         let bound_policy = match request.route_session()? {

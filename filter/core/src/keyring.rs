@@ -37,7 +37,7 @@ pub enum KeyState {
     Verifying,
     /// Verifies only. Its tokens are renewed under the signing key.
     Retiring,
-    /// Verifies nothing: somebody else may know its secret, which is forgotten. Only the id stays, for the counters.
+    /// Verifies nothing: others may know its secret, which is forgotten. Only the id stays, for the counters.
     Revoked,
 }
 

@@ -1,9 +1,9 @@
 //! Sessions that their application moves: a response names another backend of the cluster, and the next token names it.
 //!
 //! Envoy tells a filter nothing of a cluster's hosts. Unless the configuration lists them, an address is taken at its
-//! word. The token says that its session is *moving*: nobody knows yet whether the backend is one of the cluster, and
-//! there. The next request of a moving session is never strict. If the backend answers it, the session has arrived, and
-//! its token is renewed. If another one does, the move is refused, and the session goes on there.
+//! word. The token says that its session is *moving*: it is not known yet whether the backend is one of the cluster,
+//! and there. The next request of a moving session is never strict. If the backend answers it, the session has arrived,
+//! and its token is renewed. If another one does, the move is refused, and the session goes on there.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 use crate::token::Claims;
 use crate::view::{ResponseView, ViewError};
 
-/// The longest value that may name a backend: that of a pod's name.
+/// The longest value that may name a backend: a pod's name.
 const MAX_LEN: usize = 253;
 
 /// How much of a value the log shows.

@@ -2,7 +2,8 @@
 //!
 //! A client keeps one value under a name. The filter's wins: the application's is removed from responses, as it is from
 //! requests. To look at every response would cost every session a question, so a response is looked at if it carries a
-//! token. Once an application has set such a name, or a client has brought a value that no filter has made, all are.
+//! token: all of them, once an application has set such a name, or a client has brought a value that no filter has
+//! made.
 
 use crate::bound_policy::BoundPolicy;
 use crate::carrier::set_cookie;

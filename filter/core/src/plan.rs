@@ -28,7 +28,7 @@ pub enum HeaderEdit<'a> {
     Remove(&'a str),
     /// Replaces every field of this name by one field.
     Set(&'a str, Vec<u8>),
-    /// Appends a field to those of this name.
+    /// Adds a field. Others of its name stay.
     Add(&'a str, Vec<u8>),
 }
 
@@ -69,7 +69,7 @@ pub struct ResponsePlan<'a> {
     pub evicted: bool,
     /// A move of the session by the application that did not come about.
     pub refused_move: Option<RefusedMove>,
-    /// A backend answered a session, for the adapter's [`Census`](crate::census::Census); `None` where nobody counts.
+    /// A backend answered a session, for the adapter's [`Census`](crate::census::Census); `None` if it is not counted.
     pub seen: Option<Seen>,
     /// A session did not go on where it was, for the census too.
     pub left: Option<Left>,

@@ -1,8 +1,8 @@
 //! Internal redirects: Envoy follows a redirect itself and begins the request again, with the headers as the filter
 //! left them. The tokens that the filter took out of them are remembered for some seconds, unless 256 others come.
 //!
-//! Envoy's own place for this would be filter state. But that of a dynamic module ends with the first request, and that
-//! of a wasm filter would cost every request a host call, and tokens could get into access logs. A request that ends
+//! Envoy's own place for this would be filter state. But a dynamic module's state ends with the first request, and a
+//! wasm filter's state would cost every request a host call, and tokens could get into access logs. A request that ends
 //! without a response is the only one that Envoy may begin again, and it does so at once, so a few of them are enough.
 
 use std::collections::VecDeque;

@@ -82,8 +82,8 @@ impl Specifier {
         self.clusters.iter().map(|cluster| cluster.name.as_str())
     }
 
-    /// The cluster for a request. `destination` is what the filter has said: [`crate::envoy::DESTINATION_KEY`].
-    /// Equal `random` numbers make equal choices.
+    /// The cluster for a request. `destination` comes from the filter: [`crate::envoy::DESTINATION_KEY`]. Equal
+    /// `random` numbers make equal choices.
     #[must_use]
     pub fn choose(&self, destination: Option<&[u8]>, random: u64) -> &str {
         let said = destination.and_then(|said| {

@@ -23,8 +23,8 @@ pub fn edit<'a>(field: &'a [u8], judge: impl FnMut(&'a [u8], &'a [u8]) -> Verdic
     edit_some(field, b"", Vec::new, judge)
 }
 
-/// The same for the cookies whose names begin with `name_start`: all others stay, and are not looked at. The memory is
-/// what `room` returns, empty. It is asked for only if anything is left of the field.
+/// The same for the cookies whose names begin with `name_start`: all others stay, and are not looked at. `room` returns
+/// the memory, empty. It is asked for only if anything is left of the field.
 pub(crate) fn edit_some<'a>(
     field: &'a [u8],
     name_start: &[u8],

@@ -1,4 +1,4 @@
-//! How many sessions may begin anew on another backend, as the controller says it.
+//! How many sessions may restart on another backend, as the controller says.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

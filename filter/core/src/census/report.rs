@@ -36,13 +36,13 @@ pub struct Report {
     /// Backends whose sessions have changed.
     #[prost(message, repeated, tag = "1")]
     pub backends: Vec<BackendReport>,
-    /// Sessions that began anew although their client had one.
+    /// Sessions that restarted although their client had one.
     #[prost(message, repeated, tag = "2")]
     pub restarts: Vec<Restart>,
     /// `node.cluster` of the Envoy: the Gateway that it serves.
     #[prost(string, tag = "3")]
     pub node_cluster: String,
-    /// Who tells this: a random number of the process, or of the part of it that reports for all.
+    /// The reporter: a random number of the process, or of the part of it that reports for all.
     #[prost(fixed64, tag = "4")]
     pub reporter: u64,
     /// Whether more has changed than one report may tell. The next ones tell the rest.
@@ -62,7 +62,7 @@ pub struct BackendReport {
     /// The IP address: 4 or 16 bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub address: Vec<u8>,
-    /// The port. With 0 and an unspecified address, this is about all backends beyond those that are told apart.
+    /// The port. With 0 and an unspecified address, this is about all backends that are not counted separately.
     #[prost(uint32, tag = "3")]
     pub port: u32,
     /// Seconds after its last request until a session is over.
@@ -80,12 +80,12 @@ pub struct BackendReport {
     /// Sub-windows that have changed.
     #[prost(message, repeated, tag = "8")]
     pub windows: Vec<WindowReport>,
-    /// Sessions that began anew on another backend since the last report, on a budget of [`Answer::sheds`].
+    /// Sessions that restarted on another backend since the last report, on a budget of [`Answer::sheds`].
     #[prost(message, repeated, tag = "9")]
     pub rebalanced: Vec<RebalancedReport>,
 }
 
-/// Sessions that began anew on another backend. Its sketches still have them.
+/// Sessions that restarted on another backend. Its sketches still have them.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct RebalancedReport {
     /// The sub-window that they were last seen in: Unix time divided by its length.
@@ -110,7 +110,7 @@ pub struct WindowReport {
     pub sketch: Vec<u8>,
 }
 
-/// Sessions that began anew for one reason.
+/// Sessions that restarted for one reason.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Restart {
     /// `moved`, or why the client's token was refused: a word of the filter's metrics.
@@ -127,16 +127,16 @@ pub struct Answer {
     /// Which memory the report went to. An Envoy that meets another one than before tells everything again.
     #[prost(fixed64, tag = "1")]
     pub memory: u64,
-    /// Which sessions may begin anew from now on, and how many. It takes the place of what was said before, and counts
+    /// Which sessions may restart from now on, and how many. It takes the place of what was said before, and counts
     /// until the next report, for [`BUDGET_LIFE`](super::BUDGET_LIFE) at most.
     #[prost(message, repeated, tag = "2")]
     pub sheds: Vec<Shed>,
-    /// Which process answered. What was told to another one shortly before may be lost with it, so it is told again.
+    /// Which process answered. Reports to another one shortly before may be lost with it, so they are sent again.
     #[prost(fixed64, tag = "3")]
     pub process: u64,
 }
 
-/// How many sessions of a Service may begin anew.
+/// How many sessions of a Service may restart.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Shed {
     /// The hash of the cluster's name, big-endian.

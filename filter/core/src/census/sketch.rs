@@ -46,9 +46,9 @@ impl Sketch {
         usize::try_from(sessions).unwrap_or(usize::MAX)
     }
 
-    /// One that has counted what any of these has, whoever made them. To merge what was made up can leave rounding
-    /// errors that take the estimate to zero. Of registers that only grow, the estimate only grows, so it is computed
-    /// from them.
+    /// One that has counted what any of these has, from any source. Merging made-up sketches can leave rounding errors
+    /// that take the estimate to zero. Of registers that only grow, the estimate only grows, so it is computed from
+    /// them.
     #[must_use]
     pub fn union<'s>(sketches: impl IntoIterator<Item = &'s Self>) -> Self {
         let mut all = Self::default();
@@ -68,8 +68,8 @@ impl Sketch {
         postcard::to_allocvec(&self.0).unwrap_or_default()
     }
 
-    /// Reads a sketch. `None` if no sessions make one like it. Whoever wrote it is not believed about what follows from
-    /// its registers.
+    /// Reads a sketch. `None` if no sessions make one like it. Numbers that follow from its registers are computed
+    /// again.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut written: Written = postcard::from_bytes(bytes).ok()?;

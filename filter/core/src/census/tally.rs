@@ -8,7 +8,7 @@ use super::sketch::Sketch;
 use super::window::{KEPT_WINDOWS, is_alive, sub_window};
 use crate::time::Timestamp;
 
-/// Bits that are as random as those of a hash. The input is random, but has less of them (`SplitMix64`).
+/// Bits that are as random as a hash's. The input is random, but has less of them (`SplitMix64`).
 pub(super) fn spread(bits: u64) -> u64 {
     let mut mixed = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,7 +16,7 @@ pub(super) fn spread(bits: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A hash that nobody can compute without the seed.
+/// A hash that cannot be computed without the seed.
 pub(super) fn keyed(seed: &[u8; 16], bytes: &[u8]) -> u64 {
     let digest = Sha256::new().chain_update(seed).chain_update(bytes).finalize();
     digest
@@ -34,8 +34,7 @@ pub(super) struct Tally {
     requests: u64,
     /// Sessions that did not go on here, since the last report.
     left: u64,
-    /// Those that began anew to even out the load, since the last report, by the sub-window that they were last seen
-    /// in.
+    /// Those that restarted to even out the load, since the last report, by the sub-window that they were last seen in.
     rebalanced: Vec<RebalancedReport>,
     /// When it was in a report last.
     told: Timestamp,
@@ -166,14 +165,14 @@ impl Tally {
         })
     }
 
-    /// Nobody knows what was told before.
+    /// Earlier reports are lost: tells all again.
     pub(super) fn tell_again(&mut self) {
         for window in &mut self.windows {
             window.changed = window.sketch.estimate() > 0;
         }
     }
 
-    /// Takes in changes that are still to be told.
+    /// Takes in changes that are not reported yet.
     pub(super) fn merge(&mut self, change: &BackendReport) {
         self.requests += change.requests;
         self.left += change.left;

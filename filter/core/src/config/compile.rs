@@ -112,10 +112,10 @@ impl Compiler {
         let timeout = |timeout: Option<GatewayDuration>| timeout.map(GatewayDuration::get);
         let absolute_timeout = timeout(config.absolute_timeout);
         let idle_bound = idle_bound(config, max_idle);
-        // In redirects alone, a token is renewed by chance.
+        // In redirects only, a token is renewed by chance.
         let is_renewable = carrier.is_own() && (tell.is_some() || !matches!(carrier, Carrier::Query { .. }));
         let moves = move_rules::moves(&field, config, &carrier, is_renewable, &mut self.problems);
-        // Sessions that may begin anew are renewed even where no idle timeout asks for it.
+        // Sessions that may restart are renewed even where no idle timeout asks for it.
         let longest = idle_bound.or(absolute_timeout).unwrap_or_default();
         let rebalance = rebalance_rules::rebalance(&field, config, &carrier, is_renewable, longest, &mut self.problems);
         let (rebalance, idle_bound) = match rebalance {

@@ -60,7 +60,7 @@ impl Policy {
         redirect || self.tell.is_some() || !matches!(self.carrier, Carrier::Query { .. })
     }
 
-    /// Whether a request that Envoy begins again may have tokens, although those of its first form were taken out.
+    /// Whether a request that Envoy begins again may have tokens, although they were taken out of its first form.
     pub(crate) fn has_several_carriers(&self) -> bool {
         !self.also.is_empty() || matches!(self.carrier, Carrier::Query { .. })
     }
@@ -253,11 +253,11 @@ impl FormerLag {
     }
 }
 
-/// Which sessions may begin anew on another backend.
+/// Which sessions may restart on another backend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rebalance {
-    /// Those that their tokens were not seen for so long: what the policy asks for, and what `last_seen` may lag behind
-    /// ([`IdleBound::lag`]). So nobody is among them who was there since.
+    /// Sessions whose tokens were not seen for so long: what the policy asks for, and what `last_seen` may lag behind
+    /// ([`IdleBound::lag`]). So none of their clients was there since.
     pub(crate) unseen: Duration,
 }
 
@@ -288,8 +288,8 @@ pub(crate) struct Fence {
 }
 
 impl Fences {
-    /// Whether a session on `host` that started at `issued_at` belongs to a former owner of the address. `namespace` is
-    /// that of the session's scope.
+    /// Whether a session on `host` that started at `issued_at` belongs to a former owner of the address. `namespace`
+    /// comes from the session's scope.
     pub(crate) fn refuse(&self, namespace: Option<&str>, host: SocketAddr, issued_at: Timestamp) -> bool {
         // Without fences, which is the usual case, do not hash the address.
         !self.0.is_empty()

@@ -1,7 +1,7 @@
-//! Fences that are ahead of the clock, because a clock is wrong or somebody mistook the time.
+//! Fences that are ahead of the clock, because of a wrong clock or a mistaken time.
 //!
-//! Until its time comes, such a fence would refuse every token for its address, those of the new owner too: whoever
-//! returns gets another session, again and again.
+//! Until its time comes, such a fence would refuse every token for its address, also the new owner's: clients that
+//! return get another session, again and again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::schema::{FenceConfig, FilterConfig};
 use crate::time::Timestamp;
 
 /// When the fences that are ahead of the clock begin. A process has one of it, whatever configurations it reads: a
-/// fence that began anew with each of them would never let a session live.
+/// fence that restarted with each of them would never let a session live.
 #[derive(Debug, Default)]
 pub struct FencesAhead(BTreeMap<FenceConfig, u64>);
 

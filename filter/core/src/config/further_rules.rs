@@ -99,7 +99,7 @@ fn name_problem_of(carrier: &Further, field: &str) -> Option<Problem> {
     message.map(|message| problem(format!("{field}.name"), &message))
 }
 
-/// Only characters that nobody has to escape in a query.
+/// Only characters that need no escapes in a query.
 fn parameter_name_problem(name: &str) -> Option<String> {
     let is_unreserved = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
     let count = name.chars().count();

@@ -1,4 +1,4 @@
-//! Header names that belong to somebody else, so that a session in such a header would break what it is for.
+//! Header names with another purpose, which a session in such a header would break.
 //!
 //! Sources: the registry of HTTP field names of IANA (<https://www.iana.org/assignments/http-fields>, as it was on
 //! 2026-06-17), and fields that browsers know or knew without it; the Fetch Standard, which keeps scripts from setting
@@ -15,8 +15,7 @@ struct Reserved {
     names: &'static [&'static str],
 }
 
-/// Why nobody else may use a header name, as the end of a sentence; `None` if the name is free. The name is in lower
-/// case.
+/// Why a header name is reserved, as the end of a sentence; `None` if the name is free. The name is in lower case.
 pub(super) fn owner(name: &str) -> Option<String> {
     RESERVED.iter().find_map(|reserved| {
         let family = reserved.families.iter().find(|family| name.starts_with(**family));

@@ -45,7 +45,7 @@ impl Hosts {
         Self(config.iter().map(|(cluster, names)| read(cluster, names)).collect())
     }
 
-    /// Those of a cluster; `None` if they are not known.
+    /// The hosts of a cluster; `None` if they are not known.
     pub(crate) fn of(&self, cluster: &[u8]) -> Option<&ClusterHosts> {
         self.0.get(std::str::from_utf8(cluster).ok()?)
     }

@@ -1,4 +1,4 @@
-//! Reads a JSON document, and finds every mistake in it rather than the first alone.
+//! Reads a JSON document, and finds every mistake in it rather than only the first.
 //!
 //! serde stops at the first mistake. So a document that has one is read again without it, until nothing is left to say.
 
@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 use super::place::{Step, place};
 use super::{ConfigError, Problem};
 
-/// After so many mistakes nobody reads on.
+/// Further mistakes are not listed.
 const MAX_PROBLEMS: usize = 50;
 
 /// A document with mistakes.

@@ -6,7 +6,7 @@ use super::Problem;
 use super::compiled::{Carrier, IdleBound, Rebalance};
 use super::schema::PolicyConfig;
 
-/// After which time sessions of the policy at `field` may begin anew, and its idle bound, which lags less for that.
+/// After which time sessions of the policy at `field` may restart, and its idle bound, which lags less for that.
 /// `keeps_up`: whether a token reaches its client with any response. `longest`: how long a session may stay unused.
 /// Adds what is wrong with it to `problems`.
 pub(super) fn rebalance(
@@ -41,7 +41,7 @@ pub(super) fn rebalance(
         field: format!("{field}.rebalance"),
         message: message.to_owned(),
     }));
-    // A renewal of the token notes the use. This is what nobody knows of the time before.
+    // A renewal of the token notes the use. This much of the time before is unknown.
     let lag = (longest / 10).min(after / 5);
     let bound = IdleBound { bound: longest, lag };
     Some((Rebalance { unseen: after + lag }, bound))

@@ -192,7 +192,7 @@ fn each_once<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
     deserializer.deserialize_map(EachOnce(PhantomData))
 }
 
-/// One of the words of a type. serde alone says "expected map with a single key" of what is no text.
+/// One of the words of a type. serde itself says "expected map with a single key" of what is no text.
 fn word<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     struct Word<T>(PhantomData<T>);
 

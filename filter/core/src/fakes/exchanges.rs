@@ -228,7 +228,7 @@ impl Given {
         self.fields(&[":status: 200"], &self.response)
     }
 
-    /// These fields, with tokens in the places of their names, behind those of `defaults` that are not among them.
+    /// These fields, with tokens in the places of their names, behind the `defaults` that are not among them.
     fn fields(&self, defaults: &[&str], fields: &[String]) -> Vec<(String, String)> {
         let own: Vec<_> = fields.iter().map(|field| self.field(field)).collect();
         let defaults = defaults.iter().map(|field| self.field(field));

@@ -1,4 +1,4 @@
-//! Who a client is: its address without the bits beyond the policy's prefix.
+//! A client's identity: its address without the bits beyond the policy's prefix.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Entries in the memory of somebody else, who keeps bytes by name and never gives them back.
+//! Entries in a memory that keeps bytes by name and never gives them back.
 //!
 //! So there is a fixed number of names. An address has its place under one of them, which it shares with others, and
 //! the least recently used of those goes first.
@@ -31,7 +31,7 @@ impl Places {
         rules.entries.div_ceil(OF_A_NAME).max(1)
     }
 
-    /// The number of the name that a key's entry has. Nobody who does not know the seed knows which clients share one.
+    /// The number of the name that a key's entry has. Without the seed, it is not known which clients share one.
     #[must_use]
     pub fn number(rules: &Rules, seed: &[u8], key: &Key) -> u32 {
         let digest = Sha256::new().chain_update(seed).chain_update(key.bytes()).finalize();

@@ -15,8 +15,8 @@ const OF_A_PART: usize = 1024;
 const MOST_PARTS: usize = 256;
 
 /// A table that workers share. In the steady state they only read: a part is locked for writing when a session begins
-/// in it or moves. A table of up to 1,024 entries knows the least recently used one of all; a larger one that of a
-/// part.
+/// in it or moves. A table of up to 1,024 entries knows the least recently used one of all; in a larger one, each part
+/// knows its own.
 #[derive(Debug)]
 pub struct SharedTable {
     rules: Rules,
@@ -129,7 +129,7 @@ impl Tables {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// The table of a policy: that of a configuration still in force, or an empty one.
+    /// The table of a policy, from a configuration still in force, or an empty one.
     pub fn of(&self, policy: &str, rules: &Rules) -> Arc<SharedTable> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|known| known.table.strong_count() > 0);

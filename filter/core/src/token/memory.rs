@@ -1,12 +1,12 @@
 //! Verified tokens, remembered for the requests that follow: a page sends thirty of them with one token.
 //!
-//! What is remembered is what a realm found in the bytes of a token, and nothing else: the policy asks of each request
-//! whether the session is alive, so times, fences and destinations count as ever. A realm never changes, and a changed
-//! keyring makes other ones, so what is remembered is never wrong.
+//! Only a realm's findings in the bytes of a token are remembered: the policy asks of each request whether the session
+//! is alive, so times, fences and destinations count as ever. A realm never changes, and a changed keyring makes other
+//! ones, so what is remembered is never wrong.
 //!
 //! A token has one place, which the next one with the same place takes over. So there is nothing to search, and clients
-//! can only make each other's tokens be verified again. Forged ones do not get in. Nobody can find out a token by the
-//! time that a comparison takes: all bytes are compared, in constant time.
+//! can only make each other's tokens be verified again. Forged ones do not get in. The time that a comparison takes
+//! gives no token away: all bytes are compared, in constant time.
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -19,19 +19,19 @@ use super::{MAX_TEXT_LEN, Opened, Realm, Refusal};
 
 /// How many bits the number of a place has: 512 tokens are remembered, in about 80 KB.
 const BITS: u32 = 9;
-/// Characters of a token that are of its tag alone, which is a keyed hash of everything else in it.
+/// Characters of a token that are only of its tag, which is a keyed hash of everything else in it.
 const TAG: std::ops::Range<usize> = 4..12;
 /// The room for a text: whole words, which are compared at once.
 const ROOM: usize = MAX_TEXT_LEN.next_multiple_of(8);
 
 /// The verified tokens of a configuration.
 pub(crate) struct TokenMemory {
-    /// Odd and random, so that nobody knows which tokens share a place.
+    /// Odd and random, so that it is not known which tokens share a place.
     multiplier: u64,
     places: Box<[Mutex<Place>]>,
 }
 
-/// A token, and what it says. It is wiped when it goes, because whoever has it has the session.
+/// A token, and what it says. It is wiped when it goes, because it gives the session to its holder.
 struct Place {
     /// The number of the realm.
     realm: u64,

@@ -20,7 +20,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Those of a session that the application moves to this backend now.
+    /// The claims of a session that the application moves to this backend now.
     #[must_use]
     pub fn moving(host: SocketAddr, destination: Destination, now: Timestamp) -> Self {
         Self {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub(super) const POLICY_NAME: &str = "^[A-Za-z0-9._-]{1,128}$";
 /// RFC 9110's `token`.
 pub(super) const TOKEN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$";
-/// What a parameter of a query may be called: RFC 3986's `unreserved`, which nobody escapes.
+/// What a parameter of a query may be called: RFC 3986's `unreserved`, which needs no escapes.
 pub(super) const PARAMETER: &str = "^[A-Za-z0-9._~-]{1,256}$";
 /// Methods are case-sensitive, and all registered ones are in capital letters.
 pub(super) const METHOD: &str = "^[A-Z][A-Z-]{0,31}$";
@@ -43,7 +43,7 @@ pub(super) fn permanent_needs_a_timeout() -> Value {
     })
 }
 
-/// A token in a query reaches its client by `tell` or in redirects. In redirects alone, it cannot be renewed.
+/// A token in a query reaches its client by `tell` or in redirects. In redirects only, it cannot be renewed.
 pub(super) fn a_query_is_told_or_redirected() -> Value {
     let redirects = json!({"properties": {"redirects": {"const": true}}, "required": ["redirects"]});
     let tell = json!({"required": ["tell"], "properties": {"tell": {"type": "object"}}});

@@ -166,7 +166,7 @@ impl PolicyConfig {
         self.carrier().into_iter().chain(former)
     }
 
-    /// Whether requests of this policy may be steered strictly, or otherwise. Those of sessions that move never are.
+    /// Whether requests of this policy may be steered strictly, or otherwise. Requests of moving sessions never are.
     #[must_use]
     pub fn may_steer(&self, strict: bool) -> bool {
         self.strict == strict || !strict && self.r#move.is_some()
