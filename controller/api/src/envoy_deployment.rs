@@ -10,7 +10,7 @@ use super::decode::Spec;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvoyDeploymentSpec {
-    /// Whether the controller keeps the Envoys. If false, somebody else does.
+    /// Whether the controller keeps the Envoys. If false, others do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed: Option<bool>,
     /// If they are not managed: the Service that leads to them, whose addresses the Gateway's status gets.
@@ -28,7 +28,7 @@ pub struct EnvoyDeploymentSpec {
     /// How long clients have to go elsewhere when a pod ends or a listener changes, as a duration of the Gateway API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_time: Option<String>,
-    /// Where Envoys say their statistics to everybody; nowhere if it is not set.
+    /// Where any client can read the Envoys' statistics; nowhere if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics_port: Option<u16>,
     /// The container with Envoy.
@@ -54,7 +54,7 @@ impl Spec for EnvoyDeploymentSpec {}
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceRef {
-    /// Its namespace; that of the Gateway if it is not set.
+    /// Its namespace; the Gateway's if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Its name.
@@ -136,7 +136,7 @@ pub enum TrafficPolicy {
     Local,
 }
 
-/// The pods of a Gateway's Envoys. Its lists and objects are those of a Pod.
+/// The pods of a Gateway's Envoys. Its lists and objects are as in a Pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvoyPod {

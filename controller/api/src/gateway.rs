@@ -147,7 +147,7 @@ pub struct SecretRef {
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its namespace; that of the referring object if it is not set.
+    /// Its namespace; the referring object's if it is not set.
     #[serde(default)]
     pub namespace: Option<String>,
 }

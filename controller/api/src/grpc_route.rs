@@ -12,7 +12,7 @@ pub struct GrpcRouteSpec {
     /// The Gateways or listeners that it attaches to.
     #[serde(default)]
     pub parent_refs: Vec<ParentRef>,
-    /// The hostnames; those of the listener if the list is empty.
+    /// The hostnames; the listener's if the list is empty.
     #[serde(default)]
     pub hostnames: Vec<String>,
     /// Its rules.
@@ -45,7 +45,7 @@ pub struct GrpcRule {
     /// Where its requests go.
     #[serde(default)]
     pub backend_refs: Vec<BackendRef>,
-    /// Session persistence of this rule alone (GEP-1619).
+    /// Session persistence of only this rule (GEP-1619).
     #[serde(default)]
     pub session_persistence: Option<SessionPersistence>,
 }

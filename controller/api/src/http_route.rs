@@ -12,7 +12,7 @@ pub struct HttpRouteSpec {
     /// The Gateways or listeners that it attaches to.
     #[serde(default)]
     pub parent_refs: Vec<ParentRef>,
-    /// The hostnames; those of the listener if the list is empty.
+    /// The hostnames; the listener's if the list is empty.
     #[serde(default)]
     pub hostnames: Vec<String>,
     /// Its rules; one that every request matches if they are left out, by the default of the definition.
@@ -55,7 +55,7 @@ pub struct HttpRule {
     /// When a request is tried again.
     #[serde(default)]
     pub retry: Option<HttpRouteRetry>,
-    /// Session persistence of this rule alone (GEP-1619).
+    /// Session persistence of only this rule (GEP-1619).
     #[serde(default)]
     pub session_persistence: Option<SessionPersistence>,
 }

@@ -74,7 +74,7 @@ pub struct IngressRule {
     /// Where its requests go.
     #[serde(default)]
     pub services: Vec<IngressService>,
-    /// Who has the routes below the prefix.
+    /// The object with the routes below the prefix.
     #[serde(default)]
     pub delegate: Option<Delegate>,
     /// Whether `WebSocket`s are permitted.
@@ -99,7 +99,7 @@ pub struct IngressRule {
 pub struct Delegate {
     /// Its name.
     pub name: String,
-    /// Its namespace; that of the delegating object if it is empty.
+    /// Its namespace; the delegating object's if it is empty.
     #[serde(default)]
     pub namespace: String,
 }
@@ -207,7 +207,7 @@ pub struct RetryPolicy {
     pub per_try_timeout: String,
 }
 
-/// `TLSCertificateDelegation`, contour.heptio.com/v1beta1: who else may use Secrets of its namespace.
+/// `TLSCertificateDelegation`, contour.heptio.com/v1beta1: other namespaces that may use Secrets of its namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct CertificateDelegationSpec {
     /// Its delegations.
@@ -217,7 +217,7 @@ pub struct CertificateDelegationSpec {
 
 impl Spec for CertificateDelegationSpec {}
 
-/// Who may use a Secret.
+/// Namespaces that may use a Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateDelegation {

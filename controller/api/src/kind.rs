@@ -6,7 +6,7 @@ use super::{CONTOUR_GROUP, GATEWAY_GROUP, GATEWAY_X_GROUP, LIMPET_GROUP};
 
 /// The kinds that are read. Kinds that an object merely names, as a backend reference may, stay text.
 ///
-/// The order is that of the names, for logs and metrics.
+/// The order is by name, for logs and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A session policy of the Gateway API's releases 1.1.0 to 1.2.1.
@@ -110,7 +110,7 @@ impl Kind {
             .find(|kind| kind.as_str() == name && kind.group() == group)
     }
 
-    /// Whether its objects exist for sessions alone, so that no other control plane reports on them.
+    /// Whether its objects exist only for sessions, so that no other control plane reports on them.
     #[must_use]
     pub fn is_session_policy(self) -> bool {
         matches!(

@@ -16,7 +16,7 @@ pub struct ReferenceGrantSpec {
 
 impl Spec for ReferenceGrantSpec {}
 
-/// Who may refer.
+/// Objects that may refer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct GrantFrom {
     /// The API group.

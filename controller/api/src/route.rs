@@ -14,7 +14,7 @@ pub struct ParentRef {
     /// Its kind.
     #[serde(default = "gateway")]
     pub kind: String,
-    /// Its namespace; that of the route if it is not set.
+    /// Its namespace; the route's if it is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Its name.
@@ -41,7 +41,7 @@ pub struct BackendRef {
     /// Its kind.
     #[serde(default = "service")]
     pub kind: String,
-    /// Its namespace; that of the route if it is not set.
+    /// Its namespace; the route's if it is not set.
     #[serde(default)]
     pub namespace: Option<String>,
     /// Its name.
@@ -165,13 +165,13 @@ pub struct Header {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestRedirect {
-    /// The scheme; that of the request if it is not set.
+    /// The scheme; the request's if it is not set.
     #[serde(default)]
     pub scheme: Option<String>,
-    /// The host; that of the request if it is not set.
+    /// The host; the request's if it is not set.
     #[serde(default)]
     pub hostname: Option<String>,
-    /// The path; that of the request if it is not set.
+    /// The path; the request's if it is not set.
     #[serde(default)]
     pub path: Option<PathModifier>,
     /// The port. If it is not set: the default of `scheme` if that is set, else the port of the listener.
