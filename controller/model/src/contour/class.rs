@@ -1,4 +1,4 @@
-//! Which objects are ours: those of our class. Objects of another class are as if they were not there.
+//! Which objects are ours: those with our class. Objects of another class are as if they were not there.
 
 use limpet_api::Meta;
 

@@ -12,7 +12,7 @@ use limpet_api::{ObjectName, ObjectRef};
 
 impl Contour<'_> {
     /// Why the routes of the object have their sessions, each for each of its hosts. `decided`: the sessions of all
-    /// routes; `explained`: why those of this object are so.
+    /// routes; `explained`: why this object's are so.
     pub(crate) fn explained(
         &self,
         object: &ObjectRef,

@@ -106,7 +106,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether Go prints it as it is: letters, marks, numbers, punctuation, symbols, and of spaces that of ASCII alone.
+/// Whether Go prints it as it is: letters, marks, numbers, punctuation, symbols, and of spaces only ASCII's.
 fn is_printed(c: char) -> bool {
     c == '\'' || c.escape_debug().len() == 1 || is_mark(c)
 }

@@ -305,7 +305,7 @@ fn listener_of(
     }
 }
 
-/// With path and query, and without the port that the request names: it is that of the plain listener.
+/// With path and query, and without the port that the request names: it is the plain listener's.
 fn to_https(route: &Route, host: &str) -> Route {
     Route {
         action: Action::Redirect(Redirect {

@@ -1,4 +1,4 @@
-//! What an object says, whoever delegates to it: its routes, or the first mistake in it.
+//! What an object says, whatever delegates to it: its routes, or the first mistake in it.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -79,7 +79,7 @@ impl Inputs<'_> {
         if let Some(Err(text)) = self.roots.get(name) {
             return Some(Arc::clone(text));
         }
-        // Nobody looks at what no root leads to.
+        // An object that no root reaches is not checked.
         if object.spec.virtualhost.is_none() && !self.is_reached(name) {
             return None;
         }

@@ -11,7 +11,7 @@ use super::tree::joined;
 use crate::graph::TlsVersion;
 use crate::{ContourSettings, Objects};
 
-/// What a root is told in a namespace without roots. Its host counts for nothing.
+/// The status of a root in a namespace without roots. Its host counts for nothing.
 pub(super) const FORBIDDEN: &str = "root IngressRoute cannot be defined in this namespace";
 
 /// The host of a root.
@@ -37,7 +37,7 @@ pub(super) fn roots<'a>(
     let may_be_root = |name: &ObjectName| settings.permits_roots(&name.namespace);
     let mut by_host: BTreeMap<String, Vec<&ObjectName>> = BTreeMap::new();
     for (name, object) in ours {
-        // Who may not be a root, and what cannot be read, takes no host away.
+        // An object that may not be a root, or cannot be read, takes no host away.
         if let Some(host) = object.spec.virtualhost.as_ref().filter(|_| object.malformed.is_none())
             && may_be_root(name)
         {

@@ -34,7 +34,7 @@ pub(super) fn begins_at(service: &Service<'_>) -> bool {
 /// is a session.
 ///
 /// # Errors
-/// If they cannot be followed. `field`: that of the route; `prefix`: its match.
+/// If they cannot be followed. `field`: the route's; `prefix`: its match.
 pub(super) fn of_route(
     services: &[Service<'_>],
     overrides: &SessionFields,
@@ -118,7 +118,7 @@ pub(super) fn hash(services: &[Service<'_>], held: Option<&Held>) -> Vec<HashOn>
     for service in services {
         let on = match service.strategy {
             Strategy::Cookie => HashOn::Cookie(COOKIE.to_owned()),
-            // Its name is checked where it is that of the session.
+            // Its name is checked where it is the session's.
             Strategy::StickyCookie { name, .. } if held.is_some_and(|held| held.cookie().is_some()) => {
                 HashOn::Cookie(name.to_owned())
             }

@@ -1,5 +1,5 @@
-//! Who delegates to whom: the objects that each root reaches, cycles, and orphans. It knows nothing of an object but
-//! its routes' prefixes and delegates.
+//! Delegations: the objects that each root reaches, cycles, and orphans. It knows nothing of an object but its routes'
+//! prefixes and delegates.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crate::fair_share;
 /// An object of the tree.
 #[derive(Debug, Clone)]
 pub(super) struct Vertex<'a> {
-    /// Whether it has a host of its own, so that nobody can delegate to it.
+    /// Whether it has a host of its own, so that no object can delegate to it.
     pub(super) is_root: bool,
     /// Whether it has a mistake of its own, so that nothing of it counts.
     pub(super) is_refused: bool,
@@ -78,7 +78,7 @@ pub(super) fn lies_within(prefix: &str, given: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with('/') || rest.is_empty() && !prefix.ends_with('/'))
 }
 
-/// What is wrong with a delegation. It costs that delegation alone.
+/// What is wrong with a delegation. It costs only that delegation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
     /// This object has a route that does not lie within what it was given.
@@ -115,7 +115,7 @@ pub(super) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Served<'a> {
     pub(super) object: &'a ObjectName,
-    /// The place of its route among those of its vertex.
+    /// The place of its route in its vertex.
     pub(super) route: usize,
     /// What was delegated to the object; `None` for a root.
     pub(super) given: Option<&'a str>,
@@ -157,7 +157,7 @@ pub(super) fn joined<'a>(names: impl Iterator<Item = &'a ObjectName>, between: &
 
 /// A route counts once more for each so many bytes of its prefix.
 const BYTES_OF_PREFIX: usize = 256;
-/// The most routes of a host, those of delegations included: whoever can delegate could ask for any number of them.
+/// The most routes of a host, delegated ones included: delegations could otherwise ask for any number of them.
 pub(super) const MOST_ROUTES: usize = 10_000;
 /// The most routes of all hosts. Each takes some kilobytes of the controller's memory.
 pub(super) const MOST_IN_ALL: usize = 50_000;
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
     /// The routes that the root reaches; `None` if it looks at more than `most`.
     ///
     /// It visits each object once for each prefix that it is given: what is below is the same, however it was reached.
-    /// So the time is that of the delegations there are, and not of the ways through them, and no stack overflows.
+    /// So the time depends on the delegations there are, not on the ways through them, and no stack overflows.
     fn run(&mut self, vertex: &'a Vertex<'a>, most: usize) -> Option<Walked<'a>> {
         let mut served = Vec::new();
         let mut on_the_way = BTreeSet::from([self.root]);
