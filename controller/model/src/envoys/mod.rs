@@ -1,4 +1,4 @@
-//! The Envoys of a Gateway: who runs them, and how.
+//! The Envoys of a Gateway, and how they are run.
 //!
 //! - `parameters`: the `EnvoyDeployment`s of Gateway and class, one over the other.
 //! - `bounds`: how large they may be.
@@ -29,20 +29,20 @@ use limpet_api::{
 };
 use parameters::{check, check_foreign, check_ports, drain_time, over};
 
-/// How long clients have to go elsewhere, if nobody says so.
+/// How long clients have to go elsewhere, by default.
 const DRAIN_TIME: Duration = Duration::from_secs(30);
 
-/// The annotation of a Gateway whose Envoys somebody else runs: the Service that leads to them.
+/// The annotation of a Gateway whose Envoys others run: the Service that leads to them.
 pub(super) const SERVICE: &str = "limpet.dev/service";
 
 /// The Envoys of a Gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Envoys {
-    /// What the controller keeps for them; `None`: somebody else runs them.
+    /// What the controller keeps for them; `None`: others run them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployment: Option<EnvoyDeployment>,
-    /// The build of the filter, if it is not that of the controller's configuration.
+    /// The build of the filter, if it differs from the controller's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<EnvoyFilterBuild>,
     /// Whether what is there for them stays as it is, because their parameters are invalid.

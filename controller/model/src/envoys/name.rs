@@ -14,10 +14,10 @@ pub const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 /// The label with its namespace: the object may be in another one.
 const GATEWAY_NAMESPACE: &str = "limpet.dev/gateway-namespace";
 
-/// How many bytes of a hash keep the objects of two Gateways apart. They may be in one namespace, so whoever found a
-/// Gateway with another one's hash would take its requests: nobody tries 2^80 names.
+/// How many bytes of a hash keep the objects of two Gateways apart. They may be in one namespace, so a Gateway with
+/// another one's hash would take its requests: 2^80 names are too many to try.
 const HASH: usize = 10;
-/// How much of a Gateway's name is in those of its objects.
+/// How much of a Gateway's name is in its objects' names.
 const HEAD: usize = 22;
 
 /// The name of every object that belongs to the Envoys of a Gateway: at most 50 characters, so that a suffix has room
@@ -60,7 +60,7 @@ pub fn envoys_keys(gateway: &ObjectName) -> String {
     format!("{}-keys", envoys_name(gateway))
 }
 
-/// The URI in the certificate of a Gateway's Envoys: who shows it gets what is for this Gateway, and nothing else.
+/// The URI in the certificate of a Gateway's Envoys: it gives access to what is for this Gateway, and nothing else.
 #[must_use]
 pub fn envoys_uri(gateway: &ObjectName) -> String {
     format!("spiffe://limpet.dev/gateway/{gateway}")

@@ -169,7 +169,7 @@ fn no_such_field(field: &str) -> String {
     format!("{field}: there is no such field")
 }
 
-/// The listeners of a Gateway have their ports at its Envoys, too. `parameters` are those of `layers` and defaults.
+/// The listeners of a Gateway have their ports at its Envoys, too. `parameters` come from `layers` and defaults.
 ///
 /// # Errors
 /// With the field.
@@ -207,9 +207,8 @@ pub(super) fn drain_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Who may write in the namespace of a Gateway must not run programs of their own in that of the controller, next to
-/// its keys: neither by an image, nor by what labels and annotations make others put into a pod, nor on a node of
-/// theirs.
+/// Authors in the namespace of a Gateway must not run programs of their own in the controller's, next to its keys:
+/// neither by an image, nor by what labels and annotations make others put into a pod, nor on a node of theirs.
 ///
 /// # Errors
 /// With the field.
@@ -272,7 +271,7 @@ fn check_patch(field: &str, patch: &Map<String, Value>) -> Result<(), String> {
 /// These parameters, and the lower ones where these say nothing. Patches are applied one after the other, so they are
 /// not merged here.
 pub(super) fn over(upper: EnvoyDeploymentSpec, lower: EnvoyDeploymentSpec) -> EnvoyDeploymentSpec {
-    // Who says one does not mean the other any more.
+    // Either one overrides both of the lower layer.
     let (replicas, autoscaling) = match (upper.replicas, upper.autoscaling) {
         (None, None) => (lower.replicas, lower.autoscaling),
         own => own,

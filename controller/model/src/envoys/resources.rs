@@ -1,5 +1,4 @@
-//! What a container asks for. An API server looks at it in the Deployment that is made of it, where nobody has written
-//! the mistake.
+//! What a container asks for. An API server looks at it in the Deployment that is made of it, far from the mistake.
 
 use serde_json::{Map, Value};
 
