@@ -190,11 +190,11 @@ pub struct RuleOrigin {
     pub name: Option<String>,
     /// The Gateways that serve it.
     pub gateways: FewSet<ObjectName>,
-    /// Who asks for its sessions.
+    /// What asks for its sessions.
     pub asked_by: AskedBy,
 }
 
-/// Who asks for a rule's sessions.
+/// What asks for a rule's sessions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AskedBy {
     /// The rule itself.

@@ -103,10 +103,10 @@ pub struct Destination {
     pub weight: u32,
     /// What it is.
     pub target: Target,
-    /// Changes of the requests' headers, for this destination alone.
+    /// Changes of the requests' headers, for only this destination.
     #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub request_headers: HeaderChanges,
-    /// Changes of the responses' headers, for this destination alone.
+    /// Changes of the responses' headers, for only this destination.
     #[serde(skip_serializing_if = "HeaderChanges::is_empty")]
     pub response_headers: HeaderChanges,
 }
@@ -124,7 +124,7 @@ pub enum Target {
     },
 }
 
-/// A redirect. Parts that are not set are those of the request.
+/// A redirect. Parts that are not set are the request's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Redirect {

@@ -72,7 +72,7 @@ pub struct Cluster {
     /// How the endpoint of requests without a session is chosen.
     #[serde(skip_serializing_if = "Balance::is_default")]
     pub balance: Balance,
-    /// How to find out whether an endpoint is healthy. If it is not set, EndpointSlices alone say so.
+    /// How to find out whether an endpoint is healthy. If it is not set, only EndpointSlices say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
     /// The name that DNS has the endpoints of. If it is not set, EndpointSlices have them.
@@ -193,7 +193,7 @@ pub struct BackendTls {
     pub sni: String,
     /// The names of which the backend's certificate must have one.
     pub subject_alt_names: Vec<SubjectAltName>,
-    /// Who may have signed it.
+    /// Authorities that may sign it.
     pub authorities: TrustedAuthorities,
 }
 
@@ -211,7 +211,7 @@ pub enum SubjectAltName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TrustedAuthorities {
-    /// Those of the system that the proxy runs on.
+    /// The authorities of the proxy's system.
     System,
     /// These.
     Certificates(Authorities),

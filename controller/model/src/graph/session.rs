@@ -13,9 +13,9 @@ pub enum Session {
     /// The rule's: a session keeps its destination, whatever the weights are.
     Rule(SessionUse),
     /// The rule's at each destination: the split chooses the destination of every request. The scope of a destination
-    /// is that of the rule and its cluster ([`limpet_core::scope_of_cluster`]).
+    /// is the rule's scope with its cluster ([`limpet_core::scope_of_cluster`]).
     EachDestination(SessionUse),
-    /// Those of each destination itself ([`session`](super::Cluster::session)): the split chooses the destination of
+    /// Each destination's own sessions ([`session`](super::Cluster::session)): the split chooses the destination of
     /// every request.
     Destinations,
 }
