@@ -1,4 +1,4 @@
-//! What differs between two states of the objects. The time is that of what differs.
+//! The differences between two states of the objects. The time depends only on them.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What the sessions of islands have in common with those of others although nothing joins them: cookies of which a
-//! client keeps only one.
+//! What the sessions of islands have in common with others' although nothing joins them: cookies of which a client
+//! keeps only one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -29,7 +29,7 @@ struct Writers {
     here: Scopes,
     /// Those for hosts that are a part of these.
     within: Scopes,
-    /// Who writes here, and how often.
+    /// Islands that write here, and how often.
     islands: FewMap<Island, usize>,
 }
 
@@ -136,7 +136,7 @@ impl Common {
     }
 }
 
-/// Who is being built is not among these.
+/// Islands being built are not among these.
 impl Elsewhere for Common {
     fn older(&self, cookie: &WrittenCookie) -> Option<(String, String)> {
         let is_other = |since: &&OwnedSince| since.1 != cookie.since.1;

@@ -1,7 +1,7 @@
 //! What an object shares with others, or reads of them. It is found in the object itself, and in no result of a build.
 //!
-//! A link may be more than a build needs, and then costs time. One that is missing makes the result wrong, so whoever
-//! lets one object of a build look at another one adds the link here.
+//! A link may be more than a build needs, and then costs time. One that is missing makes the result wrong, so if the
+//! build of one object looks at another one, add the link here.
 
 use limpet_api::{
     BackendTlsPolicySpec, GatewayListener, GatewaySpec, Kind, Meta, Object, ObjectName, ObjectRef, ParentRef, Text,
@@ -68,17 +68,17 @@ pub(super) enum Link {
 pub(super) enum Hold {
     /// All who join or may be joined there are built together.
     Joins,
-    /// The same, if somebody joins.
+    /// The same, if a member joins.
     MayBeJoined,
-    /// It is built anew if a member changes that joins, and else has nothing to do with the others.
+    /// It is built again if a member changes that joins, and else has nothing to do with the others.
     Reads,
 }
 
 /// In order, each link once.
 pub(super) type Links = Vec<(Link, Hold)>;
 
-/// The links of a member; `None` if it does not exist. Those of a route change with grants, labels of namespaces and
-/// its Gateways: what it may not refer or attach to joins nothing, because any route may name it.
+/// The links of a member; `None` if it does not exist. A route's links change with grants, labels of namespaces and its
+/// Gateways: what it may not refer or attach to joins nothing, because any route may name it.
 pub(super) fn links(
     member: &Member,
     objects: &Objects,

@@ -27,7 +27,7 @@ pub(super) struct Merged {
     pub(super) bytes: usize,
     /// What is there of Gateways without any route.
     gateways: HashMap<ObjectName, OfGateway>,
-    /// That of Contour.
+    /// Contour's Gateway.
     contour: Option<(ObjectName, Arc<Gateway>)>,
     hosts: HashMap<ListenerId, Map<Hostname, VirtualHost>>,
     /// How many routes are attached to each listener of a Gateway.

@@ -6,7 +6,7 @@
 //! joins them, a build asks for (`common`): cookies of which a client keeps only one.
 //!
 //! So a build costs what changed (`changes`) with the islands around it. Some changes concern all islands: of the
-//! settings and of GatewayClasses. Those of a Gateway concern all of its routes.
+//! settings and of GatewayClasses. A Gateway's changes concern all of its routes.
 
 mod changes;
 mod common;
@@ -61,7 +61,7 @@ pub struct Incremental {
     room: Option<Room>,
     /// The Gateways of other controllers.
     others: BTreeSet<ObjectName>,
-    /// Which listeners of each Gateway serve, which is what its routes read of it beside the object.
+    /// Which listeners of each Gateway serve. Beside the object, its routes read only this.
     serving: BTreeMap<ObjectName, Serving>,
 }
 
@@ -207,7 +207,7 @@ impl Incremental {
             } else {
                 self.others.remove(&name);
             }
-            // The hosts of its routes are those of its listeners.
+            // The hosts of its routes come from its listeners.
             let link = Link::Gateway(name);
             members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
             self.partition.touch(&link);

@@ -35,7 +35,7 @@ struct State {
     island: Option<Island>,
 }
 
-/// Who holds a link.
+/// The members that hold a link.
 #[derive(Debug, Default)]
 struct Holders {
     all: FewMap<Arc<Member>, Hold>,
@@ -153,7 +153,7 @@ impl Partition {
         self.dirty.extend(self.members(island).first().cloned());
     }
 
-    /// Who holds a link.
+    /// The members that hold a link.
     pub(super) fn holders(&self, link: &Link) -> impl Iterator<Item = &Arc<Member>> {
         self.links.get(link).into_iter().flat_map(|holders| holders.all.keys())
     }
@@ -224,7 +224,7 @@ impl Partition {
         }
     }
 
-    /// Everybody whom links join with this one.
+    /// All members that links join with this one.
     fn component(&self, start: Arc<Member>, seen: &mut HashSet<Arc<Member>>) -> Vec<Arc<Member>> {
         seen.insert(Arc::clone(&start));
         let mut found = vec![start];
