@@ -24,7 +24,7 @@ const OF_CARRIERS: [&str; 3] = ["mode", "query", "source"];
 /// The prefix of all annotations about sessions.
 pub(crate) const PREFIX: &str = "session.limpet.dev/";
 
-/// Those of these annotations that are about sessions, without the prefix.
+/// The annotations that are about sessions, without the prefix.
 pub(crate) fn session_annotations(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     let ours = all.range(PREFIX.to_owned()..);
     ours.map_while(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
@@ -43,7 +43,7 @@ pub(crate) struct SessionSettings {
     /// Of a policy or an `XBackend`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session_persistence: Option<SessionPersistence>,
-    /// Of a route: that of each rule, by the last part of the rule's name.
+    /// Of a route: each rule's, by the last part of the rule's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) rules: BTreeMap<Text, SessionPersistence>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct RememberedSession {
     pub(crate) object: String,
     /// An object that is created again is another one.
     pub(crate) uid: String,
-    /// Its `metadata.generation`. That of an object that said nothing is left out: it would be written with each change
+    /// Its `metadata.generation`. It is left out for an object that said nothing: it would be written with each change
     /// of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) generation: Option<i64>,
@@ -209,14 +209,14 @@ impl RememberedSessions {
         known.map(|known| known.former(&now())).unwrap_or_default()
     }
 
-    /// Takes that of one object over.
+    /// Takes over one object's session.
     pub(crate) fn copy(&mut self, other: &Self, object: &str) {
         if let Some(session) = other.0.get(object) {
             self.0.insert(object.to_owned(), Arc::clone(session));
         }
     }
 
-    /// Adds those of other objects.
+    /// Adds other objects' sessions.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }

@@ -177,7 +177,7 @@ session_fields! {
         config: ["token"],
         set: |policy, token| policy.token = token,
     }
-    /// Who sets the cookie or header. For headers, `rewrite` is refused.
+    /// How the cookie or header is set. For headers, `rewrite` is refused.
     mode: CookieModeConfig {
         values: Values::Words(&["insert", "prefix", "rewrite"]),
         read: word,
@@ -228,7 +228,7 @@ session_fields! {
         config: ["move"],
         set: |policy, moves| policy.r#move = moves.0,
     }
-    /// How long a session was unused that may begin anew on a backend with fewer sessions.
+    /// How long a session was unused that may restart on a backend with fewer sessions.
     rebalance: OrNone<GatewayDuration> {
         values: or_none(&["5m", "none"]),
         read: yaml_or_none,
@@ -318,7 +318,7 @@ pub(crate) enum Holder {
 pub(crate) enum Of {
     /// All sessions.
     Policy,
-    /// Sessions of rules. Others are those of one backend.
+    /// Sessions of rules. Others belong to one backend.
     Rules,
     /// Sessions with tokens.
     Token,
@@ -330,7 +330,7 @@ pub(crate) enum Of {
     Deletable,
     /// Sessions in the filter's own cookie.
     Cookie,
-    /// Sessions whose type is Cookie. It says what they have in the place of the cookie, so one of these alone counts.
+    /// Sessions whose type is Cookie. It says what they have in the place of the cookie, so only one of these counts.
     InPlaceOfCookie,
 }
 
@@ -477,7 +477,7 @@ impl SessionFields {
         fields
     }
 
-    /// These fields, with those of `below` where they are not set.
+    /// These fields, from `below` where they are not set.
     pub(crate) fn over(&self, below: &Self) -> Self {
         let mut fields = self.clone();
         let has_place = self.in_place_of_cookie().is_some();

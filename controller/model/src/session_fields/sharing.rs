@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{Wrong, yaml};
 
-/// The longest name of a scope, as that of a label.
+/// The longest name of a scope, as for a label.
 const MAX_NAME: usize = 63;
 
 /// Which rules share a session.
@@ -14,9 +14,9 @@ pub enum SessionScope {
     /// None: each rule has sessions of its own.
     #[default]
     Rule,
-    /// Those of a namespace that lead to one port of a Service.
+    /// Rules of a namespace that lead to one port of a Service.
     Service,
-    /// Those of a namespace that say this name.
+    /// Rules of a namespace that say this name.
     Name(ScopeName),
 }
 

@@ -119,7 +119,7 @@ pub(super) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
         with_snippet: false,
         // A name like `on` is a text.
         strict_booleans: true,
-        // Whoever may write an annotation could make a million values of a few bytes.
+        // An annotation could otherwise make a million values of a few bytes.
         budget: serde_saphyr::budget! { max_anchors: 0, max_aliases: 0 },
     };
     let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {

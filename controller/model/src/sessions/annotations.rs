@@ -27,7 +27,7 @@ pub(super) fn read_without_rules(
     if faults.is_empty() { Ok(fields) } else { Err(faults) }
 }
 
-/// The same, without those that somebody else reads.
+/// The same, without those that others read.
 pub(super) fn read_except(
     annotations: &BTreeMap<String, String>,
     is_read: impl Fn(&str) -> bool,

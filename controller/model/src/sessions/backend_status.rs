@@ -173,7 +173,7 @@ fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) ->
     Some(why.to_owned())
 }
 
-/// Whether the rule has no sessions, because those of another of its backends have the same name.
+/// Whether the rule has no sessions, because another of its backends has sessions of the same name.
 fn has_one_name(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> bool {
     let is_it = || {
         let two = backends.with_one_name(rule.facts);

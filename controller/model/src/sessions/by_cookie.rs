@@ -45,7 +45,7 @@ pub(crate) struct ByCookie<'a> {
     pub(crate) overrides: &'a SessionFields,
     /// What counts where they say nothing.
     pub(crate) defaults: &'a SessionFields,
-    /// The path of the cookie where they ask for that of the route.
+    /// The path of the cookie where they ask for the route's.
     pub(crate) path: &'a str,
     pub(crate) limits: SessionLimits,
 }

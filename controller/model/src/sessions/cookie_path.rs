@@ -13,7 +13,7 @@ pub(super) struct CookiePaths {
     pub(super) each: BTreeMap<PathMatch, String>,
 }
 
-/// Derives the cookie's paths from those of the matches. A rule without matches matches all paths.
+/// Derives the cookie's paths from the matches' paths. A rule without matches matches all paths.
 pub(super) fn derive(paths: &[PathMatch]) -> CookiePaths {
     let each: BTreeMap<PathMatch, String> = paths.iter().map(|path| (path.clone(), of_match(path))).collect();
     let mut all: Option<&str> = None;

@@ -469,7 +469,7 @@ fn fields_of(entry: &SessionField, carrier: Option<&str>, written: &Value) -> Ve
         return Vec::new();
     }
     if entry.config.is_empty() {
-        // `mode` is that of the carrier, and a query has none.
+        // `mode` is the carrier's, and a query has none.
         return of_carrier("mode")
             .filter(|_| carrier != Some("query"))
             .into_iter()

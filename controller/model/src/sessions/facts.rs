@@ -99,7 +99,7 @@ impl RuleFacts<'_> {
         Some((self.name.last().into(), self.inline?.clone()))
     }
 
-    /// The hosts that it is served for at each Gateway. Those of `IngressRoute`s have one Gateway, which needs no name.
+    /// The hosts that it is served for at each Gateway. Hosts of `IngressRoute`s have one Gateway, which needs no name.
     pub(super) fn hosts_of_gateways(&self) -> impl Iterator<Item = (ObjectName, &Hostname)> {
         let of_routes = self.places.iter();
         let of_routes = of_routes.map(|(gateway, host)| (gateway.clone(), host));

@@ -46,7 +46,7 @@ pub(super) enum RestoredFrom {
 pub(super) struct Lost {
     /// Those whose values are known.
     known: Vec<String>,
-    /// The others. Sessions have begun anew.
+    /// The others. Sessions have restarted.
     unknown: Vec<&'static str>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn restored(
             (None, Some(kept)) => Some(kept.clone()),
             (None, None) if is_pruned => {
                 let remembered = remembered.and_then(|known| field_of(known, field));
-                // What kubectl applied last is not what somebody has changed in another way since.
+                // What kubectl applied last lacks later changes that were made in another way.
                 remembered.or_else(|| meta.pruned.get(field).cloned().flatten())
             }
             (Some(_), _) | (None, None) => continue,
@@ -133,7 +133,7 @@ fn set(persistence: &mut SessionPersistence, field: &str, value: &str) {
 }
 
 impl Lost {
-    /// Whether sessions have begun anew.
+    /// Whether sessions have restarted.
     pub(super) fn has_unknown(&self) -> bool {
         !self.unknown.is_empty()
     }

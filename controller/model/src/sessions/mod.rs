@@ -9,7 +9,7 @@
 //!   client would keep only one, by `shared_names`. This file has what depends on all rules at once.
 //! - `context` says what a build depends on beside them.
 //! - `by_cookie` makes sessions of objects that know nothing of `sessionPersistence`.
-//! - `affinities` has the Services that hold sessions by the client's address, where nobody asks for others.
+//! - `affinities` has the Services that hold sessions by the client's address, where no object asks for others.
 //! - `service_annotations` reads what Services say of sessions in splits.
 //! - `crowds` has hosts with too many cookies.
 //! - `scopes` says which rules share their sessions.
@@ -120,10 +120,10 @@ pub(crate) type InCommon = Vec<(WrittenCookie, Option<(String, String)>)>;
 pub(crate) struct RuleSession {
     /// The session, with its policy.
     pub(crate) session: Session,
-    /// The sessions of single paths, if the path of the cookie is that of the match
+    /// The sessions of single paths, if the path of the cookie is the match's
     /// ([`CookiePath::Route`](super::CookiePath)).
     pub(crate) by_path: BTreeMap<PathMatch, Session>,
-    /// Who asks for the session; `None` if there is none.
+    /// What asks for the session; `None` if there is none.
     pub(crate) asked_by: Option<AskedBy>,
     /// Why the rule has no session, for the conditions of the route. Problems of the route's annotations are listed
     /// only on the first rule that they concern.

@@ -1,7 +1,7 @@
 //! Cookies whose names others have before, so that they get the scope behind their names.
 //!
-//! A client keeps one cookie of a name, path and domain or host, so either would end the other's session. Those of the
-//! older objects keep the name: an object that comes later changes no name that is in use.
+//! A client keeps one cookie of a name, path and domain or host, so either would end the other's session. Cookies of
+//! the older objects keep the name: an object that comes later changes no name that is in use.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -107,7 +107,7 @@ impl<'a> NamesInUse<'a> {
         Some(why_longer(cookie, self.older_than_backend(name)?))
     }
 
-    /// Whether the name is that of another author: rules of one route, or of one policy, have the same one.
+    /// Whether the name is another author's: rules of one route, or of one policy, have the same one.
     fn is_others(&self, rule: &RuleChoice<'_>, scope: &str) -> bool {
         let is_same = |older: &&RuleChoice<'_>| match (older.source, rule.source) {
             (Source::Policy(older), Source::Policy(own)) => older.policy.name == own.policy.name,
@@ -149,7 +149,7 @@ fn why_longer(CookieConfig { name, .. }: &CookieConfig, older: &str) -> String {
 /// Since when a rule may have its cookie: since it, and what asks for its sessions, are there.
 fn since(rule: &RuleChoice<'_>) -> String {
     let route = rule.facts.meta;
-    // Of sessions of one age, those of a rule take nothing from those of a policy (GEP-1619).
+    // Of sessions of one age, a rule's take nothing from a policy's (GEP-1619).
     let of_policy = u8::from(!matches!(rule.source, Source::Policy(_)));
     let later = match rule.source {
         Source::Policy(owner) => route

@@ -36,7 +36,7 @@ pub(super) struct PolicyObject<'a> {
 pub(super) struct Content {
     pub(super) persistence: Persistence,
     pub(super) overrides: SessionFields,
-    /// By its own annotations alone.
+    /// By only its own annotations.
     pub(super) draft: Draft,
     /// What an upgrade of the Gateway API took from it.
     pub(super) lost: Option<Lost>,

@@ -28,12 +28,12 @@ pub(super) enum Shape {
     Named,
     /// `cookie` and `header`: from release 1.7 on.
     Union,
-    /// That of an object that knows nothing of `sessionPersistence`.
+    /// The shape of an object that knows nothing of `sessionPersistence`.
     Foreign,
 }
 
 impl Shape {
-    /// What the Gateway API says of sessions in this shape, where nobody says otherwise.
+    /// What the Gateway API says of sessions in this shape, where no object says otherwise.
     pub(super) fn defaults(self, holder: Holder) -> SessionFields {
         let is_newest = self == Self::Union;
         SessionFields {
@@ -95,7 +95,7 @@ impl Persistence {
         self.fields.sets(annotated).then_some(path)
     }
 
-    /// The annotations among `below` that have no effect, because a field says otherwise; `parent` is that of
+    /// The annotations among `below` that have no effect, because a field says otherwise; `parent` is the parent of
     /// `sessionPersistence`, and `of` its object, if that is another one.
     pub(super) fn overruled(&self, below: &SessionFields, parent: &str, of: &str) -> Vec<String> {
         let by = |field: &str| format!("{parent}.sessionPersistence.{field}{of}");

@@ -403,7 +403,7 @@ impl Parts<'_> {
 }
 
 impl Draft {
-    /// The policy for sessions of `scope`. With `per_scope`, the cookie's name differs from those of other scopes.
+    /// The policy for sessions of `scope`. With `per_scope`, the cookie's name differs from other scopes'.
     pub(super) fn of_scope(&self, scope: &str, per_scope: bool) -> PolicyConfig {
         let mut config = self.config.clone();
         if let Some(cookie) = &mut config.cookie

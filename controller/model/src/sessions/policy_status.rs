@@ -219,7 +219,7 @@ impl<'p> Statuses<'p> {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns their number.
     fn add_unusable_targets(&self, policy: &PolicyObject<'_>, remarks: &mut Remarks) -> usize {
         let targets = policy.targets.iter().filter_map(|(index, target)| match target {
             RuleBackend::Service(service) => Some((index, service)),

@@ -14,7 +14,7 @@ pub(super) struct FormerSessions {
 }
 
 impl FormerSessions {
-    /// Those of an object, the newest first.
+    /// Former sessions of an object, the newest first.
     pub(super) fn read(former: Vec<SessionSettings>) -> Vec<Self> {
         former.into_iter().filter_map(Self::of).collect()
     }

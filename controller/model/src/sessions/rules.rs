@@ -59,7 +59,7 @@ pub(super) enum Source<'p> {
     Destinations,
     /// The same, but a session of the rule keeps its backend: the sessions are as the first of these `XBackend`s asks.
     Kept(&'p ObjectName),
-    /// Nobody asks for sessions, but some of its Services have affinity.
+    /// No object asks for sessions, but some of its Services have affinity.
     Affinity,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Scope {
     pub(super) text: Text,
     /// Whether each destination has sessions of its own.
     pub(super) is_per_destination: bool,
-    /// What tells its cookies apart from those of other scopes.
+    /// What tells its cookies apart from other scopes'.
     pub(super) of_cookie: Text,
     /// Whether one client may have several cookies of it.
     pub(super) has_several_cookies: bool,
@@ -159,8 +159,7 @@ impl<'p> Chooser<'p> {
         let owners: Vec<ValidPolicy<'p>> = services.filter_map(|service| self.targets.owner(service)).collect();
         let oldest = owners.iter().copied().min_by_key(|owner| owner.policy);
         // GEP-1619, Route Rule API: `sessionPersistence` of a rule overrides policies that are attached to its
-        // backends. The sessions of a backend "MUST NOT override which backend is selected", as those of a policy
-        // would.
+        // backends. The sessions of a backend "MUST NOT override which backend is selected", as a policy's would.
         let asks = facts.foreign.and_then(ForeignRule::asks);
         let source = if facts.inline.is_some() || asks.is_some() {
             Source::Inline
@@ -407,7 +406,7 @@ impl RouteSessions<'_> {
     }
 }
 
-/// The annotations of a route that mean nothing where its sessions are those of `XBackend`s.
+/// The annotations of a route that mean nothing where its sessions belong to `XBackend`s.
 fn of_backends_alone(overrides: &SessionFields) -> Vec<String> {
     let others = overrides.set_of(|of| of != Of::Rules);
     let said = others.map(|field| {

@@ -1,8 +1,8 @@
 //! Which rules share their sessions, and at which of its backends a session is.
 //!
 //! GEP-1619 forbids that rules share a session, so it takes an annotation: a page and its `WebSocket` may be two rules
-//! of one application. The scope is what tokens are bound to. It begins with a kind and the namespace of the route,
-//! because fences hold for namespaces.
+//! of one application. Tokens are bound to the scope. It begins with a kind and the namespace of the route, because
+//! fences hold for namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,8 +50,8 @@ impl RuleChoice<'_> {
             .is_some_and(|draft| draft.scope != SessionScope::Rule)
     }
 
-    /// The cluster that gives the sessions of a Service their scope: that of the first target of the policy, so that a
-    /// canary may come beside it, in any order.
+    /// The cluster that gives the sessions of a Service their scope: of the policy's first target, so that a canary may
+    /// come beside it, in any order.
     fn first_cluster(&self) -> Text {
         let all = || self.facts.backends.iter().zip(&self.facts.clusters);
         let of_target = |target: &RuleBackend| all().find(|(backend, _)| *backend == target);

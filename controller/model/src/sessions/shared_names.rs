@@ -14,7 +14,7 @@ pub(crate) struct SharedNames<'a, W> {
     cookies: HashMap<(&'a str, &'a str), HashMap<CookiePlace, Writers<'a, W>>>,
 }
 
-/// Who writes a cookie for a host.
+/// The writers of a cookie for a host.
 #[derive(Debug)]
 struct Writers<'a, W> {
     all: Vec<(W, Since<'a>)>,
@@ -123,7 +123,7 @@ impl<'a, W: Copy + Eq + Hash> SharedNames<'a, W> {
     }
 }
 
-/// Hosts that a cookie is written for: those of a Gateway, and a single one at any Gateway (`None`). Two Gateways may
+/// Hosts that a cookie is written for: all of a Gateway, and a single one at any Gateway (`None`). Two Gateways may
 /// serve one host. But a wildcard has no hosts of other Gateways: a route could take the names of all cookies there.
 pub(crate) type CookiePlace = (Option<ObjectName>, Hostname);
 
