@@ -104,7 +104,7 @@ fn add_led_from(graph: &mut Graph, rule: &RouteRule<'_>, namespace: &Arc<str>) {
         let namespaces = Arc::make_mut(graph.led_from.entry(backend.spec.service.clone()).or_default());
         namespaces.insert(Arc::clone(namespace));
         if backend.spec.balance == Balance::RingHash {
-            // Fences hold for the namespace in a session's scope, which is that of the Service.
+            // Fences hold for the namespace in a session's scope, which is the Service's.
             namespaces.insert(backend.spec.service.namespace.as_str().into());
         }
     }

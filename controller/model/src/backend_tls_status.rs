@@ -1,7 +1,7 @@
 //! The status of `BackendTLSPolicy`, by GEP-713 and GEP-1897.
 //!
 //! The ancestors are the Gateways whose rules lead to the targets. A policy without such a rule gets no entry, and is
-//! told about elsewhere.
+//! reported elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 

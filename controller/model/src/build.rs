@@ -167,7 +167,7 @@ struct DecidedRules<'a> {
 }
 
 impl<'a> DecidedRules<'a> {
-    /// Decides on all at once. The sessions are without those of the rules.
+    /// Decides on all at once. The `Sessions` are without the rules' sessions.
     fn decide(
         objects: &Objects,
         settings: &Settings,

@@ -27,18 +27,18 @@ pub struct RuleExplanation {
     pub gateways: Vec<ObjectName>,
     /// The hosts that it is served for.
     pub hosts: Vec<String>,
-    /// Who might say which sessions it has, in the order of precedence.
+    /// What might say which sessions it has, in the order of precedence.
     pub contenders: Vec<Contender>,
-    /// Why there are no sessions although somebody asks for them, and what of the rule cannot be followed.
+    /// Why there are no sessions although an object asks for them, and what of the rule cannot be followed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     /// What else is to be known of its sessions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Its sessions; none if its destinations have them, or nobody has.
+    /// Its sessions, unless its destinations have them or there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionExplanation>,
-    /// Those of single paths, where the path of the cookie is that of the match.
+    /// Sessions of single paths, where the cookie's path is the match's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_path: Vec<PathExplanation>,
     /// Where its requests go.
@@ -75,7 +75,7 @@ impl fmt::Display for RuleExplanation {
     }
 }
 
-/// Somebody who might say which sessions a rule has.
+/// A source that might say which sessions a rule has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Contender {
@@ -151,7 +151,7 @@ pub enum FieldOrigin {
         /// The object.
         object: String,
     },
-    /// What the controller gives where nobody says anything.
+    /// What the controller gives where no object says anything.
     Default {
         /// Why.
         why: &'static str,

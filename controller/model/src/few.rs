@@ -11,7 +11,7 @@ const FEW: usize = 16;
 const WITHOUT_ROOM: usize = 4;
 
 /// A sorted map, of which there are many with an entry or two: these take the room of their entries, where a tree
-/// reserves that of eleven. With many entries it is a tree.
+/// reserves room for eleven. With many entries it is a tree.
 #[derive(Clone)]
 pub struct FewMap<K, V>(Entries<K, V>);
 
@@ -172,7 +172,7 @@ impl<K: Ord, V> FewMap<K, V> {
         }
     }
 
-    /// Keeps these entries alone.
+    /// Keeps only these entries.
     pub fn retain(&mut self, mut stays: impl FnMut(&K, &mut V) -> bool) {
         match &mut self.0 {
             Entries::Few(few) => few.retain_mut(|(key, value)| stays(key, value)),

@@ -227,7 +227,7 @@ fn gateway<'a>(
     }
 }
 
-/// Labels and annotations for Envoys that somebody else runs.
+/// Labels and annotations for Envoys that others run.
 fn for_nobody(object: &Object<GatewaySpec>, envoys: &Envoys) -> impl Iterator<Item = String> {
     let asked = &object.spec.infrastructure;
     let is_by_hand = envoys.deployment.is_none() && !envoys.unchanged;

@@ -58,7 +58,7 @@ impl Objects {
         !self.gone_classes.is_empty() || !remembered.all(|name| self.gateway_classes.contains_key(name.as_str()))
     }
 
-    /// Takes in the classes of this controller that the memory alone has, and forgets those that no Gateway names.
+    /// Takes in the classes of this controller that only the memory has, and forgets those that no Gateway names.
     /// Returns whether that changed anything.
     pub fn settle_classes(&mut self, controller: &str) -> bool {
         let used: BTreeSet<Text> = used(self).into_iter().map(Text::from).collect();

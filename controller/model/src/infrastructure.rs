@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What cloud providers read of a Service and what concerns its own load balancer alone. Names by which a Service takes
+/// What cloud providers read of a Service and what concerns only its own load balancer. Names by which a Service takes
 /// what may be another's (an address, a certificate, a bucket, a host name, a pool, another balancer) are not here.
 const BALANCER: &[&str] = &[
     "networking.gke.io/internal-load-balancer-allow-global-access",
@@ -44,7 +44,7 @@ pub struct AllowedMetadata {
     pub service_account_annotations: Vec<String>,
     /// Of `ServiceAccount`s.
     pub service_account_labels: Vec<String>,
-    /// Of Services, also for those of an `EnvoyDeployment` of a Gateway.
+    /// Of Services, also from the `EnvoyDeployment` of a Gateway.
     pub service_annotations: Vec<String>,
     /// Of Services.
     pub service_labels: Vec<String>,
@@ -84,7 +84,7 @@ impl AllowedMetadata {
         ]
     }
 
-    /// Checks that `*` is at the end alone.
+    /// Checks that `*` is only at the end.
     ///
     /// # Errors
     /// With the field.
@@ -144,7 +144,7 @@ fn take_out(lists: &[&[String]], asked: &mut BTreeMap<String, String>) -> Vec<St
     taken
 }
 
-/// Those of the labels or annotations that are listed.
+/// The labels or annotations that are listed.
 #[must_use]
 pub fn allowed(names: &[String], asked: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let listed = asked.iter().filter(|(name, _)| is_allowed(names, name));

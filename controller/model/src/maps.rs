@@ -15,7 +15,7 @@ pub(crate) fn shared<K: Ord + Clone, V>(all: impl IntoIterator<Item = (K, V)>) -
     all.map(|(key, value)| (key, Arc::new(value))).collect()
 }
 
-/// The keys whose values differ, and those that are in one of the two alone. The time is that of what differs.
+/// The keys whose values differ, and those that are in only one of the two. The time depends on what differs.
 pub(crate) fn changed<'a, K: Ord, V: PartialEq>(
     before: &'a OrdMap<K, V>,
     after: &'a OrdMap<K, V>,
@@ -25,7 +25,7 @@ pub(crate) fn changed<'a, K: Ord, V: PartialEq>(
     })
 }
 
-/// Whether two maps are equal. The time is that of what they do not share; `==` looks at everything.
+/// Whether two maps are equal. The time depends on what they do not share; `==` looks at everything.
 pub(crate) fn are_equal<K: Ord, V: PartialEq>(one: &OrdMap<K, V>, other: &OrdMap<K, V>) -> bool {
     one.len() == other.len() && changed(one, other).next().is_none()
 }

@@ -1,8 +1,8 @@
 //! What is remembered of objects, because they may not tell it any more: the names of rules without a name, what was
 //! said of sessions when it could be followed last, and classes that are gone.
 //!
-//! Whoever has the same memory and the same objects makes the same of them, and makes it again with the memory that
-//! results. So replicas agree, and a restart changes nothing.
+//! The same memory and the same objects give the same result, and give it again with the memory that results. So
+//! replicas agree, and a restart changes nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,7 +214,7 @@ fn by_name(classes: Vec<RememberedClass>) -> BTreeMap<String, RememberedClass> {
     named.collect()
 }
 
-/// The names of the rules: 1 if they are those of their matches, 3 if they are former ones.
+/// The names of the rules: 1 if they come from their matches, 3 if they are former ones.
 fn of_route(route: &RouteNames) -> (u8, usize) {
     (if route.has_former_names() { 3 } else { 1 }, size(route))
 }

@@ -22,7 +22,7 @@ use limpet_api::{
 pub struct Objects {
     /// By name.
     pub gateway_classes: Map<Text, Object<GatewayClassSpec>>,
-    /// Those of them that are gone, and are kept because Gateways name them.
+    /// The classes that are gone, and are kept because Gateways name them.
     pub gone_classes: BTreeSet<Text>,
     /// `Gateway`.
     pub gateways: Map<ObjectName, Object<GatewaySpec>>,
@@ -43,7 +43,7 @@ pub struct Objects {
     /// The objects that such policies name (`ConfigMap`): the certificates of authorities in them, or why there are
     /// none.
     pub authorities: OrdMap<ObjectName, Result<Authorities, String>>,
-    /// Those of them that are known from before: why they cannot be read now.
+    /// Authorities that are known from before: why they cannot be read now.
     pub kept_authorities: OrdMap<ObjectName, String>,
     /// `EnvoyDeployment`.
     pub envoy_deployments: Map<ObjectName, Object<EnvoyDeploymentSpec>>,
@@ -53,7 +53,7 @@ pub struct Objects {
     pub certificate_delegations: Map<ObjectName, Object<CertificateDelegationSpec>>,
     /// The Secrets that listeners and `IngressRoute`s name: their certificates, or why they are not valid certificates.
     pub certificates: OrdMap<ObjectName, Result<Certificate, String>>,
-    /// Those of them that are known from before: why they cannot be read now.
+    /// Certificates that are known from before: why they cannot be read now.
     pub kept_certificates: OrdMap<ObjectName, String>,
     /// Where the pods are ready that a Service leads to which leads to Envoys. A Service that is missing here was not
     /// looked at yet.
@@ -220,7 +220,7 @@ pub struct RouteReferences<'a> {
 }
 
 impl<'a> RouteReferences<'a> {
-    /// Those of an `HTTPRoute`.
+    /// The references of an `HTTPRoute`.
     #[must_use]
     pub fn of_http(route: &'a Object<HttpRouteSpec>) -> Self {
         let rules = route.spec.rules.iter();
@@ -228,7 +228,7 @@ impl<'a> RouteReferences<'a> {
         Self::new(Kind::HttpRoute, &route.meta, &route.spec.parent_refs, rules)
     }
 
-    /// Those of a `GRPCRoute`.
+    /// The references of a `GRPCRoute`.
     #[must_use]
     pub fn of_grpc(route: &'a Object<GrpcRouteSpec>) -> Self {
         let rules = route.spec.rules.iter();

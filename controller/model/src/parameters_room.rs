@@ -77,7 +77,7 @@ impl ParametersRoom {
         without
     }
 
-    /// Why there is none for those of this Gateway.
+    /// Why this Gateway's have no room.
     pub(crate) fn lacks(&self, gateway: &ObjectName) -> Option<String> {
         self.without.contains(gateway).then(|| {
             format!(

@@ -108,7 +108,7 @@ pub struct IngressRouteReport {
     /// Its `description`.
     #[serde(serialize_with = "text")]
     pub description: Arc<str>,
-    /// The host: a root's own, or that of the first root that it has routes of; empty if there is none.
+    /// The host: a root's own, or from the first root that it has routes of; empty if there is none.
     #[serde(serialize_with = "text", skip_serializing_if = "is_empty")]
     pub vhost: Arc<str>,
     /// Whether it has a host of its own.

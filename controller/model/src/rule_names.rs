@@ -2,8 +2,8 @@
 //!
 //! Such a rule is called by a hash of its matches. If it changes its matches, it keeps the name that it had, because
 //! the name is the scope of its sessions. What the objects do not tell is remembered: which name the rules of each
-//! route have, by the matches that they had. Whoever has the same memory and the same route finds the same names, and
-//! finds them again with the memory that results.
+//! route have, by the matches that they had. The same memory and the same route give the same names, and give them
+//! again with the memory that results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -85,14 +85,14 @@ impl RuleNames {
         self.0.get(route).map(|names| &**names)
     }
 
-    /// Takes those of one route over.
+    /// Takes over one route's names.
     pub(crate) fn copy(&mut self, other: &Self, route: &str) {
         if let Some(names) = other.0.get(route) {
             self.0.insert(route.to_owned(), Arc::clone(names));
         }
     }
 
-    /// Adds those of other routes.
+    /// Adds other routes' names.
     pub(crate) fn add(&mut self, other: Self) {
         self.0.extend(other.0);
     }

@@ -17,7 +17,7 @@ pub const CONTROLLER_NAME: &str = "limpet.dev/controller";
 /// The settings that a graph is built with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Our `controllerName`: that of our GatewayClasses, and of our entries in statuses.
+    /// Our `controllerName`, in our GatewayClasses and in our entries in statuses.
     pub controller_name: String,
     /// Whose Gateways are read.
     pub gateways: Gateways,
@@ -161,12 +161,12 @@ pub struct ManagedEnvoys {
 /// Whose Gateways are read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Gateways {
-    /// Those of the classes with our `controllerName`. Limpet reports on class, Gateway and routes, and refuses what is
-    /// not supported.
+    /// Gateways of the classes with our `controllerName`. Limpet reports on class, Gateway and routes, and refuses what
+    /// is not supported.
     #[default]
     Ours,
-    /// Those of the classes with one of these `controllerName`s, which another control plane serves. It reports on them
-    /// and may support more than Limpet, which only adds sessions.
+    /// Gateways of the classes with one of these `controllerName`s, which another control plane serves. It reports on
+    /// them and may support more than Limpet, which only adds sessions.
     Of(BTreeSet<String>),
 }
 

@@ -1,4 +1,4 @@
-//! Annotations of ours that nobody reads where they are, because they are misspelt or on the wrong object.
+//! Our annotations that are not read where they are, because they are misspelt or on the wrong object.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub fn unknown_annotations<'a>(names: impl IntoIterator<Item = &'a String>, know
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// What is wrong with those of our Gateways, and of objects that may have sessions.
+/// What is wrong with annotations of our Gateways, and of objects that may have sessions.
 pub(super) fn problems(objects: &Objects, settings: &Settings) -> BTreeMap<ObjectRef, Condition> {
     let is_ours = |class: &Text| {
         let class = objects.gateway_classes.get(class);

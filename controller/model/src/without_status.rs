@@ -132,7 +132,7 @@ pub(super) fn is_others(objects: &Objects, settings: &Settings, gateway: &Object
     class.is_some_and(|class| !settings.reads(&class.spec.controller_name))
 }
 
-/// The Gateways among the parents that do not exist. Those of a namespace that is not read may exist.
+/// The Gateways among the parents that do not exist. Gateways of a namespace that is not read may exist.
 fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, parents: &[ParentRef]) -> Vec<String> {
     let parents = parents.iter().enumerate().filter_map(|(index, parent)| {
         let gateway = gateway_name(&route.namespace, parent)?;
@@ -143,7 +143,7 @@ fn missing_parents(objects: &Objects, settings: &Settings, route: &ObjectName, p
     parents.collect()
 }
 
-/// The parents of the Gateway API that are no Gateways. Those of other groups, and Services, belong to a mesh. A
+/// The parents of the Gateway API that are no Gateways. Parents of other groups, and Services, belong to a mesh. A
 /// `ListenerSet` is not read: where another controller has Gateways, or serves them all, it may be that controller's.
 fn other_parents(objects: &Objects, settings: &Settings, parents: &[ParentRef]) -> Vec<String> {
     let mut gateways = objects.gateways.values();

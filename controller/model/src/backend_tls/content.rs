@@ -176,7 +176,7 @@ fn resolve(
 /// The reason, the field below the reference, and the message.
 type BadReference = (&'static str, &'static str, String);
 
-/// These authorities, if there is room for them beside those of the references before.
+/// These authorities, if there is room for them beside those that earlier references have.
 fn with_room<'a>(authorities: &'a Authorities, before: &[&Authorities]) -> Result<&'a Authorities, BadReference> {
     let others = before.iter().filter(|other| **other != authorities);
     let bytes = others

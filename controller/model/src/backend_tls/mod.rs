@@ -165,7 +165,7 @@ pub(super) fn has_port(objects: &Objects, target: &Target<'_>) -> bool {
     }
 }
 
-/// Whether somebody who wrote this group and kind can only have meant a Service: groups of other kinds have a dot.
+/// Whether this group and kind can only mean a Service: groups of other kinds have a dot.
 fn means_service(target: &TlsPolicyTarget) -> bool {
     let kind = target.kind.to_ascii_lowercase();
     ["service", "services", "svc"].contains(&&*kind) && !target.group.contains('.')

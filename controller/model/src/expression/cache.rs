@@ -1,5 +1,4 @@
-//! What texts were translated to. Everything is built anew after a change, and most expressions are those of the last
-//! build.
+//! What texts were translated to. Everything is built again after a change, mostly with expressions of the last build.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -8,7 +7,7 @@ use super::Expression;
 
 /// The maximum of texts in each generation.
 const MOST: usize = 16_384;
-/// The maximum of their bytes and those of their translations.
+/// The maximum of the bytes of texts and translations.
 const MOST_BYTES: usize = 8 << 20;
 
 type Translation = Result<Expression, String>;

@@ -21,7 +21,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// The maximum length of what is read, that of a header's value in the Gateway API.
+    /// The maximum length of what is read, as for a header's value in the Gateway API.
     pub const MOST_BYTES: usize = 4096;
     /// The maximum size of the program that RE2 makes of an expression. Envoy has the same limit, by the runtime
     /// setting `re2.max_program_size.error_level`.

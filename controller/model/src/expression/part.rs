@@ -1,7 +1,7 @@
 //! Parts of an expression in the small syntax: characters, escaped where they could be syntax, classes of ranges,
 //! groups without capture, alternatives, repetitions and assertions. Flags stand only around a single `.`, `^` or `$`.
 //!
-//! Their sizes are upper bounds, those of the RE2 that reads characters, whose programs are larger.
+//! Their sizes are upper bounds, for the RE2 that reads characters, whose programs are larger.
 
 /// A part whose text stands between others.
 struct Piece {

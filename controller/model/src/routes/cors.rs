@@ -51,7 +51,7 @@ pub(super) fn cors(field: &str, wanted: &CorsFilter) -> Result<Cors, Problem> {
     })
 }
 
-/// Names of methods or headers, or `*` alone.
+/// Names of methods or headers, or only `*`.
 fn names(
     field: &str,
     names: &[String],

@@ -88,8 +88,8 @@ pub(super) fn routes<'a>(
     states
 }
 
-/// The names to remember: those of routes with sessions, those of routes that were remembered before, and as they were
-/// if a route exists and cannot be read now.
+/// The names to remember: of routes with sessions, of routes that were remembered before, and as they were if a route
+/// exists and cannot be read now.
 pub(super) fn rule_names(
     objects: &Objects,
     routes: &[RouteState<'_>],

@@ -38,8 +38,7 @@ fn hash(matches: &[Match]) -> String {
     short_hash(&text.0)
 }
 
-/// Matches as bytes, in a stable format: that of `Debug` may change with the compiler. Each text is preceded by its
-/// length.
+/// Matches as bytes, in a stable format: `Debug`'s may change with the compiler. Each text is preceded by its length.
 #[derive(Default)]
 struct Canonical(Vec<u8>);
 
