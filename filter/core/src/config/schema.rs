@@ -62,7 +62,7 @@ pub struct FilterConfig {
     #[cfg_attr(feature = "schema", schemars(extend("propertyNames" = pattern(POLICY_NAME))))]
     #[serde(deserialize_with = "each_once")]
     pub policies: BTreeMap<String, PolicyConfig>,
-    /// The policies of routes, for route tables that somebody else owns. Route metadata takes precedence.
+    /// The policies of routes, for route tables that others own. Route metadata takes precedence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteConfig>,
     /// The policy of routes without metadata and without an entry in `routes`. Without it, such routes have no
@@ -86,7 +86,7 @@ pub struct FilterConfig {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fences: Vec<FenceConfig>,
     /// The hosts of clusters whose sessions move: for each name of a cluster, each host's `ip:port` and what an
-    /// application may call it. Without those of a cluster, applications name addresses, and what is no host of the
+    /// application may call it. Without a cluster's hosts, applications name addresses, and what is no host of the
     /// cluster shows with the next request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "each_once")]
     pub hosts: BTreeMap<String, BTreeMap<String, String>>,

@@ -65,7 +65,7 @@ pub enum KeyStateConfig {
     Verifying,
     /// Verifies only. Its tokens are renewed under the signing key.
     Retiring,
-    /// Verifies nothing, because somebody else may know the key. Its id stays, so that its tokens are counted.
+    /// Verifies nothing, because others may know the key. Its id stays, so that its tokens are counted.
     Revoked,
 }
 

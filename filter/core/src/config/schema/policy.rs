@@ -73,7 +73,7 @@ pub struct PolicyConfig {
     /// Whether the application moves sessions to other backends, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#move: Option<MoveConfig>,
-    /// How long a session was unused that may begin anew on another backend, if its own has more than its share of the
+    /// How long a session was unused that may restart on another backend, if its own has more than its share of the
     /// sessions. The controller says how many may (`reportSessions`). Without it, none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalance: Option<GatewayDuration>,
@@ -201,7 +201,7 @@ pub struct CookieConfig {
     /// The name of the cookie (RFC 6265 token). The rules of the prefixes `__Secure-` and `__Host-` are checked.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
-    /// Who sets the cookie. In modes other than `insert` it is the application, and only `name` and `mode` may be set.
+    /// How it is set. In modes other than `insert` the application sets it, and only `name` and `mode` may be set.
     #[serde(default, deserialize_with = "word")]
     pub mode: CookieModeConfig,
     /// The Path attribute, at most 1,024 characters.
@@ -263,7 +263,7 @@ impl CookieConfig {
     }
 }
 
-/// Who sets the cookie, and where the token goes.
+/// How the cookie is set, and where the token goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -324,7 +324,7 @@ pub struct HeaderConfig {
     /// The name of the header. Case does not matter.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = TOKEN)))]
     pub name: String,
-    /// Who sets the header.
+    /// How the header is set.
     #[serde(default, deserialize_with = "word")]
     pub mode: HeaderModeConfig,
     /// Whether the backend sees the header. In mode `prefix` it sees its own value.
@@ -333,7 +333,7 @@ pub struct HeaderConfig {
     pub forward: bool,
 }
 
-/// Who sets the header, and where the token goes.
+/// How the header is set, and where the token goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

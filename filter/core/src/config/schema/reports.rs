@@ -15,10 +15,10 @@ pub struct ReportSessionsConfig {
     /// `node.cluster` of this Envoy, by which the controller knows which Gateway it serves.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub node_cluster: String,
-    /// How often changes are told: at least 100ms.
+    /// How often changes are reported: at least 100ms.
     #[serde(default = "two_seconds")]
     pub interval: GatewayDuration,
-    /// How many backends are told apart. Those beyond are counted together.
+    /// How many backends are counted separately. Others are counted together.
     #[serde(default = "two_thousand")]
     pub max_backends: usize,
 }

@@ -20,6 +20,6 @@ pub struct SpecifierDestinationConfig {
     /// The name of the cluster.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub cluster: String,
-    /// Its share of the requests without a session, relative to the other weights. With 0, it gets its sessions alone.
+    /// Its share of the requests without a session, relative to the other weights. With 0, it gets only its sessions.
     pub weight: u32,
 }
