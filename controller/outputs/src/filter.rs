@@ -46,8 +46,8 @@ pub fn variables(config: &FilterConfig) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// The environment variables that the Envoy process must have: that of the key-encryption key which a wrapped keyring
-/// names, or those of all keys.
+/// The environment variables that the Envoy process must have: of the key-encryption key which a wrapped keyring names,
+/// or of all keys.
 #[must_use]
 pub fn needed_variables(keys: &FilterKeys) -> Vec<String> {
     match keys {

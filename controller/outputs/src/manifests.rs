@@ -34,7 +34,7 @@ pub struct ManifestInputs<'a> {
 /// The objects that should exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifests {
-    /// The objects, in the order in which they are written. Those of the next build that are the same are these.
+    /// The objects, in the order in which they are written. The next build shares the objects that are the same.
     pub objects: Vec<Arc<Manifest>>,
     /// What the objects cannot express.
     pub unsupported: Vec<Unsupported>,
@@ -66,8 +66,8 @@ pub struct Manifest {
     pub name: ObjectName,
     /// The Gateways whose proxies the object is for.
     pub gateways: BTreeSet<ObjectName>,
-    /// The namespace of what the object was made of, in whose turn it is written: that of a route, or of the Gateway
-    /// where the object serves several routes. The object itself may be in another one.
+    /// The namespace of what the object was made of, in whose turn it is written: the route's, or the Gateway's where
+    /// the object serves several routes. The object itself may be in another one.
     pub tenant: Text,
     /// The owner, in the same namespace. The cluster deletes both together.
     pub owner: Option<ManifestOwner>,
@@ -91,7 +91,7 @@ pub struct Objection {
 }
 
 /// When an object is written. A proxy that refers to something that it does not have yet serves without sessions, or
-/// not at all. So the objects of one stage are written, and reach the proxies, before those of the next.
+/// not at all. So the objects of one stage are written, and reach the proxies, before the next stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WriteStage {
     /// What routes use: the filter, its configuration, and its neighbours in the chain.

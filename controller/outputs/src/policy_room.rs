@@ -84,15 +84,15 @@ impl GatewayReferences {
             .collect()
     }
 
-    /// The names of those. Of the namespaces with more than their share, they are the first ones.
+    /// Their names. Of the namespaces with more than their share, they are the first ones.
     #[must_use]
     pub fn kept_policies(&self, graph: &Graph, most_bytes: usize) -> BTreeSet<&Text> {
         let namespaces = self.sizes(graph, Some);
         within_share(namespaces, most_bytes).into_iter().flatten().collect()
     }
 
-    /// Those of these retained policies for which there is room, too. They come in the order in which they count, each
-    /// with its namespace. A namespace has the same share of room for them and for the policies that it uses.
+    /// The retained policies for which there is room, too. They come in the order in which they count, each with its
+    /// namespace. A namespace has the same share of room for them and for the policies that it uses.
     #[must_use]
     pub fn retained_within<'r>(
         &'r self,

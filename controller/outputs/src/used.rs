@@ -17,8 +17,8 @@ use limpet_model::graph::{
     VirtualHost,
 };
 
-/// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` is what users may have
-/// there, and for what.
+/// What other control planes lack for these sessions, if addresses hold them. `consistent_hash` names what users may
+/// have there, and for what.
 pub(crate) fn without_hash(graph: &Graph, policy: &str, consistent_hash: &str) -> Option<String> {
     let source = graph.policies.get(policy)?.source;
     source.map(|_| {
@@ -48,7 +48,7 @@ pub(crate) fn beginning_all_the_same<'g>(graph: &'g Graph, forward: &'g Forward)
     })
 }
 
-/// What other control planes lack for these sessions, if they may begin anew: their proxies do not report to us.
+/// What other control planes lack for these sessions with a rebalance time: their proxies do not report to us.
 pub(crate) fn without_budgets(graph: &Graph, policy: &str) -> Option<String> {
     let rebalance = graph.policies.get(policy)?.rebalance;
     rebalance.map(|_| {
@@ -82,7 +82,7 @@ pub(crate) fn authorities_secret(authorities: &TrustedAuthorities) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct VirtualHostKey {
     pub(crate) port: u16,
-    /// The index of its listener among those of the port.
+    /// The index of its listener at the port.
     pub(crate) listener: usize,
     pub(crate) hostname: Hostname,
 }
@@ -238,7 +238,7 @@ impl GatewayReferences {
         clusters.cloned().collect()
     }
 
-    /// Whether sessions of a cluster may begin anew to even out the load.
+    /// Whether sessions of a cluster may move to even out the load.
     #[must_use]
     pub fn rebalances(&self, graph: &Graph, cluster: &ClusterName) -> bool {
         self.policies_at(cluster).any(|policy| {
@@ -247,8 +247,8 @@ impl GatewayReferences {
         })
     }
 
-    /// The idle bounds of a cluster's sessions, in whole seconds: those that Envoys count them by. `max_idle` is that
-    /// of the filter's configuration.
+    /// The idle bounds by which Envoys count a cluster's sessions, in whole seconds. `max_idle` is the one in the
+    /// filter's configuration.
     #[must_use]
     pub fn idle_bounds(&self, graph: &Graph, cluster: &ClusterName, max_idle: GatewayDuration) -> BTreeSet<u32> {
         let policies = self.policies_at(cluster);
@@ -256,7 +256,7 @@ impl GatewayReferences {
         bounds.collect()
     }
 
-    /// Whether these are other policies than those of `before`, or those of other namespaces.
+    /// Whether these policies, or their namespaces, are others than in `before`.
     pub(crate) fn has_other_policies(&self, before: &Self) -> bool {
         let mut changed = self.changes(before);
         changed.any(|reference| matches!(reference, VirtualHostReference::NamespacePolicy(..)))

@@ -64,9 +64,9 @@ pub struct BootstrapOptions {
     pub tls: Option<BootstrapTls>,
     /// The port of Envoy's admin interface, on 127.0.0.1.
     pub admin_port: u16,
-    /// Where Envoy says to everybody whether it is ready.
+    /// Where any client can ask Envoy whether it is ready.
     pub ready: SocketAddr,
-    /// Where Envoy says its statistics to everybody, if anywhere. The admin port must be known then.
+    /// Where any client can read Envoy's statistics, if anywhere. The admin port must be known then.
     pub metrics: Option<SocketAddr>,
     /// What the Envoy may use.
     pub limits: OverloadLimits,
@@ -99,7 +99,7 @@ pub fn bootstrap(options: &BootstrapOptions) -> Bootstrap {
             ..Node::default()
         }),
         admin: Some(Admin {
-            // Whoever watches an Envoy must see that it is full.
+            // A monitor of an Envoy must see that it is full.
             ignore_global_conn_limit: true,
             ..admin(options.admin_port)
         }),
@@ -163,10 +163,10 @@ pub(super) fn admin(port: u16) -> Admin {
     }
 }
 
-/// Runtime settings, for which Envoy has no fields: those of every Envoy, and more.
+/// Runtime settings, for which Envoy has no fields: every Envoy's, and more.
 pub(super) fn runtime(more: impl IntoIterator<Item = (&'static str, f64)>) -> LayeredRuntime {
-    // One larger regular expression makes Envoy refuse all routes of a listener. The model lets none through. What is
-    // above its limit is for releases of RE2 that compile an expression to more than those of today.
+    // One larger regular expression makes Envoy refuse all routes of a listener. The model lets none through. The room
+    // above its limit is for releases of RE2 that compile an expression to more instructions.
     let program_size = f64::from(Expression::MOST_INSTRUCTIONS / 4 * 5);
     let fields = [("re2.max_program_size.error_level", program_size)]
         .into_iter()
@@ -202,7 +202,7 @@ fn controller(options: &BootstrapOptions) -> Cluster {
     Cluster {
         name: CONTROLLER.to_owned(),
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::into(kind))),
-        // Where a replica was a moment ago, nobody may answer.
+        // A replica that was just there may not answer any more.
         connect_timeout: duration(Duration::from_secs(2)),
         typed_extension_protocol_options: http2(),
         // Keepalive: notice a controller that vanished, and connect to another one.

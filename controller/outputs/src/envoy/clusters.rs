@@ -47,7 +47,7 @@ const SESSIONS_STAY: [HealthStatus; 4] = [
     HealthStatus::Draining,
 ];
 
-/// `connect_timeout` is that of pods.
+/// `connect_timeout`: for pods.
 pub(super) fn cluster(name: &ClusterName, cluster: &Cluster, connect_timeout: Duration) -> EnvoyCluster {
     let (discovery, load_assignment, connect_timeout) = match &cluster.external_name {
         None => (DiscoveryType::Eds, None, connect_timeout),

@@ -1,5 +1,5 @@
-//! ECDS alone: Envoys whose routes come from another control plane, under names that it gave them. The table `routes`
-//! of the filter's configuration then says which sessions these routes have.
+//! Only ECDS: Envoys whose routes come from another control plane, under names that it gave them. The table `routes` of
+//! the filter's configuration then says which sessions these routes have.
 
 use std::collections::BTreeMap;
 

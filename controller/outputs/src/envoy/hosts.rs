@@ -1,4 +1,4 @@
-//! Virtual hosts as resources of their own, so that a change travels as its host alone.
+//! Virtual hosts as separate resources, so that a change sends only its host.
 //!
 //! Each route is encoded once, for its virtual hosts and for the preflight: encoded messages may be put together.
 

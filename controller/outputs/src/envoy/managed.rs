@@ -29,7 +29,7 @@ pub enum EnvoysNamespace {
     /// The controller's, which keeps keys away from who may read Secrets in the namespaces of Gateways.
     #[default]
     Controller,
-    /// That of each Gateway.
+    /// Each Gateway's.
     Gateway,
 }
 

@@ -31,7 +31,7 @@ pub struct GatewayResources {
 }
 
 impl GatewayResources {
-    /// All of it, made anew. `used`: what the Gateway uses.
+    /// All of it, built in full. `used`: what the Gateway uses.
     #[must_use]
     pub fn new(
         graph: &Graph,
@@ -174,7 +174,7 @@ impl GatewayReferences {
         }
     }
 
-    /// The policies of scopes that have others in `after`. This is what the Gateway uses in `before`.
+    /// The policies of scopes that have others in `after`. `self` has the references in `before`.
     #[must_use]
     pub fn replaced_policies(&self, gateway: &ObjectName, before: &Graph, after: &Graph) -> BTreeSet<ReplacedPolicy> {
         let gateways = (before.gateways.get(gateway), after.gateways.get(gateway));
@@ -218,7 +218,7 @@ pub struct ReplacedPolicy {
     pub after: Text,
 }
 
-/// Whether all but the virtual hosts is the same. It seldom is not; then everything is made anew.
+/// Whether all but the virtual hosts is the same. It seldom is not; then everything is rebuilt.
 fn are_alike(before: &Gateway, after: &Gateway) -> bool {
     let listener = |before: &Listener, after: &Listener| {
         let any = |listener: &Listener| listener.virtual_hosts.contains_key(&Hostname::Any);

@@ -60,7 +60,7 @@ fn target(rule: &SessionRule<'_>) -> Value {
     target
 }
 
-/// The filter's configuration for one rule. The filter runs for this rule alone, so the configuration has no other
+/// The filter's configuration for one rule. The filter runs only for this rule, so the configuration has no other
 /// policy.
 fn config(source: &ManifestInputs<'_>, rule: &SessionRule<'_>) -> Value {
     let policy = &rule.session.policy;

@@ -19,10 +19,10 @@ use limpet_model::{EnvoyDeployment, Envoys, envoys_labels};
 
 pub use strategic::merge_key;
 
-/// How many pods, if nobody says so.
+/// How many pods by default.
 const REPLICAS: u32 = 2;
-/// After how many seconds without progress a rollout counts as stuck, which is told. Kubernetes' default of ten minutes
-/// is long for somebody who looks for a mistake. A node that a cluster adds for a pod is mostly there sooner than this.
+/// After how many seconds without progress a rollout counts as stuck, which is reported. Kubernetes' default of ten
+/// minutes is long for a person who looks for a mistake. A node that a cluster adds for a pod is mostly there sooner.
 const PROGRESS_DEADLINE: u32 = 180;
 /// How much of their CPU pods use at most on average, in percent.
 const CPU_UTILIZATION: u32 = 80;
@@ -228,7 +228,7 @@ impl GatewayDeployment<'_> {
         (of(labels, &deployment.labels), of(annotations, &deployment.annotations))
     }
 
-    /// The labels that nobody asks for.
+    /// The labels that are always there.
     fn own_labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.selector();
         labels.extend(envoys_labels(self.gateway));

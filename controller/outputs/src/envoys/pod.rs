@@ -15,7 +15,7 @@ const FOLDER: &str = "/etc/limpet";
 /// Where the certificate for the xDS server is.
 const CERTIFICATE: &str = "/etc/limpet-xds";
 
-/// The user of all containers: nobody.
+/// The user of all containers: not root.
 const USER: u32 = 65532;
 
 impl GatewayDeployment<'_> {

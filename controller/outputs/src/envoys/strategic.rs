@@ -1,6 +1,6 @@
 //! Strategic merge patches, as Kubernetes defines them: a list whose items have a key is merged item by item.
 //!
-//! Items are looked up in maps, so the time is that of the size of both lists, and not of their product.
+//! Items are looked up in maps, so the time grows with the size of both lists, and not with their product.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -126,7 +126,7 @@ struct KeyedList {
     key: &'static str,
     /// What was removed leaves its place empty, so the others keep theirs.
     items: Vec<Option<Value>>,
-    /// The places of the items with a key, by that: of several with the same, the first counts.
+    /// The places of the items by their key: of several with the same key, the first counts.
     places: HashMap<Value, BTreeSet<usize>>,
 }
 

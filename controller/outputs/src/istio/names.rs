@@ -1,8 +1,7 @@
-//! The names that Istio gives the routes of a rule, and how an `EnvoyFilter` tells them from those of other rules.
+//! The names that Istio gives the routes of a rule, and how an `EnvoyFilter` tells them from other rules' names.
 //!
-//! The routes of a named rule have just that name; those of an unnamed rule have
-//! `<namespace>.<route>.<index of the rule>`. Rules of several routes may share a name. Then the hostname tells them
-//! apart, or hostname and port.
+//! The routes of a named rule have just that name; an unnamed rule's routes have `<namespace>.<route>.<index of the
+//! rule>`. Rules of several routes may share a name. Then the hostname tells them apart, or hostname and port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,9 +32,9 @@ pub(super) struct HostPort<'a> {
 pub(super) enum NamedRoutes<'a> {
     /// All of them.
     All,
-    /// Those of a hostname.
+    /// The routes of a hostname.
     Under(&'a Hostname),
-    /// Those of a hostname at a port.
+    /// The routes of a hostname at a port.
     At(HostPort<'a>),
 }
 
@@ -44,7 +43,7 @@ pub(super) enum NamedRoutes<'a> {
 pub(super) struct RouteSelection<'a> {
     /// All of them together.
     pub(super) which: BTreeSet<NamedRoutes<'a>>,
-    /// They cannot be told from the routes of these other rules, at this place.
+    /// They have the same names as the routes of these other rules, at this place.
     pub(super) confused: BTreeMap<&'a Hostname, BTreeSet<&'a RuleName>>,
 }
 

@@ -77,7 +77,7 @@ pub(super) fn add(
     }
 }
 
-/// How many bytes of the hash are in a name: so many that nobody finds a rule of theirs with the name of another's,
+/// How many bytes of the hash are in a name: enough that no tenant finds a rule whose name is also another tenant's,
 /// because the objects of all routes are in the namespace of the Gateway.
 const HASHED: usize = 10;
 

@@ -1,4 +1,4 @@
-//! The listener for Prometheus, where somebody asks for it: `GET /stats/prometheus`, and nothing else.
+//! The optional listener for Prometheus: `GET /stats/prometheus`, and nothing else.
 //!
 //! The admin interface answers, which is on loopback because it controls Envoy. One path is led there, as it came, so
 //! no request can mean another page. All else is 404 here.
@@ -23,8 +23,7 @@ use super::super::pack::{duration, number};
 use super::super::routes::{answer_all, exactly};
 use super::watched;
 
-/// The name of the listener, and the prefix of its statistics, by which `limpet drain` tells them from those of
-/// clients.
+/// The name of the listener, and the prefix of its statistics: `limpet drain` does not count them as clients'.
 const NAME: &str = "limpet.metrics";
 /// The cluster of the admin interface.
 const ADMIN: &str = "limpet.admin";

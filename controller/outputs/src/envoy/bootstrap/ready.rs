@@ -2,8 +2,8 @@
 //! interface.
 //!
 //! Envoy itself answers, by its health check filter: no request of this listener is led anywhere, and so none reaches
-//! the admin interface. Envoy's threads accept connections once it has its first configuration, which is what makes it
-//! ready there as well.
+//! the admin interface. Envoy's threads accept connections once it has its first configuration, which makes it ready
+//! there as well.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,8 +18,7 @@ use super::super::pack::{duration, no, number, pack};
 use super::super::routes::{answer_all, exactly};
 use super::watched;
 
-/// The name of the listener, and the prefix of its statistics, by which `limpet drain` tells them from those of
-/// clients.
+/// The name of the listener, and the prefix of its statistics: `limpet drain` does not count them as clients'.
 const NAME: &str = "limpet.ready";
 
 /// How many connections it may have at the same time. They are short, and few ask.

@@ -14,7 +14,7 @@ use super::super::listeners::{bind, network_filter};
 use super::super::pack::{duration, no, number};
 
 /// A listener of the manager's name, which is the prefix of its statistics, too: by it, `limpet drain` tells it from
-/// those of clients. It buffers so many bytes for each connection.
+/// clients' listeners. It buffers so many bytes for each connection.
 pub(super) fn listener(address: SocketAddr, buffer: u32, manager: HttpConnectionManager) -> Listener {
     Listener {
         name: manager.stat_prefix.clone(),
@@ -26,14 +26,14 @@ pub(super) fn listener(address: SocketAddr, buffer: u32, manager: HttpConnection
         }],
         per_connection_buffer_limit_bytes: number(buffer),
         // An Envoy that is full serves its clients, so it is ready: to say anything else would lead them to the others,
-        // until all are full. And whoever watches it must see that it is.
+        // until all are full. And a monitor must see that it is full.
         ignore_global_conn_limit: true,
         bypass_overload_manager: true,
         ..Listener::default()
     }
 }
 
-/// A manager that has this virtual host alone, its name, and little time for a request.
+/// A manager that has only this virtual host, its name, and little time for a request.
 pub(super) fn manager(host: VirtualHost) -> HttpConnectionManager {
     HttpConnectionManager {
         stat_prefix: host.name.clone(),

@@ -96,7 +96,7 @@ impl RouteBuilder<'_> {
             request_headers_to_remove: INTERNAL_HEADERS.iter().map(|name| (*name).to_owned()).collect(),
             // Match the virtual host without the port of the Host header. The backend still sees the port.
             ignore_port_in_host_matching: true,
-            // The filters of a backend apply after those of the rule.
+            // The filters of a backend apply after the rule's.
             most_specific_header_mutations_wins: true,
             validate_clusters: no(),
             ..RouteConfiguration::default()
@@ -312,7 +312,7 @@ impl RouteBuilder<'_> {
         Some(NativeSteering::of(self.graph.policies.get(&used.policy)))
     }
 
-    /// The filter asks for that on the routes of splits alone.
+    /// The filter asks for that only on the routes of splits.
     fn never_begins(&self, cluster: &ClusterName) -> bool {
         let cluster = self.graph.clusters.get(cluster);
         cluster.is_some_and(|cluster| cluster.never_begins)
@@ -324,8 +324,8 @@ fn session_name(used: &SessionUse) -> String {
     format!("{}/{}", used.policy, used.scope)
 }
 
-/// What the filters that steer need. They are in the chain of one build alone, but while Envoys change from one build
-/// to the other, both have these routes.
+/// What the filters that steer need. Only one build has them in its chain, but while Envoys change from one build to
+/// the other, both have these routes.
 fn steered(mut made: EnvoyRoute, steering: NativeSteering) -> EnvoyRoute {
     add_filters(&mut made, steering.per_route());
     made
@@ -424,7 +424,7 @@ fn respond(status: u16, made: EnvoyRoute) -> EnvoyRoute {
 }
 
 /// What clusters hash. Of the client's address: what the filter takes for it, else the address as Envoy knows it behind
-/// its trusted proxies. A request that has one of them goes by that one alone.
+/// its trusted proxies. A request that has one of them goes only by that one.
 fn hash_policies(hash: &[HashOn]) -> Vec<HashPolicy> {
     let of = |on: &HashOn| match on {
         HashOn::Address => vec![

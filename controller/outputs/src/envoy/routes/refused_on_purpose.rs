@@ -2,7 +2,7 @@
 //! if it were, it would be mended, and the test with it.
 //!
 //! A path that ends with one of these words asks for it. Only the routes of the object that has the path are spoiled,
-//! so even a build that has this by mistake harms nobody else.
+//! so even a build that has this by mistake harms no others.
 
 use std::collections::HashMap;
 
