@@ -22,7 +22,7 @@ use super::tls::CertificateSource;
 
 /// The time limit of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often the certificate files are looked at while nobody connects, so that broken ones are reported.
+/// How often the certificate files are read while no client connects, so that broken ones are reported.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// How many connections wait for the HTTP server to take them.
 pub(super) const WAITING: usize = 64;

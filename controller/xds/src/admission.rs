@@ -1,6 +1,6 @@
-//! Which connections get a place. Those that have authenticated are counted apart from those that have not yet, so
-//! that a client without a certificate cannot take the place of an Envoy, nor a client with one that of another
-//! Gateway's Envoy.
+//! Which connections get a place. Those that have authenticated are counted apart from those that have not yet, so that
+//! a client without a certificate cannot take an Envoy's place, nor a client with one the place of another Gateway's
+//! Envoy.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,8 @@ const TURNS_OF_GROUP: usize = 4;
 const NAMES_OF_ORIGIN: usize = 128 << 20;
 
 /// Places of connections that have still to show what they want: handshakes, for example. A new one always gets a
-/// place. If there is none, another gives way: the oldest of the address that has most, before those of addresses that
-/// are known. What is genuine goes on within milliseconds, so what gives way does not go on. Clones are handles of the
+/// place. If there is none, another gives way: the oldest of the address that has most, but unknown addresses before
+/// known ones. What is genuine goes on within milliseconds, so what gives way does not go on. Clones are handles of the
 /// same.
 #[derive(Debug, Clone)]
 pub struct Admission {

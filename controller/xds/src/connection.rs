@@ -68,7 +68,7 @@ impl ClientConnection {
         self.0.has_streamed.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the connection: its streams first, so that the client is told why.
+    /// Ends the connection: its streams first, so that the client learns why.
     pub(super) async fn end(&self) {
         self.0.end.send_replace(ConnectionEnd::OfStreams);
         sleep(LAST_WORDS).await;

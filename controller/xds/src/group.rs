@@ -17,7 +17,7 @@ const REMOVALS_KEPT: usize = 4096;
 /// is found by what it differs in from the former one.
 #[derive(Debug, Default)]
 pub(super) struct ResourceGroup {
-    /// What was published last. None: nobody knows what the nodes should have.
+    /// What was published last. None: it is not known yet what nodes should have.
     published: Option<Resources>,
     sequence: u64,
     /// Route configurations are without their virtual hosts here, as nodes have them that take these one by one.
@@ -30,7 +30,7 @@ pub(super) struct ResourceGroup {
 }
 
 impl ResourceGroup {
-    /// Whether something was published. Until then nobody knows what the nodes should have.
+    /// Whether something was published. Until then it is unknown what nodes should have.
     pub(super) fn is_published(&self) -> bool {
         self.published.is_some()
     }
@@ -225,8 +225,8 @@ struct CatalogueEntry {
     changed: u64,
 }
 
-/// The entries of a route configuration's virtual hosts. Their names begin with its name: those of others are not
-/// looked at, except of one whose name begins in the same way.
+/// The entries of a route configuration's virtual hosts. Their names begin with its name: other hosts are not looked
+/// at, except of one whose name begins in the same way.
 pub(super) fn of_parent<'m, V>(
     hosts: &'m BTreeMap<Name, V>,
     routes: &'m str,

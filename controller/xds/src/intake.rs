@@ -1,6 +1,6 @@
 //! Large requests come one at a time of one owner from one address. A request is kept in memory until it is complete,
-//! so without this a client could fill the memory by beginning many. Where those of all are bounded, each namespace of
-//! Gateways has a share of them, and they take turns.
+//! so without this a client could fill the memory by beginning many. Where the total is bounded, each namespace of
+//! Gateways has a share of it, and they take turns.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ struct Requests {
 impl Requests {
     fn new(body: Body, place: &ConnectionPermit, of_all: Option<Arc<Semaphore>>) -> Self {
         let mut turns = vec![place.turn()];
-        // First its own ones, so that none has more than its share of those of all.
+        // First its own ones, so that none has more than its share of the shared ones.
         turns.extend(of_all.into_iter().flat_map(|of_all| [place.turns_of_group(), of_all]));
         Self {
             body,

@@ -1,10 +1,10 @@
 //! What the nodes of a group say together to a unit of the preflight.
 //!
-//! What one node refuses is taken from all nodes of the group, so a single one decides only while it is alone. A
-//! refusal counts if more than half of the group's nodes refuse. An address has one vote, which is what most of its
-//! nodes say: the name of a node is its own word. Nodes that have not answered yet are waited for, but not longer than
-//! live routes wait for them. Half is not enough: where as many accept a unit, to take it away would harm those who
-//! can serve it, and who refuses it loses no more than its virtual hosts, if it takes them one by one.
+//! What one node refuses is taken from all nodes of the group, so a single one decides only while no other is there. A
+//! refusal counts if more than half of the group's nodes refuse. An address has one vote, the one of most of its nodes:
+//! the name of a node is its own word. Nodes that have not answered yet are waited for, but not longer than live routes
+//! wait for them. Half is not enough: where as many accept a unit, to take it away would harm those who can serve it,
+//! and who refuses it loses no more than its virtual hosts, if it takes them one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use limpet_resources::{Name, ResourceVersion};
 /// What the nodes of a group say together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupVerdict {
-    /// `None`: nobody is asked.
+    /// `None`: no node is asked.
     pub(super) vote: Option<UnitVote>,
     /// How many addresses refuse.
     pub(super) refusing: usize,

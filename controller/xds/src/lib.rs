@@ -3,8 +3,8 @@
 //! It knows neither Kubernetes nor what the resources mean, so any control plane can use it:
 //!
 //! 1. Publish the resources of each group of nodes with [`Snapshots::publish`]. A node's group is its `node.cluster`.
-//! 2. Serve them with [`Server::bind`] and [`Server::serve`]: ADS, and ECDS for nodes that take the filter's
-//!    configuration alone.
+//! 2. Serve them with [`Server::bind`] and [`Server::serve`]: ADS, and ECDS for nodes that take only the filter's
+//!    configuration.
 //!    To receive what nodes report of their traffic, pass a [`ReportHandler`] first.
 //! 3. Ask [`AckStatus`] which nodes are connected, what they have acknowledged, and what they refuse and why.
 //!
@@ -50,8 +50,8 @@
 //!
 //! Inside, `group` (what changed when) and `subscriber` (what to send next on one stream) are pure; so are `admission`,
 //! `limits` and `log_rate`, which bound what clients cost, and `loads`. `accept`, `connection`, `intake`, `raw`,
-//! `reports`, `service`, `server` and `tls` are gRPC; `snapshots`, `status` and `counters` are what publishers and
-//! observers see.
+//! `reports`, `service`, `server` and `tls` are gRPC; `snapshots`, `status` and `counters` are for publishers and
+//! observers.
 
 mod accept;
 mod admission;

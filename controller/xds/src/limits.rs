@@ -28,8 +28,8 @@ pub(super) const LOADS: usize = 1 << 20;
 pub(super) const HOSTS_OF_REPORT: usize = 20_000;
 /// What is kept of a host that has requests in flight.
 pub(super) const MEMORY_OF_HOST: usize = 64;
-/// The largest report of sessions. The filter stops at 512 KiB: then come the backend that it was at, with up to
-/// 25 KiB, and what it has let begin anew.
+/// The largest report of sessions. The filter stops at 512 KiB: then come the backend that it was at, with up to 25
+/// KiB, and the sessions that it moved.
 pub(super) const REPORT: usize = 768 << 10;
 /// How many large reports are received at once, of all addresses: 24 MiB of them.
 pub(super) const REPORTS: usize = 32;
@@ -83,7 +83,7 @@ impl RequestPace {
     const REPORT: Duration = Duration::from_millis(1);
     /// The same for a change between some resources and all: it looks at every resource.
     const WILDCARD: Duration = Duration::from_secs(1);
-    /// What a megabyte costs that is sent again because the client asked for it again, or that is told.
+    /// What a megabyte costs that is sent again because the client asked for it again, or of a report.
     const MEGABYTE: Duration = Duration::from_millis(100);
     /// How much may be spent at once. That is a thousand requests, which is more than Envoy sends at its start.
     const AHEAD: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Logs by rate: what a client can cause any number of times is told a few times, then counted.
+//! Logs by rate: what a client can cause any number of times is logged a few times, then counted.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The other end of a connection.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl CertificateIdentity {
         }
     }
 
-    /// What this certificate says; `None` if it is none. Nobody has verified it.
+    /// What this certificate says, unverified; `None` if it is none.
     #[must_use]
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
@@ -64,8 +64,8 @@ impl CertificateIdentity {
     }
 }
 
-/// Connections with one origin share limits: those of one address. Of IPv6 it is the network, since one host has
-/// all of its addresses.
+/// Connections with one origin, which is an address, share limits. Of IPv6 it is the network, since one host has all of
+/// its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(IpAddr);
 
@@ -78,8 +78,8 @@ impl From<SocketAddr> for Origin {
     }
 }
 
-/// Whose connections share places, wherever they come from: those of the names of a certificate, which are those of a
-/// Gateway. In plain text, those of an address.
+/// The owner of connections that share places, wherever they come from: the names of a certificate, which a Gateway
+/// has. In plain text, an address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionOwner {
     Certificate(Arc<str>),

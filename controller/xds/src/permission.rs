@@ -1,4 +1,4 @@
-//! Who may have the resources of which group.
+//! The clients that may have a group's resources.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::peer::Peer;
 
 type PermissionCheck = dyn Fn(&Peer, &str) -> Result<(), String> + Send + Sync;
 
-/// Whether a client may have the resources of a group: its `node.cluster` is what it says, its [`Peer::identity`] is
-/// what an authority says. It is asked once for each stream. By default, everything is allowed.
+/// Whether a client may have the resources of a group: the client says its `node.cluster`, an authority says its
+/// [`Peer::identity`]. It is asked once for each stream. By default, everything is allowed.
 #[derive(Clone)]
 pub struct Permission(Arc<PermissionCheck>);
 

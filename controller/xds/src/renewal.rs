@@ -1,7 +1,7 @@
 //! When a connection ends so that its client shows a renewed certificate.
 //!
 //! A client shows its certificate when it connects, and never again. Without this, a connection that lasts would keep
-//! the first one until its end, and nobody could tell a client that has renewed it from one that cannot.
+//! the first one until its end, and a client that has renewed it would look like one that cannot.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -15,11 +15,11 @@ use tokio::time::sleep;
 use super::tls::{CertificateSource, verifies};
 use super::validity::Validity;
 
-/// In which part of its certificate's life a connection ends. It is usual to renew a certificate at two thirds; then
-/// a client needs some minutes to have it. At three quarters people are told that it ends.
+/// In which part of its certificate's life a connection ends. It is usual to renew a certificate at two thirds; then a
+/// client needs some minutes to have it. At three quarters a warning says that it ends.
 const FROM: f64 = 0.70;
 const TO: f64 = 0.72;
-/// Who came back with the same certificate is asked again after a fourth of what is left of it, and once a day.
+/// A client with the same certificate is asked again after a fourth of what is left of it, and once a day.
 const AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// More than a client takes to come back.
 const RETURN: Duration = Duration::from_secs(10);
@@ -42,8 +42,8 @@ pub(super) async fn wait(tls: &CertificateSource, shown: &[CertificateDer<'_>], 
     }
 }
 
-/// Waits until the authority of these certificates is not trusted any more. Who has stolen its key and has connected
-/// would otherwise go on when it was replaced. That the certificates have ended meanwhile does not matter.
+/// Waits until the authority of these certificates is not trusted any more. A client with a stolen key that has
+/// connected would otherwise stay when it was replaced. That the certificates have ended meanwhile does not matter.
 pub(super) async fn distrusted(tls: &CertificateSource, shown: &[CertificateDer<'_>], validity: Validity) {
     let mut compared = None;
     loop {

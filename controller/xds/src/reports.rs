@@ -66,7 +66,7 @@ impl fmt::Debug for ReportHandler {
 /// The services that take reports.
 #[derive(Debug, Clone)]
 pub(super) struct ReportService {
-    /// `None`: nobody wants any.
+    /// `None`: none are wanted.
     reports: Option<ReportHandler>,
     permission: Permission,
     ending: watch::Receiver<bool>,
@@ -139,7 +139,7 @@ impl Service<http::Request<Body>> for SessionReportService {
             if request.uri().path() != report::PATH {
                 return Ok(Status::unimplemented("no such method").into_http());
             }
-            // Whoever sends it waits no longer.
+            // Its sender waits no longer.
             let taken = tokio::time::timeout(report::PATIENCE, taking.receive(request)).await;
             let late = |_| Status::deadline_exceeded("the report has not come in time").into_http();
             Ok(taken.unwrap_or_else(late))

@@ -237,7 +237,7 @@ impl<W: Wire> StreamTask<W> {
         }
     }
 
-    /// The stream ends with an error. That of a client that is gone is nothing to tell.
+    /// The stream ends with an error, which is not logged for a client that is gone.
     fn failed(&self, status: Status) -> Status {
         match status.code() {
             // What the decoder says of a message that is too large, or is none.
@@ -488,7 +488,7 @@ impl ResourceStream {
     }
 }
 
-/// How long a node counts as connected that was told to connect again: longer than an Envoy takes.
+/// How long a node counts as connected after a request to connect again: longer than an Envoy takes.
 const RETURN: Duration = Duration::from_secs(2);
 
 /// Waits until something is published for the node's group.

@@ -192,7 +192,7 @@ impl AckStatus {
     ///
     /// Everything means all published resources, also those that the node has not asked for yet: a node asks for routes
     /// only after it got the listener that names them. So a resource that nothing refers to is never acknowledged. For
-    /// a node that is served filter configurations alone, everything means what it asked for.
+    /// a node that is served only filter configurations, everything means what it asked for.
     #[must_use]
     pub fn is_settled(&self, group: &str) -> bool {
         let Some(cell) = self.shared.find(group) else {

@@ -1,4 +1,4 @@
-//! Mutual TLS with certificates that may change while the server runs: those of files, or those that are handed over.
+//! Mutual TLS with certificates that may change while the server runs: from files, or handed over.
 
 use std::fmt;
 use std::fs;

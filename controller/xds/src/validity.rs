@@ -21,7 +21,7 @@ pub struct CertificateUse {
 pub enum CertificateRole {
     /// The server shows it.
     Server,
-    /// Those of clients are signed by it.
+    /// It signs clients' certificates.
     Authority,
     /// A connected node shows it.
     Client,
@@ -63,7 +63,7 @@ impl Validity {
         }
     }
 
-    /// That of the first of these certificates that ends.
+    /// The validity of the first of these certificates that ends.
     pub(super) fn first(certificates: &[CertificateDer<'_>]) -> Option<Self> {
         let validity = |certificate: &CertificateDer<'_>| {
             let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

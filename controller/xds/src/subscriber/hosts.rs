@@ -1,8 +1,8 @@
 //! Virtual hosts one by one (VHDS), for nodes that can take them so.
 //!
-//! Envoy asks for them once on a stream, without names. It takes those of a route configuration that it has, and drops
-//! others. So they follow their route configuration, and a node gets those of each route configuration that was sent to
-//! it, all at once the first time: a listener serves with what comes first.
+//! Envoy asks for them once on a stream, without names. It takes hosts of a route configuration that it has, and drops
+//! others. So they follow their route configuration, and a node gets all hosts of each route configuration that was
+//! sent to it at once the first time: a listener serves with what comes first.
 
 use std::sync::Arc;
 

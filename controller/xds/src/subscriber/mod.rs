@@ -1,7 +1,7 @@
 //! One stream of a node: what it asked for, what it has, and what to send next. Pure: requests, publications and the
 //! time come in, responses go out.
 //!
-//! Nothing is queued. The next response is what the node lacks of what is published now. So changes that come while a
+//! Nothing is queued. The next response has what the node lacks of what is published now. So changes that come while a
 //! response is unanswered become one change, and a slow reader costs no more than a fast one.
 
 mod delta;
@@ -44,7 +44,7 @@ pub(super) enum ProtocolVariant {
 pub(super) enum StreamService {
     /// All types (ADS).
     Aggregated,
-    /// Filter configurations alone (ECDS).
+    /// Only filter configurations (ECDS).
     ExtensionConfig,
 }
 

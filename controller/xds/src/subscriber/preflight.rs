@@ -12,9 +12,9 @@
 //! is known to be bad does not go live before, however long that takes. A node that does not ask for the preflight is
 //! served without it.
 //!
-//! A node that refuses something is then asked about no unit at all, which every Envoy accepts. Who refuses that, or
-//! all units, is not believed. Whether a refusal counts is for the nodes of the group together: see `judgement`. A node
-//! whose refusals do not count gets the live routes.
+//! A node that refuses something is then asked about no unit at all, which every Envoy accepts. A node that refuses
+//! that, or all units, is not believed. Whether a refusal counts is for the nodes of the group together: see
+//! `judgement`. A node whose refusals do not count gets the live routes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

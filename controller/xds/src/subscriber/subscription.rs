@@ -43,7 +43,7 @@ pub(super) struct Subscription {
     updates: BTreeSet<Name>,
     /// What the client should remove.
     removals: BTreeSet<Name>,
-    /// What the client asked for and does not exist. The client is told so.
+    /// What the client asked for and does not exist, to be sent as removed.
     absent: BTreeSet<Name>,
     /// What the client gets although it has it.
     forced: BTreeSet<Name>,
@@ -175,7 +175,7 @@ impl Subscription {
         self.absent.remove(name);
         self.unasked.remove(name);
         if !self.subscribes(name) {
-            // Who does not ask for the preflight is served without it.
+            // Nodes that do not ask for the preflight get none.
             if catalogue.get(name).is_some() && &**name != PREFLIGHT {
                 self.unasked.insert(Arc::clone(name));
             }
