@@ -46,7 +46,7 @@ pub(crate) struct Config {
     pub(crate) envoy_gateway: EnvoyGatewayOptions,
     /// How long proxies need to get what a control plane was given. The control plane does not report it.
     pub(crate) propagation_time: GatewayDuration,
-    /// What is told of sessions.
+    /// Reporting of sessions.
     pub(crate) sessions: SessionsConfig,
     /// Defaults for what objects do not say of sessions.
     pub(crate) session_defaults: SessionFields,
@@ -130,7 +130,7 @@ pub(crate) struct HttpConfig {
     pub(crate) debug_page: bool,
 }
 
-/// What is told of sessions: where they live, and which pods may go.
+/// Reporting of sessions: where they live, and which pods may go.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct SessionsConfig {
@@ -145,7 +145,7 @@ pub(crate) struct SessionsConfig {
 pub(crate) struct LeaderConfig {
     /// If false, every replica writes.
     pub(crate) enabled: bool,
-    /// The namespace of the Lease; by default that of the service account or the kubeconfig.
+    /// The namespace of the Lease; by default the service account's or the kubeconfig's.
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,
 }
@@ -481,7 +481,7 @@ impl Config {
         }
     }
 
-    /// `tls` is what gets the certificates of our own authority.
+    /// `tls` gets the certificates of our own authority.
     pub(crate) fn xds_options(&self, tls: &TlsInMemory) -> limpet_xds::ServerOptions {
         let security = match self.xds.tls.as_ref().and_then(|tls| tls.source().ok()) {
             Some(TlsSource::Files(files)) => ServerSecurity::MutualTls(files),
@@ -496,7 +496,7 @@ impl Config {
     }
 }
 
-/// The fields of the defaults are those of an object, so the rules for objects hold for them.
+/// The defaults have an object's fields, so the rules for objects hold for them.
 fn check_managed(config: &serde_json::Value) -> Result<(), String> {
     let defaults = config.pointer("/envoy/managed/defaults");
     defaults.map_or(Ok(()), check_envoy_defaults).map_err(|message| {
@@ -507,7 +507,7 @@ fn check_managed(config: &serde_json::Value) -> Result<(), String> {
 
 /// Whether only one of these can be listened on.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    // The unspecified address of IPv6 has those of IPv4, too.
+    // The unspecified address of IPv6 covers all of IPv4, too.
     let covers = |all: SocketAddr, one: SocketAddr| {
         all.ip() == one.ip() || all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
     };

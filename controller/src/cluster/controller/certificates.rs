@@ -13,15 +13,14 @@ use crate::time_format;
 
 /// How often the certificates are looked at.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long before its end a certificate is told of, if it is valid for long.
+/// How long before its end a warning names a certificate, if it is valid for long.
 const BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A certificate that is valid for a shorter time is told of in this part of it: others renew it in time.
+/// A warning names a certificate of shorter validity in this part of it: others renew it in time.
 const PART: u32 = 4;
-/// How often it is told of again.
+/// How often the warning is repeated.
 const AGAIN: Duration = Duration::from_secs(24 * 3600);
 
-/// The certificates of xDS that are in use: those of the server and of connected Envoys, and those in the Secrets of
-/// Gateways.
+/// The certificates of xDS that are in use: the server's, the connected Envoys', and those in the Secrets of Gateways.
 #[derive(Debug, Clone)]
 pub(crate) struct InUse {
     of_server: Certificates,
@@ -29,7 +28,7 @@ pub(crate) struct InUse {
 }
 
 impl InUse {
-    /// `in_secrets` is what is known of the Secrets of Gateways. `None`: no Envoy is served.
+    /// `in_secrets` has what is known of the Secrets of Gateways. `None`: no Envoy is served.
     pub(crate) fn new(
         of_server: Option<Certificates>,
         in_secrets: Option<watch::Receiver<CertificateFigures>>,

@@ -33,7 +33,7 @@ impl ControllerContext {
         self.config.leader_election.cluster_role(role, self.namespace())
     }
 
-    /// Whether sessions are counted. Envoys of other control planes tell them nobody.
+    /// Whether sessions are counted. Envoys of other control planes do not report them.
     pub(crate) fn counts_sessions(&self) -> bool {
         self.settings.judges() && self.config.sessions.enabled
     }
@@ -44,8 +44,8 @@ impl ControllerContext {
         EventRecorder::new(self.client.clone(), controller, self.instance.clone())
     }
 
-    /// This replica's name among the others. A container that restarts in its pod keeps the name, so that nobody waits
-    /// for its predecessor.
+    /// This replica's name among the others. A container that restarts in its pod keeps the name, so that no replica
+    /// waits for its predecessor.
     pub(crate) fn replica(&self) -> String {
         std::env::var("POD_NAME").unwrap_or_else(|_| self.instance.clone())
     }

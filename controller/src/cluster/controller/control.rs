@@ -173,7 +173,7 @@ impl Reconcile for ControlLoop {
                 }
             }
             Some(question) = self.questions.recv() => {
-                // Who asked may have gone.
+                // The asker may have gone.
                 let _ = question.send(self.snapshot());
             }
             () = self.replicas.changed() => {
@@ -499,7 +499,7 @@ impl ControlLoop {
         }));
     }
 
-    /// What is published now. Everything is shared, so this is cheap, and nothing is done until somebody asks.
+    /// What is published now. Everything is shared, so this is cheap, and only requests cause work.
     fn snapshot(&self) -> PublishedSnapshot {
         let fences = self.guard.fences();
         PublishedSnapshot {
@@ -511,7 +511,7 @@ impl ControlLoop {
         }
     }
 
-    /// Notes whether a build has changed anything of Contour's. `before` is what was published.
+    /// Notes whether a build has changed anything of Contour's. `before` was published.
     fn record_contour_change(&mut self, before: Option<&Graph>, reports: &Reports, now: Duration) {
         let (Some(contour), Some(graph)) = (&self.settings.contour, self.publisher.graph()) else {
             return;

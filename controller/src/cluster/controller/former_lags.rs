@@ -33,7 +33,7 @@ struct PolicyLag {
     until: u64,
 }
 
-/// Those of a Gateway's sessions, by the policy that they have now and their namespace.
+/// The lags of a Gateway's sessions, by the policy that they have now and their namespace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct FormerLags(BTreeMap<(Text, Text), PolicyLag>);
 
@@ -78,7 +78,7 @@ impl FormerLags {
         }
     }
 
-    /// Keeps those of these policies and namespaces.
+    /// Keeps the lags of these policies and namespaces.
     pub(super) fn retain(&mut self, has: impl Fn(&Text, &Text) -> bool) {
         self.0.retain(|(policy, namespace), _| has(policy, namespace));
     }

@@ -34,7 +34,7 @@ pub(crate) struct EndpointGuard {
     desired_fences: watch::Sender<Option<FenceList>>,
     delivery: Delivery,
     room: EndpointRoom,
-    /// When others may be told of other shares of it.
+    /// When others may get other shares of it.
     settle_due: Instant,
     release_due: Instant,
     /// When to look for what has expired.

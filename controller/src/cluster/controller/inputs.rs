@@ -52,7 +52,7 @@ pub(crate) struct FilterSources {
 }
 
 /// Starts the tasks that read and write the keyring, the fences, the memory and the certificates of xDS.
-/// `published_filter` is what is published of the former two, and `delivery` tells whether proxies have it. `tls` gets
+/// `published_filter` has what is published of the former two, and `delivery` tells whether proxies have it. `tls` gets
 /// the certificates of our own authority, if there is one. `ended` tells when no Envoy is served any more.
 ///
 /// # Errors

@@ -4,12 +4,12 @@
 //! clock. It is our own because the crates for it compare the times in the Lease with the clock of the machine, and
 //! clocks may differ.
 //!
-//! The times are those of node Leases. Losing the leader costs little, since every replica serves. A renewal is one
-//! request, and the others watch the Lease.
+//! The times are the same as for node Leases. Losing the leader costs little, since every replica serves. A renewal is
+//! one request, and the others watch the Lease.
 //!
 //! The Lease belongs to the `ServiceAccount` of its holder, and goes with it. An uninstallation takes the holder's
 //! rights before its process has ended, which then cannot release the Lease; a new installation would wait until that
-//! expires. Without its `ServiceAccount`, a process can write nothing, so nobody has to wait for it.
+//! expires. Without its `ServiceAccount`, a process can write nothing, so there is no need to wait for it.
 
 use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ pub(crate) struct Candidate {
     failed: Option<String>,
 }
 
-/// Who holds the Lease.
+/// A Lease's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LeaseHolder {
     Ours,
@@ -177,7 +177,7 @@ impl Candidate {
         }
     }
 
-    /// Who holds this Lease; `None`: nobody.
+    /// The holder of this Lease, if any.
     fn holder(&mut self, lease: Option<Lease>) -> Option<LeaseHolder> {
         let spec = lease.and_then(|lease| lease.spec)?;
         let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
@@ -200,7 +200,7 @@ impl Candidate {
     }
 
     async fn turn(&mut self) -> Result<LeaseHolder, Error> {
-        // If nobody else has written since, renewing is one request.
+        // Without other writes since, renewing is one request.
         if let Some(lease) = self.written.take()
             && let LeaseHolder::Ours = self.acquire(Some(lease)).await?
         {
@@ -246,7 +246,7 @@ impl Candidate {
     async fn owner(&self) -> Option<Vec<OwnerReference>> {
         let post = PostParams::default();
         let review = self.reviews.create(&post, &SelfSubjectReview::default()).await;
-        // Without an answer, the Lease belongs to nobody, as that of a person who runs the controller.
+        // Without an answer, the Lease has no owner, as when a person runs the controller.
         let user = review.ok()?.status?.user_info?;
         let name = user.username?;
         let name = name.strip_prefix(&format!("system:serviceaccount:{}:", self.namespace))?;
@@ -265,7 +265,7 @@ impl Candidate {
                 self.written = Some(lease);
                 Ok(LeaseHolder::Ours)
             }
-            // Another replica was faster, or somebody has deleted it.
+            // Another replica was faster, or the Lease was deleted.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(LeaseHolder::Theirs),
             Err(error) => Err(error),
         }

@@ -59,7 +59,7 @@ impl KeptMemory {
         };
         self.built.drain(..place);
         if self.built.len() == 1 {
-            // It is written. A wish that stayed would undo what somebody corrects in the ConfigMap later.
+            // It is written. A wish that stayed would undo later corrections in the ConfigMap.
             self.desired.send_if_modified(|wanted| wanted.take().is_some());
         }
         false

@@ -1,16 +1,16 @@
 //! `limpet controller`: watches a cluster, serves what its objects mean, and writes their statuses.
 //!
 //! - `control`: the event loop.
-//! - `build`: from objects to resources. `publish`: publishes them. `target`: who gets them. `retained_policies`:
+//! - `build`: from objects to resources. `publish`: publishes them. `target`: where they go. `retained_policies`:
 //!   policies of earlier routes. `former_lags`: idle timeouts that became shorter. `endpoint_room`: how many endpoints
 //!   there is room for.
 //! - `quarantine`: what Envoys refused, and what is served in its place.
 //! - `inputs`: the keyring, the fences and the memory. `guard`, `memory`: the latter two in the event loop.
-//! - `addresses`: what it listens on. `certificates`: when those of xDS end.
+//! - `addresses`: what it listens on. `certificates`: when xDS certificates end.
 //! - `context`, `logs`, `metrics`, `http`, `leader`: what every service in a cluster has.
 //! - `port`: what clients of `http` can cost.
 //! - `debug`: the page that shows what is published. `present`: asks the event loop for it.
-//! - `contour`: the metrics that Contour has, too. `session_metrics`: those of sessions. `gauges`: writes both.
+//! - `contour`: the metrics that Contour has, too. `session_metrics`: about sessions. `gauges`: writes both.
 //! - `session_pages`: what people, pods and other replicas may read of sessions.
 //! - `deletion_costs`: which pods a scale-down takes first. `bootstrap`: the subcommand of this name.
 
@@ -77,8 +77,8 @@ use publish::Publisher;
 use session_metrics::SessionMetrics;
 use target::{EnvoyTarget, PublicationTarget};
 
-/// How long a replica serves Envoys after it was told to end. New connections are led to it for a moment, and an Envoy
-/// that meets nobody there does not know new pods meanwhile.
+/// How long a replica serves Envoys after the signal to end. New connections are led to it for a moment, and an Envoy
+/// that finds no server there does not know new pods meanwhile.
 const LINGERING: Duration = Duration::from_secs(2);
 
 /// Runs the controller until a signal ends it, or a subcommand.
@@ -225,7 +225,7 @@ fn share_sessions(
     let address = context.config.http.address;
     let own = std::env::var("POD_IP").ok().and_then(|ip| ip.parse().ok());
     let own = own.or_else(|| Some(address.ip()).filter(|ip| !ip.is_unspecified()));
-    // Who does not know its own address is alone, or the others do without it.
+    // A replica without a known address is the only one, or others do without it.
     if let Some(ip) = own {
         replicas.report_pages(SocketAddr::new(ip, address.port()));
     }

@@ -1,5 +1,5 @@
-//! What is published at this moment, for people who ask. Nobody keeps it up to date: the event loop gathers it when it
-//! is asked.
+//! What is published at this moment, for people who ask. It is not kept up to date: the event loop gathers it on
+//! request.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

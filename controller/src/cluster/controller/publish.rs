@@ -37,7 +37,7 @@ pub(crate) struct Publisher {
     objects: Option<Arc<Objects>>,
     quarantined: BTreeSet<ObjectRef>,
     ports: BTreeMap<PublishedPortKey, PublishedPort>,
-    /// Those whose sessions may begin anew.
+    /// The clusters whose sessions may move.
     rebalancing: BTreeSet<ClusterName>,
     /// By Gateway, everything except endpoints, as the last build made it.
     built: ByGateway,
@@ -63,7 +63,7 @@ struct PublishedPort {
 }
 
 impl PublishedPort {
-    /// Of the clusters of Envoys, one for each base: those of one base have the same sessions and endpoints.
+    /// Of the clusters of Envoys, one for each base: clusters of one base have the same sessions and endpoints.
     fn session_clusters(&self) -> impl Iterator<Item = &ClusterName> {
         let clusters = self.clusters.iter().filter(|(_, gateways)| !gateways.is_empty());
         let mut bases = BTreeSet::new();
@@ -158,7 +158,7 @@ impl Publisher {
     }
 
     /// Publishes a build. Resources that did not change are not sent again. Returns the reports, and the Services whose
-    /// clusters are others. `endpoints`: those of a Service's port, for so many clusters.
+    /// clusters are others. `endpoints`: of a Service's port, for so many clusters.
     pub(crate) fn publish(
         &mut self,
         built: BuildResult,
@@ -510,7 +510,7 @@ impl Publisher {
         });
     }
 
-    /// Publishes the endpoints of these Services alone. Returns the number of clusters.
+    /// Publishes only the endpoints of these Services. Returns the number of clusters.
     pub(crate) fn publish_endpoints(
         &mut self,
         services: &BTreeSet<ObjectName>,

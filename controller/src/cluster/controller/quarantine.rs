@@ -1,4 +1,4 @@
-//! What Envoys refuse in spite of all checks costs the route that it came from, and nobody else.
+//! What Envoys refuse in spite of all checks costs only the route that it came from.
 //!
 //! A refusal is known by what was refused, not by when: a build looks whether a unit of the preflight is one that was
 //! refused, and if so, puts something else in the place of the route that it came from. So a mark ends by itself when
@@ -94,7 +94,7 @@ impl Quarantine {
         self.elsewhere.keys().any(|key| !before.contains_key(key))
     }
 
-    /// What other replicas are told. Only what this one has seen: otherwise two would tell each other for ever.
+    /// What other replicas get: only what this one has seen. Otherwise two would tell each other for ever.
     pub(crate) fn local_refusals(&self) -> BTreeSet<RefusedRoute> {
         let told = self.refused.iter().map(|((unit, version), decided)| RefusedRoute {
             unit: unit.to_string(),
@@ -146,8 +146,8 @@ impl Quarantine {
         found
     }
 
-    /// Puts the next best into the place of these routes of `objects`, which are what `all` are where nothing was
-    /// refused. Returns whether there is anything left to try.
+    /// Puts the next best into the place of these routes of `objects`. Where nothing was refused, `objects` equals
+    /// `all`. Returns whether there is anything left to try.
     pub(crate) fn replace(
         &self,
         objects: &mut Objects,
@@ -245,7 +245,7 @@ pub(crate) enum RouteStanding {
     Unknown,
 }
 
-/// The objects that differ, as they were, and those that are gone. The time is that of these objects alone.
+/// The objects that differ, as they were, and those that are gone. The time depends only on their number.
 fn changed<'a, S: Eq>(
     kind: Kind,
     before: &'a Map<ObjectName, Object<S>>,

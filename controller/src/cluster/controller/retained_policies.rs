@@ -23,7 +23,7 @@ use limpet_outputs::GatewayReferences;
 use super::former_lags::FormerLags;
 use crate::time_format;
 
-/// How many policies of earlier changes a Gateway retains, besides those of the last minute.
+/// How many policies of earlier changes a Gateway retains, besides the last minute's.
 pub(super) const MOST: usize = 64;
 /// How many it retains in all.
 const MOST_YOUNG: usize = 1000;

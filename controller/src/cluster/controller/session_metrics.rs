@@ -1,5 +1,5 @@
 //! The metrics of sessions. They are made of what is known at each request. Of pods that are gone, they have only the
-//! requests in flight: the sum of a Service is what lives there.
+//! requests in flight: the sum of a Service counts what lives there.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,7 +63,7 @@ fn there(pods: &[PodSessions]) -> impl Iterator<Item = &PodSessions> {
     pods.iter().filter(|pod| pod.state.is_backend())
 }
 
-/// The sums of a value. A pod that is made anew under its name is another row, and the same metric.
+/// The sums of a value. A pod that is recreated under its name is another row, and the same metric.
 fn by_name<'a>(
     pods: impl IntoIterator<Item = &'a PodSessions>,
     value: impl Fn(&PodSessions) -> u64,

@@ -79,7 +79,7 @@ async fn own_sessions(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
     let _turn = pages.turns.acquire(client).await?;
-    // A client that names another namespace is answered for that one: the answer is for this client alone.
+    // A client that names another namespace is answered for that one: the answer is only for this client.
     let namespace = query.as_deref().and_then(|query| query.strip_prefix("namespace="));
     let namespace = namespace.filter(|namespace| !namespace.is_empty());
     let own = pages.session_registry.at(client.address.ip().to_canonical(), namespace);

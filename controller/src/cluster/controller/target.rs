@@ -1,4 +1,4 @@
-//! Who gets what is built: Envoys get resources over xDS, or a control plane gets objects.
+//! Where builds go: Envoys get resources over xDS, or a control plane gets objects.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use limpet_model::endpoints::Endpoint;
 use limpet_model::graph::{Cluster, Graph};
 use limpet_model::reports::RouteReport;
 
-/// How much is shown at most. It is what a browser draws at once, and what a person looks through.
+/// How much is shown at most: as much as a browser draws at once, and a person looks through.
 const MOST_GATEWAYS: usize = 50;
 const MOST_ROUTES: usize = 100;
 /// Of all routes together.

@@ -1,6 +1,6 @@
 //! `/debug`: what is published as a picture, and `/debug/graph.json`, which has the same. Both can only be read.
 //!
-//! Nothing is kept for it. Who asks gets what the event loop has at this moment, of which only so much is made that a
+//! Nothing is kept for it. A request gets what the event loop has at this moment, of which only so much is made that a
 //! browser can draw it (`graph`); `search` finds the rest.
 //!
 //! - `view`: what is shown. `graph` makes it of what is published; `index`, `judged`, `rules` and `pods` are its parts.
@@ -32,7 +32,7 @@ use super::present::{SnapshotQuestion, SnapshotRequester};
 use crate::cluster::config::HttpConfig;
 use crate::cluster::sessions::SessionRegistry;
 
-/// Only what this server sends is shown and run, nobody may put it into a frame, and text cannot become markup.
+/// Only what this server sends is shown and run, no page may put it into a frame, and text cannot become markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
                       trusted-types 'none'";

@@ -131,7 +131,7 @@ impl PodEntry<'_> {
         self.state != PodState::Ready || self.held_back || !self.fences.is_empty()
     }
 
-    /// Who is counted, and how many sessions are. A pod may have several addresses.
+    /// The counted pod, and its number of sessions. A pod may have several addresses.
     pub(super) fn sessions(&self) -> Option<((&str, Option<&str>), usize)> {
         self.counted
             .map(|counted| ((counted.pod.as_str(), counted.uid.as_deref()), counted.sessions))

@@ -10,7 +10,7 @@ use limpet_model::graph::{
 const MOST_MATCHES: usize = 8;
 const MOST_DESTINATIONS: usize = 32;
 
-/// The rules in the order of the route, as far as it is known: that of rules without sessions is not.
+/// The rules in the order of the route, as far as it is known: rules without sessions have no known place.
 pub(super) fn in_order<'r, 'a>(graph: &Graph, route: &'r IndexedRoute<'a>) -> Vec<(&'a RuleName, &'r IndexedRule<'a>)> {
     let mut rules: Vec<_> = route.rules.iter().map(|(name, rule)| (*name, rule)).collect();
     rules.sort_by_key(|(name, _)| graph.rules.get(*name).map_or(usize::MAX, |origin| origin.index));

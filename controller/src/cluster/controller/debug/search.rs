@@ -1,4 +1,4 @@
-//! What somebody searches for.
+//! The search of the page.
 
 use crate::cluster::reconcile::status::shortened;
 

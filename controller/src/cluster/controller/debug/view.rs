@@ -135,7 +135,7 @@ pub(super) struct RouteView {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RuleView {
-    /// The name behind that of the route.
+    /// The name behind the route's.
     pub(super) name: String,
     /// Its first matches.
     pub(super) matches: Vec<MatchView>,
@@ -164,7 +164,7 @@ pub(super) struct AnswerView {
     pub(super) text: String,
 }
 
-/// A match. Of headers and query parameters there are the names alone.
+/// A match. Of headers and query parameters it has only the names.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MatchView {
@@ -235,7 +235,7 @@ pub(super) struct ServiceView {
     pub(super) pods: Vec<PodView>,
     /// How many pods are not shown.
     pub(super) more_pods: usize,
-    /// Those of all its pods that are there, if they are counted.
+    /// The sessions of all its pods that are there, if counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sessions: Option<usize>,
     /// How many of its pods are gone, and the sessions that may still name them.
