@@ -10,13 +10,13 @@ use crate::cli::DrainEnvoyArgs;
 use crate::exit::{CommandFailure, CommandVerdict};
 use crate::output::{self, Output};
 
-/// How long no client may have connected. Whoever leads clients to an Envoy learns after a while that it ends: one that
-/// has no client yet may get one.
+/// How long no client may have connected. A load balancer learns after a while that an Envoy ends: one that has no
+/// client yet may get one.
 const QUIET: Duration = Duration::from_secs(10);
 /// How often clients are counted.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Listeners and connection managers that no client uses: the admin interface, and those of `limpet controller
+/// Listeners and connection managers that no client uses: the admin interface, and from `limpet controller
 /// bootstrap` for readiness and for Prometheus.
 const OF_NO_CLIENT: [&str; 3] = ["admin.", "limpet.ready.", "limpet.metrics."];
 
@@ -80,7 +80,7 @@ impl Clients {
             let Ok(value) = value.parse::<u64>() else { continue };
             let of_clients = |prefix| {
                 let name = name.strip_prefix(prefix)?;
-                // Those of one worker are parts of another.
+                // A worker's counters are parts of others.
                 let counts = !OF_NO_CLIENT.iter().any(|of| name.starts_with(of)) && !name.contains(".worker_");
                 name.rsplit_once('.').map(|(_, name)| name).filter(|_| counts)
             };
@@ -114,7 +114,7 @@ fn report(left: &Clients, took: Duration, form: Output) -> Result<CommandVerdict
             "the time is over after {seconds} s: {connections} connections, {requests} requests under way\n"
         ))?,
     }
-    // A connection without a request loses nothing: its client connects anew.
+    // A connection without a request loses nothing: its client reconnects.
     Ok(if *requests == 0 {
         CommandVerdict::Good
     } else {

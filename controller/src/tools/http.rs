@@ -1,5 +1,5 @@
 //! A client for pages of this machine and of controllers: small, because it is copied into images of others. Envoy's
-//! admin interface answers HTTP/1.1 alone, and 426 to HTTP/1.0.
+//! admin interface answers only HTTP/1.1, and 426 to HTTP/1.0.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -29,7 +29,7 @@ pub(super) enum HttpError {
 }
 
 impl HttpError {
-    /// Whether nobody listens there, and nobody will.
+    /// Whether no server listens there, and none will.
     pub(super) fn is_gone(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == ErrorKind::ConnectionRefused)
     }

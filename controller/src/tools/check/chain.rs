@@ -193,8 +193,8 @@ impl<'a> Chain<'a> {
             .any(|filter| filter.removes(header, "request_mutations") && is_enabled(filter))
     }
 
-    /// Whether Limpet's filter is told the session that a route's metadata name; `is_enabled`: which filters work on
-    /// that route.
+    /// Whether Limpet's filter gets the session that a route's metadata name; `is_enabled`: which filters work on that
+    /// route.
     pub(super) fn tells_session(&self, is_enabled: impl Fn(&HttpFilter<'a>) -> bool) -> bool {
         let in_front = self.in_front().iter().filter(|filter| is_enabled(filter));
         let mutations = in_front.flat_map(|filter| filter.mutations("request_mutations"));

@@ -130,7 +130,7 @@ fn has_other_addresses(cluster: &ConfigNode<'_>) -> bool {
     addresses.any(|address| address.get("pipe").is_some() || address.get("envoy_internal_address").is_some())
 }
 
-/// Envoy leads sessions to endpoints in these states alone.
+/// Envoy leads sessions only to endpoints in these states.
 fn check_statuses(report: &mut CheckReport, severity: Severity, effect: &str, name: &str, cluster: &ConfigNode<'_>) {
     let Some(statuses) = cluster.at(&["common_lb_config", "override_host_status"]) else {
         return;

@@ -107,7 +107,7 @@ fn metadata<'a>(cluster: &ConfigNode<'a>) -> Option<ConfigNode<'a>> {
     cluster.at(&["metadata", "filter_metadata"])?.entry(FILTER_NAME)
 }
 
-/// Those of a split's clusters that issue tokens. Metadata of a cluster may say that it does not.
+/// The clusters of a split that issue tokens. Metadata of a cluster may say that it does not.
 pub(super) fn issuing<'a, 'n>(
     report: &mut CheckReport,
     chain: &Chain<'a>,

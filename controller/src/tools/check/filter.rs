@@ -17,7 +17,7 @@ use limpet_core::{Filter, config};
 /// A key in place of one that only Envoy's environment has, to check the rest of the configuration with.
 const STAND_IN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
-/// A variable that nobody has.
+/// A variable that is never set.
 const UNKNOWN: &str = "LIMPET_STAND_IN";
 
 /// As seconds, it is the year 5138; as milliseconds, 1973.
@@ -136,7 +136,7 @@ fn stand_in(config: &mut FilterConfig, variable: &str) {
     }]);
 }
 
-/// A fence in milliseconds is no clock's fault. The filter lets it begin at once, and anew whenever an Envoy starts.
+/// A fence in milliseconds is no clock's fault. The filter lets it begin at once, and again whenever an Envoy starts.
 fn check_fences(report: &mut CheckReport, node: &ConfigNode<'_>, config: &mut FilterConfig) {
     for (i, fence) in config.fences.iter_mut().enumerate() {
         let found = fence.not_before;
@@ -199,7 +199,7 @@ fn variables(config: &FilterConfig) -> Vec<SecretVariable> {
 }
 
 /// Whether every `env` is the name of a variable. A variable that Envoy does not hand to the filter is reported, and
-/// one that everybody can read who sees Envoy's configuration.
+/// one that each reader of Envoy's configuration sees.
 fn check_variables(
     report: &mut CheckReport,
     node: &ConfigNode<'_>,

@@ -37,7 +37,7 @@ const TRANSPARENT: [&str; 17] = [
     STATEFUL_SESSION_PER_ROUTE,
 ];
 
-/// Fields whose headers nobody gets to read.
+/// Fields whose headers are not read.
 const REMOVALS: [&str; 3] = ["remove", "request_headers_to_remove", "response_headers_to_remove"];
 
 /// Why it is not known which headers a connection manager reads, if that is not known; `located`: Limpet's filter, if

@@ -64,7 +64,7 @@ pub(super) fn report_unneeded(
         let mutations = mutations.into_iter().filter(is_for_session);
         unneeded.extend(mutations.map(|mutation| (mutation, why.clone())));
     }
-    // The last items of lists first: whoever deletes one after the other deletes what the notes name.
+    // The last items of lists first: deleting one after the other then deletes what the notes name.
     unneeded.sort_by(|(one, _), (other, _)| place(&other.path).cmp(&place(&one.path)));
     for (node, why) in unneeded {
         report.add_note(&node, format!("not needed: {why}"));

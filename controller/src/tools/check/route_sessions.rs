@@ -19,7 +19,7 @@ pub(super) enum CheckedRouteSessions<'c> {
         session: CheckedSession<'c>,
         split: Option<Split>,
     },
-    /// Those of the cluster that the route leads to.
+    /// Its cluster's.
     Destination,
 }
 

@@ -32,7 +32,7 @@ fn status(filter: &HttpFilter<'_>, entry: &RouteEntry<'_, '_>) -> FilterStatus {
         is_absent = false;
         if kind == FILTER_CONFIG {
             is_absent = content.flag("disabled");
-            // Envoy ignores the inner configuration if this is disabled. Without one, that of an outer level holds.
+            // Envoy ignores the inner configuration if this is disabled. Without one, the outer level's holds.
             let inner = content.get("config").filter(|_| !is_absent);
             let Some(inner) = inner.as_ref().and_then(ConfigNode::typed) else {
                 continue;

@@ -41,7 +41,7 @@ struct Subset {
 type Criteria = Map<String, Value>;
 
 impl Subsets {
-    /// Checks the subsets of a cluster that a route leads a session to, against those of all routes before.
+    /// Checks the subsets of a cluster that a route leads a session to, against earlier routes' subsets.
     pub(super) fn check<'a>(
         &mut self,
         report: &mut CheckReport,
@@ -88,7 +88,7 @@ fn subsets<'a>(route: &ConfigNode<'a>, cluster: &str) -> Vec<(Criteria, ConfigNo
     let mut found: Vec<(Criteria, ConfigNode<'a>)> = entries(route, cluster)
         .into_iter()
         .map(|entry| {
-            // Envoy: those of the entry win over those of the route.
+            // Envoy: the entry's win over the route's.
             let mut all = of_route.clone();
             all.extend(criteria(&entry));
             (all, entry)

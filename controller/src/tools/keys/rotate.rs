@@ -47,7 +47,7 @@ pub(crate) fn run(args: &RotateArgs, form: Output) -> Result<CommandVerdict, Com
 /// Why the next step is not taken.
 struct NotDue {
     why: String,
-    /// Whether time alone does not change that.
+    /// Whether waiting does not change that.
     is_for_ever: bool,
 }
 

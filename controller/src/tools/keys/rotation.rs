@@ -14,8 +14,8 @@ use limpet_core::time::Timestamp;
 
 /// How many keys may retire at once. Each one costs every Envoy some 500 bytes for each scope, and a request nothing.
 pub(crate) const MAX_RETIRING: usize = 8;
-/// How many revoked keys are remembered, besides those that one revocation names. Tokens of the others are those of
-/// unknown keys.
+/// How many revoked keys are remembered, besides those that one revocation names. Tokens of the others have unknown
+/// keys.
 pub(crate) const MAX_REVOKED: usize = 16;
 
 /// The phase of a rotation. Every Envoy must have one phase before the next one begins. Keys of former rotations may
@@ -181,7 +181,7 @@ pub(crate) fn step(
     Ok(())
 }
 
-/// Adds a key with the first free id after that of the newest key.
+/// Adds a key with the first free id after the newest key's.
 fn add(
     document: &mut KeyringDocument,
     state: KeyStateConfig,
@@ -240,7 +240,7 @@ pub(crate) fn revoke(
     Ok(())
 }
 
-/// Those that were just revoked stay: who waits for their revocation looks for them.
+/// Those that were just revoked stay: a waiting command looks for them.
 fn forget_oldest_revoked(document: &mut KeyringDocument, just_revoked: &BTreeSet<u8>) {
     let is_revoked = |key: &&KeyDocument| key.state == KeyStateConfig::Revoked && !just_revoked.contains(&key.id);
     let revoked = document.keys.iter().filter(is_revoked);

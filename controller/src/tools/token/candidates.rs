@@ -39,7 +39,7 @@ pub(super) struct Candidates {
     pub(super) list: Vec<CandidateSession>,
     /// The clusters in the configuration, by what tokens name them by.
     clusters: BTreeSet<String>,
-    /// Whether the policies are those of a configuration, rather than made from arguments.
+    /// Whether the policies come from a configuration, rather than from arguments.
     pub(super) has_policies: bool,
 }
 
@@ -97,7 +97,7 @@ impl CandidateSession {
     }
 }
 
-/// A keyring of the key of this id alone, or without an id of the one that signs.
+/// A keyring with only the key of this id, or without an id the one that signs.
 ///
 /// # Errors
 /// If the key is not available; `None` if there is no such key.
@@ -346,7 +346,7 @@ fn sessions(config: &FilterConfig, routes: &DocumentRoutes<'_>, scope: Option<&s
     sessions
 }
 
-/// Adds the scope, or where each cluster has its own, that of each.
+/// Adds the scope, or where each cluster has its own, each cluster's.
 fn in_clusters(scope: &str, clusters: Option<&BTreeSet<String>>, mut add: impl FnMut(&str)) {
     match clusters {
         None => add(scope),

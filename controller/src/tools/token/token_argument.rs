@@ -1,4 +1,4 @@
-//! A token as a person has it: alone, or in the line that it was copied with.
+//! A token as a person has it: bare, or in the line that it was copied with.
 
 use limpet_core::token::{CarrierMode, is_token};
 
@@ -101,7 +101,7 @@ fn tokens_or<'a>(
     if tokens.is_empty() { vec![other()] } else { tokens }
 }
 
-/// The token, and its mode: `alone`, or `in_front` of an application's value.
+/// The token, and its mode: `in_front` if an application's value follows it.
 fn without_value(value: &str, alone: CarrierMode, in_front: CarrierMode) -> (&str, CarrierMode) {
     let value = unquoted(value);
     match value.split_once('~') {
@@ -118,8 +118,8 @@ pub(crate) fn bare(text: &str) -> &str {
 }
 
 /// The name and the value in a row of a cookie jar, as `curl --cookie-jar` writes it: domain, whether it has
-/// subdomains, path, whether it is for HTTPS alone, end, name and value, with tabs between them. A terminal makes
-/// spaces of tabs.
+/// subdomains, path, whether it is only for HTTPS, end, name and value, with tabs between them. A terminal makes spaces
+/// of tabs.
 pub(crate) fn jar_row(row: &str) -> Option<(&str, &str)> {
     let fields: Vec<&str> = if row.contains('\t') {
         row.split('\t').collect()

@@ -89,7 +89,7 @@ pub(crate) struct TokenRequest {
 }
 
 impl TokenRequest {
-    /// With this header alone, named in lower case.
+    /// With only this header, named in lower case.
     pub(crate) fn with(header: &str, value: &str) -> Self {
         Self {
             header: header.to_owned(),
