@@ -3,7 +3,7 @@
 //! - [`kube`]: the API server: client, discovery, watches, and the objects that are there now.
 //! - [`reconcile`]: everything that is written to the cluster, by the replica that leads.
 //! - [`controller`]: the event loop of `limpet controller`. [`render`]: the same path from files.
-//! - `sessions`: who lives where, as Envoys tell.
+//! - `sessions`: where sessions live, as Envoys tell.
 //! - [`survey`]: `limpet sessions`, which asks controllers. [`drain`]: `limpet drain` of a pod.
 //! - [`explain`]: why rules have the sessions that they have, and whether a token would be honoured.
 //! - [`migrate`]: objects of users, before an upgrade of the Gateway API.

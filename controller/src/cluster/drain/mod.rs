@@ -266,7 +266,7 @@ fn undo(args: &DrainArgs, name: &str, namespace: &str) -> String {
     format!("limpet drain {name} -n {namespace} --undo{kubeconfig}")
 }
 
-/// What is told: lines for people as it happens, or one object for programs at the end.
+/// What is printed: lines for people as it happens, or one object for programs at the end.
 struct DrainReport {
     form: Output,
     /// In the form of kubectl.

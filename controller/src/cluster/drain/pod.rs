@@ -95,7 +95,7 @@ impl DrainedPod {
     /// If the API server refuses it, or the pod is another one by now.
     pub(super) async fn annotate(&self, since: Option<&str>) -> Result<(), CommandFailure> {
         let since = since.map_or(Value::Null, Value::from);
-        // With the uid, the change is for this pod alone.
+        // With the uid, the change is only for this pod.
         let change = json!({"metadata": {"uid": self.meta.metadata.uid, "annotations": {DRAIN: since}}});
         let params = PatchParams::apply(FIELD_MANAGER);
         let patched = self.api.patch(&self.name, &params, &Patch::Merge(&change)).await;
@@ -145,9 +145,9 @@ impl DrainedPod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeletionOutcome {
     Done,
-    /// Somebody else has deleted it.
+    /// Another client deleted it.
     Gone,
-    /// Somebody else has, and another pod has its name now.
+    /// Another client did, and another pod has its name now.
     Replaced,
 }
 

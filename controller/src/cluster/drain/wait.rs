@@ -38,7 +38,7 @@ impl fmt::Display for RemainingSessions {
 pub(super) enum PodDrainState {
     /// It has the annotation.
     Drains,
-    /// Somebody has taken the annotation away.
+    /// The annotation was taken away.
     Undone,
     /// It was deleted.
     Gone,
@@ -57,7 +57,7 @@ pub(super) struct PodCount {
 }
 
 impl PodCount {
-    /// `rows` are those of the pod. A pod without any has never had a session, unless something is not known: `why`.
+    /// `rows` are the pod's. A pod without any has never had a session, unless something is not known: `why`.
     pub(super) fn of<'a>(
         rows: impl IntoIterator<Item = &'a PodRow>,
         why: BTreeSet<String>,
@@ -101,7 +101,7 @@ pub(super) enum DrainEnd {
 /// What to do after a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainStep {
-    /// Look again later. What is left is told if it is news.
+    /// Look again later. What is left is printed if it is news.
     Wait(Option<RemainingSessions>),
     End(DrainEnd),
 }

@@ -182,7 +182,7 @@ fn list_error_message(
     format!("{kind}: only those of {} are known: {words}", known.join(", "))
 }
 
-/// The configuration of the controller: that of `--config`, or of its ConfigMap.
+/// The configuration of the controller: from `--config`, or from its ConfigMap.
 async fn controllers_config(
     args: &ExplainArgs,
     client: &Client,

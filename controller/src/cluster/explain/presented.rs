@@ -1,4 +1,4 @@
-//! The tokens that a person has: alone, in a line of a header, or in the answer of a server.
+//! The tokens that a person has: bare, in a line of a header, or in the answer of a server.
 
 use crate::tools::token::token_argument::{TokenArgument, bare, jar_row};
 use limpet_core::token::{CarrierMode, is_token};
@@ -11,7 +11,7 @@ pub(super) struct PresentedToken {
     pub(super) name: Option<String>,
     /// How it travelled, as far as the text shows it: a cookie of mode rewrite looks like one of the filter's own.
     pub(super) mode: Option<CarrierMode>,
-    /// The header of a request, in lower case, and its value; `None` if the text is a token alone.
+    /// The header of a request, in lower case, and its value; `None` if the text is only a token.
     pub(super) header: Option<(String, String)>,
 }
 
@@ -37,8 +37,8 @@ impl PresentedToken {
         }
     }
 
-    /// All tokens of a line `Cookie: ...` or `Set-Cookie: ...`, or of its value: that of a `Cookie` then; or of a row
-    /// of a cookie jar. What is no token is left out, unless `is_expected` says that its name is that of a session.
+    /// All tokens of a line `Cookie: ...` or `Set-Cookie: ...`, or of its value, then a `Cookie`'s; or of a row of a
+    /// cookie jar. What is no token is left out, unless `is_expected` says that its name is a session's.
     pub(super) fn cookies(line: &str, is_expected: impl Fn(&str) -> bool) -> Vec<Self> {
         let is_one = |found: &Self| is_token(found.token.as_bytes()) || found.name.as_deref().is_some_and(&is_expected);
         let line = bare(line);

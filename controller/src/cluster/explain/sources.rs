@@ -21,16 +21,16 @@ pub(super) struct ExplainSources {
     pub(super) store: Store,
     pub(super) config: Config,
     pub(super) settings: Settings,
-    /// That of the route.
+    /// The route's.
     pub(super) namespace: String,
     /// The keys of tokens, or why they are not known.
     pub(super) keys: Result<Vec<KeyConfig>, String>,
     pub(super) fences: Vec<FenceConfig>,
-    /// Whether all endpoints are known, or only those of Services that have any.
+    /// Whether all endpoints are known, or only the ones whose Services have any.
     pub(super) has_all_endpoints: bool,
     /// What is not known, and why.
     pub(super) unknown: Vec<String>,
-    /// Asks for pods; `None`: there is no cluster, or nobody reads what its pods say.
+    /// Asks for pods; `None`: there is no cluster, or its pods' words are not used.
     pub(super) client: Option<Client>,
 }
 
@@ -56,13 +56,13 @@ pub(super) fn from_files(args: &ExplainArgs) -> Result<ExplainSources, CommandFa
     })
 }
 
-/// Those of `--keys`.
+/// The keys of `--keys`.
 pub(super) fn keys(args: &ExplainArgs) -> Result<Option<Vec<KeyConfig>>, CommandFailure> {
     args.keys.as_deref().map(keys_file::read).transpose()
 }
 
-/// Answers for the single objects that others name. What is in them changes no session, so nobody needs the right to
-/// read them, and no private key is read.
+/// Answers for the single objects that others name. What is in them changes no session, so the right to read them is
+/// not needed, and no private key is read.
 pub(super) fn assume_named(store: &mut Store) {
     for object in store.references().clone().into_keys() {
         let certificate = Certificate {

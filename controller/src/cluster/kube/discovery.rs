@@ -7,7 +7,7 @@ use limpet_api::Kind;
 
 use super::kind::KindExt as _;
 
-/// The served kinds, each in the best version that can be read. `None`: in other versions alone, where it matters
+/// The served kinds, each in the best version that can be read. `None`: only in other versions, where it matters
 /// ([`KindExt::must_be_read`]).
 pub(super) type ServedKinds = BTreeMap<Kind, Option<ApiResource>>;
 

@@ -9,7 +9,7 @@ use super::levels::{self, LEVELS};
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WatchItem {
-    /// Who has written which field has as many levels as the fields.
+    /// Its `managedFields` have as many levels as the fields.
     #[serde(deserialize_with = "metadata")]
     pub(super) metadata: ObjectMeta,
     #[serde(deserialize_with = "spec")]
@@ -35,8 +35,8 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error>
     levels::read(deserializer).map(|(status, _)| status)
 }
 
-/// Implements `kube::Resource` for a type with `metadata`, with the names that discovery found. Debug shows the
-/// object's name alone, since the rest may be secret.
+/// Implements `kube::Resource` for a type with `metadata`, with the names that discovery found. Debug shows only the
+/// object's name, since the rest may be secret.
 macro_rules! dynamic_resource {
     ($item:ty) => {
         impl std::fmt::Debug for $item {

@@ -16,7 +16,7 @@ pub(super) trait KindExt {
     /// The plural of a kind of the API server itself; the others come and go with their CRDs, which tell the plural.
     fn built_in(self) -> Option<&'static str>;
 
-    /// Whether its objects must not count as absent if the API server has them in other versions alone. What a policy
+    /// Whether its objects must not count as absent if the API server has them only in other versions. What a policy
     /// for TLS targets would go in plain text.
     fn must_be_read(self) -> bool;
 

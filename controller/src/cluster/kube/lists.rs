@@ -1,4 +1,4 @@
-//! Reads what is there once, with the rights of whoever asks.
+//! Reads what is there once, with the user's rights.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Lists {
         })
     }
 
-    /// Lists all objects of a kind into the store. Where the right to list them in all namespaces is missing, those of
+    /// Lists all objects of a kind into the store; where the right to list them in all namespaces is missing, only in
     /// `namespaces`.
     ///
     /// # Errors

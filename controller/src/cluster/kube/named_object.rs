@@ -152,7 +152,7 @@ pub(super) fn is_forbidden(error: &watcher::Error) -> bool {
     status_of(error).is_some_and(Status::is_forbidden)
 }
 
-/// Whether the request itself is wrong. That of an object whose name no selector can have is.
+/// Whether the request itself is wrong, as for an object whose name no selector can have.
 fn is_bad(error: &watcher::Error) -> bool {
     const BAD_REQUEST: u16 = 400;
     status_of(error).is_some_and(|status| status.code == BAD_REQUEST)

@@ -84,11 +84,11 @@ impl EntryList {
 /// What is known of a status, without keeping it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ObservedStatus {
-    /// Whether nobody has written one yet.
+    /// Whether none was written yet.
     pub(crate) is_absent: bool,
     /// The digest of our part.
     pub(crate) ours: StatusDigest,
-    /// The same without the addresses of a Gateway, which may be somebody else's.
+    /// The same without the addresses of a Gateway, which may be another writer's.
     pub(crate) without_addresses: StatusDigest,
 }
 

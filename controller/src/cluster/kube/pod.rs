@@ -1,4 +1,4 @@
-//! What is kept of pods. Their metadata alone are read, because a cluster has many, and of most nothing is kept.
+//! What is kept of pods. Only their metadata are read, because a cluster has many, and of most nothing is kept.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) struct PodMeta {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeletionCost {
     pub(crate) value: i32,
-    /// When a replica of this controller wrote it; `None`: somebody else did.
+    /// When a replica of this controller wrote it; `None`: another writer did.
     pub(crate) written: Option<Timestamp>,
 }
 
@@ -98,8 +98,8 @@ pub(crate) fn writer_of_costs(controller: &str) -> String {
     writer
 }
 
-/// When a replica of this controller wrote the cost; `None`: somebody else did. The API server keeps who wrote a field
-/// last.
+/// When a replica of this controller wrote the cost; `None`: another writer did. The API server keeps the last writer
+/// of a field.
 fn written(meta: &ObjectMeta, ours: &str) -> Option<Timestamp> {
     let is_of_cost = |fields: &serde_json::Value| {
         let metadata = fields.get("f:metadata");

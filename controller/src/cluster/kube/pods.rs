@@ -25,7 +25,7 @@ pub(super) async fn watch(client: Client, controller: Arc<str>, namespace: Optio
 struct PodReader {
     /// `None`: all of them.
     namespace: Option<Arc<str>>,
-    /// Who writes costs of ours.
+    /// The writer of our costs.
     writer: String,
 }
 

@@ -1,5 +1,5 @@
-//! What the API server leaves out of an object because the definition of its kind has changed. The metadata still
-//! tells: who has written which fields, and what kubectl applied last.
+//! What the API server leaves out of an object because the definition of its kind has changed. The metadata still tells
+//! each field's writer, and what kubectl applied last.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use limpet_model::{PRUNED_LIFETIME, PRUNED_NAME};
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The fields of a session policy that it had when it was written and has no more, with their values where kubectl
-/// applied them last and nobody has changed them in another way since. A policy that has the newer shape has been
-/// written since, so nothing is missing.
+/// applied them last and no other change came since. A policy that has the newer shape has been written since, so
+/// nothing is missing.
 pub(crate) fn pruned(kind: Kind, meta: &ObjectMeta, spec: Option<&Value>) -> BTreeMap<String, Option<String>> {
     let persistence = spec.and_then(|spec| spec.get("sessionPersistence"));
     let Some(persistence) = persistence.filter(|_| kind == Kind::XBackendTrafficPolicy) else {

@@ -186,7 +186,7 @@ struct RunningWatches {
     running: BTreeMap<Kind, (ApiResource, Vec<AbortHandle>)>,
     /// How many answers in a row lacked each kind.
     absent: BTreeMap<Kind, u32>,
-    /// The kinds of which it was told that they are in other versions alone.
+    /// The kinds that are only in other versions, as it has reported.
     unreadable: BTreeSet<Kind>,
 }
 

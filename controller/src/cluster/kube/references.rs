@@ -24,7 +24,7 @@ impl ReferencedObject {
 }
 
 /// The number of a choice of the single objects to watch. What is dropped is forgotten, and the watch of an object
-/// tells it once. So an object that is wanted again needs a new watch, even if nobody had time to end the former one.
+/// tells it once. So an object that is wanted again needs a new watch, even if the former one has not ended yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReferenceChoice(u64);
 

@@ -103,7 +103,7 @@ pub(super) fn need(policy: &DynamicObject) -> MigrationNeed {
     MigrationNeed::Session(session)
 }
 
-/// The change as a merge patch; `None`: there is nothing to change. It is for the policy as it was read alone.
+/// The change as a merge patch; `None`: there is nothing to change. It is only for the policy as it was read.
 pub(super) fn patch(policy: &DynamicObject, session: &LegacySession, form: MigrationTarget) -> Option<Value> {
     let kept = annotations(policy);
     let mut annotations = Map::new();

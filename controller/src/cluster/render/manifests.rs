@@ -1,4 +1,4 @@
-//! Objects from manifests, read as those of an API server and into the same store.
+//! Objects from manifests, read as from an API server and into the same store.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -200,7 +200,7 @@ impl RenderResult {
             && accepted::all(&self.reports)
     }
 
-    /// Judges the objects by the definitions of this release alone.
+    /// Judges the objects only by the definitions of this release.
     #[must_use]
     pub fn in_release(mut self, release: GatewayApi) -> Self {
         self.refused_by.retain(|of, _| *of == release);

@@ -1,5 +1,5 @@
-//! Documents whose kind nobody knows. An API server would refuse them; without one, a misspelt kind would be an object
-//! less, and nobody would notice.
+//! Documents of unknown kinds. An API server would refuse them; without one, a misspelt kind would be an object less
+//! without a word.
 
 use crate::cluster::kube::versions;
 use limpet_api::{CONTOUR_GROUP, GATEWAY_GROUP, GATEWAY_X_GROUP, Kind, LIMPET_GROUP};
@@ -12,8 +12,8 @@ const NOT_READ: [(&str, &[&str]); 4] = [
     (CONTOUR_GROUP, &[]),
 ];
 
-/// What is wrong with `apiVersion` and `kind` of a document, with the field. Other groups are somebody else's, and
-/// nothing is said of them.
+/// What is wrong with `apiVersion` and `kind` of a document, with the field. Other groups belong to others, and nothing
+/// is said of them.
 ///
 /// # Errors
 /// If the kind, or this version of it, does not exist.

@@ -44,7 +44,7 @@ impl From<SurveyError> for CommandFailure {
 #[derive(Debug)]
 pub(crate) struct SessionSurvey {
     pub(crate) rows: Vec<PodRow>,
-    /// Who was asked, and since when each of them counts.
+    /// The asked ones, and since when each of them counts.
     pub(crate) asked: BTreeSet<(String, Option<String>)>,
     /// Why they do not know all sessions together. Each row says it of its own.
     pub(crate) why: BTreeSet<String>,
@@ -151,10 +151,10 @@ impl Controllers {
 }
 
 impl ControllerAnswers {
-    /// All together. What nobody says is missing, and so is not nothing.
+    /// All together. What none says is missing, and so is not nothing.
     ///
     /// # Errors
-    /// If nobody has answered.
+    /// If none has answered.
     fn survey(self) -> Result<SessionSurvey, SurveyError> {
         let Self {
             pages,

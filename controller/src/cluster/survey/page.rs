@@ -35,7 +35,7 @@ pub(crate) struct PodRow {
     pub(crate) state: PodRowState,
     /// Distinct sessions that were seen within their idle bound.
     pub(crate) sessions: u64,
-    /// Requests in flight, among them those of `WebSockets`.
+    /// Requests in flight, including `WebSockets`.
     pub(crate) streams: u64,
     pub(crate) requests: u64,
     /// In RFC 3339.
@@ -101,7 +101,7 @@ impl PodRow {
 }
 
 /// What the pages of all controllers say together, by namespace, pod and Service, pods that are no backends last.
-/// `pages` has those of the replicas of each controller.
+/// `pages` has each controller's, by replica.
 ///
 /// Replicas tell each other what they count, so the largest number is the nearest. Several controllers in a namespace
 /// have Envoys of their own, so their numbers add up.
