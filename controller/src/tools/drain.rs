@@ -16,8 +16,8 @@ const QUIET: Duration = Duration::from_secs(10);
 /// How often clients are counted.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Listeners and connection managers that no client uses: the admin interface, and from `limpet controller
-/// bootstrap` for readiness and for Prometheus.
+/// Listeners and connection managers that no client uses: the admin interface, and readiness and Prometheus of `limpet
+/// controller bootstrap`.
 const OF_NO_CLIENT: [&str; 3] = ["admin.", "limpet.ready.", "limpet.metrics."];
 
 /// The counters that are asked for: a regular expression, encoded.

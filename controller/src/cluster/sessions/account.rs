@@ -23,7 +23,7 @@ pub(super) struct SessionAccount {
     pub(super) requests: u64,
     /// Told by Envoys to other replicas, by their names.
     pub(super) requests_of_others: BTreeMap<String, u64>,
-    /// How many sessions began anew elsewhere, by the sub-window that they were last seen in. So long the sketches have
+    /// How many sessions moved elsewhere, by the sub-window that they were last seen in. So long the sketches have
     /// them. Told by Envoys.
     rebalanced: BTreeMap<u64, u64>,
     /// The same, told by Envoys to other replicas, by their names.
@@ -92,7 +92,7 @@ impl SessionAccount {
         sketches.fold(ACCOUNT, usize::saturating_add)
     }
 
-    /// Sessions have begun anew elsewhere.
+    /// Sessions have moved elsewhere.
     pub(super) fn record_rebalanced(&mut self, live_for: u32, windows: &[RebalancedReport], now: Timestamp) {
         let newest = sub_window(live_for, now);
         for window in windows.iter().filter(|window| is_current(window.number, newest)) {
@@ -145,7 +145,7 @@ impl SessionAccount {
         now: Timestamp,
     ) -> (impl Iterator<Item = &Sketch> + use<'_>, Option<Timestamp>) {
         let oldest = sub_window(live_for, now).saturating_sub(SUB_WINDOWS);
-        // None, if nobody has been here for the whole idle bound.
+        // None, if there was no request for the whole idle bound.
         let since = if self.is_alive(live_for, now) { oldest } else { u64::MAX };
         let windows = self.windows.range(since..).map(|(_, window)| window);
         let oldest = windows.clone().map(|window| window.oldest).min();

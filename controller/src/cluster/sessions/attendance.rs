@@ -1,4 +1,4 @@
-//! Who tells what is known, and who does not. What nobody tells counts as nothing, so whoever ends pods has to know.
+//! Which Envoys report, and which do not. Unreported sessions are not counted, so clients that end pods must know.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -21,14 +21,13 @@ const REPORTERS: usize = 4096;
 /// A report that is sent again after a longer silence counts twice.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// Who tells what.
 #[derive(Debug, Default)]
 pub(super) struct ReporterAttendance {
     /// When this replica published for the first time.
     published: Option<Timestamp>,
     /// The Envoys that are connected to this replica, by Gateway: hashes of their ids.
     connected: BTreeMap<String, BTreeSet<u64>>,
-    /// Who told this replica, by Gateway.
+    /// By Gateway, of this replica.
     reporters: BTreeMap<String, GatewayReporters>,
     /// What the other replicas tell of their Envoys, by replica and Gateway.
     elsewhere: BTreeMap<String, BTreeMap<String, GatewayAttendance>>,
@@ -46,7 +45,7 @@ struct GatewayReporters {
     more: Option<Timestamp>,
 }
 
-/// Whoever sends reports: a process, or a worker of it.
+/// A sender of reports: a process, or a worker of it.
 #[derive(Debug, Clone, Copy)]
 struct ReporterState {
     last: Timestamp,
@@ -59,8 +58,8 @@ struct ReporterState {
 /// The other replicas.
 #[derive(Debug, Default)]
 struct ReplicaAnswers {
-    /// Why each did not answer when it was asked last; `None`: nobody knows who they are. It is not asked without a
-    /// Lease to share.
+    /// Why each did not answer when it was asked last; `None`: they are unknown. They are not asked without a Lease to
+    /// share.
     answers: Option<BTreeMap<String, Result<(), String>>>,
     /// Whether there may be any.
     expected: bool,
@@ -185,11 +184,11 @@ impl ReporterAttendance {
         self.connected = connected;
     }
 
-    /// The other replicas that there are; `None`: nobody knows.
+    /// The other replicas that there are; `None`: unknown.
     pub(super) fn expect<'a>(&mut self, replicas: Option<impl Iterator<Item = &'a String>>, now: Timestamp) {
         self.replicas.expected = true;
         let before = self.replicas.answers.take().unwrap_or_default();
-        // Whoever was there may still be.
+        // Earlier ones may still be there.
         let Some(replicas) = replicas else { return };
         let answers = replicas.map(|name| {
             let unasked = || Err("it was not asked yet".to_owned());

@@ -1,4 +1,4 @@
-//! How many sessions may begin anew, so that pods that came later get their share.
+//! How many sessions may move, so that pods that came later get their share.
 //!
 //! A pod that has more than its share of a Service's sessions may shed what it has too many of. Envoys let sessions go
 //! that were unused for long (the filter's `rebalance`), and send each to a pod that lacks sessions. This says how
@@ -20,7 +20,7 @@ use limpet_core::token::Destination;
 use super::ledger::SessionLedger;
 use super::places::{BackendPlaces, BackendStanding, ClusterId, HostKey, PublishedService};
 
-/// At most this part of a Service's sessions begins anew in a minute.
+/// At most this part of a Service's sessions moves in a minute.
 const PART: f64 = 0.1;
 /// A pod sheds sessions if it has this much more than its share, and one more.
 const TOLERANCE: f64 = 1.1;
@@ -32,11 +32,11 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How many pods an answer names that take sessions: those that lack most. Later ones name others, so an answer stays
 /// small whatever the number of pods.
 const TARGETS: usize = 64;
-/// Who began anew before this process started is not known, and counts on the old pod until the idle bound is over. So
+/// Moves before this process started are not known, and count on the old pod until the idle bound is over. So
 /// long is that waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Who sends a report, and what it says of sessions that began anew.
+/// The sender of a report, and the sessions that it says have moved.
 #[derive(Debug)]
 pub(super) struct RebalanceReport<'a> {
     pub(super) group: &'a str,
@@ -59,7 +59,7 @@ pub(super) struct BalanceInputs<'a> {
 #[derive(Debug)]
 pub(super) struct SessionBalancer {
     part: ReplicaShare,
-    /// The Services whose sessions may begin anew, by the group of the Envoys that these sessions use.
+    /// The Services whose sessions may move, by the group of the Envoys that these sessions use.
     services: HashMap<ClusterId, HashMap<String, ServiceBalance>>,
 }
 
@@ -83,7 +83,7 @@ struct ServiceBalance {
     budgets: BTreeMap<u64, EnvoyBudget>,
 }
 
-/// How many sessions may begin anew now: a token bucket, of which Envoys hold a part.
+/// How many sessions may move now: a token bucket, of which Envoys hold a part.
 #[derive(Debug)]
 struct BudgetBucket {
     level: f64,
@@ -103,13 +103,13 @@ struct EnvoyBudget {
     budget: u64,
     /// Where these sessions may go.
     slots: HostSlots,
-    /// Where those of the budget before could go. They are under way, or told of a moment later, and not counted there
-    /// yet: by another replica, either.
+    /// Where the former budget's sessions could go. They are under way, or told of a moment later, and not counted
+    /// there yet: by another replica, either.
     former: HostSlots,
 }
 
 impl SessionBalancer {
-    /// No session may begin anew.
+    /// No session may move.
     pub(super) fn none() -> Self {
         Self {
             part: ReplicaShare { replicas: 1, rank: 0 },
@@ -117,7 +117,6 @@ impl SessionBalancer {
         }
     }
 
-    /// Begins anew.
     pub(super) fn forget(&mut self) {
         self.services.values_mut().for_each(HashMap::clear);
     }
@@ -128,7 +127,7 @@ impl SessionBalancer {
         self.part = ReplicaShare { replicas, rank };
     }
 
-    /// The Services whose sessions may begin anew. No other one sheds any.
+    /// The Services whose sessions may move. No other one sheds any.
     pub(super) fn allow(&mut self, clusters: &HashSet<ClusterId>, places: &BackendPlaces) {
         self.services.retain(|id, _| clusters.contains(id));
         for id in clusters {
@@ -224,7 +223,7 @@ impl ServiceBalance {
         }
     }
 
-    /// Sessions of a pod have begun anew.
+    /// Sessions of a pod have moved.
     fn record(&mut self, host: SocketAddr, sessions: u64) {
         self.bucket.withdraw(sessions);
         if let Some(excess) = self.excess.get_mut(&host) {
@@ -377,8 +376,8 @@ fn lack(counts: &[(SocketAddr, u64)]) -> HostSlots {
 )]
 impl BudgetBucket {
     /// For so many sessions, of which each replica has its part. What is in the bucket at most and what comes in a
-    /// minute are together less than a session above what may begin anew in any minute; with less than ten sessions,
-    /// one does in several minutes.
+    /// minute are together less than a session above what may move in any minute; with less than ten sessions, one does
+    /// in several minutes.
     fn resize(&mut self, sessions: u64, replicas: usize) {
         let in_a_minute = sessions as f64 * PART / replicas as f64;
         let whole = in_a_minute.floor();
@@ -399,7 +398,7 @@ impl BudgetBucket {
         self.level = (self.level + passed.as_secs_f64() * self.per_second).min(self.most);
     }
 
-    /// More than there is, if an Envoy says so: who comes next waits for it, a minute at most.
+    /// More than there is, if an Envoy says so: the next Envoy waits for it, a minute at most.
     fn withdraw(&mut self, sessions: u64) {
         self.level = (self.level - sessions as f64).max(-60.0 * self.per_second);
     }

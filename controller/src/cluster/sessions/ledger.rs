@@ -23,10 +23,10 @@ use super::replica::{HostAccount, HostLoad, IncompleteHost, ReplicaKnowledge};
 /// for each idle bound and Gateway, so these are 7,000 such pods; with 100 sessions each, they are 40,000. The chart's
 /// limit for the process is four times as much.
 const MEMORY: usize = 128 << 20;
-/// How many bytes of sketches another replica is told at once, about.
+/// How many bytes of sketches another replica gets at once, about.
 const TELLING: usize = 4 << 20;
-/// How many ended streams of load reports count. Where there are more, those of the Gateway with most of them go first,
-/// in the namespace with most.
+/// How many ended streams of load reports count. Where there are more, the Gateway with most of them loses its own
+/// first, in the namespace with most.
 const ENDED: usize = 1024;
 
 /// How often a lack of room makes it look for backends whose last session is over, at most.
@@ -38,13 +38,13 @@ pub(super) struct SessionLedger {
     accounts: HashMap<HostKey, HostAccounts>,
     /// How many bytes the accounts take, about.
     bytes: usize,
-    /// The same of those of each namespace's Services.
+    /// The same by the namespace of their Services.
     by_namespace: HashMap<Text, usize>,
     /// How many they may take.
     room: usize,
     /// When backends were forgotten whose last session was over. To look for them goes through all accounts.
     forgot: Timestamp,
-    /// The hosts of which not all that was told is known, and until when a session may live that is not counted.
+    /// The hosts of which not every report is known, and until when a session may live that is not counted.
     incomplete: HashMap<HostKey, Timestamp>,
     /// By stream of load reports.
     loads: HashMap<u64, HashMap<HostKey, u64>>,
@@ -99,7 +99,7 @@ impl SessionLedger {
         }
     }
 
-    /// Returns how many sessions began anew, by the host that they left.
+    /// Returns how many sessions moved, by the host that they left.
     pub(super) fn receive(
         &mut self,
         group: &str,
@@ -110,7 +110,7 @@ impl SessionLedger {
         let mut rebalanced = Vec::new();
         for change in report.backends {
             let Some(backend) = change.backend() else { continue };
-            // An Envoy knows only of what it was given: nobody tells lies about the pods of others.
+            // An Envoy knows only of what it was given, so it cannot lie about the pods of others.
             let found = places.resolve(group, backend, now);
             let Some(ReportedBackend { standing, .. }) = found.first() else {
                 continue;
@@ -280,7 +280,7 @@ impl SessionLedger {
         });
     }
 
-    /// What is known of backends that have changed after so many changes, as far as it is told at once, and all else.
+    /// What is known of backends that have changed after so many changes, up to the limit, and all else.
     pub(super) fn after(&self, changes: u64) -> ReplicaKnowledge {
         let accounts = self.accounts.iter().flat_map(|(host, accounts)| {
             let accounts = accounts.iter().filter(|(_, account)| account.changed > changes);
@@ -420,7 +420,7 @@ impl SessionLedger {
         self.incomplete.retain(|_, until| *until > now);
     }
 
-    /// The clock was set. Nothing was used after now, and what could not be counted is told again.
+    /// The clock was set. Nothing was used after now, and Envoys tell again what could not be counted.
     pub(super) fn set_clock(&mut self, now: Timestamp) {
         self.incomplete.clear();
         for account in self.accounts.values_mut().flat_map(BTreeMap::values_mut) {
@@ -447,8 +447,8 @@ impl SessionLedger {
         summary
     }
 
-    /// The sessions of a host that Envoys of this group told of, without those that began anew elsewhere, and the
-    /// longest of their idle bounds.
+    /// The sessions of a host that Envoys of this group told of, without those that moved elsewhere, and the longest of
+    /// their idle bounds.
     pub(super) fn staying(&self, host: HostKey, group: &str, now: Timestamp) -> (u64, Duration) {
         let accounts = self.accounts.get(&host).into_iter().flatten();
         let of_group = accounts.filter(|((_, of), _)| **of == *group);

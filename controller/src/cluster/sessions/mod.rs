@@ -1,13 +1,13 @@
-//! Who lives where: what Envoys tell of sessions and streams, put together.
+//! Where sessions live: what Envoys tell of sessions and streams, put together.
 //!
-//! - `claims`: how much of what is told is believed.
-//! - `ledger`: what was told, by backend. `account`: of one of them. `places`: which pods the backends are.
-//! - `attendance`: who tells what is known, and who does not. `strays`: backends that were told of and not known yet.
+//! - `claims`: how much of a report is believed.
+//! - `ledger`: the reports, by backend. `account`: of one of them. `places`: which pods the backends are.
+//! - `attendance`: which Envoys report, and which do not. `strays`: backends that are not known yet.
 //!   `gaps`: in words.
 //! - `replica`: what replicas tell each other, and how they know that it is one. `peers`: asks them.
 //! - `clock`: notices that the clock was set.
 //! - `pods`: all together, for people, metrics and other replicas.
-//! - `balance`: how many sessions may begin anew, so that new pods get their share. `simulation`: what becomes of it.
+//! - `balance`: how many sessions may move, so that new pods get their share. `simulation`: what becomes of it.
 
 mod account;
 mod attendance;
@@ -106,10 +106,10 @@ impl SessionRegistry {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what an Envoy of a group tells. Returns which memory it is in, and which sessions may begin anew.
+    /// Takes in what an Envoy of a group tells. Returns which memory it is in, and which sessions may move.
     ///
     /// # Errors
-    /// If nothing is published for the group yet, so that nobody knows what this is about. Envoys tell it again.
+    /// If nothing is published for the group yet, so that its meaning is not known. Envoys tell it again.
     pub(crate) fn receive(&self, group: &str, told: NodeReport) -> Result<Answer, String> {
         let (mut content, now) = self.content_now();
         let content = &mut *content;
@@ -141,7 +141,7 @@ impl SessionRegistry {
         })
     }
 
-    /// The clusters whose sessions may begin anew on another pod.
+    /// The clusters whose sessions may move to another pod.
     pub(crate) fn rebalance<'a>(&self, clusters: impl Iterator<Item = &'a ClusterName>) {
         let content = &mut *self.content();
         content
@@ -161,7 +161,7 @@ impl SessionRegistry {
         self.content().envoys = Some(envoys);
     }
 
-    /// The other replicas that should answer; `None`: nobody knows.
+    /// The other replicas that should answer; `None`: unknown.
     pub(crate) fn expect<'a>(&self, replicas: Option<impl Iterator<Item = &'a String>>) {
         self.content().attendance.expect(replicas, now());
     }
@@ -357,8 +357,8 @@ impl RegistryState {
         }
     }
 
-    /// If the clock was set, everybody has to tell everything again: what was forgotten by a wrong clock is not known,
-    /// and what was told by one is in the wrong place.
+    /// If the clock was set, all must report everything again: what was forgotten by a wrong clock is not known, and
+    /// what came under one is in the wrong place.
     fn observe_clock(&mut self, now: Timestamp, steady: Instant) {
         if !self.clock.observe(now, steady) {
             return;

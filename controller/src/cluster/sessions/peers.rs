@@ -37,7 +37,7 @@ pub(crate) async fn follow(registry: SessionRegistry, mut replicas: ReplicaRepor
     loop {
         tokio::time::sleep(INTERVAL).await;
         peers.registry.forget();
-        // Whoever is not heard of may still be there, but says nothing new.
+        // Silent replicas may still be there, but say nothing new.
         let view = replicas.others();
         peers
             .registry
@@ -95,7 +95,7 @@ struct PeerState {
 }
 
 impl PeerState {
-    /// Whether what came before need not be told again.
+    /// Whether what came before stays valid.
     fn holds(&self, wants: ReplicaWants) -> bool {
         let may_take_more = !self.is_all && self.wants.unknown != wants.unknown && self.since.elapsed() >= REST;
         self.wants.everything == wants.everything && !may_take_more
@@ -131,7 +131,7 @@ impl PeerReplicas {
 
     async fn fetch(&self, name: &str, address: SocketAddr, after: ChangesAfter) -> Result<ReplicaKnowledge, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
-        // Nobody knows it before, so nobody has the answer ready.
+        // It is not known before, so no answer can be ready.
         let question = getrandom::u64().map_err(|error| failed(&error))?;
         let uri = format!("http://{address}/sessions/replica?{}", after.query(question));
         let request = Request::get(uri).body(Body::empty()).map_err(|error| failed(&error))?;

@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 const LAG: Duration = Duration::from_secs(600);
 
 /// Clusters with the same sessions: half a hash of the base of their names. Tokens and reports name clusters by four
-/// bytes, and whoever may name Services can meet those of another one. Nobody meets sixteen.
+/// bytes, which a Service can be named to share with another one. Sixteen cannot be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClusterId(pub(super) [u8; 16]);
 
@@ -36,7 +36,7 @@ impl ClusterId {
 /// A host of a cluster.
 pub(super) type HostKey = (ClusterId, SocketAddr);
 
-/// A cluster that is published, and for whom; for nobody, if it is published no longer.
+/// A published cluster, and the Gateways that have it; none, if it is published no longer.
 #[derive(Debug)]
 pub(crate) struct PublishedCluster<'a> {
     pub(crate) cluster: &'a ClusterName,
@@ -54,7 +54,7 @@ pub(super) struct BackendPlaces {
     served: HashMap<ClusterId, PublishedService>,
     /// The clusters that reports may mean.
     by_destination: HashMap<Destination, BTreeSet<ClusterId>>,
-    /// Of which there may be something to forget, so that nobody looks at all the others for it.
+    /// Of which there may be something to forget, so that only these have to be looked at.
     pub(super) ageing: BTreeSet<ClusterId>,
     /// How often hosts or idle bounds became known that were not.
     additions: u64,
@@ -123,18 +123,18 @@ impl BackendStanding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReportedBackend {
     pub(super) host: HostKey,
-    /// That of the Service.
+    /// The Service's namespace.
     pub(super) namespace: Text,
     pub(super) group: Arc<str>,
     pub(super) standing: BackendStanding,
-    /// Until when it may have been used: nobody keeps a pod that is gone alive.
+    /// Until when it may have been used: no report keeps a pod that is gone alive.
     pub(super) used_by: Timestamp,
     /// Whether sessions there may have this idle bound, and the longest that they may have, in seconds.
     pub(super) has_bound: bool,
     pub(super) longest: u32,
 }
 
-/// A reason of the filter's; `None` if it has no such word. So nobody invents labels of metrics.
+/// A reason of the filter's; `None` if it has no such word. So no report invents labels of metrics.
 pub(super) fn known_reason(word: &str) -> Option<&'static str> {
     let refused = RequestOutcome::all().filter(|outcome| matches!(outcome, RequestOutcome::Refused(_)));
     let refused = refused.map(RequestOutcome::word);

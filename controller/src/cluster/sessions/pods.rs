@@ -45,7 +45,7 @@ pub(crate) struct PodSessions {
     pub(crate) state: PodState,
     /// Distinct sessions that had a request within their idle bound.
     pub(crate) sessions: usize,
-    /// Requests in flight, those of `WebSocket`s among them.
+    /// Requests in flight, including `WebSocket`s.
     pub(crate) streams: u64,
     /// Requests of sessions since the controllers started, or the first one after a time without any.
     pub(crate) requests: u64,

@@ -24,7 +24,7 @@ pub(crate) struct ReplicaKnowledge {
     /// Since when: Unix time in milliseconds; 0 if it has not published yet.
     #[prost(uint64, tag = "3")]
     pub(crate) since: u64,
-    /// How many changes there were. Whoever knows these asks for what came after.
+    /// How many changes there were. Another replica asks for later ones.
     #[prost(uint64, tag = "4")]
     pub(crate) changes: u64,
     /// All that is known of backends that have changed, the first of these changes first.
@@ -131,7 +131,7 @@ struct SealedAnswer {
 }
 
 /// What replicas know each other's answers by. A seal is good for the question that was asked and for the name of the
-/// replica that was asked, so nobody says for another one what it said once.
+/// replica that was asked, so no replica can repeat another one's answer.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerSealing {
     replica: String,
@@ -155,7 +155,7 @@ impl AnswerSealing {
     /// What the replica of this name answers to a question.
     ///
     /// # Errors
-    /// If it is no answer to it, or of somebody else.
+    /// If it is no answer to it, or another replica's.
     pub(super) fn open(&self, replica: &str, question: u64, answer: &[u8]) -> Result<ReplicaKnowledge, String> {
         let sealed = SealedAnswer::decode(answer).map_err(|error| error.to_string())?;
         let seals = self.keys.borrow().seals.clone();

@@ -1,7 +1,7 @@
-//! Backends that Envoys told of before this replica knew them: an Envoy may have them from another replica. What was
-//! told of them is not taken. Once one of them is known, the Envoys of its Gateway tell everything again.
+//! Backends that Envoys reported before this replica knew them: an Envoy may have them from another replica. What they
+//! reported of them is not taken. Once one of them is known, the Envoys of its Gateway tell everything again.
 //!
-//! Each Gateway has a share, and those of a namespace have one, so that the Envoys of one cannot fill another's.
+//! Each Gateway has a share, and each namespace's Gateways have one, so that the Envoys of one cannot fill another's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -38,12 +38,12 @@ struct GatewayStrays {
     /// How often its Envoys were asked to tell everything again, and when.
     resync_requests: u64,
     last: Option<Timestamp>,
-    /// How much was known when the last of those was told of.
+    /// How much was known when the last of those came.
     additions: u64,
 }
 
 impl StrayBackends {
-    /// Keeps those of a report.
+    /// Keeps a report's strays.
     pub(super) fn record(&mut self, group: &str, report: &Report, places: &BackendPlaces, now: Timestamp) {
         if let Some(of_gateway) = self.gateways.get_mut(group) {
             of_gateway.forget(now);
