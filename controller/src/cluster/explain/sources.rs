@@ -26,7 +26,7 @@ pub(super) struct ExplainSources {
     /// The keys of tokens, or why they are not known.
     pub(super) keys: Result<Vec<KeyConfig>, String>,
     pub(super) fences: Vec<FenceConfig>,
-    /// Whether all endpoints are known, or only the ones whose Services have any.
+    /// Whether all endpoints are known, or only of Services that have any.
     pub(super) has_all_endpoints: bool,
     /// What is not known, and why.
     pub(super) unknown: Vec<String>,

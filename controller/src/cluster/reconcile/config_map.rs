@@ -25,7 +25,7 @@ pub(crate) type ConfigMapPatch = BTreeMap<String, Option<String>>;
 
 /// What a ConfigMap keeps.
 pub(crate) trait ConfigMapContent: Clone + Default + PartialEq + Send + Sync + 'static {
-    /// What it is.
+    /// For messages.
     const WHAT: &'static str;
     /// What a person should know if it cannot be read.
     const ADVICE: &'static str;
@@ -112,7 +112,7 @@ impl<K: ConfigMapContent> Reconcile for ConfigMapReconciler<K> {
         }
         let is_written = || *self.desired.borrow() == *self.published.borrow();
         let is_due = match self.observed {
-            // Who wants it may not have noticed yet.
+            // The requester may not know it yet.
             ConfigMapState::There(_) => !is_written(),
             ConfigMapState::Missing => true,
             ConfigMapState::Unknown | ConfigMapState::Broken => false,
@@ -161,7 +161,7 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
         (reconciler, receiver)
     }
 
-    /// Notes that the ConfigMap has this state now. That of the last write is known already.
+    /// Notes that the ConfigMap has this state now. The last write is known already.
     fn observe_metadata(&mut self, map: Option<&PartialObjectMeta<ConfigMap>>) {
         self.is_over(DiagnosticReason::ReadRefused);
         let Some(map) = map else {
@@ -289,7 +289,7 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
                 self.publish(content);
                 INTERVAL
             }
-            // The watch brings what somebody else wrote.
+            // The watch brings the other write.
             Ok(Err(Error::Api(status))) if status.code == 409 => INTERVAL,
             failed => {
                 let error = match failed {
@@ -308,8 +308,8 @@ impl<K: ConfigMapContent> ConfigMapReconciler<K> {
     }
 }
 
-/// Changes these fields of a ConfigMap, unless somebody else has written since `version`. Returns its new
-/// `resourceVersion`: the rest of the answer would be all that it has.
+/// Changes these fields of a ConfigMap, unless it was written since `version`. Returns its new `resourceVersion`: the
+/// rest of the answer would be all that it has.
 async fn patch(maps: &Api<ConfigMap>, name: &str, version: &str, fields: &ConfigMapPatch) -> Result<String, Error> {
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": fields}));
     let written = maps.patch_metadata(name, &PatchParams::default(), &patch).await?;

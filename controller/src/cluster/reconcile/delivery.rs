@@ -34,7 +34,7 @@ pub(crate) enum Delivery {
     /// A control plane gets objects and does not report their delivery. They count as delivered after some time.
     Objects {
         written: watch::Receiver<WrittenManifests>,
-        /// A replica that does not lead writes nothing, so nobody waits for it.
+        /// A replica that does not lead writes nothing, so it is not waited for.
         leads: watch::Receiver<bool>,
     },
 }

@@ -1,5 +1,5 @@
 //! Diagnostics: what is wrong with the controller's own objects (its Secrets, its `ConfigMap`s and its pod), for a
-//! person to correct; and news of them, which are told once.
+//! person to correct; and news of them, which are reported once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,14 +121,14 @@ impl Diagnostics {
         self.0.borrow().get(about).cloned().unwrap_or_default()
     }
 
-    /// Adds news, which stay until they are told.
+    /// Adds news, which stay until reported.
     pub(crate) fn announce(&self, news: Diagnostic) {
         let mut all = self.of(NEWS);
         all.insert(news);
         self.set(NEWS, all);
     }
 
-    /// Forgets news that are told.
+    /// Forgets news after a report.
     pub(crate) fn forget(&self, told: &BTreeSet<Diagnostic>) {
         let mut news = self.of(NEWS);
         news.retain(|news| !told.contains(news));

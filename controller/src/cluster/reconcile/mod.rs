@@ -5,7 +5,7 @@
 //!   have.
 //! - [`status`]: statuses and Events. [`keyring`], [`fences`], `memory`: the Secret and the `ConfigMap`s that Limpet
 //!   keeps. [`config_map`]: how a ConfigMap is kept.
-//! - [`certificates`]: those of xDS, in Secrets. `own_secret`: how the Secrets of keyring and authority are written.
+//! - [`certificates`]: for xDS, in Secrets. `own_secret`: how the Secrets of keyring and authority are written.
 //! - [`deletion_costs`]: which pods a scale-down takes first.
 //! - [`services`]: the Services of `XBackend`s. [`manifests`]: objects for another control plane.
 //! - [`replicas`]: what replicas tell each other of their Envoys. [`delivery`]: whether Envoys have what was published.

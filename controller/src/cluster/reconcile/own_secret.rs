@@ -1,4 +1,4 @@
-//! What the Secrets of the keyring and of the authority have in common: how somebody asks for a rotation, and how the
+//! What the Secrets of the keyring and of the authority have in common: how a person asks for a rotation, and how the
 //! leader writes them.
 
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub(super) enum SecretWriteOutcome {
     Done,
     /// The API server refuses it for a reason that lasts, with its message.
     Refused(String),
-    /// Somebody else wrote it first, or it must be tried again.
+    /// Another client wrote it first, or it must be tried again.
     Not,
 }
 

@@ -1,5 +1,5 @@
 //! Turns of namespaces: the order in which a round writes, and what waits because it was refused. So no namespace with
-//! many objects, or with many that are refused, is what others wait for.
+//! many objects, or with many that are refused, holds up the others.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ const FIRST: Duration = Duration::from_secs(10);
 /// How long it waits at most.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// The first of each namespace, then the second ones, and so on. Of equal ones, those of the namespaces behind `last`
-/// come first.
+/// The first of each namespace, then the second ones, and so on. Of equal ones, the namespaces behind `last` come
+/// first.
 pub(super) fn in_turns<T>(all: impl IntoIterator<Item = T>, last: &str, namespace: impl Fn(&T) -> &str) -> Vec<T> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let ranked = all.into_iter().map(|each| {

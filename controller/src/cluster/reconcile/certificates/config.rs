@@ -11,8 +11,8 @@ use limpet_core::time::GatewayDuration;
 pub(crate) struct AuthorityConfig {
     /// The Secret with the authority, in the controller's own namespace.
     pub(crate) secret: String,
-    /// The names and addresses in the server's certificate; if empty, those of the Service with the
-    /// name of the Lease.
+    /// The names and addresses in the server's certificate; if empty, the names of the Service with the
+    /// Lease's name.
     pub(crate) server_names: Vec<String>,
     /// How long an authority is valid. At two thirds of it, another one begins to take its place.
     pub(crate) life: GatewayDuration,
@@ -59,7 +59,7 @@ impl AuthorityConfig {
         Ok(())
     }
 
-    /// The names in the server's certificate. By default they are those of this Service.
+    /// The names in the server's certificate, by default this Service's.
     pub(super) fn server_names(&self, service: &ObjectName) -> Vec<String> {
         if self.server_names.is_empty() {
             let ObjectName { namespace, name } = service;

@@ -42,7 +42,7 @@ impl fmt::Display for BrokenAuthority {
     }
 }
 
-/// The authority, and what somebody asks for.
+/// The authority, and what is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authority {
     /// The one that signs.
@@ -81,7 +81,7 @@ pub(super) enum AuthorityStep {
 }
 
 impl Authority {
-    /// A new one that nobody knows yet.
+    /// A new one that no Envoy knows yet.
     ///
     /// # Errors
     /// If there is no randomness.
@@ -141,7 +141,7 @@ impl Authority {
         }
     }
 
-    /// Whether who has one of the two has to be told of nothing but the same certificates.
+    /// Whether both sign with, and trust, the same certificates.
     pub(super) fn signs_as(&self, other: &Self) -> bool {
         self.signing == other.signing && self.trusted == other.trusted
     }
@@ -259,7 +259,7 @@ fn authority(
     Ok((pair, validity))
 }
 
-/// That of the first certificate.
+/// The first certificate's.
 fn validity(pem: &str) -> Option<Validity> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
     limpet_xds::CertificateIdentity::of(&der).map(|identity| identity.validity)

@@ -30,7 +30,7 @@ pub(crate) struct SecretPlacement {
     pub(crate) namespace: String,
     /// Whether the Secrets are in the namespaces of Gateways instead, with the key-encryption keys.
     pub(crate) with_gateways: bool,
-    /// The value of the label that tells them from those of other controllers.
+    /// The value of the label that tells them from other controllers'.
     pub(crate) label: String,
     /// The Secret with the key-encryption keys that is copied to the namespaces of Gateways.
     pub(crate) keys: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct GatewaySecrets {
 }
 
 impl GatewaySecrets {
-    /// `uid`: that of the Gateway, if it is an object.
+    /// `uid`: the Gateway's, if it is an object.
     pub(super) fn new(gateway: &ObjectName, uid: Option<&str>, place: &SecretPlacement) -> Self {
         let mut labels = envoys_labels(gateway);
         labels.insert(CONTROLLER_LABEL.to_owned(), place.label.clone());
@@ -178,7 +178,7 @@ impl GatewaySecrets {
     }
 }
 
-/// Whether a server that trusts the signing authority alone lets a client in that shows this certificate.
+/// Whether a server that trusts only the signing authority lets a client in that shows this certificate.
 fn is_signed(certificate: &CertificateDer<'_>, authority: &Authority, now: SystemTime) -> bool {
     let check = || {
         let by = CertificateDer::from_pem_slice(authority.signing.certificate.as_bytes()).ok()?;

@@ -4,7 +4,7 @@ use limpet_api::ObjectName;
 use limpet_model::envoys_uri;
 use limpet_xds::{Peer, Permission};
 
-/// How many names of a certificate are told.
+/// How many names of a certificate are shown.
 const TOLD: usize = 3;
 
 /// A node gets what is for the Gateway that its certificate names. In plain text there is no certificate, and nothing

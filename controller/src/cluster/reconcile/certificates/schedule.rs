@@ -35,7 +35,7 @@ pub(super) fn next_step(
             Ok(rest) if !rest.is_zero() && authority.rotation_request.is_none() => AuthorityStepDue::In(rest),
             _ => AuthorityStepDue::Now(AuthorityStep::Introduce),
         },
-        // Nobody connects with what it signed.
+        // No client connects with what it signed.
         AuthorityPhase::Trusted if is_over => AuthorityStepDue::Now(AuthorityStep::Sign),
         AuthorityPhase::Trusted => after(AuthorityStep::Sign),
         AuthorityPhase::Signs => after(AuthorityStep::Forget),

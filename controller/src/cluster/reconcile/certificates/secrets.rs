@@ -29,7 +29,7 @@ use limpet_outputs::manifests::CONTROLLER_LABEL;
 
 /// How often the Secrets are looked at, for changes by others.
 const LOOK: Duration = Duration::from_secs(60);
-/// When to try again what was refused: somebody may have granted the right, which no watch tells.
+/// When to try again what was refused: the right may have been granted, which no watch tells.
 const REFUSED: Duration = Duration::from_secs(10);
 /// What the diagnostics are about.
 const ABOUT: &str = "xds.tls.authority of Gateways";
@@ -158,7 +158,7 @@ impl CertificateReconciler {
         Some(gateways.iter().map(|name| (name.clone(), uid(name))).collect())
     }
 
-    /// What somebody else does now.
+    /// Another replica does this now.
     fn rest(&mut self) {
         self.compared = None;
         self.waiting = DeferredRetries::default();
@@ -248,7 +248,7 @@ impl CertificateReconciler {
         self.gateways().as_ref() != Some(gateways) || known.as_ref() != Some(authority)
     }
 
-    /// Lists the Secrets of all namespaces. Returns those of Gateways where they can be read, and the others.
+    /// Lists the Secrets of all namespaces. Returns the Gateways' where they can be read, and the others.
     async fn list_secrets(
         &mut self,
         gateways: &ServedGateways,
@@ -276,7 +276,7 @@ impl CertificateReconciler {
                     }));
                     excess.extend(there.into_values());
                 }
-                // Nobody waits for it. What is left there goes with its owner.
+                // Nothing waits for it. What is left there goes with its owner.
                 Err(error) if wanted.is_empty() => {
                     tracing::warn!(namespace, %error, "cannot look for Secrets of Gateways that are gone");
                 }
@@ -306,7 +306,7 @@ impl CertificateReconciler {
         Ok(self.named(&self.place.namespace, name).await?.pop())
     }
 
-    /// The Secret of this name, if there is one. The right to list it is what following it needs, too.
+    /// The Secret of this name, if there is one. To follow it takes the right to list it, too.
     async fn named(&self, namespace: &str, name: &str) -> Result<Vec<ZeroizingSecret>, Error> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let list = self.api(namespace).list(&named).await?;

@@ -41,7 +41,7 @@ pub(super) struct CostPatch {
     pub(super) service: Option<ObjectName>,
 }
 
-/// Which pods must be written now. `asking` are the Services that ask for it, `written` is what is on the pods, and
+/// Which pods must be written now. `asking` are the Services that ask for it, `written` has what is on the pods, and
 /// `last` when this process wrote a pod.
 pub(super) fn writes(
     asking: &BTreeSet<ObjectName>,
@@ -75,15 +75,15 @@ fn own<'a>(written: &'a PodDeletions, pod: &ObjectName) -> Option<&'a DeletionCo
 }
 
 /// The pods of asking Services whose cost must change, so that each Service's pods are in the order of their counts.
-/// Costs that are out of date and still in order stay, and so do those of a Service with a pod that may have more than
-/// is counted: nobody knows its place.
+/// Costs that are out of date and still in order stay, and so do all costs of a Service with a pod that may have more
+/// than is counted: its place is not known.
 fn changed(
     asking: &BTreeSet<ObjectName>,
     counts: &PodCounts,
     written: &PodDeletions,
 ) -> BTreeMap<ObjectName, CostPatch> {
     let begun = |pod: &ObjectName| matches!(written.get(pod), Some(PodDeletion::Begun));
-    // Who ends with a pod are the sessions of all its Services.
+    // With a pod, the sessions of all its Services end.
     let mut sums: BTreeMap<&ObjectName, u64> = BTreeMap::new();
     let mut services: BTreeMap<&ObjectName, BTreeSet<&ObjectName>> = BTreeMap::new();
     let mut unknown: BTreeSet<&ObjectName> = BTreeSet::new();

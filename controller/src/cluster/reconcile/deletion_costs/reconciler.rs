@@ -25,7 +25,7 @@ use limpet_xds::LogRate;
 const TURN: Duration = Duration::from_secs(5);
 /// How soon that is where there is more to write: what is counted has changed since.
 const MORE: Duration = Duration::from_secs(1);
-/// When to try again what was refused: somebody may have granted the right, which no watch tells.
+/// When to try again what was refused: the right may have been granted, which no watch tells.
 const REFUSED: Duration = Duration::from_secs(10);
 const ABOUT: &str = "costs of deletion";
 

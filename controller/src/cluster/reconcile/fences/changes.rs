@@ -49,7 +49,7 @@ pub(crate) struct FenceTracker {
     owners: PodOwners,
     list: FenceList,
     changes: BTreeMap<RoutedAddress, OwnerChange>,
-    /// Those of them whose address is held back.
+    /// The held-back addresses of `changes`.
     held: BTreeSet<RoutedAddress>,
     /// Those that are held back since `newly_held` was called last, each with the namespace of the Services that are
     /// published without it.
@@ -89,7 +89,7 @@ impl OwnerChange {
         list.get(at).filter(|fence| *fence.owner == *self.owner)
     }
 
-    /// Whether nobody waits for the fence any longer. A clock that goes back makes nobody wait either.
+    /// Whether the wait for the fence is over. A clock that goes back ends it, too.
     fn is_late(&self, now: Timestamp) -> bool {
         now < self.observed_at || now.since(self.observed_at) >= LONGEST
     }

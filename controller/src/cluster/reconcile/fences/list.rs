@@ -21,10 +21,10 @@ const MOST: usize = 5000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AddressFence {
-    /// That of the routes whose sessions are fenced.
+    /// The namespace of the fenced routes.
     pub(crate) namespace: String,
     pub(crate) address: SocketAddr,
-    /// In Unix seconds. Sessions that began before this time are not those of the new owner.
+    /// In Unix seconds. Sessions that began before this time are not the new owner's.
     pub(crate) not_before: u64,
     /// The uid of the new owner.
     pub(crate) owner: String,

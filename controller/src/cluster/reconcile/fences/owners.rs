@@ -1,9 +1,9 @@
 //! The owners of addresses, as the routes of each namespace see them.
 //!
 //! A token is of a rule, so it reaches what the rule's route leads to, and nothing else. Whether an address has another
-//! owner is therefore asked for each namespace of routes on its own, and of those alone whose Services its routes lead
-//! to. Among these, a namespace that shows an address keeps it: what another namespace says of it does not count
-//! meanwhile, because whoever may write EndpointSlices can write any address and any owner into them.
+//! owner is therefore asked for each namespace of routes on its own, and only of the namespaces whose Services its
+//! routes lead to. Among these, a namespace that shows an address keeps it: what another namespace says of it does not
+//! count meanwhile, because an author of EndpointSlices can write any address and any owner into them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -65,7 +65,7 @@ pub(super) struct PodOwners {
 /// Addresses that no Service shows, and since when, by the namespace that showed them last.
 type ByKeeper<'a> = BTreeMap<Option<&'a str>, Vec<(Timestamp, &'a RoutedAddress)>>;
 
-/// The owners of an address. An address that nobody shows keeps its last ones.
+/// The owners of an address. An address that is not shown keeps its last ones.
 #[derive(Debug)]
 struct AddressOwners {
     shown: Vec<ShownOwner>,
@@ -73,7 +73,7 @@ struct AddressOwners {
     keeper: Option<Arc<str>>,
     /// Sorted. There may be several while EndpointSlices are updated one by one.
     owners: Vec<PodUid>,
-    /// Since when nobody shows it.
+    /// Since when it is not shown.
     unshown_since: Option<Timestamp>,
 }
 
@@ -162,7 +162,7 @@ impl PodOwners {
         }
     }
 
-    /// Forgets addresses that nobody has shown for the time `life`: no session of theirs is alive.
+    /// Forgets addresses that were not shown for the time `life`: no session of theirs is alive.
     pub(super) fn forget(&mut self, life: Duration, now: Timestamp) {
         let is_alive = |owned: &AddressOwners| owned.unshown_since.is_none_or(|left| now.since(left) < life);
         self.addresses.retain(|_, owned| {
@@ -277,7 +277,7 @@ impl AddressOwners {
         self.shown.retain(|shown| shown.ports > 0);
     }
 
-    /// Finds out who has the address now, and whether that is somebody new.
+    /// Finds out which pods have the address now, and whether one is new.
     fn settle(&mut self, at: RoutedAddress, now: Timestamp) -> Option<ChangedAddress> {
         let Some(keeper) = self.keeper_now(&at.namespace) else {
             self.unshown_since.get_or_insert(now);

@@ -17,7 +17,7 @@ pub(crate) struct KeyringConfig {
     /// The minimum time of a phase of a rotation. It must be longer than an Envoy that lost its connection takes to
     /// reconnect.
     pub(crate) phase_time: GatewayDuration,
-    /// A keyring file instead of both Secrets. Somebody else rotates it.
+    /// A keyring file instead of both Secrets. Limpet does not rotate it.
     pub(crate) file: Option<String>,
     /// The key that the keyring of the file is sealed under.
     pub(crate) key_encryption_key: KeyEncryptionKeyVariable,

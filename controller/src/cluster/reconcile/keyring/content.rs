@@ -38,7 +38,7 @@ impl fmt::Display for BrokenKeyring {
     }
 }
 
-/// A keyring, and what somebody asks for.
+/// A keyring, and what is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyringContent {
     pub(super) document: KeyringDocument,

@@ -1,5 +1,5 @@
-//! The keyring from a file (`docs/reference/keyring.md`) instead of a Secret. Somebody else rotates it; it is read
-//! again when it changes.
+//! The keyring from a file (`docs/reference/keyring.md`) instead of a Secret. It is not rotated here, but read again
+//! when it changes.
 
 use std::time::Duration;
 

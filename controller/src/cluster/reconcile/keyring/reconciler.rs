@@ -33,7 +33,7 @@ use limpet_outputs::FilterKeys;
 const SECRET: &str = "Secret";
 /// The label of the keys that replicas know each other by.
 const SEALS: &[u8] = b"limpet replicas v1";
-/// After how many times the minimum duration of a phase somebody is told what the keyring waits for.
+/// A wait of the keyring for so many times the minimum duration of a phase is reported.
 const LATE: u32 = 10;
 
 #[derive(Debug, Clone, Default)]
@@ -76,7 +76,7 @@ pub(crate) struct KeyringReconciler {
     leads: watch::Receiver<bool>,
     /// What replicas tell each other of their Envoys.
     replicas: ReplicaReports,
-    /// Who of this replica's proxies has another keyring than the served one, if somebody has.
+    /// The proxy of this replica that has another keyring than the served one, if any.
     behind: Option<String>,
     /// What a rotation or a revocation waits for, and since when it waits; `None`: for nothing.
     waits: Option<(String, Instant)>,
@@ -271,7 +271,7 @@ impl KeyringReconciler {
         let progress = self
             .revoking
             .insert(known.unwrap_or_else(|| RevocationProgress::new(ids)));
-        // While something else is published, nobody can have it.
+        // While something else is published, no proxy can have it.
         if self.published.is_some()
             && let Some(published) = &*self.published_filter.borrow()
         {

@@ -19,7 +19,7 @@ pub(super) struct RotationInputs {
     pub(super) rotate_every: Duration,
     /// The minimum time of a phase.
     pub(super) phase_time: Duration,
-    /// Whether somebody asks for another key.
+    /// Whether another key is asked for.
     pub(super) requested: bool,
     /// The revoked keys that not every Envoy knows to be revoked. They stay, whatever their age.
     pub(super) revoking: BTreeSet<u8>,
@@ -53,7 +53,7 @@ pub(super) enum RotationStepDue {
     In(Duration),
     /// When this keyring is published.
     Published,
-    /// When somebody asks for it.
+    /// Only on request.
     Never,
 }
 
@@ -131,7 +131,7 @@ fn removal(document: &KeyringDocument, situation: &RotationInputs, served: Keyri
 
 /// When the next rotation begins, if not too many keys retire.
 pub(super) fn begin(document: &KeyringDocument, situation: &RotationInputs) -> RotationStepDue {
-    // A new key that only verifies harms nobody, so this step waits for no Envoy.
+    // A new key that only verifies does no harm, so this step waits for no Envoy.
     if situation.requested {
         return RotationStepDue::Now(RotationStep::Introduce);
     }

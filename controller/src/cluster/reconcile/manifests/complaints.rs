@@ -5,7 +5,7 @@ use crate::cluster::reconcile::diagnostics::{Diagnostic, DiagnosticReason, Diagn
 /// What the diagnostics are about.
 const ABOUT: &str = "manifests";
 
-/// Objects that nobody wants and that the API server refuses to delete, with the API server's words.
+/// Unwanted objects that the API server refuses to delete, with the API server's words.
 pub(super) type UndeletedObjects = BTreeMap<String, String>;
 
 /// Says what no Gateway's condition can say: the Gateway is gone.
@@ -15,7 +15,7 @@ pub(crate) struct OrphanDiagnostics {
 }
 
 impl OrphanDiagnostics {
-    /// They are told as Events on this pod.
+    /// They become Events on this pod.
     pub(crate) fn new(diagnostics: &Diagnostics, pod: String) -> Self {
         let diagnostics = diagnostics.clone();
         Self { diagnostics, pod }

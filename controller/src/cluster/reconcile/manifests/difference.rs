@@ -56,7 +56,7 @@ pub(super) fn is_as_wanted(wanted: &Value, live: &DynamicObject, kept: Option<&(
     parts.into_iter().all(has) && wanted.get("spec").is_none_or(has_spec)
 }
 
-/// Whether `live` has all of `wanted`. `name` is that of the field.
+/// Whether `live` has all of `wanted`. `name` is the field's.
 fn covers(name: &str, live: Option<&Value>, wanted: &Value) -> bool {
     match (live, wanted) {
         (Some(Value::Object(live)), Value::Object(wanted)) => {

@@ -4,9 +4,9 @@
 //! - `difference`: compares existing objects with the wanted ones. Pure.
 //! - `reconciler`: writes them, in turns. `propagation`: what waits until proxies have the filter. `results`,
 //!   `complaints`: what is reported of that.
-//! - `recipient`: who the objects are for.
+//! - `recipient`: what the objects are for.
 //! - `rollout`: whether the pods of a Deployment come up.
-//! - `scale`: how many pods a Deployment has, where somebody else decides that.
+//! - `scale`: how many pods a Deployment has, where another writer decides that.
 //! - `proxies`: whether proxies have the environment variables that the filter needs.
 //! - `written`: what was written, for statuses and for rotations of the keyring.
 

@@ -86,7 +86,7 @@ impl Propagation {
         self.due = due;
     }
 
-    /// Those of these Gateways whose proxies have all that was written or deleted, and nothing is left to be deleted in
+    /// The Gateways of these whose proxies have all that was written or deleted, and nothing is left to be deleted in
     /// their namespaces.
     pub(super) fn settled(&self, gateways: &BTreeSet<ObjectName>, now: Instant) -> BTreeSet<ObjectName> {
         let (mut unsettled, mut namespaces) = (BTreeSet::new(), BTreeSet::new());

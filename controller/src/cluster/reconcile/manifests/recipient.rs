@@ -7,12 +7,11 @@ use limpet_api::ObjectName;
 use limpet_outputs::manifests::{ManifestKind, Objection, ProxyPods};
 use limpet_outputs::{ControlPlane, envoys};
 
-/// Who the objects are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ManifestRecipient {
     /// Another control plane.
     Plane(ControlPlane),
-    /// The cluster, which runs the Envoys that the controller keeps: in this namespace, or in those of Gateways.
+    /// The cluster, which runs the Envoys that the controller keeps: in this namespace, or in the Gateways'.
     Envoys(Option<String>),
 }
 
@@ -65,7 +64,7 @@ impl ManifestRecipient {
         is_for_envoys.then(|| rollout::trouble(object)).flatten()
     }
 
-    /// The pods of a Gateway's proxies, if somebody else writes them.
+    /// The pods of a Gateway's proxies, if a control plane writes them.
     pub(super) fn proxies(&self, gateway: &ObjectName) -> Option<ProxyPods> {
         match self {
             Self::Plane(plane) => Some(plane.proxies(gateway)),

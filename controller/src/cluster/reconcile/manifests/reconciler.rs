@@ -333,7 +333,7 @@ impl ManifestReconciler {
         Ok(there)
     }
 
-    /// Lists our objects of a kind; of autoscalers all, for somebody else's.
+    /// Lists our objects of a kind; of autoscalers all, also others'.
     async fn list(
         &self,
         definition: &'static ManifestKind,
@@ -485,7 +485,7 @@ impl ManifestReconciler {
                 keep(&mut self.normalized, key(manifest), &object, &written);
                 Ok(ApplyOutcome::Written)
             }
-            // Somebody else created it first.
+            // Another client created it first.
             Err(Error::Api(status)) if status.code == 409 => Ok(taken()),
             Err(Error::Api(status)) if is_about_the_object(status.code) => Ok(ApplyOutcome::Refused(ManifestRefusal {
                 problem: format!("{kind} {name} was refused: {}", status.message),

@@ -18,7 +18,7 @@ pub(super) fn scaled(autoscaler: &DynamicObject) -> Option<ObjectName> {
 /// Leaves the number of pods to who decides it, for example an autoscaler.
 ///
 /// A field that is not applied any more would get its default, which is one pod. So the number that is there is
-/// applied, unless somebody else has set it.
+/// applied, unless another client has set it.
 pub(super) fn leave(object: &mut Value, live: &DynamicObject, is_autoscaled: bool) {
     let Some(Value::Object(spec)) = object.get_mut("spec") else {
         return;
@@ -33,7 +33,7 @@ pub(super) fn leave(object: &mut Value, live: &DynamicObject, is_autoscaled: boo
     }
 }
 
-/// Whether somebody else has set the number of pods.
+/// Whether another client has set the number of pods.
 fn is_somebody_elses(live: &DynamicObject) -> bool {
     let mut managers = live.metadata.managed_fields.iter().flatten();
     managers.any(|entry| {

@@ -70,7 +70,7 @@ impl ReplicaReports {
         });
     }
 
-    /// Tells where this replica's pages are.
+    /// Tells the address of this replica's pages.
     pub(crate) fn report_pages(&self, pages: SocketAddr) {
         self.own.send_modify(|own| own.pages = Some(pages));
     }
@@ -197,7 +197,7 @@ impl ReplicaExchange {
         (exchange, ReplicaReports { own: saying, others })
     }
 
-    /// Runs until this replica has ended, and says so last: nobody waits for its Envoys to acknowledge anything.
+    /// Runs until this replica has ended, and says so last: its Envoys need not acknowledge anything then.
     pub(crate) async fn run(mut self) {
         reconcile_loop::run(&mut self).await;
         let own = self.own.borrow().ended();
@@ -267,7 +267,7 @@ impl ReplicaExchange {
     async fn beat(&mut self, own: &OwnReport) -> Result<Lease, Error> {
         let leads = *self.leads.borrow();
         let annotations = self.presence.annotations(own, leads);
-        // A merge patch of this replica's annotation alone, so it cannot conflict with those of others.
+        // A merge patch of only this replica's annotation, so it cannot conflict with the others'.
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         match self.leases.patch(&self.name, &PatchParams::default(), &patch).await {
             Err(Error::Api(status)) if status.code == 404 => {}

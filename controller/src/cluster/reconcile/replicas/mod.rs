@@ -1,5 +1,5 @@
-//! What replicas tell each other of their connected Envoys: which keyring they have, how far those of each Gateway
-//! are, and which routes they refuse.
+//! What replicas tell each other of their connected Envoys: which keyring they have, how far each Gateway's are, and
+//! which routes they refuse.
 //!
 //! - `report`: what a replica tells. Pure.
 //! - `presence`: which replicas are there. Pure. `pods`: whether their pods are.

@@ -1,7 +1,7 @@
 //! Each replica writes one annotation of a shared Lease when its report changes, and again and again at a slow pace. It
-//! reads those of the others in the answers, and as they change. A replica whose annotation does not change for some
-//! time is gone, by this process's clock. Only time in which the API server answered counts: while nobody can write,
-//! nobody is gone.
+//! reads the others' in the answers, and as they change. A replica whose annotation does not change for some time is
+//! gone, by this process's clock. Only time in which the API server answered counts: while no replica can write, none
+//! is gone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl ReplicaPresence {
 
     /// Reads what the others told from the annotations of the Lease.
     pub(super) fn observe(&mut self, annotations: &BTreeMap<String, String>, now: Instant) -> ReplicaView {
-        // Time in which nobody could write does not count as silence.
+        // Time in which no replica could write does not count as silence.
         let passed = self
             .answered_at
             .map_or(Duration::ZERO, |before| now.duration_since(before));

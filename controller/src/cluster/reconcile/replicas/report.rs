@@ -18,7 +18,7 @@ pub(crate) enum KeyringDelivery {
     /// All connected Envoys have the keyring with this [`digest`], and those that lost their connection have had time
     /// to come back.
     Has(String),
-    /// Why that cannot be told yet.
+    /// Why that is not known yet.
     WaitsFor(String),
 }
 
@@ -106,7 +106,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// How many refused routes are told at most.
+/// How many refused routes a report has at most.
 const ROUTES: usize = 20;
 /// The maximum number of bytes of `"untold":1234567,` and of the names of the fields that are there if they are not
 /// empty.
@@ -114,7 +114,7 @@ const UNTOLD: usize = 18 + 60;
 
 impl OwnReport {
     /// What a replica tells last. Its Envoys are connected elsewhere or gone. What they have of the keyring counts
-    /// until they have had time to come back. Its pages are gone, and soon somebody else may have the address.
+    /// until they have had time to come back. Its pages are gone, and soon another pod may have the address.
     pub(super) fn ended(&self) -> Self {
         Self {
             envoys: BTreeMap::new(),

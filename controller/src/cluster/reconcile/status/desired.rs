@@ -10,8 +10,7 @@ use limpet_model::reports::{Condition, PolicyReport, RouteReport};
 use limpet_model::{Map, Reports};
 use limpet_resources::changes;
 
-/// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays as
-/// it is.
+/// The wanted statuses by kind and name, with the digests of our parts; `None`: not known yet, so the status stays.
 pub(crate) type DesiredStatuses = BTreeMap<Kind, BTreeMap<ObjectName, Option<(StatusDigest, DesiredStatus)>>>;
 
 /// What statuses have besides the reports.

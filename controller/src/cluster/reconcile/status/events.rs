@@ -21,13 +21,13 @@ const MAX_NOTE: usize = 1024;
 const MAX_NAME: usize = 200;
 /// The reason of what an `IngressRoute` says and what is passed over, although the rest of it is served.
 const IGNORED: &str = "Ignored";
-/// How long an object must have had a problem before that is told: objects that belong together are applied one after
-/// the other, and what is written for them takes a moment.
+/// How long an object must have had a problem before a report: objects that belong together are applied one after the
+/// other, and what is written for them takes a moment.
 const SETTLING: Duration = Duration::from_secs(5);
 /// How many Events of one namespace are written in a row, and when the next ones come: statuses wait meanwhile.
 const IN_A_ROW: usize = 20;
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long a load balancer may take to get an address: those of clouds need a minute or two.
+/// How long a load balancer may take to get an address: a cloud's needs a minute or two.
 const ADDRESSING: Duration = Duration::from_secs(120);
 
 /// Something that a person must act on, or wants to know.
@@ -37,7 +37,7 @@ pub(super) struct StatusEvent {
     pub(super) note: String,
     /// Nothing is wrong: it is logged where it happens, and its Event is `Normal`.
     pub(super) is_news: bool,
-    /// How long it must have lasted before it is told.
+    /// How long it must have lasted before a report.
     pub(super) patience: Duration,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn problems(wanted: &DesiredStatus) -> BTreeSet<StatusEvent> {
         }
         DesiredStatus::Entries(entries) => {
             let conditions = entries.iter().flat_map(|entry| &entry.conditions);
-            // The `Programmed` of a policy is that of its Gateway.
+            // The `Programmed` of a policy is its Gateway's.
             let own = conditions
                 .filter(is_problem)
                 .filter(|condition| condition.kind != "Programmed" || condition.reason == SERVICE_REFUSED);

@@ -118,7 +118,7 @@ impl ProgrammedConditions {
         own.into_iter().chain(all).min()
     }
 
-    /// What other replicas are told: the Gateways with Envoys, by name.
+    /// What other replicas get: the Gateways with Envoys, by name.
     pub(super) fn local_counts(&self) -> BTreeMap<String, EnvoyCounts> {
         let known = self.own.gateways.iter();
         let told = known.filter_map(|(gateway, known)| {

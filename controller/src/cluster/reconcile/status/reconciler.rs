@@ -71,7 +71,7 @@ pub(crate) struct StatusReconciler {
     problems: BTreeMap<(Kind, ObjectName), BTreeSet<StatusEvent>>,
     /// The objects that cannot be read, and why.
     malformed: BTreeMap<ObjectRef, String>,
-    /// Of which they are.
+    /// The objects of `desired`.
     objects: Arc<Objects>,
     /// What statuses were compared with last.
     observed: Observation,
@@ -79,7 +79,7 @@ pub(crate) struct StatusReconciler {
     unequal: BTreeSet<(Kind, ObjectName)>,
     /// The namespaces whose statuses were written last, of Gateways, of others and of what failed.
     turns: [Text; 3],
-    /// Those of them whose last write failed.
+    /// The objects whose last write failed.
     failed: BTreeSet<(Kind, ObjectName)>,
     /// What was written, and the version of the object before that. It is not written again until the watch brings
     /// another version.
@@ -263,7 +263,7 @@ impl StatusReconciler {
         self.unequal.extend(changed);
     }
 
-    /// The xDS server logs Envoy's words alone.
+    /// The xDS server logs only Envoy's words.
     fn log_refusals(&self, programmed: &BTreeMap<ObjectName, Condition>) {
         for (gateway, condition) in programmed {
             if condition.reason == "Invalid"

@@ -37,7 +37,7 @@ pub(crate) enum DesiredStatus {
 }
 
 impl DesiredStatus {
-    /// Whether the addresses in the status stay as they are.
+    /// Whether the status keeps its addresses.
     pub(crate) fn leaves_addresses(&self) -> bool {
         matches!(self, Self::Whole { rest: StatusDetails::Gateway(gateway), .. } if gateway.addresses.is_none())
     }
@@ -54,7 +54,7 @@ pub(crate) enum StatusDetails {
 /// What the status of a Gateway has besides conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GatewayStatus {
-    /// `None`: what is there stays, since somebody else has written it.
+    /// `None`: what is there stays, since another client wrote it.
     pub(crate) addresses: Option<Vec<Address>>,
     /// In the order of the listeners.
     pub(crate) listeners: Vec<ListenerReport>,
