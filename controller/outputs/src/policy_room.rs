@@ -91,8 +91,8 @@ impl GatewayReferences {
         within_share(namespaces, most_bytes).into_iter().flatten().collect()
     }
 
-    /// The retained policies for which there is room, too. They come in the order in which they count, each with its
-    /// namespace. A namespace has the same share of room for them and for the policies that it uses.
+    /// These retained policies, as far as there is room for them, too. They come in the order in which they count, each
+    /// with its namespace. A namespace has the same share of room for them and for the policies that it uses.
     #[must_use]
     pub fn retained_within<'r>(
         &'r self,

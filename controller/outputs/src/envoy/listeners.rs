@@ -30,7 +30,7 @@ use super::pack::{ads, duration, number, pack, socket, yes};
 use limpet_api::ObjectName;
 use limpet_model::graph::{Connections, Hostname, Listener, TlsVersion};
 
-/// An Envoy listener and its route configurations. `connections`: the limits of its Gateway's.
+/// An Envoy listener and its route configurations. `connections`: its Gateway's.
 pub(super) fn listener(
     port: u16,
     listeners: &[Listener],

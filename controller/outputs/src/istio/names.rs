@@ -1,7 +1,8 @@
 //! The names that Istio gives the routes of a rule, and how an `EnvoyFilter` tells them from other rules' names.
 //!
-//! The routes of a named rule have just that name; an unnamed rule's routes have `<namespace>.<route>.<index of the
-//! rule>`. Rules of several routes may share a name. Then the hostname tells them apart, or hostname and port.
+//! The routes of a named rule have just that name; an unnamed rule's routes have
+//! `<namespace>.<route>.<index of the rule>`. Rules of several routes may share a name. Then the hostname tells them
+//! apart, or hostname and port.
 
 use std::collections::{BTreeMap, BTreeSet};
 
