@@ -37,8 +37,8 @@ impl PresentedToken {
         }
     }
 
-    /// All tokens of a line `Cookie: ...` or `Set-Cookie: ...`, or of its value, then a `Cookie`'s; or of a row of a
-    /// cookie jar. What is no token is left out, unless `is_expected` says that its name is a session's.
+    /// All tokens of a line `Cookie: ...` or `Set-Cookie: ...`, or of its value, taken as a `Cookie`'s; or of a row of
+    /// a cookie jar. What is no token is left out, unless `is_expected` says that its name is a session's.
     pub(super) fn cookies(line: &str, is_expected: impl Fn(&str) -> bool) -> Vec<Self> {
         let is_one = |found: &Self| is_token(found.token.as_bytes()) || found.name.as_deref().is_some_and(&is_expected);
         let line = bare(line);

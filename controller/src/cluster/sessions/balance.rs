@@ -32,8 +32,8 @@ const FRESH: Duration = Duration::from_secs(1);
 /// How many pods an answer names that take sessions: those that lack most. Later ones name others, so an answer stays
 /// small whatever the number of pods.
 const TARGETS: usize = 64;
-/// Moves before this process started are not known, and count on the old pod until the idle bound is over. So
-/// long is that waited for.
+/// Moves before this process started are not known, and count on the old pod until the idle bound is over. So long is
+/// that waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The sender of a report, and the sessions that it says have moved.

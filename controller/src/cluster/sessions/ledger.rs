@@ -44,7 +44,7 @@ pub(super) struct SessionLedger {
     room: usize,
     /// When backends were forgotten whose last session was over. To look for them goes through all accounts.
     forgot: Timestamp,
-    /// The hosts of which not every report is known, and until when a session may live that is not counted.
+    /// The hosts of which not all reports are known, and until when a session may live that is not counted.
     incomplete: HashMap<HostKey, Timestamp>,
     /// By stream of load reports.
     loads: HashMap<u64, HashMap<HostKey, u64>>,

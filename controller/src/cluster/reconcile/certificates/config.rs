@@ -11,8 +11,7 @@ use limpet_core::time::GatewayDuration;
 pub(crate) struct AuthorityConfig {
     /// The Secret with the authority, in the controller's own namespace.
     pub(crate) secret: String,
-    /// The names and addresses in the server's certificate; if empty, the names of the Service with the
-    /// Lease's name.
+    /// The names and addresses in the server's certificate; if empty, the names of the Service with the Lease's name.
     pub(crate) server_names: Vec<String>,
     /// How long an authority is valid. At two thirds of it, another one begins to take its place.
     pub(crate) life: GatewayDuration,
