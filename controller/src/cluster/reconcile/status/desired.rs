@@ -154,12 +154,17 @@ fn gateway_of(reference: &ParentRef, object: &ObjectName) -> ObjectName {
 fn gateway(reports: &Reports, name: &ObjectName, facts: &StatusFacts) -> Option<DesiredStatus> {
     let report = reports.gateways.get(name)?;
     let programmed = facts.programmed.get(name)?;
-    let refused = || Condition::fails("Programmed", "Invalid", "It is not accepted, so it is not served");
     let is_bad = |condition: &Condition| condition.kind == "Accepted" && !condition.is_true();
     let is_refused = report.conditions.iter().any(is_bad);
     let with_programmed = |conditions: &[Condition], programmed: &Condition, bad: bool| {
         let mut all = conditions.to_vec();
         if all.iter().all(|condition| condition.kind != "Programmed") {
+            let why = if is_refused || all.iter().any(is_bad) {
+                "It is not accepted, so it is not served"
+            } else {
+                "Its other conditions say why it is not served"
+            };
+            let refused = || Condition::fails("Programmed", "Invalid", why);
             all.push(if bad { refused() } else { programmed.clone() });
         }
         all
