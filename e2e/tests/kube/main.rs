@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, reason = "a failed index is a failed test")]
 
 mod admission;
+mod at_rest;
 mod authority;
 mod backend_tls;
 mod certificates;
@@ -24,7 +25,6 @@ mod fences;
 mod folder;
 mod kept;
 mod keyring;
-mod load;
 mod misdirected;
 #[cfg(feature = "monitoring")]
 mod monitoring;

@@ -1,4 +1,5 @@
-//! What the controller costs the API server while nothing happens.
+//! What the controller costs the API server while nothing happens. This waits for minutes, so the file's name comes
+//! early: tests begin in the order of their names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
