@@ -33,6 +33,9 @@ impl Reports {
     /// Reports what is unsupported: in `Programmed` of the policy or the XBackends that ask for the sessions; where the
     /// rule itself asks, in `PartiallyInvalid` of its route.
     pub fn add_unsupported(&mut self, graph: &Graph, unsupported: &[Unsupported]) {
+        if unsupported.is_empty() {
+            return;
+        }
         let mut by_rule: BTreeMap<&RuleName, Vec<&Unsupported>> = BTreeMap::new();
         for entry in unsupported {
             by_rule.entry(&entry.rule).or_default().push(entry);

@@ -51,8 +51,6 @@ pub struct Incremental {
     /// What all of this was built of.
     objects: Objects,
     settings: Option<Settings>,
-    /// What the grants among them permit.
-    grants: Arc<GrantIndex>,
     partition: Partition,
     common: Common,
     parts: HashMap<Island, Box<Part>>,
@@ -80,7 +78,6 @@ impl Incremental {
             limits,
             objects: Objects::default(),
             settings: None,
-            grants: Arc::default(),
             partition: Partition::default(),
             common: Common::default(),
             parts: HashMap::new(),
@@ -180,6 +177,7 @@ impl Incremental {
             .members
             .extend(gateways.map(|name| Member::Object(ObjectRef { kind, name })));
         self.objects = Objects {
+            grants: Some(self.grants(objects, &changes)),
             parameters_room: Some(room),
             ..objects.clone()
         };
@@ -195,6 +193,20 @@ impl Incremental {
         }
         self.merged.finish();
         is_settled
+    }
+
+    /// What the grants among these objects permit. These may know it already.
+    fn grants(&mut self, objects: &Objects, changes: &Changes) -> Arc<GrantIndex> {
+        if let Some(known) = &objects.grants {
+            return Arc::clone(known);
+        }
+        let mut grants = self.objects.grants.take().unwrap_or_default();
+        for link in &changes.links {
+            if let Link::Grants(namespace) = link {
+                Arc::make_mut(&mut grants).catch_up(namespace, &objects.reference_grants);
+            }
+        }
+        grants
     }
 
     /// Tells the partition what has changed.
@@ -215,26 +227,14 @@ impl Incremental {
         if had_others == self.others.is_empty() {
             self.partition.touch(&Link::OthersGateways);
         }
-        if let Some(kept) = &self.objects.grants {
-            self.grants = Arc::clone(kept);
-        }
         for link in changes.links {
-            if let Link::Grants(namespace) = &link
-                && self.objects.grants.is_none()
-            {
-                Arc::make_mut(&mut self.grants).catch_up(namespace, &self.objects.reference_grants);
-            }
             if matches!(link, Link::Deployments | Link::Grants(_) | Link::Namespace(_)) {
                 // Deployments may name the Services of Gateways; the others say what routes may refer and attach to.
                 members.extend(self.partition.holders(&link).map(|member| Member::clone(member)));
             }
             self.partition.touch(&link);
         }
-        let indexed = Objects {
-            grants: Some(Arc::clone(&self.grants)),
-            ..self.objects.clone()
-        };
-        let references = GrantedReferences::new(&indexed);
+        let references = GrantedReferences::new(&self.objects);
         for member in members {
             let links = links(&member, &self.objects, settings, &references);
             self.partition.set(member, links);
@@ -290,8 +290,7 @@ impl Incremental {
 
     fn build_island(&mut self, island: Island, settings: &Settings, difference: &mut Difference) {
         let members = self.partition.members(island);
-        let others = self.others.first();
-        let objects = restricted(&self.objects, &self.grants, &self.partition, island, others);
+        let objects = restricted(&self.objects, &self.partition, island, self.others.first());
         let context = Context {
             limits: Limits {
                 most_bytes: usize::MAX,

@@ -1,24 +1,14 @@
 //! The objects that a build of an island needs.
 
-use std::sync::Arc;
-
 use imbl::OrdMap;
 use limpet_api::{Kind, ObjectName, ObjectRef};
 
 use super::links::{Link, Member};
 use super::partition::{Island, Partition};
-use crate::grant_index::GrantIndex;
 use crate::{Objects, SessionPolicyKind, SessionPolicyName};
 
-/// The members of an island and what they read. `grants`: what all grants permit. `others`: a Gateway of another
-/// controller, if there is any.
-pub(super) fn restricted(
-    all: &Objects,
-    grants: &Arc<GrantIndex>,
-    partition: &Partition,
-    island: Island,
-    others: Option<&ObjectName>,
-) -> Objects {
+/// The members of an island and what they read. `others`: a Gateway of another controller, if there is any.
+pub(super) fn restricted(all: &Objects, partition: &Partition, island: Island, others: Option<&ObjectName>) -> Objects {
     let mut part = Objects {
         gateway_classes: all.gateway_classes.clone(),
         gone_classes: all.gone_classes.clone(),
@@ -32,7 +22,7 @@ pub(super) fn restricted(
         namespaces: all.namespaces.clone(),
         memory: all.memory.clone(),
         quarantined: all.quarantined.clone(),
-        grants: Some(Arc::clone(grants)),
+        grants: all.grants.clone(),
         parameters_room: all.parameters_room.clone(),
         ..Objects::default()
     };

@@ -179,12 +179,10 @@ impl Builder {
         let manifests = self.plane.as_ref().map(|plane| Arc::new(plane.manifests(&source)));
         let managed = self.managed.as_ref();
         let envoys = managed.map(|managed| Arc::new(self.stages.envoys.catch_up(&source, managed)));
-        let lost = match &manifests {
-            Some(manifests) => manifests.unsupported.clone(),
-            None => self.stages.policy_room.catch_up(&graph, &used),
-        };
-        if !lost.is_empty() {
-            reports.add_unsupported(&graph, &lost);
+        if let Some(manifests) = &manifests {
+            reports.add_unsupported(&graph, &manifests.unsupported);
+        } else {
+            reports.add_unsupported(&graph, &self.stages.policy_room.catch_up(&graph, &used));
         }
         let made = BuildState {
             graph,
