@@ -186,8 +186,8 @@ fn with_room<'a>(authorities: &'a Authorities, before: &[&Authorities]) -> Resul
         return Ok(authorities);
     }
     let message = format!(
-        "expected at most {MOST_OF_SEVERAL} bytes of certificates in all ConfigMaps of caCertificateRefs, found {bytes} \
-         up to this one, which is left out: put the certificates into one ConfigMap"
+        "expected at most {MOST_OF_SEVERAL} bytes of certificates in all ConfigMaps of caCertificateRefs, found \
+         {bytes} up to this one, which is left out: put the certificates into one ConfigMap"
     );
     Err(("InvalidCACertificateRef", ".name", message))
 }

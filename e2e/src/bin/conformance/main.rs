@@ -1,6 +1,6 @@
 //! `make conformance`: runs the Gateway API's own conformance suite on a genuine node, in which Helm has installed
-//! Limpet, and writes the suite's report into design/conformance. Before it, on a node with a newer release of the API, it
-//! runs tests of session persistence in the suite's form.
+//! Limpet, and writes the suite's report into design/conformance. Before it, on a node with a newer release of the API,
+//! it runs tests of session persistence in the suite's form.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
