@@ -198,7 +198,7 @@ e2e: wasm module test-cli ## Run the end-to-end tests on one Envoy: ENVOY_VERSIO
 	@# Tests wait half of their time.
 	@FUNC_E=$$(e2e/tools/func-e.sh) && HAPROXY=$$(e2e/tools/haproxy.sh) && \
 	ENVOY_TOO_OLD=$$(e2e/tools/envoy.sh $(too_old)) && export FUNC_E HAPROXY ENVOY_TOO_OLD && \
-	RUST_TEST_THREADS=4 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e) --test e2e $(tied)
+	RUST_TEST_THREADS=8 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) $(test_e2e) --test e2e $(tied)
 
 e2e-oldest: ## Run the end-to-end tests of what differs between releases, on the oldest Envoy with the wasm filter
 	@exec $(MAKE) e2e ENVOY_VERSION=1.36.4 FILTER=wasm TEST="$(differs)"
@@ -213,7 +213,7 @@ e2e-matrix: ## Run the end-to-end tests on every supported minor version of Envo
 e2e-kube: wasm module test-cli ## Run the controller's tests with a genuine API server: TEST=name
 	@echo "Testing the controller in a Kubernetes cluster with Envoy $(ENVOY_VERSION) (2 minutes the first time)"
 	@# Most tests wait most of the time.
-	@RUST_TEST_THREADS=10 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
+	@RUST_TEST_THREADS=14 $(call with_test_cli,$(call with_envoy,$(ENVOY_VERSION))) e2e/tools/with-kube.sh \
 	e2e/tools/with-definitions.sh $(test_e2e) --test kube $(in_netns) -- --skip monitoring::
 
 e2e-kube-wasm: ## Run the controller's tests of what the two builds of the filter do each in their own way, with wasm
