@@ -8,7 +8,7 @@ tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 die() { echo "with-istiod: $*" >&2; exit 1; }
 
 ISTIOD=${ISTIOD:-$("$tools/istio.sh")/pilot-discovery}
-[[ -x $ISTIOD ]] || die "ISTIOD is $ISTIOD, which is not a program. docs/reference/istio.md says how to get one."
+[[ -x $ISTIOD ]] || die "ISTIOD is $ISTIOD, which is not a program. design/istio-tests.md says how to get one."
 ISTIOD=$(realpath "$ISTIOD")
 
 if [[ -z ${ISTIO_CRDS:-} ]]; then

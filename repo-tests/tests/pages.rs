@@ -279,7 +279,7 @@ fn the_tests_that_pages_name_exist() {
             sources.iter().any(|source| source.contains(&test))
         })
     };
-    for page in ["design/reliability.md", "docs/background/security.md"] {
+    for page in ["design/reliability.md", "design/security-decisions.md"] {
         let page = read(page);
         let rows: Vec<&str> = rows_with_tests(&page).collect();
         assert!(rows.len() > 20, "{rows:#?}");
