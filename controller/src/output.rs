@@ -63,7 +63,7 @@ fn style_len(text: &str) -> usize {
 }
 
 /// One value of what users wrote, without what would change a terminal, and without an end of its line.
-#[allow(dead_code, reason = "the tools alone show no such values")]
+#[allow(dead_code, reason = "a build without the controller shows no such values")]
 pub(crate) fn printable(text: &str) -> String {
     shown(text, |_| false)
 }

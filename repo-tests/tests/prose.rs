@@ -1,4 +1,5 @@
-//! Sentences that stop readers: in pages for users and newcomers none, in comments no more than there are.
+//! Sentences that stop readers: in pages for users and newcomers and in messages of the programs none, in comments no
+//! more than there are.
 
 use std::fs;
 use std::path::Path;
@@ -121,6 +122,20 @@ fn comments(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The texts of a file, without those of its tests: string literals of several words.
+fn messages(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = lines.map(str::trim).collect::<Vec<_>>().join("\n");
+    // No quotation mark begins or ends a text in these.
+    let code = code.replace("'\"'", "").replace("\\\\", "").replace("\\\"", "");
+    let texts = code.split('"').enumerate().filter(|(index, _)| index % 2 == 1);
+    let texts = texts
+        .map(|(_, text)| text.replace("\\\n", ""))
+        .filter(|text| text.contains(' '));
+    texts.collect::<Vec<_>>().join(".\n")
+}
+
 fn is_for_users(path: &Path) -> bool {
     let first_pages = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
     let is_page = path.extension().is_some_and(|extension| extension == "md");
@@ -153,6 +168,32 @@ fn pages_for_users_have_no_sentence_that_stops_readers() {
 }
 
 #[test]
+fn messages_have_no_sentence_that_stops_readers() {
+    let root = checkout();
+    let mut problems = Vec::new();
+    let mut words_in_all = 0;
+    for path in files(&root).unwrap().into_iter().filter(|path| is_source(path)) {
+        let messages = messages(&fs::read_to_string(root.join(&path)).unwrap());
+        words_in_all += words(&messages).count();
+        for pattern in &PATTERNS {
+            if (pattern.is_in)(&messages) > 0 {
+                let sentences = messages.split(".\n").filter(|text| (pattern.is_in)(text) > 0);
+                for sentence in sentences {
+                    problems.push(format!(
+                        "{}: {}, in {sentence:?}; write {}",
+                        path.display(),
+                        pattern.name,
+                        pattern.instead
+                    ));
+                }
+            }
+        }
+    }
+    assert!(words_in_all > 10_000, "only {words_in_all} words were found");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
 fn comments_have_more_sentences_that_stop_readers_than_before() {
     let root = checkout();
     let sources = files(&root).unwrap().into_iter().filter(|path| is_source(path));
@@ -181,4 +222,8 @@ fn patterns_are_found_in_prose_only() {
     let comments = comments(source);
     let found: Vec<usize> = PATTERNS.iter().map(|pattern| (pattern.is_in)(&comments)).collect();
     assert_eq!(found, [0, 0, 1, 0, 0, 0, 1]);
+    let source = "/// Is told \"is told\".\nsay(\"It is \\\n     told\", '\"', \"anew\", \"all \\\"anew\\\"\");\n// \"Stands alone\"\n";
+    let messages = messages(source);
+    let found: Vec<usize> = PATTERNS.iter().map(|pattern| (pattern.is_in)(&messages)).collect();
+    assert_eq!(found, [0, 0, 1, 1, 0, 0, 0]);
 }

@@ -82,7 +82,7 @@ impl ParametersRoom {
         self.without.contains(gateway).then(|| {
             format!(
                 "spec.infrastructure.parametersRef: the EnvoyDeployments of the Gateways of namespace {} take more \
-                 than their share of the {MOST_BYTES} bytes that those of all Gateways have, counted once for each Gateway, \
+                 than their share of the {MOST_BYTES} bytes for all Gateways, counted once for each Gateway, \
                  so the younger Gateways have none: expected shorter EnvoyDeployments, or none where the \
                  GatewayClass's suffice",
                 gateway.namespace

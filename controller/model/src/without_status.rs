@@ -53,7 +53,7 @@ pub(super) fn add(
         .filter(|_| contour::is_taken(objects, settings))
     {
         let message = "contour.gateway of the controller's configuration: expected a name that no Gateway has, found \
-                       that of this one; it is served, and no IngressRoute is";
+                       this Gateway's name; it is served, and no IngressRoute is";
         add(Kind::Gateway, &taken.gateway, "Invalid", vec![message.to_owned()]);
     }
     let delegations = settings.contour.iter().flat_map(|_| contour::long_delegations(objects));

@@ -52,7 +52,7 @@ pub(crate) fn beginning_all_the_same<'g>(graph: &'g Graph, forward: &'g Forward)
 pub(crate) fn without_budgets(graph: &Graph, policy: &str) -> Option<String> {
     let rebalance = graph.policies.get(policy)?.rebalance;
     rebalance.map(|_| {
-        "the annotation session.limpet.dev/rebalance has no effect, because nobody counts the sessions of these proxies"
+        "the annotation session.limpet.dev/rebalance has no effect, because these proxies' sessions are not counted"
             .to_owned()
     })
 }

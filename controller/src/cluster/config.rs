@@ -370,7 +370,7 @@ impl Config {
             let output = output.to_possible_value();
             let output = output.as_ref().map_or("", |value| value.get_name());
             return Err(format!(
-                "contour: expected it with --output envoy alone, found --output {output}"
+                "contour: expected it only with --output envoy, found --output {output}"
             ));
         }
         if contour.ingress_class.is_empty() {

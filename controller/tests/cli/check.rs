@@ -68,7 +68,7 @@ fn a_public_suffix_is_no_domain_of_a_cookie() {
         "keys": [{"id": 1, "env": "LIMPET_KEY"}],
         "policies": {"web": {"cookie": {"name": "s", "domain": "co.uk"}}},
     });
-    let said = "policies.web.cookie.domain: expected a domain that somebody has registered, found \"co.uk\"";
+    let said = "policies.web.cookie.domain: expected a registered domain, found \"co.uk\"";
     let check = |filter: &Value| {
         let file = file(".json", &filter.to_string());
         limpet(&["check", path(&file)]).env("LIMPET_KEY", KEY).run()

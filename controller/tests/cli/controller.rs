@@ -232,7 +232,7 @@ fn other_control_planes_serve_nothing_of_contour() {
             &["render", "-f", manifest, "--output", output, "--config", file],
         ] {
             let ran = limpet(command).run();
-            let words = format!("{file}: contour: expected it with --output envoy alone, found --output {output}");
+            let words = format!("{file}: contour: expected it only with --output envoy, found --output {output}");
             assert_eq!(ran.code, 2, "{ran:?}");
             assert!(ran.stderr.contains(&words), "{ran:?}");
         }

@@ -44,7 +44,7 @@ async fn refusals_say_who_gets_secrets() -> Result<()> {
     ensure!(!accepted, "Envoy accepts the configuration");
     let expected = match Build::tested()? {
         Build::Wasm => {
-            "sdsKeys: expected keys or wrappedKeys: Envoy hands secrets (SDS) to dynamic modules alone, from 1.40 on"
+            "sdsKeys: expected keys or wrappedKeys: Envoy hands secrets (SDS) only to dynamic modules, from 1.40 on"
         }
         Build::Module if gets_secrets()? => "sdsKeys: Envoy does not take it",
         Build::Module => "sdsKeys: Envoy hands secrets (SDS) to dynamic modules from 1.40 on, and this one is older",

@@ -250,7 +250,7 @@ async fn not_migrated_after(site: &mut Site<'_>, sessions: &[(String, String)]) 
     let policy = site.until_said("web", words).await?;
     assert_eq!(policy["status"]["ancestors"][0]["conditions"][0]["status"], "True");
     site.sessions_go_on(sessions).await?;
-    let words = "sessionName and cookieConfig.lifetimeType cannot be known, so sessions have begun anew: run";
+    let words = "sessionName and cookieConfig.lifetimeType cannot be known, so new sessions have begun: run";
     site.until_said("other", words).await?;
 
     // Of all namespaces.

@@ -85,7 +85,7 @@ fn goes(filter: &Filter, fields: &[&[u8]]) -> Option<SocketAddr> {
     let steering = asked.steering.expect("a good token");
     let has_moved = plan.outcome == ResponseOutcome::Moved;
     assert_eq!(has_moved, steering.host.to_string() != HOST);
-    assert_ne!(has_moved, steering.strict, "nobody is locked out");
+    assert_ne!(has_moved, steering.strict, "no client is locked out");
     assert!(!has_moved || plan.refused_move.is_none());
     has_moved.then_some(steering.host)
 }

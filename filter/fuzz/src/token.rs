@@ -38,7 +38,7 @@ fn as_text(text: &[u8]) {
             let known = [1, 2].contains(&seen.key_id.0);
             assert_eq!(opened == Err(Refusal::UnknownKey), !known, "a key is known or not");
             if let (Ok(opened), Some(claims)) = (opened, seen.claims) {
-                assert_eq!(opened.claims, claims, "what can be read is what is signed");
+                assert_eq!(opened.claims, claims, "the readable part equals the signed part");
             }
         }
     }

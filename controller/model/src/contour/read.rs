@@ -227,8 +227,8 @@ impl<'a> Reading<'a> {
             let found = found.checked(&at, check)?;
             if let Some(twin) = services.iter().find(|other| other.is_confused_with(&found)) {
                 return Err(format!(
-                    "{at}: expected a Service whose short hash differs from that of {}, because tokens could not tell \
-                     them apart",
+                    "{at}: expected a Service whose short hash differs from the hash of {}, because tokens could not \
+                     tell them apart",
                     twin.name
                 ));
             }

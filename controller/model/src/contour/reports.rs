@@ -92,7 +92,7 @@ impl Inputs<'_> {
         let first = own.into_iter().chain(of_edge).min_by_key(|(place, _)| *place);
         if self.tree.too_large.contains(name) {
             let message = format!(
-                "spec.routes: expected at most {MOST_ROUTES} routes of a host, those of delegations included, and \
+                "spec.routes: expected at most {MOST_ROUTES} routes of a host, delegations included, and \
                  {MOST_IN_ALL} of all hosts"
             );
             return Some(message.into());

@@ -133,7 +133,7 @@ pub(super) fn check(spec: &EnvoyDeploymentSpec) -> Result<(), String> {
         ));
     }
     if spec.service_ref.is_some() && spec.managed != Some(false) {
-        return Err("spec.serviceRef: expected it with managed: false alone; \
+        return Err("spec.serviceRef: expected it only with managed: false; \
                     the controller knows the Service of managed Envoys"
             .to_owned());
     }
@@ -222,7 +222,7 @@ pub(super) fn check_foreign(spec: &EnvoyDeploymentSpec, namespace: &str) -> Resu
     match given.iter().find(|(_, is_set)| *is_set) {
         None => Ok(()),
         Some((field, _)) => Err(format!(
-            "{field}: expected it in the parameters of the GatewayClass alone, because the Envoys run in namespace \
+            "{field}: expected it only in the parameters of the GatewayClass, because the Envoys run in namespace \
              {namespace}"
         )),
     }
@@ -253,7 +253,7 @@ fn check_autoscaling(autoscaling: &Autoscaling) -> Result<(), String> {
 fn check_patch(field: &str, patch: &Map<String, Value>) -> Result<(), String> {
     let refuse = |path: &str| Err(format!("{field}.{path}: remove it: the controller sets it"));
     if let Some(name) = patch.keys().find(|name| !["metadata", "spec"].contains(&name.as_str())) {
-        return Err(format!("{field}.{name}: expected metadata and spec alone"));
+        return Err(format!("{field}.{name}: expected only metadata and spec"));
     }
     let metadata = patch.get("metadata").and_then(Value::as_object).into_iter().flatten();
     if let Some((name, _)) = metadata

@@ -17,7 +17,7 @@ pub(super) fn check(field: &str, resources: &Map<String, Value>) -> Result<(), S
         match name.as_str() {
             "requests" | "limits" => check_amounts(&field, amounts)?,
             "claims" => {}
-            _ => return Err(format!("{field}: expected requests, limits and claims alone")),
+            _ => return Err(format!("{field}: expected only requests, limits and claims")),
         }
     }
     Ok(())

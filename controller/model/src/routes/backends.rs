@@ -131,8 +131,8 @@ fn distinct(field: &str, known: &[Backend], backend: Backend) -> Result<Backend,
             reason: UNSUPPORTED_VALUE,
             field: field.to_owned(),
             message: format!(
-                "expected a backend whose short hash differs from that of {}, because tokens of this rule could not \
-                 tell them apart",
+                "expected a backend whose short hash differs from the hash of {}, because tokens of this rule could \
+                 not tell them apart",
                 twin.cluster
             ),
         }),

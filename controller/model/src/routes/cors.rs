@@ -60,7 +60,7 @@ fn names(
     if names.len() > 1 && names.iter().any(|name| name == ANY) {
         return Err(Problem {
             field: field.to_owned(),
-            message: "expected * alone, or names without it".to_owned(),
+            message: "expected only *, or names without it".to_owned(),
         });
     }
     let name = |(index, name): (usize, &String)| read(&format!("{field}[{index}]"), name);

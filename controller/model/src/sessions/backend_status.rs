@@ -152,7 +152,7 @@ fn conditions<'p>(
 /// Why the rule does not have the sessions of the backend as it asks for them.
 fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) -> Option<String> {
     let why = match rule.source {
-        Source::Inline => "sessionPersistence of the rule takes precedence over that of the backend on",
+        Source::Inline => "sessionPersistence of the rule takes precedence over the backend's on",
         _ if rule.sessionless().is_some() => "there are no sessions, because the rule cannot be followed, on",
         Source::Destinations if !rule.is_refused => return None,
         Source::Kept(first) if !rule.is_refused && first == name => {
@@ -160,7 +160,7 @@ fn why_without(backends: &Backends, name: &ObjectName, rule: &RuleChoice<'_>) ->
         }
         Source::Kept(first) if !rule.is_refused => {
             return Some(format!(
-                "session.limpet.dev/split is keep, so the sessions are those of XBackend {first} on"
+                "session.limpet.dev/split is keep, so the sessions of XBackend {first} apply on"
             ));
         }
         _ if has_one_name(backends, name, rule) => {

@@ -141,7 +141,7 @@ impl Explainer<'_> {
             (Source::Destinations, _) => (true, self.of_own(name)),
             (Source::Kept(first), _) if first == name => (
                 true,
-                "it is the first one, and its sessions are those of the rule: split is keep".to_owned(),
+                "it is the first one, and the rule has its sessions: split is keep".to_owned(),
             ),
             (Source::Kept(first), _) => (false, format!("split is keep, and {first} is before it")),
             _ => (false, "sessionPersistence of the rule takes precedence".to_owned()),
@@ -278,7 +278,7 @@ fn of_rule(rule: &RuleChoice<'_>) -> Contender {
 fn of_affinity(rule: &RuleChoice<'_>, name: &ObjectName) -> Contender {
     let (counts, why) = match rule.source {
         _ if rule.is_without() => (false, refused(rule)),
-        Source::Affinity => (true, "nobody else asks for sessions".to_owned()),
+        Source::Affinity => (true, "nothing else asks for sessions".to_owned()),
         Source::Destinations => (true, "no policy takes precedence at this destination".to_owned()),
         Source::Inline => (false, "sessionPersistence of the rule takes precedence".to_owned()),
         Source::Policy(owner) => (false, format!("{} takes precedence", owner.policy)),

@@ -157,7 +157,7 @@ impl std::fmt::Display for Lost {
             write!(f, "the sessions go on, because this is known")?;
         } else {
             let unknown = self.unknown.join(" and ");
-            write!(f, "{unknown} cannot be known, so sessions have begun anew")?;
+            write!(f, "{unknown} cannot be known, so new sessions have begun")?;
         }
         write!(
             f,

@@ -473,7 +473,7 @@ fn twins_problem(facts: &RuleFacts<'_>, why: Sessionless) -> Option<Problem> {
     Some(Problem {
         field: format!("{field}.backendRefs[{second}]"),
         message: format!(
-            "expected another Service than that of {field}.backendRefs[{first}], which has other filters: a session \
+            "expected another Service than {field}.backendRefs[{first}] names, which has other filters: a session \
              belongs to a Service, and could not tell the two apart. A second Service may select the same Pods"
         ),
     })

@@ -155,7 +155,7 @@ fn have_one_choice(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> bool {
 
 fn difference(one: &RuleChoice<'_>, other: &RuleChoice<'_>) -> &'static str {
     if carrier(one) == carrier(other) && have_one_choice(one, other) {
-        "different timeouts: each request is judged by those of its own rule; expected the same"
+        "different timeouts: each request is judged by the timeouts of its own rule; expected the same"
     } else if carrier(one) == carrier(other) {
         "different backends, so a client that goes from one to the other may lose its session; expected the same \
          backends, or scopes that differ"

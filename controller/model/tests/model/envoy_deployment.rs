@@ -240,6 +240,6 @@ fn quantities_are_those_of_kubernetes() {
         assert_eq!(message, expected);
     }
     let misspelt = check_envoy_defaults(&json!({"limpet": {"resources": {"limit": {}}}}));
-    let expected = "spec.limpet.resources.limit: expected requests, limits and claims alone";
+    let expected = "spec.limpet.resources.limit: expected only requests, limits and claims";
     assert_eq!(misspelt.expect_err("a refusal"), expected);
 }

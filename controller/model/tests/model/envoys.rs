@@ -238,7 +238,7 @@ fn invalid_parameters_are_named_and_change_nothing() {
         ),
         (
             with("", "patch: {deployment: {kind: Pod}}", &in_its_namespace()),
-            "spec.patch.deployment.kind: expected metadata and spec alone",
+            "spec.patch.deployment.kind: expected only metadata and spec",
         ),
         (
             with("", "patch: {service: {metadata: {name: a}}}", &in_its_namespace()),

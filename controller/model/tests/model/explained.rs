@@ -259,7 +259,7 @@ spec:
         [(
             "Service shop/affine, sessionAffinity",
             true,
-            "nobody else asks for sessions"
+            "nothing else asks for sessions"
         )]
     );
 }

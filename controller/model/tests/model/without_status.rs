@@ -513,7 +513,7 @@ fn a_gateway_with_the_name_of_contours_is_served_instead_of_it() {
     assert_eq!(reports.gateways, without_contour.1.gateways);
     assert!(reports.ingress_routes.is_empty());
     let words = "Accepted=false/Invalid: contour.gateway of the controller's configuration: expected a name that no \
-                 Gateway has, found that of this one; it is served, and no IngressRoute is";
+                 Gateway has, found this Gateway's name; it is served, and no IngressRoute is";
     assert_eq!(told(&reports)["Gateway shop/web"], words);
     // One of another controller has no Envoys of ours.
     let foreign = CLASS.replace("limpet.dev/controller", "example.com/other");

@@ -100,8 +100,8 @@ fn judge<'a>(
     let is_split = forward.destinations.len() > 1;
     if is_split && has_filters {
         return Err(
-            "backendRefs: expected filters on the rule alone: with filters on one of several backends Envoy \
-             Gateway chooses among them anew for each request",
+            "backendRefs: expected filters only on the rule: with filters on one of several backends Envoy \
+             Gateway chooses among them again for each request",
         );
     }
     let rule = SessionRule {

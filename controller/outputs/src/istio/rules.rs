@@ -195,7 +195,7 @@ impl<'a> RulePatches<'a> {
         for (hostname, others) in &found.confused {
             let others: Vec<String> = others.iter().map(ToString::to_string).collect();
             let message = format!(
-                "Istio calls its routes `{}`, and those of {} under {hostname} as well, expected names that \
+                "Istio calls its routes `{}`, and the routes of {} under {hostname} as well, expected names that \
                  differ (there are no sessions under \
                  that hostname)",
                 self.name,

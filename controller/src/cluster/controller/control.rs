@@ -71,8 +71,8 @@ pub(crate) struct ControlReceivers {
 const LEFT_OUT: &str = "the Services of the namespace have more endpoints than their share, so some of this one are \
                         left out: they get no requests, or no fences with another control plane";
 const WITHOUT_MOVES: &str = "the Services of the namespace whose sessions are moved have more endpoints than their \
-                             share, so filters do not know those of this one: a response can name a backend by its \
-                             address, and not by its pod";
+                             share, so filters do not know the endpoints of this one: a response can name a backend by \
+                             its address, and not by its pod";
 
 impl ControlSenders {
     pub(crate) fn channels() -> (Self, ControlReceivers) {

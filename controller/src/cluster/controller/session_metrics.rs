@@ -44,7 +44,7 @@ impl Collector for SessionMetrics {
         let help = "Requests in flight, by pod and Service, WebSockets among them.";
         let in_flight = by_name(&sessions.pods, |pod| pod.streams);
         gauges::write(&mut encoder, "limpet_session_streams", help, in_flight)?;
-        let help = "Above 0 if there may be sessions that nobody told of, by pod and Service.";
+        let help = "Above 0 if there may be sessions that no Envoy reported, by pod and Service.";
         let doubtful = by_name(there(), |pod| u64::from(!pod.gaps.is_complete()));
         gauges::write(&mut encoder, "limpet_sessions_incomplete", help, doubtful)?;
         if !sessions.moves.is_empty() {

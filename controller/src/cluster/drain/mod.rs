@@ -185,7 +185,9 @@ fn report_end(
             Ok(("timeIsOver", CommandVerdict::Bad))
         }
         Some(DrainEnd::Undone) => {
-            report.print(&format!("drains no more, because somebody took it back; it has {left}"))?;
+            report.print(&format!(
+                "drains no more, because the drain was taken back; it has {left}"
+            ))?;
             report.set("drains", false);
             Ok(("undone", CommandVerdict::Bad))
         }

@@ -349,8 +349,8 @@ fn problems(reports: &Reports, route: &ObjectRef, rules: &[RuleExplanation], set
     }
     if rules.is_empty() && told.is_empty() && route.kind == Kind::IngressRoute {
         told.push(
-            "the controller does not serve it: its class is not that of `contour` in the configuration, or a Gateway \
-             has the name of `contour.gateway`"
+            "the controller does not serve it: its class is not the class of `contour` in the configuration, or a \
+             Gateway has the name of `contour.gateway`"
                 .to_owned(),
         );
     }

@@ -179,7 +179,7 @@ fn list_error_message(
         return format!("no {kind} is known: {words}");
     }
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    format!("{kind}: only those of {} are known: {words}", known.join(", "))
+    format!("{kind}: only the kinds of {} are known: {words}", known.join(", "))
 }
 
 /// The configuration of the controller: from `--config`, or from its ConfigMap.

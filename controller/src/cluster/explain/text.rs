@@ -91,7 +91,7 @@ fn of_rule(text: &mut String, rule: &RuleExplanation, now: Timestamp) {
     line(text, 1, &format!("scope     {}", rule.scope));
     line(text, 1, &format!("hosts     {}", rule.hosts.join(", ")));
     line(text, 1, &format!("gateways  {}", gateways.join(", ")));
-    line(text, 1, "who decides, in the order of precedence:");
+    line(text, 1, "decided by, in the order of precedence:");
     for contender in &rule.contenders {
         let mark = if contender.counts { "counts" } else { "does not" };
         line(text, 2, &format!("{mark:8}  {}: {}", contender.who, contender.why));

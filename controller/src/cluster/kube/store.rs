@@ -79,7 +79,7 @@ pub(crate) struct Observation {
 }
 
 /// What an update changed.
-#[expect(clippy::struct_excessive_bools, reason = "each says what somebody else looks at")]
+#[expect(clippy::struct_excessive_bools, reason = "each says what another part reads")]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreChange {
     /// Whether anything changed that a graph is built from.

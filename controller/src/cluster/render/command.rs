@@ -44,7 +44,7 @@ pub(crate) fn run(args: &RenderArgs, format: Output) -> Result<CommandVerdict, C
             ("--deployments", &args.deployments),
         ] {
             if let (name, Some(_)) = option {
-                return Err(CommandFailure(format!("{name}: expected it with --output envoy alone")));
+                return Err(CommandFailure(format!("{name}: expected it only with --output envoy")));
             }
         }
         output::print_exactly(&objects(&rendered.objects, format)?)?;

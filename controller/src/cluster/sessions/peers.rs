@@ -69,7 +69,7 @@ fn fail(registry: &SessionRegistry, failed: &mut BTreeMap<String, String>, repli
         tracing::warn!(
             replica,
             error,
-            "cannot read another replica's sessions: those that it alone knows are missing"
+            "cannot read another replica's sessions: sessions that only that replica knows are missing"
         );
     }
     failed.insert(replica.to_owned(), error);

@@ -315,7 +315,7 @@ fn new_pods_get_their_share_and_then_nobody_moves() {
     let later = moved - rows[4].2;
     assert!(later <= 40, "{later} moves in forty minutes, of 2000 sessions");
     simulation.run(15);
-    assert_eq!(simulation.moves.len(), *moved, "nobody moves any more");
+    assert_eq!(simulation.moves.len(), *moved, "no session moves any more");
 
     let most = simulation.most_in_a_minute();
     println!("at most {most} in a minute");

@@ -174,7 +174,7 @@ impl RowSelection {
             "pod" | "pods" | "po" => &mut selection.pod,
             other => {
                 return Err(format!(
-                    "{other}/{name}: expected service/NAME, pod/NAME, or a name alone"
+                    "{other}/{name}: expected service/NAME, pod/NAME, or only a name"
                 ));
             }
         };

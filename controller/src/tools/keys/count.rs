@@ -96,7 +96,7 @@ impl KeyCounts {
             ("Envoys", "they")
         };
         format!(
-            "counted by {} {envoys} since {they} started; earlier tokens, and those of other Envoys, are left out",
+            "counted by {} {envoys} since {they} started; earlier tokens, and tokens of other Envoys, are left out",
             self.envoys
         )
     }

@@ -196,7 +196,7 @@ fn sessions_are_counted_over_all_envoys() {
     limpet(&count).run().code(0).says(
         "key 1    at most 3 sessions: given 9, replaced 4, ended 2\n\
          key 2    at most 2 sessions: given 2, replaced 0, ended 0\n\
-         source   counted by 2 Envoys since they started; earlier tokens, and those of other Envoys, are left out\n",
+         source   counted by 2 Envoys since they started; earlier tokens, and tokens of other Envoys, are left out\n",
     );
     let json = limpet(&[&count[..], &["--format", "json"]].concat())
         .run()

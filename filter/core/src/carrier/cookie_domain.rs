@@ -11,7 +11,7 @@ pub fn problem(domain: &str) -> Option<String> {
     let is_public = domain != "localhost" && psl::suffix_str(&domain) == Some(domain.as_str());
     is_public.then(|| {
         format!(
-            "expected a domain that somebody has registered, found {domain:?}: it is a public suffix, and browsers \
+            "expected a registered domain, found {domain:?}: it is a public suffix, and browsers \
              drop a cookie for all hosts below one"
         )
     })

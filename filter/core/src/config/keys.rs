@@ -181,7 +181,7 @@ impl Keys<'_> {
             (None, Some(wrapped), None) => self.wrapped(wrapped),
             (None, None, Some(_)) => self.problem(
                 "sdsKeys",
-                "expected keys or wrappedKeys: Envoy hands secrets (SDS) to dynamic modules alone, from 1.40 on",
+                "expected keys or wrappedKeys: Envoy hands secrets (SDS) only to dynamic modules, from 1.40 on",
             ),
             _ => {
                 self.problems.push(not_one(config));

@@ -41,7 +41,7 @@ pub(super) fn source(
     expect(policy.idle_timeout.is_none(), "idleTimeout", message.to_owned());
     let message = "remove it with source: there are no tokens".to_owned();
     expect(policy.former_lags.is_empty(), "formerLags", message);
-    let message = "remove it with source: a session by address would move by chance, in one Envoy alone";
+    let message = "remove it with source: a session by address would move by chance, in only one Envoy";
     expect(policy.rebalance.is_none(), "rebalance", message.to_owned());
     let nothing_sent = "remove it with source: nothing is sent to the client";
     expect(

@@ -45,6 +45,6 @@ fn it_needs_to_know_of_the_last_use() {
     assert_eq!(with_rebalance(query, "5m"), [message]);
     let told = json!({ "query": {"name": "s"}, "tell": {"header": {"name": "x"}} });
     assert_eq!(with_rebalance(told, "5m"), Vec::<String>::new());
-    let message = "rebalance: remove it with source: a session by address would move by chance, in one Envoy alone";
+    let message = "rebalance: remove it with source: a session by address would move by chance, in only one Envoy";
     assert_eq!(with_rebalance(json!({ "source": {} }), "5m"), [message]);
 }

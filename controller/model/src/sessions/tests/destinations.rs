@@ -169,7 +169,7 @@ fn a_rules_own_persistence_counts_over_its_backends() {
     assert!(sessions.of_backend("blue").is_some());
     assert!(sessions.of_backend("green").is_none(), "nobody would use it");
     let text =
-        "sessionPersistence of the rule takes precedence over that of the backend on: HTTPRoute shop/web spec.rules[0]";
+        "sessionPersistence of the rule takes precedence over the backend's on: HTTPRoute shop/web spec.rules[0]";
     assert_eq!(sessions.backend_status("blue"), [format!("{BACKEND_ACCEPTED}; {text}")]);
 }
 

@@ -27,8 +27,8 @@ fn a_public_suffix_is_refused_on_the_policy() {
         };
         assert!(
             status.starts_with(&format!(
-                "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/domain]: expected a domain that \
-                 somebody has registered, found {domain:?}"
+                "Accepted=False/Invalid: metadata.annotations[session.limpet.dev/domain]: expected a registered \
+                 domain, found {domain:?}"
             )),
             "{status}"
         );

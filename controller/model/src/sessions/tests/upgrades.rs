@@ -85,7 +85,7 @@ fn what_an_upgrade_took_and_nobody_knows_is_said() {
         panic!("{:?}", status(&world))
     };
     assert!(
-        accepted.contains("sessionName cannot be known, so sessions have begun anew"),
+        accepted.contains("sessionName cannot be known, so new sessions have begun"),
         "{accepted}"
     );
     assert!(

@@ -46,7 +46,7 @@ impl CertificateObstacle {
     pub(super) fn words(&self, secret: &ObjectName) -> Option<String> {
         match self {
             Self::Taken => Some(format!(
-                "expected no other Secret {secret}; the existing one belongs to somebody else"
+                "expected no other Secret {secret}; the existing one belongs to another owner"
             )),
             Self::Api(error) => refusal(error),
         }
@@ -188,7 +188,7 @@ mod tests {
             .collect();
         let expected = |namespace: &str, count: usize| {
             let message = format!(
-                "expected no other Secret {namespace}/one; the existing one belongs to somebody else; Secrets of \
+                "expected no other Secret {namespace}/one; the existing one belongs to another owner; Secrets of \
                  Gateways that are refused in this namespace: {count}"
             );
             (namespace.to_owned(), "one".to_owned(), message)

@@ -287,8 +287,8 @@ impl KeyringReconciler {
             (Some(served), Some(_)) if !served.everywhere => {
                 // Until then, they are on their way, and another one is the first each time.
                 let behind = self.behind.as_ref().filter(|_| rest.is_some_and(|rest| rest.is_zero()));
-                let who = behind.map(|who| format!(": {who}")).unwrap_or_default();
-                KeyringDelivery::WaitsFor(format!("not all its Envoys have acknowledged the keyring{who}"))
+                let envoy = behind.map(|envoy| format!(": {envoy}")).unwrap_or_default();
+                KeyringDelivery::WaitsFor(format!("not all its Envoys have acknowledged the keyring{envoy}"))
             }
             (Some(_), Some(_)) if rest.is_some_and(|rest| !rest.is_zero()) => {
                 KeyringDelivery::WaitsFor("it has published the keyring for less than phaseTime".to_owned())

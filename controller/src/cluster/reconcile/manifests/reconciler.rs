@@ -459,7 +459,7 @@ impl ManifestReconciler {
         let (kind, name) = (manifest.definition.kind, &manifest.name);
         let taken = || {
             ApplyOutcome::refused(format!(
-                "expected no other {kind} {name}; the existing one belongs to somebody else"
+                "expected no other {kind} {name}; the existing one belongs to another owner"
             ))
         };
         match known {

@@ -185,7 +185,7 @@ impl ServiceReconciler {
         if let Some(other) = api.get_opt(&name.name).await?.filter(|there| !is_ours(there)) {
             if let Some(left_out) = self.logs.permit() {
                 let labels = other.metadata.labels;
-                tracing::warn!(service = %name, ?labels, left_out, "left alone: this Service belongs to somebody else");
+                tracing::warn!(service = %name, ?labels, left_out, "left as it is: another owner's Service");
             }
             return Ok(false);
         }
